@@ -7,7 +7,6 @@ A special token at the beginning or at the end of a document is left out: rows o
 """
 
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from electra.data.token_cache import (
 )
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
+from electra.io.files import read_json
 from electra.io.folders import build_folder
 from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
 
@@ -70,7 +70,7 @@ def _tables_of(folder: Path) -> list[Path]:
         raise UserError(f"--token_cache {folder} has several splits; name one, such as {folder}/train")
     tables = []
     for state in sorted(folder.rglob("state.json")):
-        files = json.loads(state.read_text())["_data_files"]
+        files = read_json(state)["_data_files"]
         tables += [state.parent / file["filename"] for file in files]
     return tables
 

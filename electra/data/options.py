@@ -102,10 +102,6 @@ class SegmentArguments(Options):
         absolute=absolute_if_there,
     )
 
-    def holds_text_out(self) -> bool:
-        """Whether there is text to evaluate on."""
-        return self.validation_fraction > 0 or bool(self.validation_file)
-
 
 def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:
     """Files of each held-out text of --validation_file by its name; those without a name are one text, the first."""

@@ -8,6 +8,7 @@ at exactly two newlines, and its errors name no line.
 import io
 import itertools
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -17,11 +18,11 @@ import pyarrow.parquet as pq
 
 from electra.io.errors import UserError, first_line
 from electra.io.files import is_encodable
-from electra.io.rows import DELIMITERS, Row, csv_rows, json_rows
+from electra.io.rows import DELIMITERS, JSON_LINES, Row, csv_rows, json_rows
 
 FORMATS = {
     **dict.fromkeys(("", ".txt", ".text", ".raw", ".tokens", ".md"), "text"),
-    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
+    **dict.fromkeys(JSON_LINES, "jsonl"),
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
@@ -45,7 +46,7 @@ def read_file(
     text_column: str,
     document_separator: str,
     start: int = 0,
-    end: int | None = None,
+    end: int = sys.maxsize,
 ) -> Iterator[str]:
     """Yield the documents of a file that begin in a range of its bytes, "" for a row without text.
 
@@ -57,7 +58,7 @@ def read_file(
     """
     size = os.path.getsize(path)
     first = max(0, start)
-    last = size if end is None else min(end, size)
+    last = min(end, size)
     file_format, compression = kind(path)
     separator = "line" if file_format == "jsonl" else document_separator
     is_cut = file_format in ("text", "jsonl") and not compression and separator != "file"

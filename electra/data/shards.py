@@ -6,7 +6,6 @@ when all are there, without copying tokens. Whatever N is, the cache has the sam
 """
 
 import hashlib
-import json
 import logging
 import multiprocessing
 import os
@@ -35,7 +34,7 @@ from electra.data.token_cache import (
 )
 from electra.io.checkpoints import MANIFEST_NAME, find_damage
 from electra.io.errors import UserError
-from electra.io.files import lock_beside, write_json
+from electra.io.files import lock_beside, read_json, write_json
 from electra.io.folders import build_folder
 from electra.tokenizers.load import tokenizer_fingerprint
 
@@ -156,7 +155,7 @@ def merge_shards(target: Path, tokenizer: PreTrainedTokenizerBase, count: int | 
         UserError: a shard is missing, damaged or of another cache, or there is no text.
     """
     shards = _complete_set(target, count)
-    sums = [json.loads((shard / SUMS_NAME).read_text()) for shard in shards]
+    sums = [read_json(shard / SUMS_NAME) for shard in shards]
     for shard, found in zip(shards, sums, strict=True):
         if found["cache"] != target.name:
             raise UserError(f"{shard} belongs to {found['cache']}, of other text or another tokenizer; delete it")

@@ -14,7 +14,6 @@ All of them are memory-mapped: processes on a host share the pages, and a docume
 folder can be moved and copied. A cache of foreign.py names files of others, which stay where they are.
 """
 
-import json
 from bisect import bisect_right
 from functools import cached_property
 from itertools import accumulate
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 from electra.data.rng import Bits, Ints
 from electra.io.checkpoints import write_manifest
 from electra.io.errors import UserError
-from electra.io.files import write_json
+from electra.io.files import read_json, write_json
 
 FORMAT_VERSION = 4
 DESCRIPTION_NAME = "cache.json"
@@ -47,8 +46,7 @@ class TokenCache:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        text = (self.path / DESCRIPTION_NAME).read_text()
-        self.description: dict[str, Any] = json.loads(text)
+        self.description = read_json(self.path / DESCRIPTION_NAME)
         self.num_tokens: int = self.description["tokens"]
         self.lengths: Lengths = self._array("lengths")
         """Tokens of each document, int32 (D,)."""

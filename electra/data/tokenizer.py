@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
 from electra.io.errors import UserError
+from electra.io.files import write_json
 from electra.io.folders import build_folder
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import load_tokenizer, plain_backend
@@ -48,7 +49,7 @@ def load_or_train_tokenizer(
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, report: dict[str, Any], folder: Path) -> None:
     """Write a tokenizer and its report into a folder."""
     tokenizer.save_pretrained(folder)
-    (folder / REPORT_NAME).write_text(json.dumps(report, indent=2) + "\n")
+    write_json(report, folder / REPORT_NAME)
 
 
 def train_on_corpus(

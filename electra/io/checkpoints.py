@@ -24,7 +24,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from electra.io.errors import UserError
-from electra.io.files import sync_folder, write_file
+from electra.io.files import sync_folder, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +50,7 @@ def write_manifest(folder: Path, *editable: str) -> None:
         path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "blake2b": _checksum(path)}
         for path in files
     }
-    text = json.dumps({"files": entries}, indent=2)
-    write_file(f"{text}\n".encode(), folder / MANIFEST_NAME)
+    write_json({"files": entries}, folder / MANIFEST_NAME)
     for subfolder in (folder, *(path for path in paths if path.is_dir())):
         sync_folder(subfolder)
 
@@ -171,5 +170,5 @@ def translate_write_errors(folder: Path, kept: Callable[[], str]) -> Iterator[No
         if not is_unnamed and not isinstance(error, (OSError, SafetensorError)):
             raise
         path = Path(getattr(error, "filename", None) or folder)
-        reason = "a write failed" if is_unnamed else " ".join(str(error).split())
+        reason = "a write failed" if type(error) is RuntimeError else " ".join(str(error).split())
         raise UserError(f"cannot write {path}: {reason}; {kept()}") from error

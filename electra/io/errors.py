@@ -37,11 +37,12 @@ def run_script(main: Callable[[], None]) -> NoReturn:
 
     `ELECTRA_DEBUG=1` shows the traceback, too.
     """
-    code: Any = 0
+    code: Any = 2  # the user's error, unless it is set to something else
     message = ""
     try:
         try:
             main()
+            code = 0
         except Exception:
             if os.environ.get("ELECTRA_DEBUG") == "1":
                 traceback.print_exc()
@@ -60,17 +61,14 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         messages = "can't allocate memory|not enough memory|out of memory"
         if not isinstance(error, MemoryError) and not re.search(messages, str(error), re.IGNORECASE):
             raise
-        code = 2
         message = "error: not enough memory; use smaller batches (with more --gradient_accumulation_steps) or networks"
     except ModuleNotFoundError as error:
         if error.name not in OPTIONAL:
             raise
-        code = 2
         message = f"error: this needs {error.name}, which is not installed; run: pip install {error.name}"
     except (UserError, OSError) as error:  # OSError: a full disk, a folder that became unreadable
         if isinstance(error, OSError) and error.filename is None and error.errno is None:
             raise
-        code = 2
         message = f"error: {' '.join(str(error).split())}"
     if message:
         print(message, file=sys.stderr)  # noqa: T201 - the command's own output

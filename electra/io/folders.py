@@ -5,8 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from electra.io.checkpoints import find_damage, write_manifest
-from electra.io.errors import UserError
+from electra.io.checkpoints import find_damage, translate_write_errors, write_manifest
 from electra.io.files import lock_beside, replace_folder
 
 logger = logging.getLogger(__name__)
@@ -29,15 +28,10 @@ def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None
         unfinished = Path(f"{target}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)  # of a build that was killed
         try:
-            unfinished.mkdir()
-            build(unfinished)
-            write_manifest(unfinished)
-            replace_folder(unfinished, target)
-        except Exception as error:
-            # A full disk, above all. The Rust side of tokenizers has no type for it: a bare Exception says "os error".
-            is_unnamed = type(error) is Exception and "os error" in str(error)
-            if not is_unnamed and not isinstance(error, OSError):
-                raise
-            raise UserError(f"cannot write {what} to {target}: {error}; name another folder") from error
+            with translate_write_errors(target, lambda: f"name another folder for {what}"):
+                unfinished.mkdir()
+                build(unfinished)
+                write_manifest(unfinished)
+                replace_folder(unfinished, target)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)

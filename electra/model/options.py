@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from electra.backbones import BACKBONES, UNIFORM
 from electra.io.files import absolute_if_there
+from electra.objectives import OBJECTIVES
 from electra.options import (
     BELOW_ONE,
     INSIDE,
@@ -18,6 +19,7 @@ from electra.options import (
     from_recipe,
     option,
 )
+from electra.recipes import RECIPES
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,11 @@ class ModelArguments(Options):
 
     resuming: ClassVar[Resuming] = "kept"
 
-    model_size: Literal["small", "small++", "base", "large", "tiny", "mini", "modern-small"] = option(
+    model_size: str = option(
         "small",
         "Recipe: architecture, masking, length, batch, learning rate, steps. small to large: the paper's table 6; "
         "tiny, mini: one hour, ten hours on two CPU cores; modern-small: small's FLOPs with ModernBERT's layers.",
+        choices=RECIPES,
         resuming="free",
     )
     discriminator_type: str = option("electra", "Architecture of the discriminator.", choices=BACKBONES)
@@ -109,24 +112,20 @@ class ModelArguments(Options):
     )
 
 
-ObjectiveName = Literal[
-    "electra", "electra_15", "mlm", "replace_mlm", "all_tokens_mlm", "two_stage", "adversarial", "electric"
-]  # fmt: skip
-
-
 @dataclass(frozen=True)
 class ObjectiveArguments(Options):
     """Corruption and losses, sections 2, 3.2 and 3.5 of the paper."""
 
     resuming: ClassVar[Resuming] = "kept"
 
-    objective: ObjectiveName = option(
+    objective: str = option(
         "electra",
         "electra: detect replaced tokens, at all positions; electra_15: only at the chosen positions; mlm: BERT, one "
         "network and no generator; replace_mlm: predict the original tokens from the generator's samples; "
         "all_tokens_mlm: predict every token, with a copy gate; two_stage: train the generator alone, then the "
         "discriminator alone; adversarial: train the generator to fool the discriminator; electric: energies by "
         "noise-contrastive estimation, for log probabilities in one pass.",
+        choices=OBJECTIVES,
         always_recorded=True,
     )
     mlm_probability: float = from_recipe(

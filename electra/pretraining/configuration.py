@@ -251,7 +251,8 @@ class Configuration:
     @property
     def evaluates(self) -> bool:
         """Whether text is held out and evaluated on."""
-        return self.training.eval_strategy != "no" and self.segments.holds_text_out()
+        holds_text_out = self.segments.validation_fraction > 0 or bool(self.segments.validation_file)
+        return self.training.eval_strategy != "no" and holds_text_out
 
     @property
     def spec(self) -> Objective:

@@ -6,13 +6,11 @@ a generator or too high a learning rate it never gets further.
 
 import logging
 import math
-from typing import Any, Literal
+from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 logger = logging.getLogger(__name__)
-
-State = Literal["generator collapsed", "generator stands still", "learning", "late", "not started"]
 
 LEAD = 0.05
 """AUC above that of token frequencies from which a discriminator has started to learn."""
@@ -22,7 +20,7 @@ GENERATOR_MOVES = 0.5
 """Nats. Below this gain over random guesses a generator has not begun; a loss that rises by more has collapsed."""
 START_BUDGET = 25_000_000
 """Tokens. The slowest healthy run, small_glue_cpu, started after 18 million."""
-VERDICTS: dict[State, tuple[str, str]] = {
+VERDICTS = {
     "generator collapsed": (
         "the generator has collapsed: its held-out loss rose to {generator_loss:.2f} nats",
         "Start from an earlier checkpoint with a lower --learning_rate.",
@@ -43,7 +41,7 @@ VERDICTS: dict[State, tuple[str, str]] = {
         "This is normal for millions of tokens: raise --max_steps.",
     ),
 }
-"""What a state means, and what to try."""
+"""State of the pair -> what it means, and what to try."""
 
 
 def base_rate_loss(replaced_rate: float) -> float:
@@ -60,7 +58,7 @@ class DiscriminatorHealth(TrainerCallback):
 
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
-        self._last: State | None = None
+        self._last = ""
 
     def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         before = self._last
@@ -68,8 +66,8 @@ class DiscriminatorHealth(TrainerCallback):
         if self._last != before and self._last in ("generator collapsed", "late"):
             logger.warning(self.verdict(args, state))
 
-    def assess(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> State:
-        """The state of the pair at the last evaluation.
+    def assess(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
+        """The state of the pair at the last evaluation, a key of `VERDICTS`.
 
         An untrained generator samples random tokens, of which frequencies detect more: give `frequencies_auc`, their
         AUC on the same masks, where it is known.
