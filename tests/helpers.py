@@ -39,10 +39,15 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def run(script, argv, cwd, expect=0):
-    """Standard output and standard error of one of the scripts at the top, which ends with this exit code."""
-    command = [sys.executable, str(ROOT / script), *argv]
-    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+def run(script, argv, cwd, expect=0, before="pass", **variables):
+    """Standard output and standard error of one of the scripts at the top, which ends with this exit code.
+
+    `before` is code that runs first; variables are those of the environment.
+    """
+    code = f"import runpy, sys; {before}; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    command = [sys.executable, "-c", code, str(ROOT / script), *argv]
+    environment = {**ENVIRONMENT, **variables}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == expect, done.stdout + done.stderr
     return done.stdout, done.stderr
 

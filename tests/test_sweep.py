@@ -18,6 +18,7 @@ from electra.io.console import log_plainly
 from electra.io.errors import UserError
 from electra.sweep import Runner, commands_of, environment, main, read_sweep, report, suggest
 from tests.helpers import ROOT, fork, parametrize, wait_for
+from tests.tasks.glue.files import write_glue
 
 FILES = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
 RATE = {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-2}
@@ -243,12 +244,12 @@ def test_a_sweep_pretrains_fine_tunes_and_reports(tmp_path):
     sweep_of(tmp_path, parameters={"mlm_probability": {"values": [0.3]}})
     network = "--hidden_size=16 --num_hidden_layers=1 --num_attention_heads=1 --embedding_size=16 --generator_size=1"
     lengths = "--vocab_size=300 --max_length=16 --max_steps=4 --eval_steps=4 --save_steps=4"
-    glue = "--tasks demo --num_seeds 1 --num_train_epochs 0.02"
-    words = [str(tmp_path / "sweep.yaml"), f"--folder={tmp_path / 's'}", "--glue=configs/glue/demo.yaml"]
+    glue = f"--glue_dir {write_glue(tmp_path / 'glue', 'CoLA')} --tasks cola --num_seeds 1 --num_train_epochs 1"
+    words = [str(tmp_path / "sweep.yaml"), f"--folder={tmp_path / 's'}", "--glue=configs/glue/paper.yaml"]
     flags = [f"--train_file={text}", f"--cache_dir={tmp_path}", "--model_size=small"]
     main([*words, "--glue_flags", glue, "--", *flags, *network.split(), *lengths.split()])
     header, _ = (tmp_path / "s" / "results.csv").read_text().splitlines()
-    assert "median/demo" in header and "eval/discriminator_auc" in header
+    assert "median/cola" in header and "eval/discriminator_auc" in header
     before = len(list((tmp_path / "s").rglob("*")))
     secret = ["--hub_token", "hf_SECRET"]
     with raises(UserError, match="other settings"):
