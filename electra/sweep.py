@@ -8,7 +8,6 @@ The same command again continues the sweep: finished points are kept, and the ot
 """
 
 import itertools
-import json
 import logging
 import os
 import re
@@ -46,7 +45,6 @@ SAMPLERS: dict[str, Any] = {"grid": RandomSampler, "random": RandomSampler, "bay
 GOALS = ("minimize", "maximize")
 RANGES = ("int_uniform", "uniform", "log_uniform_values", "q_uniform")
 """wandb's distributions of numbers between `min` and `max`."""
-Commands = Callable[[str, Mapping[str, Any]], dict[str, list[str]]]
 NOT_COMPARABLE = (
     "Metrics on held-out text rank points with the same text, tokenizer, length, masks and generator. To compare "
     "others, add --glue, or use eval/fixed_discriminator_auc with --eval_corruption."
@@ -185,10 +183,10 @@ def metrics_of(sweep: Sweep, folder: Path, name: str) -> dict[str, float | None]
 class Runner:
     """Runs the points of a sweep, `parallel` at a time. POINT.json in `folder` has the values of a finished point.
 
-    `commands` maps the name and the values of a point to its command lines by verb.
+    `commands` maps the name and the values of a point to its command lines by verb, see `commands_of`.
     """
 
-    def __init__(self, sweep: Sweep, folder: Path, commands: Commands, parallel: int) -> None:
+    def __init__(self, sweep: Sweep, folder: Path, commands: Callable[..., Any], parallel: int) -> None:
         self.sweep = sweep
         self.folder = folder
         self.commands = commands
@@ -234,7 +232,7 @@ class Runner:
         sys.exit(128 + signal.SIGTERM)
 
     def run_point(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the commands of a point, unless it has finished; its swept values and metrics, {} if a command fails."""
+        """Run the commands of a point, unless it has finished; its swept values and metrics, {} if it fails."""
         path = self.folder / f"{name}.json"
         if path.exists():
             return read_json(path)
@@ -248,7 +246,11 @@ class Runner:
             if process.wait() != 0:
                 logger.info("%s failed with exit code %d; see %s", name, process.returncode, log)
                 return {}
-        metrics = metrics_of(self.sweep, self.folder, name)
+        try:
+            metrics = metrics_of(self.sweep, self.folder, name)
+        except UserError as error:  # a damaged file
+            logger.info("%s failed: %s", name, error)
+            return {}
         point = {option: values[option] for option in self.sweep.swept} | metrics
         write_json(point, path)
         logger.info("%s: %s %s", name, self.sweep.metric, metrics.get(self.sweep.metric))
@@ -260,8 +262,7 @@ def report(sweep: Sweep, folder: Path) -> None:
 
     A median is undefined if one of its points has no value: the median of the others would be too good.
     """
-    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))]
-    table = pd.DataFrame(map(json.loads, texts))
+    table = pd.DataFrame(map(read_json, sorted(folder.glob("*.json"))))
     table.to_csv(folder / "results.csv", index=False)
     glue = [name for name in table if name == "AVG" or name.startswith("median/")]
     metrics = list(dict.fromkeys([*glue, sweep.metric]))

@@ -196,6 +196,24 @@ def test_a_failed_point_is_retried(tmp_path):
     assert [line["rate"] for line in starts(tmp_path)] == [0.1, 0.2, 0.3, 0.4, 0.2]
 
 
+def test_a_point_with_damaged_metrics_has_failed(tmp_path, capsys):
+    runner = quick(tmp_path)
+    commands = runner.commands
+    log_plainly()
+
+    def damaged(name, values):
+        words = commands(name, values)["pretrain"]
+        words[2] += 'if rate == 0.2: (folder / "metrics.json").write_text("{")'
+        return {"pretrain": words}
+
+    runner.commands = damaged
+    assert runner.run_all(4) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "failed" in line]
+    assert line.startswith("learning_rate_0.2 failed: ") and "metrics.json cannot be read" in line
+    report(runner.sweep, runner.folder)
+    assert len((tmp_path / "sweep" / "results.csv").read_text().splitlines()) == 4
+
+
 def test_points_of_one_name_are_refused(tmp_path):
     runner = quick(tmp_path)
     runner.sweep = sweep_of(tmp_path, parameters={"tokenizer_path": {"values": ["a/b", "a-b"]}})

@@ -167,7 +167,7 @@ def test_multiple_choice_is_learned_and_its_files_agree(answered):
     assert (results[0].metrics["accuracy"] or 0) > 0.8
     with open(folder / "predictions" / "quiz-42-dev.csv", newline="") as file:
         predicted = list(csv.DictReader(file))
-    assert [row["row"] for row in predicted] == [f"{answered}/quiz/dev.csv:{n}" for n in range(2, 22)]
+    assert [row["place"] for row in predicted] == [f"{answered}/quiz/dev.csv:{n}" for n in range(2, 22)]
     correct = sum(row["prediction"] == row["answer"] for row in predicted)
     assert correct / 20 == approx(results[0].metrics["accuracy"])
     for row, cells in zip(predicted, rows(20, 1), strict=True):

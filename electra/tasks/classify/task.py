@@ -205,7 +205,7 @@ def predictions(
 ) -> dict[str, Any]:
     """A csv row per text, with its place in the data; of the development set also what the report shows."""
     labels = references.labels
-    table = pd.DataFrame({"row": references.places})
+    table = pd.DataFrame({"place": references.places})
     if references.matrix is not None:
         table["label"] = names_of(labels, references.matrix)
     table["prediction"] = names_of(labels, decide(labels, mean_by_text(logits, references.owners)))

@@ -142,7 +142,7 @@ def predictions(split: str, logits: Array, questions: Sequence[Question]) -> dic
     """End of the file's name -> a csv row per question: its place, number and text of the prediction, the answer."""
     chosen = decide(logits, questions)
     columns = {
-        "row": [question.place for question in questions],
+        "place": [question.place for question in questions],
         "prediction": chosen,
         "choice": [question.choices[number] for question, number in zip(questions, chosen, strict=True)],
         "answer": pd.array([question.answer for question in questions], dtype="Int64"),

@@ -167,7 +167,7 @@ def test_classes_that_a_word_names_are_learned(reviews):
     assert set(first.metrics) == {"accuracy", "macro_f1", "micro_f1", "mcc"}
     assert first.settings["label_kind"] == "single" and first.settings["class_weights"] == "balanced"
     rows = list(csv.DictReader((reviews / "predictions.csv").open()))
-    assert all(row["label"] == row["prediction"] for row in rows) and rows[0]["row"].endswith("dev.csv:2")
+    assert all(row["label"] == row["prediction"] for row in rows) and rows[0]["place"].endswith("dev.csv:2")
 
 
 @pytest.mark.slow
