@@ -56,7 +56,4 @@ def glue_section(evaluation: Path, run: Path) -> Blocks:
     summaries = REPORTING.read_runs([evaluation])
     about = Text("Development sets, percent: median over seeds ± standard deviation.")
     blocks = [Heading(REPORTING.title), about, *REPORTING.section(summaries), Items(REPORTING.definitions)]
-    record = read_run(run)
-    compute = record.metrics.get("compute", {})
-    cost = efficiency_section(record.name, record.plan, compute, summaries[0].averages)
-    return [*blocks, *cost]
+    return [*blocks, *efficiency_section(read_run(run), summaries[0].averages)]

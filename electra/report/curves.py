@@ -1,15 +1,14 @@
-"""Training logs -> panels: the curves of each metric. No torch.
+"""Training logs -> the curves of each metric, which are its panel. No torch.
 
 These are the panels of google-research/electra's training plots, in its order, and those of the ablations. Other
 metrics of the log are in wandb and TensorBoard.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from electra.io.errors import UserError
-from electra.report.labels import LABELS, metric_title
+from electra.report.labels import LABELS
 from electra.report.runs import RunRecord
 
 MAIN = (
@@ -34,36 +33,19 @@ class Curve(NamedTuple):
     y: list[float]
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Curves of one metric."""
-
-    name: str
-    curves: list[Curve] = field(default_factory=list)
-
-    @property
-    def title(self) -> str:
-        return metric_title(self.name)
-
-
-def x_label(runs: Sequence[RunRecord]) -> str:
-    """The unit of the horizontal axis: steps of one run; tokens, without padding, where batches may differ."""
-    return "steps" if len(runs) == 1 else "tokens"
-
-
-def make_panels(runs: Sequence[RunRecord]) -> list[Panel]:
-    """A panel for each metric of `MAIN` that is in a log."""
-    panels = {name: Panel(name) for name in MAIN}
+def make_panels(runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
+    """The curves of each metric of `MAIN` that is in a log, over the steps of one run or the tokens of several."""
+    panels: dict[str, list[Curve]] = {name: [] for name in MAIN}
     for number, run in enumerate(runs):
         scale = 1.0 if len(runs) == 1 else _tokens_per_step(run)
         baselines = run.held_out.get("frequencies", {})
         for (kind, name), curve in _curves(number, run, scale).items():
-            panels[name].curves.append(curve)
+            panels[name].append(curve)
             if kind == "held-out" and name in baselines:
                 ends = [0.0, run.step * scale]
                 values = 2 * [baselines[name]]
-                panels[name].curves.append(Curve(number, "frequencies", ends, values))
-    return [panel for panel in panels.values() if panel.curves]
+                panels[name].append(Curve(number, "frequencies", ends, values))
+    return {name: curves for name, curves in panels.items() if curves}
 
 
 def _curves(number: int, run: RunRecord, scale: float) -> dict[tuple[str, str], Curve]:

@@ -6,10 +6,11 @@ global state.
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from electra.report.curves import Panel
+from electra.report.curves import Curve
+from electra.report.labels import metric_title
 from electra.report.runs import RunRecord
 
 COLOURS = ("#0b62c4", "#c2410c", "#047857", "#a21caf", "#a16207", "#0e7490", "#be123c", "#4b5563")
@@ -30,8 +31,11 @@ _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "electra", "text.parse_math
 """Text stays text; the same numbers give the same bytes; names of runs may contain $."""
 
 
-def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> Any:
-    """A matplotlib figure with the panels in rows of up to four, and a legend of runs and kinds of curves."""
+def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord]) -> Any:
+    """A matplotlib figure with the panels in rows of up to four, and a legend of runs and kinds of curves.
+
+    Batches of several runs may differ: their curves are over tokens, without padding.
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -42,14 +46,14 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> An
         width = 3.6 * max(2, columns)
         height = 2.5 * rows + 0.6
         figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
-        for position, panel in enumerate(panels, start=1):
+        for position, (name, curves) in enumerate(panels.items(), start=1):
             axes = figure.add_subplot(rows, columns, position)
-            axes.set_title(panel.title, fontsize=9)
+            axes.set_title(metric_title(name), fontsize=9)
             axes.grid(alpha=0.25)
             axes.margins(x=0.01)
             if position > len(panels) - columns:
-                axes.set_xlabel(x_label)
-            for curve in panel.curves:
+                axes.set_xlabel("steps" if len(runs) == 1 else "tokens")
+            for curve in curves:
                 label = LABELS.get(curve.kind, curve.kind)
                 if len(runs) > 1:
                     label = f"{runs[curve.run].name}, {label}"

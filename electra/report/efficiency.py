@@ -5,11 +5,11 @@ column of their own. As there, costs are divided by the score as a fraction: .15
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from electra.flops import pfs_days
 from electra.io.console import format_seconds
 from electra.report.blocks import Blocks, Heading, Items, Table
+from electra.report.runs import RunRecord
 
 UTILIZATION = 0.33
 """Share of the peak rate that OpenAI's rule assumes ("AI and Compute", 2018, appendix)."""
@@ -39,18 +39,12 @@ NOTES = (
 )
 
 
-def efficiency_section(
-    name: str,
-    plan: Mapping[str, Any],
-    compute: Mapping[str, Any],
-    averages: Mapping[str, float | None],
-) -> Blocks:
+def efficiency_section(run: RunRecord, averages: Mapping[str, float | None]) -> Blocks:
     """The row of a run above the published ones; empty if the run does not say how long it trained.
 
-    Args:
-        plan, compute: of metrics.json.
-        averages: AVG and GLUE as fractions, None if a task is missing.
+    `averages` are AVG and GLUE as fractions, None if a task is missing.
     """
+    compute = run.metrics.get("compute", {})
     seconds = compute.get("training_seconds")
     if seconds is None or "peak_flops_per_second" not in compute:
         return []
@@ -58,8 +52,8 @@ def efficiency_section(
     cost = devices * seconds / 86400 * compute["peak_flops_per_second"] / 1e15 * UTILIZATION
     scores = [averages["AVG"], averages["GLUE"]]
     row = [
-        name,
-        f"{plan['discriminator_parameters'] / 1e6:.3g} M",
+        run.name,
+        f"{run.plan['discriminator_parameters'] / 1e6:.3g} M",
         f"{format_seconds(seconds)} on {devices} x {compute['device']}",
         _number(cost),
         _number(pfs_days(compute["google_flops"])),

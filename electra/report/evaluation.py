@@ -5,14 +5,15 @@ function of the results alone, without dates: the same results give the same byt
 """
 
 import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from electra.io.errors import UserError
 from electra.report.blocks import Blocks, Heading, Items, Report, Table, Text, table_of
-from electra.report.results import Result, RunSummary, ScoredTask, read_evaluation, summarize
+from electra.report.results import Result, RunSummary, ScoredTask, TaskSummary, read_evaluation
 from electra.report.runs import names_of
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation. Definitions at the end."
@@ -93,8 +94,30 @@ class Reporting:
         return runs
 
     def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:
-        """One summary per model in the folder `name`."""
-        return summarize(results, name, self.tasks_of(results), self.averages)
+        """One summary per model in the folder `name`.
+
+        A model may have several names, such as a path with and without a slash at its end: its fingerprint counts.
+        """
+        by_encoder: dict[str, list[Result]] = defaultdict(list)
+        for result in results:
+            by_encoder[result.settings.get("encoder", result.model)].append(result)
+        known = self.tasks_of(results)
+        summaries = []
+        for own in by_encoder.values():
+            model = own[0].model
+            own.sort(key=lambda result: result.seed)
+            tasks = {}
+            for task_name, task in known.items():
+                runs = tuple(result for result in own if result.task == task_name)
+                if runs:
+                    tasks[task_name] = TaskSummary(task, runs)
+            row = name if len(by_encoder) == 1 else f"{name}: {model}"
+            means = {}
+            for title, names in self.averages.items():
+                medians: list[Any] = [tasks[task].headline.median if task in tasks else None for task in names]
+                means[title] = None if None in medians else statistics.fmean(medians)
+            summaries.append(RunSummary(row, model, own[0].parameters, tasks, means))
+        return summaries
 
     def tasks_of(self, results: Sequence[Result]) -> dict[str, ScoredTask]:
         """The official tasks, then the tasks of the results that are named after their data."""
@@ -106,8 +129,7 @@ class Reporting:
                 raise UserError(f"there are results of the unknown task '{result.task}'; report kinds separately")
             if headlines and (task is None or task.headline not in result.metrics):
                 title = task.title if task else result.task
-                headline_title = self.metrics[headlines[0]]
-                found[result.task] = ScoredTask(result.task, title, headlines[0], headline_title, columns=self.metrics)
+                found[result.task] = ScoredTask(result.task, title, headlines[0], columns=self.metrics)
         return found
 
     def tasks_in(self, runs: Sequence[RunSummary]) -> dict[str, ScoredTask]:
@@ -167,8 +189,8 @@ class Reporting:
                 "Seeds": seeds_cell(run),
             }
             for name, task in self.tasks_in(runs).items():
-                for metric, title in (task.columns or {task.headline: task.headline_title}).items():
-                    row[f"{task.title} {title}"] = cell(run, name, metric)
+                for metric in task.columns or [task.headline]:
+                    row[f"{task.title} {self.metrics[metric]}"] = cell(run, name, metric)
             for name, average in run.averages.items():
                 row[name] = percent(average, empty="")
             rows.append(row)

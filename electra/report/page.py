@@ -8,7 +8,7 @@ from typing import Any
 from electra.io.console import format_seconds
 from electra.io.files import write_file
 from electra.report.blocks import Block, Blocks, Figure, Heading, Items, Table, Text, to_html
-from electra.report.curves import make_panels, x_label
+from electra.report.curves import make_panels
 from electra.report.drawing import draw, render
 from electra.report.labels import DEFINITIONS, LABELS
 from electra.report.runs import RunRecord, names_of, read_run
@@ -54,16 +54,11 @@ SIZES = {
 """Names in the plan and in the cost of a run -> their titles."""
 
 
-def draw_curves(runs: Sequence[RunRecord]) -> Any:
-    """A figure of matplotlib with a panel for each metric."""
-    return draw(make_panels(runs), runs, x_label(runs))
-
-
 def report_blocks(runs: Sequence[RunRecord], curves: Any, more: Sequence[Block] = ()) -> Blocks:
     """The page of some runs.
 
     Args:
-        curves: a result of `draw_curves`.
+        curves: a figure with a panel for each metric, see `draw`.
         more: a section of its own, such as GLUE results.
     """
     blocks: Blocks = []
@@ -167,7 +162,7 @@ def write_report(
     picture_file = folder / "training_curves.png"
     folder.mkdir(parents=True, exist_ok=True)
     title = f"Pre-training: {', '.join(run.name for run in runs)}"
-    curves = draw_curves(runs)
+    curves = draw(make_panels(runs), runs)
     page = to_html(title, report_blocks(runs, curves, more))
     write_file(page.encode(errors="backslashreplace"), page_file)
     curves.set_layout_engine("none")  # the panels have their places, which take half of the time

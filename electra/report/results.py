@@ -11,14 +11,15 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from electra.io.errors import UserError
 
-RESULTS_NAME, ENVIRONMENT_NAME = "results.jsonl", "environment.json"
+RESULTS_NAME = "results.jsonl"
+ENVIRONMENT_NAME = "environment.json"
 
 
 class Result(NamedTuple):
@@ -92,17 +93,16 @@ class ScoredTask:
     """A task and the metrics that represent it.
 
     Args:
-        headline, headline_title: the metric that averages and pictures have.
+        headline: the metric that averages and pictures have.
         rows: official number of rows by split, if there is one.
-        columns: metric -> title, the scores of the overview; the headline if empty.
+        columns: the metrics of the overview; the headline if empty.
     """
 
     name: str
     title: str
     headline: str
-    headline_title: str
     rows: Mapping[str, int] = field(default_factory=dict)
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Collection[str] = ()
 
 
 class Spread(NamedTuple):
@@ -165,34 +165,3 @@ class RunSummary(NamedTuple):
     parameters: int
     tasks: Mapping[str, TaskSummary]
     averages: Mapping[str, float | None]
-
-
-def summarize(
-    results: Sequence[Result],
-    name: str,
-    known: Mapping[str, ScoredTask],
-    averages: Mapping[str, Sequence[str]],
-) -> list[RunSummary]:
-    """One summary per model; for `known` and `averages` see `electra.report.evaluation.Reporting`.
-
-    A model may have several names, such as a path with and without a slash at its end: its fingerprint counts.
-    """
-    by_encoder: dict[str, list[Result]] = {}
-    for result in results:
-        by_encoder.setdefault(result.settings.get("encoder", result.model), []).append(result)
-    summaries = []
-    for own in by_encoder.values():
-        model = own[0].model
-        own.sort(key=lambda result: result.seed)
-        tasks = {}
-        for task_name, task in known.items():
-            runs = tuple(result for result in own if result.task == task_name)
-            if runs:
-                tasks[task_name] = TaskSummary(task, runs)
-        row = name if len(by_encoder) == 1 else f"{name}: {model}"
-        means = {}
-        for title, names in averages.items():
-            medians: list[Any] = [tasks[task].headline.median if task in tasks else None for task in names]
-            means[title] = None if None in medians else statistics.fmean(medians)
-        summaries.append(RunSummary(row, model, own[0].parameters, tasks, means))
-    return summaries

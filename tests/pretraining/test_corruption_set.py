@@ -110,8 +110,8 @@ def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, 
     assert columns["fixed: frequencies"] == {"discriminator_auc": baseline} and 0 < baseline < 1
     assert columns["fixed: trained"]["discriminator_auc"] == logs[-1]["eval_fixed_discriminator_auc"]
     panels = make_panels([read_run(run)])
-    assert "held-out: fixed" in {curve.kind for panel in panels for curve in panel.curves}
-    assert not any(panel.name.startswith("fixed") for panel in panels)
+    assert "held-out: fixed" in {curve.kind for curves in panels.values() for curve in curves}
+    assert not any(name.startswith("fixed") for name in panels)
     assert "fixed: trained</th>" in (run / "report.html").read_text()
     other = folder / "other.safetensors"
     make_set(command(finished_run, held_out, other, "--seed=1"))

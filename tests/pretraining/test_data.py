@@ -98,7 +98,7 @@ def test_several_held_out_texts_are_measured_side_by_side(folder, glue_tokenizer
         prefix = "eval_" if name == "new" else "eval_old_"
         for metric in ("generator_loss", "discriminator_auc", "tokens"):
             assert logs[0][f"{prefix}{metric}"] == alone[f"eval_{metric}"]
-    kinds = {curve.kind for panel in make_panels([read_run(run)]) for curve in panel.curves}
+    kinds = {curve.kind for curves in make_panels([read_run(run)]).values() for curve in curves}
     assert {"held-out", "held-out: old"} < kinds
     main([f"--resume_from_checkpoint={run}", "--max_steps=3"])
     assert list(read_json(run / "metrics.json")["held_out"]) == list(columns)

@@ -6,6 +6,7 @@ from pytest import raises
 
 from electra.io.errors import UserError
 from electra.report.curves import make_panels
+from electra.report.labels import metric_title
 from electra.report.runs import RunRecord
 from tests.report.folders import HELD_OUT, evaluation_logs, logs_until, training_logs
 
@@ -13,8 +14,7 @@ GENERATOR_ACCURACIES = "generator accuracy, generator accuracy of its samples"
 
 
 def curve_of(panels, name, kind):
-    panel = next(panel for panel in panels if panel.name == name)
-    return next(curve for curve in panel.curves if curve.kind == kind)
+    return next(curve for curve in panels[name] if curve.kind == kind)
 
 
 def record(logs, **others):
@@ -31,8 +31,8 @@ def test_curves_are_the_columns_of_the_log():
         assert list(zip(curve.x, curve.y, strict=True)) == expected
     curve = curve_of(panels, "generator_loss", "frequencies")
     assert (curve.x, curve.y) == ([0, 100], [6.25, 6.25])
-    recall = next(panel for panel in panels if panel.name == "discriminator_recall")
-    assert [curve.kind for curve in recall.curves] == ["held-out"]  # frequencies have no recall
+    # frequencies have no recall
+    assert [curve.kind for curve in panels["discriminator_recall"]] == ["held-out"]
 
 
 def test_the_panels_are_those_of_the_original():
@@ -41,7 +41,7 @@ def test_the_panels_are_those_of_the_original():
     losses, accuracies = "total loss, generator loss (nats), discriminator loss (nats)", GENERATOR_ACCURACIES
     detection = "discriminator accuracy, discriminator AUC, discriminator precision, discriminator recall"
     expected = f"{losses}, {accuracies}, {detection}, replaced tokens, learning rate, tokens per second"
-    assert ", ".join(panel.title for panel in make_panels([record(logs)])) == expected
+    assert ", ".join(map(metric_title, make_panels([record(logs)]))) == expected
 
 
 def test_several_runs_are_drawn_over_tokens():
@@ -67,6 +67,6 @@ def test_other_held_out_texts_share_the_panel():
         "eval_new_runtime": 1,
     }
     panels = make_panels([record([line])])
-    assert [panel.name for panel in panels] == ["loss", "discriminator_auc"]
+    assert list(panels) == ["loss", "discriminator_auc"]
     assert curve_of(panels, "discriminator_auc", "held-out: new").y == [0.7]
     assert [curve_of(panels, "loss", kind).y for kind in ("held-out", "held-out: new")] == [[3.0], [4.0]]

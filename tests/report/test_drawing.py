@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from electra.report.curves import Curve, Panel
+from electra.report.curves import Curve
 from electra.report.drawing import draw, render
 from electra.report.runs import RunRecord
 
@@ -10,6 +10,6 @@ from electra.report.runs import RunRecord
 def test_the_same_numbers_give_the_same_bytes():
     """Names of runs are no mathematics, and no HTML."""
     runs = [RunRecord(name, Path(), [], 1) for name in ("a$b$ <i>", "other")]
-    panel = Panel("loss", [Curve(0, "training", [0, 1], [1.0, 2.0])])
-    one, other = (render(draw([panel], runs, "steps"), "svg") for _ in range(2))
+    panels = {"loss": [Curve(0, "training", [0, 1], [1.0, 2.0])]}
+    one, other = (render(draw(panels, runs), "svg") for _ in range(2))
     assert one == other and b"total loss" in one and b"a$b$ &lt;i&gt;" in one

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from electra.report.curves import make_panels
 from electra.report.drawing import draw
 from electra.report.efficiency import efficiency_section
 from electra.report.labels import metric_title
-from electra.report.page import draw_curves, report_blocks, try_to_report, write_report
+from electra.report.page import report_blocks, try_to_report, write_report
 from electra.report.runs import RunRecord, read_run
 from electra.samples import Sample, write_samples
 from tests.helpers import ROOT
@@ -30,14 +31,14 @@ from tests.tasks.glue.runs import all_tasks, run_folder
 
 def page_of(*folders):
     runs = [read_run(folder) for folder in folders]
-    return to_html("a page", report_blocks(runs, draw_curves(runs)))
+    return to_html("a page", report_blocks(runs, draw(make_panels(runs), runs)))
 
 
 def drawn(*folders):
     """Title of a chart -> points of its lines, from matplotlib's figure."""
     runs = [read_run(folder) for folder in folders]
     found = {}
-    for axes in draw(make_panels(runs), runs, "x").axes:
+    for axes in draw(make_panels(runs), runs).axes:
         found[axes.get_title()] = [[(float(x), float(y)) for x, y in line.get_xydata()] for line in axes.lines]
     return found
 
@@ -100,7 +101,7 @@ def test_a_long_log_makes_a_small_page():
     losses = np.random.default_rng(0).normal(25, 1, size=10_000)
     logs = [{"step": n, "loss": loss, "tokens_seen": n} for n, loss in enumerate(losses.tolist(), start=1)]
     runs = [RunRecord(f"run{number}", Path("run"), logs, 10_000) for number in range(8)]
-    assert len(to_html("", report_blocks(runs, draw_curves(runs))).encode()) < 250_000
+    assert len(to_html("", report_blocks(runs, draw(make_panels(runs), runs))).encode()) < 250_000
 
 
 def test_values_that_are_not_finite_leave_a_gap(tmp_path):
@@ -129,7 +130,7 @@ def test_glue_stands_in_the_report_of_its_run(tmp_path):
 
 def test_the_cost_of_a_score_is_time_times_peak_times_a_third(tmp_path):
     run = read_run(finished_run(tmp_path / "run"))
-    table = efficiency_section("run", run.plan, run.metrics["compute"], {"AVG": 0.548, "GLUE": None})[1]
+    table = efficiency_section(run, {"AVG": 0.548, "GLUE": None})[1]
     own, *published = table.rows
     # 2 devices x 1 day x 0.5 TFLOP/s x 0.33 / 1000; 8.64e19 FLOPs
     assert own == [
@@ -138,7 +139,7 @@ def test_the_cost_of_a_score_is_time_times_peak_times_a_third(tmp_path):
     for name, devices, days, peak in (("GPT", 8, 30, 12.0), ("DistilBERT", 8, 3.75, 15.7)):
         row = next(row for row in published if row[0] == name)
         assert float(row[3]) == approx(devices * days * peak * 0.33 / 1000, abs=6e-4)
-    assert efficiency_section("run", run.plan, {}, {}) == []
+    assert efficiency_section(replace(run, metrics={}), {}) == []
 
 
 def test_bad_requests_are_refused_in_a_line(tmp_path):

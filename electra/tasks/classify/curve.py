@@ -63,7 +63,7 @@ def draw_curves(points: Mapping[str, Sequence[Evaluation]]) -> Any:
             counts.append(task.results[0].rows["train"])
             scores.append(task.headline.median or 0.0)
         axes.plot(counts, scores, marker="o", label=start)
-    axes.set(xscale="log", xlabel="labelled texts", ylabel=task.task.headline_title)
+    axes.set(xscale="log", xlabel="labelled texts", ylabel=REPORTING.metrics[task.task.headline])
     axes.set_xticks(counts, [f"{count:,}" for count in counts], minor=False)
     axes.minorticks_off()
     axes.legend()

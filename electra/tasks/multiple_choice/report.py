@@ -6,7 +6,7 @@ from electra.report.results import ScoredTask
 METRICS = {"accuracy": "accuracy", "test_accuracy": "test accuracy"}
 SWAG_ROWS = {"train": 73546, "dev": 20006}
 TASKS = {
-    "swag": ScoredTask("swag", "SWAG", "accuracy", "accuracy", SWAG_ROWS, METRICS),
+    "swag": ScoredTask("swag", "SWAG", "accuracy", SWAG_ROWS, METRICS),
 }
 DEFINITIONS = (
     "Accuracy is the share of questions whose right choice has the highest logit. Guessing gives the mean of "

@@ -39,8 +39,8 @@ PUBLISHED = [
     for name, v1, v2, source in _SCORES
 ]
 TASKS = {
-    "squad_v1": ScoredTask("squad_v1", "SQuAD 1.1", "f1", "F1", {"train": 87_599, "dev": 10_570}, METRICS),
-    "squad_v2": ScoredTask("squad_v2", "SQuAD 2.0", "f1", "F1", {"train": 130_319, "dev": 11_873}, METRICS),
+    "squad_v1": ScoredTask("squad_v1", "SQuAD 1.1", "f1", {"train": 87_599, "dev": 10_570}, METRICS),
+    "squad_v2": ScoredTask("squad_v2", "SQuAD 2.0", "f1", {"train": 130_319, "dev": 11_873}, METRICS),
 }
 """The numbers of rows are numbers of questions."""
 DEFINITIONS = (

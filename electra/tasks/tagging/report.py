@@ -5,8 +5,8 @@ from electra.report.results import ScoredTask
 
 METRICS = {"f1": "F1", "test_f1": "test F1", "accuracy": "accuracy"}
 TASKS = {
-    "conll2003": ScoredTask("conll2003", "CoNLL-2003", "f1", "F1", columns=METRICS),
-    "conll2000": ScoredTask("conll2000", "CoNLL-2000", "f1", "F1", columns=METRICS),
+    "conll2003": ScoredTask("conll2003", "CoNLL-2003", "f1", columns=METRICS),
+    "conll2000": ScoredTask("conll2000", "CoNLL-2000", "f1", columns=METRICS),
 }
 DEFINITIONS = (
     "F1 is that of entities, micro-averaged: an entity is right if its type and both of its ends are. f1_TYPE is that "
