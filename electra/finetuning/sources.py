@@ -3,12 +3,13 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.rows import Row
+from electra.io.rows import Row, read_rows
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 """Names of the splits here and on the Hub."""
@@ -87,21 +88,15 @@ def load_tables(name: str, config: str | None, instead: str) -> Any:
         raise UserError(f"the data set {found} could not be loaded ({first_line(error)}); {instead}") from error
 
 
-def load_hub_splits(name: str, config: str | None) -> dict[str, Any]:
-    """The tables `train`, `dev` and, if there is one, `test`; see `load_tables`."""
-    tables = load_tables(name, config, "name files with --train_file and --validation_file")
-    missing = [SPLITS[split] for split in ("train", "dev") if SPLITS[split] not in tables]
-    if missing:
-        raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(tables)}")
-    return {split: tables[theirs] for split, theirs in SPLITS.items() if theirs in tables}
+def table_rows(table: Any, source: str, *, names_classes: bool = True) -> Iterator[Row]:
+    """Place and columns of each row of a table of `datasets`.
 
-
-def table_rows(table: Any, source: str) -> Iterator[Row]:
-    """Place and columns of each row of a table of `datasets`; classes have their names, None where they are hidden."""
+    With `names_classes`, classes have their names instead of their numbers, None where they are hidden.
+    """
     classes = {}
     for column, kind in table.features.items():
         names = getattr(getattr(kind, "feature", kind), "names", None)  # of a list, or of one class
-        if names:
+        if names and names_classes:
             classes[column] = names
     for number, row in enumerate(table):
         for column, names in classes.items():
@@ -113,3 +108,34 @@ def _named(value: Any, names: Sequence[str]) -> Any:
     if isinstance(value, list):
         return [_named(one, names) for one in value]
     return None if value in (None, -1) else names[value]
+
+
+# ---- files or a data set
+
+
+def rows_by_split(
+    options: Any,
+    needs: Sequence[str] = ("train", "dev"),
+    *,
+    names_classes: bool = True,
+) -> dict[str, Iterator[Row]]:
+    """Place and columns of the rows of each split, of the files of the user or of a data set.
+
+    Args:
+        needs: the splits that a data set must have.
+        names_classes: see `table_rows`.
+    """
+    name = options.dataset_name
+    if name is None:
+        files = files_by_split(options)
+        return {split: chain.from_iterable(map(read_rows, paths)) for split, paths in files.items()}
+    config = getattr(options, "dataset_config_name", None)
+    tables = load_tables(name, config, "name files with --train_file and --validation_file")
+    missing = [SPLITS[split] for split in needs if SPLITS[split] not in tables]
+    if missing:
+        raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(tables)}")
+    rows = {}
+    for split, theirs in SPLITS.items():
+        if theirs in tables:
+            rows[split] = table_rows(tables[theirs], f"{name} {theirs}", names_classes=names_classes)
+    return rows

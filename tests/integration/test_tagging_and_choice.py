@@ -20,6 +20,7 @@ from electra.report.command import main as report
 from electra.report.results import read_results
 from electra.tasks.multiple_choice.command import main as choose
 from electra.tasks.multiple_choice.data import load_splits
+from electra.tasks.multiple_choice.options import MultipleChoiceArguments
 from electra.tasks.tagging.columns import read_columns
 from electra.tasks.tagging.command import main as tag
 from electra.tasks.tagging.schemes import convert, score
@@ -178,7 +179,8 @@ def test_multiple_choice_is_learned_and_its_files_agree(answered):
 
 def test_a_saved_choice_model_has_the_logits_of_the_best_seed(answered):
     folder = answered / "output" / "run"
-    question = load_splits({"dev": [str(answered / "quiz" / "dev.csv")]}, None, None)["dev"][0]
+    options = MultipleChoiceArguments(validation_file=[str(answered / "quiz" / "dev.csv")])
+    question = load_splits(options)["dev"][0]
     texts = [question.first] * len(question.seconds), question.seconds
     saved = folder / "models" / "quiz"
     inputs = AutoTokenizer.from_pretrained(saved)(*texts, padding=True, return_tensors="pt")

@@ -1,7 +1,7 @@
 """Labels of the user's texts as a task: what the labels are, rows of tokens, loss, files of predictions."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,11 +16,10 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoding import Array
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.sources import SPLITS, data_settings, files_by_split, load_tables, table_rows
+from electra.finetuning.sources import SPLITS, data_settings, rows_by_split
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task
 from electra.finetuning.trainer import step_loss
 from electra.io.errors import UserError
-from electra.io.rows import Row, read_rows
 from electra.tasks.classify.data import (
     NUMBER,
     SEVERAL,
@@ -102,12 +101,13 @@ def open_task(args: Arguments) -> Task:
 
 
 def read_labelled(options: Any) -> Labelled:
-    """All splits; without a development set, a share of the training data."""
-    splits = read_splits(options)
-    for split in ("train", *splits):
-        if not splits.get(split):
-            name = SPLITS[split]
-            raise UserError(f"the {name} data has no rows; give a header and rows, or a data set with a split {name}")
+    """All splits, of files or of a data set; without a development set, a share of the training data."""
+    columns = [getattr(options, name) for name in COLUMNS]
+    splits = {}
+    for split, rows in rows_by_split(options, needs=["train"]).items():
+        splits[split] = read_examples(rows, columns, split != "test")
+        if not splits[split]:
+            raise UserError(f"the {SPLITS[split]} data has no rows; give a header and rows")
     separator = options.label_separator
     labels = find_labels(splits["train"], options.label_kind, separator)
     if labels.low == labels.high or len(labels.classes) == 1:
@@ -138,21 +138,6 @@ def log_labels(data: Labelled) -> None:
         repeated = sum(example[:2] in known for example in data.splits[split])
         if repeated:
             logger.warning("%d texts of %s are also in the training data: scores are too good", repeated, split)
-
-
-def read_splits(options: Any) -> dict[str, list[Example]]:
-    """The examples of each split, with labels as in the source, of files or of a data set."""
-    rows: dict[str, Iterator[Row]] = {}
-    if options.dataset_name is None:
-        for split, (path,) in files_by_split(options).items():
-            rows[split] = read_rows(path)
-    else:
-        tables = load_tables(options.dataset_name, options.dataset_config_name, "name a file with --train_file")
-        for split, theirs in SPLITS.items():
-            if theirs in tables:
-                rows[split] = table_rows(tables[theirs], theirs)
-    columns = [getattr(options, name) for name in COLUMNS]
-    return {split: read_examples(found, columns, split != "test") for split, found in rows.items()}
 
 
 def load(data: Labelled, in_windows: bool, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> TaskData:

@@ -11,13 +11,12 @@ choices may differ from row to row: empty choices at the end are dropped.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import chain, count, takewhile
+from itertools import count, takewhile
 from typing import Any, NamedTuple
 
-from electra.finetuning.sources import SPLITS, load_hub_splits
+from electra.finetuning.sources import rows_by_split
 from electra.io.errors import UserError
-from electra.io.rows import Columns, read_rows
+from electra.io.rows import Columns
 
 FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices"
 
@@ -32,31 +31,21 @@ class Question(NamedTuple):
     answer: int | None  # index of the right choice, if known
 
 
-def load_splits(
-    files: Mapping[str, Sequence[str]],
-    dataset_name: str | None,
-    config: str | None,
-) -> dict[str, list[Question]]:
-    """The splits train, dev and, if there is one, test, from files by split or from a data set.
+def load_splits(options: Any) -> dict[str, list[Question]]:
+    """The splits train, dev and, if there is one, test, from files or from a data set.
 
     Raises:
         UserError: a file cannot be read, a row is no question, or a row of train or dev has no answer.
     """
     splits = {}
-    if dataset_name is None:
-        for split, paths in files.items():
-            rows = chain.from_iterable(map(read_rows, paths))
-            splits[split] = [parse_question(row, place) for place, row in rows]
-    else:
-        for split, table in load_hub_splits(dataset_name, config).items():
-            source = f"{dataset_name} {SPLITS[split]}"
-            splits[split] = [parse_question(row, f"{source} row {number}") for number, row in enumerate(table)]
-    for split, questions in splits.items():
+    for split, rows in rows_by_split(options, names_classes=False).items():
+        questions = [parse_question(row, place) for place, row in rows]
         if not questions:
             raise UserError(f"there are no questions for {split}; name a file or a data set of questions")
         unanswered = [question.place for question in questions if question.answer is None]
         if unanswered and split != "test":
             raise UserError(f"{unanswered[0]} has no label, which {split} needs; correct the file")
+        splits[split] = questions
     return splits
 
 

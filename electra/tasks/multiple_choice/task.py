@@ -20,7 +20,6 @@ from transformers import AutoModelForMultipleChoice, PreTrainedModel, PreTrained
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoding import Array, ColumnRows, Examples, PaddingCollator, encode, pad
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.sources import files_by_split
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task, has_one_answer
 from electra.io.rows import Columns
 from electra.tasks.multiple_choice.data import Question, load_splits
@@ -48,7 +47,7 @@ def open_task(args: Arguments) -> Task:
 
 
 def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> TaskData:
-    data = load_splits(files_by_split(options), options.dataset_name, options.dataset_config_name)
+    data = load_splits(options)
     splits = {}
     for split, questions in data.items():
         rows = encode_questions(questions, tokenizer, tuning.max_length)

@@ -4,6 +4,7 @@ Source: google-research/electra, finetune/qa/qa_metrics.py, write_predictions. A
 the characters of their tokens, where the original projects lower-cased tokens back.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,16 +79,14 @@ def decode(
     data: Questions,
     windows: Windows,
     candidates: Candidates,
-    n_best_size: int,
-    max_answer_length: int,
-    has_classifier: bool,
+    settings: Mapping[str, Any],
 ) -> Decoded:
-    """Chooses the answers.
+    """Chooses the answers by `n_best_size`, `max_answer_length` and the `head`.
 
-    The null odds are the lowest `unanswerable` of the question's windows; without a classifier, that minus the score
-    of the best answer.
+    The null odds are the lowest `unanswerable` of the question's windows; of the head hf, which has no classifier,
+    that minus the score of the best answer.
     """
-    spans = possible_spans(windows, candidates, max_answer_length)
+    spans = possible_spans(windows, candidates, settings["max_answer_length"])
     bounds = np.searchsorted(spans.questions, np.arange(len(data) + 1))
     unanswerable = np.full(len(data), np.inf)
     np.minimum.at(unanswerable, windows.questions, candidates.unanswerable.astype(np.float64))
@@ -96,10 +95,10 @@ def decode(
     for index, question in enumerate(data.questions):
         own = Spans(*(column[bounds[index] : bounds[index + 1]] for column in spans))
         paragraph = data.paragraphs[question.paragraph]
-        answers = best_answers(paragraph, windows.offsets[question.paragraph], own, n_best_size)
+        answers = best_answers(paragraph, windows.offsets[question.paragraph], own, settings["n_best_size"])
         nbest[question.id] = answers
         null_odds[question.id] = float(unanswerable[index])
-        if not has_classifier:
+        if settings["head"] == "hf":
             null_odds[question.id] -= answers[0]["start_logit"] + answers[0]["end_logit"]
     return Decoded(nbest, null_odds)
 

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from electra.finetuning.sources import files_by_split, load_hub_splits
+from electra.finetuning.sources import files_by_split, rows_by_split
 from electra.io.errors import UserError
 from electra.io.files import expand
 
@@ -54,10 +54,10 @@ def load_questions(options: Any) -> dict[str, Questions]:
     """The splits `train` and `dev` of files, or of a data set with SQuAD's columns."""
     if options.dataset_name is None:
         return {split: read_questions(path) for split, (path,) in files_by_split(options).items()}
-    tables = load_hub_splits(options.dataset_name, None)
+    rows = rows_by_split(options)
     loaded = {}
     for split in ("train", "dev"):
-        paragraphs = [{**row, "qas": [row]} for row in tables[split]]
+        paragraphs = [{**row, "qas": [row]} for _, row in rows[split]]
         loaded[split] = _parse({"data": [{"paragraphs": paragraphs}]}, f"{options.dataset_name} ({split})")
     return loaded
 

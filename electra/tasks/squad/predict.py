@@ -10,7 +10,8 @@ from electra.finetuning.predict import Predictor, Saved
 from electra.io.rows import Columns, text_of
 from electra.tasks.squad.data import Question, Questions
 from electra.tasks.squad.heads import SpanModel
-from electra.tasks.squad.task import encode_split
+from electra.tasks.squad.task import References
+from electra.tasks.squad.windows import encode_questions
 
 
 def predictor(saved: Saved, given: Any) -> Predictor:
@@ -35,8 +36,8 @@ def answer(saved: Saved, items: Sequence[tuple[str, str]], forward: Any) -> list
         contexts.append(context)
         questions.append(Question(str(number), text, number, (), None))
     data = Questions(contexts, questions, may_be_none, "")
-    references = encode_split(data, saved.tokenizer, saved.settings)
-    decoded = references.decode(forward(references.windows))
+    windows = encode_questions(data, saved.tokenizer, saved.settings)
+    decoded = References(data, windows, saved.settings).decode(forward(windows))
     answers = []
     for name, odds in decoded.null_odds.items():
         best = decoded.nbest[name][0]

@@ -15,8 +15,7 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoding import Array
 from electra.finetuning.sources import data_settings
-from electra.finetuning.task import COLLAPSED_SHARE, Kind, Split, Task, TaskData
-from electra.finetuning.trainer import Logits
+from electra.finetuning.task import COLLAPSED_SHARE, Kind, Split, Task, TaskData, by_split
 from electra.tasks.squad.answers import Decoded, decode
 from electra.tasks.squad.data import Questions, check_answers, load_questions
 from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
@@ -51,7 +50,7 @@ def open_task(args: Arguments) -> Task:
         load=partial(load, data, options),
         head=head,
         loss=span_loss,
-        metrics=metrics,
+        metrics=by_split(score),
         is_collapsed=is_collapsed,
         predictions=predictions,
         note="An answer that starts and ends at the first token means that there is none." if is_version_2 else "",
@@ -74,14 +73,7 @@ class References(NamedTuple):
 
     def decode(self, rows: Array) -> Decoded:
         """The answers, from the output of the model."""
-        return decode(
-            self.data,
-            self.windows,
-            self.candidates(rows),
-            self.settings["n_best_size"],
-            self.settings["max_answer_length"],
-            has_classifier=self.settings["head"] == "joint",
-        )
+        return decode(self.data, self.windows, self.candidates(rows), self.settings)
 
 
 def load(
@@ -94,27 +86,9 @@ def load(
     settings = {**vars(options), **vars(tuning)}
     splits = {}
     for split, questions in data.items():
-        references = encode_split(questions, tokenizer, settings, is_training=split == "train")
-        splits[split] = Split(references.windows, references, len(questions))
+        windows = encode_questions(questions, tokenizer, settings, is_training=split == "train")
+        splits[split] = Split(windows, References(questions, windows, settings), len(questions))
     return TaskData(splits)
-
-
-def encode_split(
-    data: Questions,
-    tokenizer: PreTrainedTokenizerBase,
-    settings: Mapping[str, Any],
-    *,
-    is_training: bool = False,
-) -> References:
-    windows = encode_questions(
-        data,
-        tokenizer,
-        settings["max_length"],
-        settings["max_query_length"],
-        settings["doc_stride"],
-        is_training,
-    )
-    return References(data, windows, settings)
 
 
 def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> SpanModel:
@@ -123,10 +97,9 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> SpanModel:
     return SpanModel(encoder, tuning.head, dev.data.is_version_2, beam_size, tuning.head_dropout)
 
 
-def metrics(logits: Logits, references: Mapping[str, References]) -> dict[str, float]:
+def score(rows: Array, dev: References) -> dict[str, float]:
     """Exact match and F1; in version 2.0 each at its best threshold."""
-    dev = references["dev"]
-    decoded = dev.decode(logits["dev"])
+    decoded = dev.decode(rows)
     right = dev.data.references
     if dev.data.is_version_2:
         return evaluate_v2(right, decoded.predictions, decoded.null_odds)

@@ -4,9 +4,10 @@ A paragraph is tokenized once, however many questions it has: tokenizers' own ov
 would tokenize it again for each question.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -79,15 +80,16 @@ class Frame(NamedTuple):
 def encode_questions(
     data: Questions,
     tokenizer: PreTrainedTokenizerBase,
-    max_length: int,
-    max_query_length: int,
-    doc_stride: int,
-    is_training: bool,
+    settings: Mapping[str, Any],
+    *,
+    is_training: bool = False,
 ) -> Windows:
-    """Tokenizes questions and paragraphs and cuts them into windows. Lengths and strides are in tokens.
+    """Tokenizes questions and paragraphs and cuts them into windows.
 
-    For training, windows have labels, and questions whose answer no token covers are left out.
+    For training, windows have labels, and questions whose answer no token covers are left out. `settings` has
+    `max_length`, `max_query_length` and `doc_stride`, in tokens.
     """
+    max_length = settings["max_length"]
     frame = Frame.of(tokenizer)
     tokenized = tokenize(tokenizer, data.paragraphs, add_special_tokens=False, return_offsets_mapping=True)
     offsets = [row.reshape(-1, 2) for row in tokenized["offset_mapping"]]
@@ -97,7 +99,7 @@ def encode_questions(
     type_ids: list[Array] = []
     table: list[tuple[int, ...]] = []  # a row per window; all but `start` counts questions and tokens of paragraphs
     for index, question in enumerate(data.questions):
-        question_ids = asked[index][:max_query_length]
+        question_ids = asked[index][: settings["max_query_length"]]
         paragraph = tokenized["input_ids"][question.paragraph]
         room = max_length - len(question_ids) - (len(frame.ids) - 2)
         if room < SHORTEST_CONTEXT:
@@ -105,7 +107,7 @@ def encode_questions(
         answer = answer_tokens(offsets[question.paragraph], question) if is_training else NOWHERE
         if answer is None:
             continue
-        edges = cut_windows(len(paragraph), room, doc_stride)
+        edges = cut_windows(len(paragraph), room, settings["doc_stride"])
         start = frame.start_of_piece(question_ids)
         # A window's share of the tokens: each token belongs to the window that shows most context.
         owners = windows_with_most_context(edges)

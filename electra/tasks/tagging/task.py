@@ -17,7 +17,7 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTr
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoding import IGNORED, Array
 from electra.finetuning.heads import TaskModel, TransformersHead
-from electra.finetuning.sources import data_settings, files_by_split
+from electra.finetuning.sources import data_settings
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task, has_one_answer
 from electra.finetuning.trainer import step_loss
 from electra.io.errors import UserError
@@ -80,8 +80,7 @@ class References(NamedTuple):
 
 
 def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> TaskData:
-    files = {split: path for split, (path,) in files_by_split(options).items()}
-    data = load_splits(files, options.dataset_name, options.dataset_config_name, options.label_column)
+    data = load_splits(options)
     known = data["train"].labels or []
     scheme = choose_scheme(known, options.scheme)
     tags = tag_set(known, scheme)

@@ -3,6 +3,7 @@
 import math
 
 from electra.tasks.multiple_choice.data import load_splits, parse_question
+from electra.tasks.multiple_choice.options import MultipleChoiceArguments
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -49,7 +50,7 @@ def test_a_row_that_is_no_question_is_refused(row, named):
 
 def read(path, text):
     path.write_text(text, encoding="utf-8")
-    return load_splits({"dev": [str(path)]}, None, None)["dev"]
+    return load_splits(MultipleChoiceArguments(validation_file=[str(path)]))["dev"]
 
 
 @parametrize(

@@ -22,7 +22,8 @@ def encode(tokenizer, *paragraphs, max_length=40):
     """The question "7" on each paragraph."""
     questions = [Question(f"q{i}", "7", i, (), None) for i, _ in enumerate(paragraphs)]
     data = Questions(list(paragraphs), questions, is_version_2=True, source="test")
-    return data, encode_questions(data, tokenizer, max_length, max_query_length=9, doc_stride=6, is_training=False)
+    settings = {"max_length": max_length, "max_query_length": 9, "doc_stride": 6}
+    return data, encode_questions(data, tokenizer, settings)
 
 
 def candidates(starts, *ends, null=0.0):
@@ -39,7 +40,8 @@ def stack(*windows):
 
 
 def decoded(found, scores, n=20, longest=30, has_classifier=False):
-    return decode(*found, scores, n, longest, has_classifier)
+    head = "joint" if has_classifier else "hf"
+    return decode(*found, scores, {"n_best_size": n, "max_answer_length": longest, "head": head})
 
 
 def test_an_answer_is_written_as_the_paragraph_writes_it(wordpiece_tokenizer):

@@ -24,9 +24,9 @@ def encode(tokenizer, *asked, room=20, **options):
         answers, start = ((answer,), paragraph.find(answer)) if answer else ((), None)
         found.append(Question(str(i), text, i, answers, 50 if start == -1 else start))
     data = Questions([paragraph for _, paragraph, _ in asked], found, is_version_2=True, source="test")
-    return encode_questions(
-        data, tokenizer, room + 5, **{"max_query_length": 64, "doc_stride": 128, "is_training": True, **options}
-    )
+    is_training = options.pop("is_training", True)
+    settings = {"max_length": room + 5, "max_query_length": 64, "doc_stride": 128, **options}
+    return encode_questions(data, tokenizer, settings, is_training=is_training)
 
 
 def ids(windows):

@@ -3,6 +3,7 @@
 import json
 
 from electra.tasks.tagging.data import load_splits
+from electra.tasks.tagging.options import TaggingArguments
 from electra.tasks.tagging.spans import Span, labels_of, words_of
 from tests.conftest import refused
 from tests.helpers import parametrize
@@ -29,7 +30,7 @@ def write(path, *rows):
 
 
 def read(path, split="train", **options):
-    return load_splits({split: path}, None, None, options.get("label_column"))[split]
+    return load_splits(TaggingArguments(**{f"{split}_file": path}, **options))[split]
 
 
 def test_rows_of_texts_are_sentences(tmp_path):
