@@ -175,23 +175,22 @@ def metrics_of(sweep: Sweep, folder: Path, name: str) -> dict[str, float | None]
         evaluation = folder / "glue" / name
     if (evaluation / RESULTS_NAME).exists():
         (summary,) = REPORTING.read_runs([evaluation])
-        metrics |= {f"median/{task}": results.headline.median for task, results in summary.tasks.items()}
-        metrics |= summary.averages
+        metrics |= summary.scalars
     return metrics
 
 
+@dataclass
 class Runner:
-    """Runs the points of a sweep, `parallel` at a time. POINT.json in `folder` has the values of a finished point.
+    """Runs the points of a sweep, `parallel` at a time. POINT.json in `folder` has the values of a finished point."""
 
-    `commands` maps the name and the values of a point to its command lines by verb, see `commands_of`.
-    """
+    sweep: Sweep
+    folder: Path
+    commands: Callable[[str, Mapping[str, Any]], dict[str, list[str]]]
+    """Name and values of a point -> its command lines by verb."""
+    parallel: int
 
-    def __init__(self, sweep: Sweep, folder: Path, commands: Callable[..., Any], parallel: int) -> None:
-        self.sweep = sweep
-        self.folder = folder
-        self.commands = commands
-        self.parallel = parallel
-        self.pool = ThreadPoolExecutor(parallel)
+    def __post_init__(self) -> None:
+        self.pool = ThreadPoolExecutor(self.parallel)
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def run_all(self, total: int) -> int:

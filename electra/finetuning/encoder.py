@@ -108,7 +108,8 @@ def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, na
     """Check that every id has an embedding, almost every embedding a token, and that batches can be padded."""
     if tokenizer.pad_token_id is None:
         raise UserError(f"the tokenizer of {name} has no pad token, which batches need; pass another --tokenizer_path")
-    rows, tokens = model.get_input_embeddings().num_embeddings, vocabulary_size(tokenizer)
+    rows = model.get_input_embeddings().num_embeddings
+    tokens = vocabulary_size(tokenizer)
     if not rows - UNUSED_ROWS <= tokens <= rows:
         raise UserError(
             f"the tokenizer has {tokens} tokens, but {name} has embeddings for {rows}; pass the tokenizer of "

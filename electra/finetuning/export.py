@@ -76,7 +76,7 @@ def save_model(
     head = next(module for module in model.head.modules() if isinstance(module, TransformersHead))
     exported = head.with_encoder(model.encoder)
     config = exported.config
-    if data.labels is not None:
+    if data.labels:
         config.id2label = dict(enumerate(data.labels))
         config.label2id = {label: number for number, label in enumerate(data.labels)}
     if data.problem_type is not None:

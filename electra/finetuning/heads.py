@@ -27,28 +27,24 @@ def full_precision(hidden: Tensor) -> torch.autocast:
 
 
 class GivenStates(nn.Module):
-    """The place of the encoder within a class of transformers: returns hidden states that were computed elsewhere.
+    """The place of the encoder within a class of transformers: its embedded inputs are the last hidden states.
 
     Args:
         base: the class's own encoder, whose pooler, if it has one, is part of the head.
     """
-
-    hidden: Tensor | None = None
 
     def __init__(self, base: nn.Module) -> None:
         super().__init__()
         self.pooler: Any = getattr(base, "pooler", None)
         self.pooler_activation: Any = getattr(base, "pooler_activation", None)  # ALBERT's pooler is a bare layer
 
-    def forward(self, *args: Any, **kwargs: Any) -> BaseModelOutputWithPooling:
-        hidden = self.hidden
-        assert hidden is not None
+    def forward(self, *args: Any, inputs_embeds: Tensor, **kwargs: Any) -> BaseModelOutputWithPooling:
         pooled = None
         if self.pooler_activation is not None:
-            pooled = self.pooler_activation(self.pooler(hidden[:, 0]))
+            pooled = self.pooler_activation(self.pooler(inputs_embeds[:, 0]))
         elif self.pooler is not None:
-            pooled = self.pooler(hidden)
-        return BaseModelOutputWithPooling(last_hidden_state=hidden, pooler_output=pooled)
+            pooled = self.pooler(inputs_embeds)
+        return BaseModelOutputWithPooling(last_hidden_state=inputs_embeds, pooler_output=pooled)
 
 
 class TransformersHead(nn.Module):
@@ -94,14 +90,13 @@ class TransformersHead(nn.Module):
 
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> Any:
         """The output of transformers' class for hidden states (B, L, D) and their mask (B, L)."""
-        if self.has_choices:
-            attention_mask = attention_mask.unsqueeze(0)  # as the choices of one question
-        states: Any = self.model.base_model  # a `GivenStates`
-        states.hidden = hidden.float()
+        states = hidden.float()
+        if self.has_choices:  # as those of one question
+            states = states.unsqueeze(0)
+            attention_mask = attention_mask.unsqueeze(0)
         with full_precision(hidden):
-            output = self.model(input_ids=attention_mask, attention_mask=attention_mask)  # only the ids' shape matters
-        states.hidden = None
-        return output
+            # Some classes read the shape of the ids.
+            return self.model(input_ids=attention_mask, inputs_embeds=states, attention_mask=attention_mask)
 
     def take_from(self, model: PreTrainedModel) -> None:
         """Take the layers of a saved model, whose encoder moves out of it: the inverse of `with_encoder`."""

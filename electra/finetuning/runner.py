@@ -66,7 +66,8 @@ def evaluate(
 
 def open_encoder(args: Arguments) -> Encoder:
     """The encoder to fine-tune, trained or of a configuration alone."""
-    path, tokenizer_path = args.encoder.pretrain_path, args.encoder.tokenizer_path
+    path = args.encoder.pretrain_path
+    tokenizer_path = args.encoder.tokenizer_path
     if path is not None:
         return load_encoder(path, tokenizer_path)
     set_seed(args.options.seed)
@@ -129,7 +130,8 @@ def run_if_free(
 
 def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progress) -> Result:
     """Fine-tune, score and write one run."""
-    task, data = p.task, p.data
+    task = p.task
+    data = p.data
     references = data.references
     group = evaluation.folder.name
     start, source = start_of(evaluation, task)
@@ -203,7 +205,8 @@ def keep(
     model: Any,
 ) -> None:
     """Write predictions, encoder and model of a run, and last its line, which says that it is finished."""
-    task, seed = p.task, result.seed
+    task = p.task
+    seed = result.seed
     evaluation.write_logits(task.name, seed, logits)
     for split, values in logits.items():
         files = task.predictions(split, values, p.data.references[split]) if task.predictions else {}
@@ -259,8 +262,10 @@ def finish(evaluation: Evaluation) -> None:
     for task in evaluation.tasks:
         copy_predictions(evaluation, task)
         describe_model(evaluation, task)
-    if is_sweep():
-        track_medians(evaluation)
+    if is_sweep():  # the trial may optimise any of these
+        (run,) = evaluation.kind.reporting.summarize(evaluation.results, "")
+        scalars = {name: value for name, value in run.scalars.items() if value is not None}
+        track_results(evaluation.args.tuning.report_to, scalars, [])
 
 
 def copy_predictions(evaluation: Evaluation, task: Task) -> None:
@@ -272,13 +277,3 @@ def copy_predictions(evaluation: Evaluation, task: Task) -> None:
             target = evaluation.folder / f"predictions{path.suffix}"
             write_file(path.read_bytes(), target)
             logger.info("predictions    %s (%s)", target, path.name)
-
-
-def track_medians(evaluation: Evaluation) -> None:
-    """Send `median/TASK` and averages, as fractions, to the sweep's trial, which may optimise any of them."""
-    scalars: dict[str, float | None] = {}
-    for run in evaluation.kind.reporting.summarize(evaluation.results, ""):
-        scalars |= run.averages
-        scalars |= {f"median/{task}": summary.headline.median for task, summary in run.tasks.items()}
-    defined = {title: value for title, value in scalars.items() if value is not None}
-    track_results(evaluation.args.tuning.report_to, defined, [])

@@ -15,7 +15,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Tuning
 from electra.finetuning.encoding import Array, ColumnRows, PaddingCollator
-from electra.finetuning.sources import data_settings, task_name
 from electra.finetuning.trainer import Collator, Logits, Loss, step_loss
 from electra.report.evaluation import Reporting
 
@@ -69,12 +68,12 @@ class TaskData(NamedTuple):
 
     Args:
         splits: `train`, `dev` and others by name. Names of the development sets begin with dev.
-        labels: names of the classes by number, for a saved model; None if there are none.
+        labels: names of the classes by number, for a saved model.
         problem_type: of a saved sequence classifier, as in transformers' configuration.
     """
 
     splits: Mapping[str, Split]
-    labels: Sequence[str] | None = None
+    labels: Sequence[str] = ()
     problem_type: str | None = None
 
     @property
@@ -146,15 +145,6 @@ class Task(NamedTuple):
         """The score that runs are ranked by; -infinity if it is undefined."""
         value = next((metrics[name] for name in self.headlines if name in metrics), None)
         return -math.inf if value is None or not math.isfinite(value) else value
-
-
-def file_task(kind: Kind, options: Any, **facts: Any) -> Task:
-    """A `Task` on files of the user or a data set: named after its data; `facts` are the other fields."""
-    return Task(
-        kind=kind,
-        name=task_name(options, kind.name),
-        **{"settings": data_settings(options), **facts},
-    )
 
 
 def by_split(score: Score) -> Metrics:

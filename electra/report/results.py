@@ -165,3 +165,9 @@ class RunSummary(NamedTuple):
     parameters: int
     tasks: Mapping[str, TaskSummary]
     averages: Mapping[str, float | None]
+
+    @property
+    def scalars(self) -> dict[str, float | None]:
+        """The averages, and `median/TASK` of the headline metrics."""
+        medians = {f"median/{name}": summary.headline.median for name, summary in self.tasks.items()}
+        return {**medians, **self.averages}

@@ -16,8 +16,8 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoding import Array
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.sources import SPLITS, data_settings, rows_by_split
-from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task
+from electra.finetuning.sources import SPLITS, data_settings, rows_by_split, task_name
+from electra.finetuning.task import Kind, Split, Task, TaskData, by_split
 from electra.finetuning.trainer import step_loss
 from electra.io.errors import UserError
 from electra.tasks.classify.data import (
@@ -83,9 +83,9 @@ def open_task(args: Arguments) -> Task:
     kind = data.labels.kind
     settings = {name: getattr(options, name) for name in RECORDED}
     weights = class_weights(data) if options.class_weights == "balanced" else None
-    return file_task(
-        CLASSIFY,
-        options,
+    return Task(
+        kind=CLASSIFY,
+        name=task_name(options, CLASSIFY.name),
         headlines=(HEADLINES[kind],),
         settings={"label_kind": kind, **settings, **data_settings(options)},
         load=partial(load, data, options.long_texts == "windows"),
@@ -177,7 +177,7 @@ def class_weights(data: Labelled) -> Tensor:
 
 def head(labels: Labels, encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWithHead:
     """A saved model answers numbers on the scale of the data."""
-    model = EncoderWithHead(encoder, tuning.head, len(data.labels or ()), tuning.head_dropout)
+    model = EncoderWithHead(encoder, tuning.head, len(data.labels), tuning.head_dropout)
     head: Any = model.head
     head.output_range = (labels.low, labels.high)
     return model

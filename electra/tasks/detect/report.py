@@ -80,9 +80,7 @@ def report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Re
     table = table_of(rows)
     counts = ", ".join(f"{summary[name]:,} {name}" for name in ("texts", "tokens", "spans"))
     blocks: Blocks = [Text(f"{summary['file']}: {counts} above {summary['thresholds']['token']:.3f}.")]
-    agreement = []
-    for level, found in summary["agreement"].items():
-        agreement.append({"of": level, **rounded(found)})
+    agreement = [{"of": level, **rounded(found)} for level, found in summary["agreement"].items()]
     if agreement:
         blocks += [Heading("Agreement with the labels"), table_of(agreement)]
     blocks += [Heading("Worst texts"), table, Heading("Their worst passages"), *passages]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from electra.finetuning.evaluation import Evaluation
 from electra.io.files import write_file
@@ -59,11 +60,10 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
                 if title not in found:
                     missing.append(title)
                     continue
-                lines = ["index\tprediction"]
-                for index, answer in enumerate(found[title]):
-                    written = f"{answer:.3f}" if task.is_regression else task.written_labels[int(answer)]
-                    lines.append(f"{index}\t{written}")
-                text = "\n".join([*lines, ""])
+                column = pd.Series(found[title], name="prediction")
+                if not task.is_regression:
+                    column = column.map(dict(enumerate(task.written_labels)))
+                text = column.to_csv(sep="\t", index_label="index", float_format="%.3f")
                 archive.writestr(zipfile.ZipInfo(f"{title}.tsv"), text)  # always dated 1980: equal bytes
     write_file(content.getvalue(), path)
     return missing

@@ -92,7 +92,7 @@ def load(
 
 
 def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWithHead:
-    return EncoderWithHead(encoder, tuning.head, len(data.labels or ()), tuning.head_dropout)
+    return EncoderWithHead(encoder, tuning.head, len(data.labels), tuning.head_dropout)
 
 
 def metrics(

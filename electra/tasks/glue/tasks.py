@@ -5,7 +5,6 @@ is not part of GLUE: it has the form and the metrics of CoLA, see demo.py.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from electra.io.errors import UserError
 from electra.report.results import ScoredTask
@@ -21,7 +20,7 @@ class GlueTask(ScoredTask):
         metrics: keys of `electra.tasks.glue.metrics.METRICS`, computed on each development set.
         tsv_columns: the text columns of TSV files, if they differ from the Hub's.
         tsv_label: the column of the label in TSV files.
-        has_named_labels: whether TSV files and submissions have names of classes rather than ids.
+        written_labels: the classes as TSV files and submissions have them.
     """
 
     text_columns: tuple[str, ...]
@@ -29,7 +28,7 @@ class GlueTask(ScoredTask):
     metrics: tuple[str, ...] = ("accuracy",)
     tsv_columns: tuple[str, ...] = ()
     tsv_label: str = "label"
-    has_named_labels: bool = False
+    written_labels: tuple[str, ...] = ("0", "1")
 
     @property
     def test_files(self) -> dict[str, str]:
@@ -40,13 +39,6 @@ class GlueTask(ScoredTask):
     @property
     def is_regression(self) -> bool:
         return not self.labels
-
-    @cached_property
-    def written_labels(self) -> tuple[str, ...]:
-        """The classes as TSV files and submissions have them."""
-        if self.has_named_labels:
-            return self.labels
-        return tuple(str(number) for number, _ in enumerate(self.labels))
 
 
 TEST_FILES = {
@@ -111,6 +103,7 @@ TASKS = {
             text_columns=PAIR,
             metrics=("pearson", "spearman"),
             tsv_label="score",
+            written_labels=(),
         ),
         GlueTask(
             "qqp",
@@ -132,7 +125,7 @@ TASKS = {
             labels=NLI,
             tsv_columns=PAIR,
             tsv_label="gold_label",
-            has_named_labels=True,
+            written_labels=NLI,
             columns=("accuracy_matched", "accuracy_mismatched"),
         ),
         GlueTask(
@@ -142,7 +135,7 @@ TASKS = {
             _rows(104743, 5463, 5463),
             text_columns=("question", "sentence"),
             labels=ENTAILMENT,
-            has_named_labels=True,
+            written_labels=ENTAILMENT,
         ),
         GlueTask(
             "rte",
@@ -151,7 +144,7 @@ TASKS = {
             _rows(2490, 277, 3000),
             text_columns=PAIR,
             labels=ENTAILMENT,
-            has_named_labels=True,
+            written_labels=ENTAILMENT,
         ),
         GlueTask(
             "wnli",
@@ -180,7 +173,7 @@ DIAGNOSTICS = GlueTask(
     text_columns=PREMISE,
     labels=NLI,
     tsv_columns=PAIR,
-    has_named_labels=True,
+    written_labels=NLI,
 )
 """GLUE's diagnostic set: no training data, predicted by the model of MNLI."""
 AVG_TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")

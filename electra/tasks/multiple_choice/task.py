@@ -20,7 +20,8 @@ from transformers import AutoModelForMultipleChoice, PreTrainedModel, PreTrained
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoding import Array, ColumnRows, Examples, PaddingCollator, encode, pad
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task, has_one_answer
+from electra.finetuning.sources import data_settings, task_name
+from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, has_one_answer
 from electra.io.rows import Columns
 from electra.tasks.multiple_choice.data import Question, load_splits
 from electra.tasks.multiple_choice.report import REPORTING
@@ -33,11 +34,13 @@ NO_CHOICE = -1e4
 
 
 def open_task(args: Arguments) -> Task:
-    return file_task(
-        MULTIPLE_CHOICE,
-        args.options,
+    options = args.options
+    return Task(
+        kind=MULTIPLE_CHOICE,
+        name=task_name(options, MULTIPLE_CHOICE.name),
         headlines=("accuracy",),
-        load=partial(load, args.options),
+        settings=data_settings(options),
+        load=partial(load, options),
         head=head,
         metrics=by_split(score),
         is_collapsed=is_collapsed,

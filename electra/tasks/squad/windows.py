@@ -44,12 +44,12 @@ class Windows(ColumnRows):
 
 
 class Frame(NamedTuple):
-    """How a tokenizer encodes a pair of texts: its output for two texts of one token each."""
+    """How a tokenizer encodes a pair of texts: the special tokens before, between and behind them."""
 
-    ids: Array
-    types: Array
-    first: int  # positions of the two texts
-    second: int
+    before: Array
+    between: Array
+    behind: Array
+    types: Array  # of these tokens and the texts, from the left to the right, (5,)
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "Frame":
@@ -57,24 +57,16 @@ class Frame(NamedTuple):
         texts = pair.sequence_ids(0)  # None at special tokens
         first = texts.index(0)
         second = texts.index(1)
-        kept = [i for i, text in enumerate(texts) if text is None or i in (first, second)]
-        ids = np.array(pair["input_ids"], np.int32)[kept]
-        types = np.array(pair["token_type_ids"], np.uint8)[kept]
-        return cls(ids, types, first, kept.index(second))
+        ids = np.array(pair["input_ids"], np.int32)
+        between = ids[first + texts.count(0) : second]
+        behind = ids[second + texts.count(1) :]
+        types = np.array(pair["token_type_ids"], np.uint8)
+        return cls(ids[:first], between, behind, types[[0, first, second - 1, second, -1]])
 
     def fill(self, question: Array, piece: Array) -> tuple[Array, Array]:
         """Ids and token types of a window."""
-        repeats = np.ones(len(self.ids), np.int64)
-        repeats[self.first] = len(question)
-        repeats[self.second] = len(piece)
-        ids = np.repeat(self.ids, repeats)
-        start = self.start_of_piece(question)
-        ids[self.first : self.first + len(question)] = question
-        ids[start : start + len(piece)] = piece
-        return ids, np.repeat(self.types, repeats)
-
-    def start_of_piece(self, question: Array) -> int:
-        return self.second - 1 + len(question)
+        parts = (self.before, question, self.between, piece, self.behind)
+        return np.concatenate(parts), np.repeat(self.types, lengths_of(parts))
 
 
 def encode_questions(
@@ -101,14 +93,14 @@ def encode_questions(
     for index, question in enumerate(data.questions):
         question_ids = asked[index][: settings["max_query_length"]]
         paragraph = tokenized["input_ids"][question.paragraph]
-        room = max_length - len(question_ids) - (len(frame.ids) - 2)
+        start = len(frame.before) + len(question_ids) + len(frame.between)
+        room = max_length - start - len(frame.behind)
         if room < SHORTEST_CONTEXT:
             raise UserError(f"--max_length {max_length} is too short for a question of {len(question_ids)} tokens")
         answer = answer_tokens(offsets[question.paragraph], question) if is_training else NOWHERE
         if answer is None:
             continue
         edges = cut_windows(len(paragraph), room, settings["doc_stride"])
-        start = frame.start_of_piece(question_ids)
         # A window's share of the tokens: each token belongs to the window that shows most context.
         owners = windows_with_most_context(edges)
         shares = np.searchsorted(owners, np.arange(len(edges) + 1)).tolist()

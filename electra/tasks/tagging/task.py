@@ -17,8 +17,8 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTr
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoding import IGNORED, Array
 from electra.finetuning.heads import TaskModel, TransformersHead
-from electra.finetuning.sources import data_settings
-from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task, has_one_answer
+from electra.finetuning.sources import data_settings, task_name
+from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, has_one_answer
 from electra.finetuning.trainer import step_loss
 from electra.io.errors import UserError
 from electra.model.networks import gather_hidden
@@ -45,9 +45,9 @@ logger = logging.getLogger(__name__)
 
 def open_task(args: Arguments) -> Task:
     options = args.options
-    return file_task(
-        TAGGING,
-        options,
+    return Task(
+        kind=TAGGING,
+        name=task_name(options, TAGGING.name),
         headlines=("f1", "accuracy"),
         settings={"scheme": options.scheme, "label_column": options.label_column, **data_settings(options)},
         load=partial(load, options),
@@ -121,7 +121,7 @@ class EncoderWithTagger(TaskModel):
 
 
 def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWithTagger:
-    return EncoderWithTagger(encoder, len(data.labels or ()), tuning.head_dropout)
+    return EncoderWithTagger(encoder, len(data.labels), tuning.head_dropout)
 
 
 def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
