@@ -14,7 +14,6 @@ from huggingface_hub import ModelCardData
 
 from electra.finetuning.config import Arguments
 from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.heads import TransformersHead
 from electra.finetuning.task import Task, TaskData
 from electra.io.console import shown_command
 from electra.io.errors import UserError
@@ -73,8 +72,7 @@ def save_model(
     folder = folder_of(evaluation, task)
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed command
-    head = next(module for module in model.head.modules() if isinstance(module, TransformersHead))
-    exported = head.with_encoder(model.encoder)
+    exported = model.transformers_head.with_encoder(model.encoder)
     config = exported.config
     if data.labels:
         config.id2label = dict(enumerate(data.labels))

@@ -147,6 +147,11 @@ class TaskModel(nn.Module):
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
 
+    @property
+    def transformers_head(self) -> TransformersHead:
+        """The part of the head that is a class of transformers."""
+        return next(part for part in self.head.modules() if isinstance(part, TransformersHead))
+
     def hidden_states(
         self,
         input_ids: Tensor,

@@ -25,7 +25,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArgum
 
 from electra.finetuning.encoding import PaddingCollator
 from electra.finetuning.export import RESULT_NAME
-from electra.finetuning.heads import TaskModel, TransformersHead
+from electra.finetuning.heads import TaskModel
 from electra.finetuning.trainer import Collator, FineTuner
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError
@@ -98,8 +98,7 @@ def open_saved(path: str) -> tuple[Saved, str]:
 
 def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
     """The forward pass of the predictor's module with the weights of the saved model, as it was evaluated."""
-    head = next(part for part in predictor.module.head.modules() if isinstance(part, TransformersHead))
-    head.take_from(saved.model)
+    predictor.module.transformers_head.take_from(saved.model)
     options = TrainingArguments(
         tempfile.gettempdir(),  # nothing is written, but Trainer would make a folder
         per_device_eval_batch_size=batch_size,

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
-from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import Tuning
@@ -125,8 +125,7 @@ class FineTuner(Trainer):
     def __init__(self, options: Tuning, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.options = options
-        for callback in (PrinterCallback, ProgressCallback):
-            self.remove_callback(callback)
+        self.remove_callback(PrinterCallback)
 
     # ---- training
 

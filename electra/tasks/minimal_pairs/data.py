@@ -53,13 +53,17 @@ def load_pairs(
     counts: Counter[str] = Counter()
     phenomena: dict[str, str] = {}
     for source, (place, row) in _rows(data, config):
-        pair = _pair(row, place, source, columns)
-        known = phenomena.setdefault(pair.paradigm, pair.phenomenon)
-        if known != pair.phenomenon:
-            raise UserError(f"{place}: the paradigm {pair.paradigm} is of {known} and {pair.phenomenon}; rename one")
-        counts[pair.paradigm] += 1
-        if max_pairs is None or counts[pair.paradigm] <= max_pairs:
-            pairs.append(pair)
+        names = next((names for names in COLUMNS if names[0] in row), COLUMNS[0])
+        good, bad = (text_of(row, name, place) for name in columns or names)
+        named = _first(row, PHENOMENON)
+        paradigm = _first(row, PARADIGM) or named or source
+        phenomenon = PHENOMENA.get(named, named or paradigm)
+        known = phenomena.setdefault(paradigm, phenomenon)
+        if known != phenomenon:
+            raise UserError(f"{place}: the paradigm {paradigm} is of {known} and {phenomenon}; rename one")
+        counts[paradigm] += 1
+        if max_pairs is None or counts[paradigm] <= max_pairs:
+            pairs.append(Pair(good, bad, paradigm, phenomenon, place))
     if not pairs:
         raise UserError(f"{data} is empty; name a file with a pair in each row")
     return pairs
@@ -87,16 +91,6 @@ def _rows(data: str, config: str | None) -> Iterator[tuple[str, Row]]:
         for split, table in load_tables(data, one, instead).items():
             for row in table_rows(table, f"{data} {one} {split}"):
                 yield one, row
-
-
-def _pair(row: Columns, place: str, source: str, columns: Sequence[str]) -> Pair:
-    known = [columns] if columns else COLUMNS
-    names = next((names for names in known if names[0] in row), known[0])
-    good, bad = (text_of(row, name, place) for name in names)
-    phenomenon = _first(row, PHENOMENON)
-    paradigm = _first(row, PARADIGM) or phenomenon or source
-    phenomenon = phenomenon or paradigm
-    return Pair(good, bad, paradigm, PHENOMENA.get(phenomenon, phenomenon), place)
 
 
 def _first(row: Columns, names: tuple[str, ...]) -> str:

@@ -78,13 +78,6 @@ def check_lengths(pairs: Sequence[Pair], groups: Sequence[Sentences], scorer: Sc
             raise UserError(f"{place} has {length} tokens, more than the {limit} positions of the model; shorten it")
 
 
-def check_folder(folder: Path, about: dict[str, Any]) -> None:
-    """Refuse a folder that this command did not write, or that holds results of other networks or other data."""
-    found = read_results(folder) if (folder / RESULTS_NAME).is_file() else {}
-    if folder.is_dir() and holds_files(folder) and not about.items() <= found.items():
-        raise UserError(f"{folder} holds other files or other results; choose another --experiment_name")
-
-
 def write_pairs(path: Path, pairs: Sequence[Pair], scores: dict[str, Array]) -> None:
     """Write a line of JSON for each pair: its sentences, its paradigm, and its scores as [good, bad]."""
     lines = []
@@ -117,7 +110,9 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
         "dataset_config_name": args.dataset_config_name,
     }
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
-    check_folder(folder, about)
+    found = read_results(folder) if (folder / RESULTS_NAME).is_file() else {}
+    if folder.is_dir() and holds_files(folder) and not about.items() <= found.items():
+        raise UserError(f"{folder} holds other files or other results; choose another --experiment_name")
     pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns)
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
     groups = encode_sentences(texts, networks.tokenizer)

@@ -7,6 +7,7 @@ sentence. Lines of different widths are refused, because a lost column would shi
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from electra.io.errors import UserError
 from electra.io.files import expand
@@ -41,33 +42,27 @@ def read_columns(
         text = expand(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error}); convert the file") from error
-    words: list[list[str]] = []
-    labels: list[list[str]] = []
-    width = 0
-    in_sentence = False
-    for number, line in enumerate(text.split("\n"), start=1):
+    lines = []
+    for line in text.split("\n"):
         cells = CELLS.findall(line.rstrip("\r"))
-        if not cells or cells[0] == DOCUMENT:
-            in_sentence = False
-            continue
-        width = width or len(cells)
-        has_labels = label_column != 0 and abs(label_column) < width
-        if len(cells) != width:
+        lines.append([] if cells[:1] == [DOCUMENT] else cells)
+    width = len(next(filter(None, lines), []))
+    if width == 0:
+        raise UserError(f"{path} has no sentences; name a file of words and labels")
+    has_labels = label_column != 0 and abs(label_column) < width
+    if needs_labels and not has_labels:
+        raise UserError(f"{path} has {width} columns; --label_column {label_column} must name one after the word")
+    for number, cells in enumerate(lines, start=1):
+        if cells and len(cells) != width:
             raise UserError(
                 f"{path} line {number} has {len(cells)} columns, but earlier lines have {width}; correct it"
             )
-        if needs_labels and not has_labels:
-            raise UserError(f"{path} has {width} columns; --label_column {label_column} must name one after the word")
-        if not in_sentence:
-            in_sentence = True
-            words.append([])
-            labels.append([])
-        words[-1].append(cells[0])
-        if has_labels:
-            labels[-1].append(cells[label_column])
-    if not words:
-        raise UserError(f"{path} has no sentences; name a file of words and labels")
-    return Sentences(words, labels if has_labels else None)
+    sentences = [list(group) for has_words, group in groupby(lines, key=bool) if has_words]
+    words = [[cells[0] for cells in sentence] for sentence in sentences]
+    labels = None
+    if has_labels:
+        labels = [[cells[label_column] for cells in sentence] for sentence in sentences]
+    return Sentences(words, labels)
 
 
 def as_columns(words: Sequence[Sequence[str]], *labels: Sequence[Sequence[str]]) -> str:
