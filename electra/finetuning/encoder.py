@@ -4,7 +4,9 @@ model/pretrained.py loads the model. Here weights and tokenizer are checked: wro
 """
 
 import hashlib
+import inspect
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -28,11 +30,6 @@ UNUSED_ROWS = 1000
 """Maximum number of embeddings without a token: tables are padded, that of mDeBERTa by 898 rows."""
 UNBOUNDED = 2**20
 """Positions of a model without a limit."""
-RECIPE_SIZES = (
-    "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-    "max_position_embeddings", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range",
-)  # fmt: skip
-"""Options of a recipe that describe the encoder; the others describe its training."""
 
 
 class Encoder(NamedTuple):
@@ -81,10 +78,14 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
         if tokenizer_path is None:
             raise UserError(f"the recipe '{config_path}' has no tokenizer; pass one with --tokenizer_path")
         tokenizer = load_tokenizer(tokenizer_path)
-        recipe: dict[str, Any] = {"discriminator_type": "electra", "initializer_range": 0.02, **RECIPES[config_path]}
-        sizes = {name: recipe[name] for name in RECIPE_SIZES}
-        sizes |= {"vocab_size": vocabulary_size(tokenizer), "pad_token_id": tokenizer.pad_token_id}
-        config = discriminator_config(**sizes, model_type=recipe["discriminator_type"])
+        recipe: Mapping[str, Any] = RECIPES[config_path]
+        sizes = inspect.signature(discriminator_config).parameters  # other options describe the training
+        config = discriminator_config(
+            vocab_size=vocabulary_size(tokenizer),
+            pad_token_id=tokenizer.pad_token_id,
+            model_type=recipe.get("discriminator_type", "electra"),
+            **{name: value for name, value in recipe.items() if name in sizes},
+        )
     else:
         source = locate_model(config_path)
         config = read_config(source)

@@ -14,9 +14,6 @@ from electra.finetuning.export import is_saved
 from electra.finetuning.task import Task, TaskData
 from electra.io.errors import UserError
 
-FREE = ("processes",)
-"""Settings that may differ between the runs of an evaluation."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -98,11 +95,11 @@ def check_same(
     then: Mapping[str, Any],
     now: Mapping[str, Any],
 ) -> None:
-    """Refuse a folder whose results have other settings. Options that are gone do not count."""
+    """Refuse a folder whose results have other settings. Options that are gone and `processes` do not count."""
     differences = [
         f"{name} is {then.get(name)} there and {value} here"
         for name, value in now.items()
-        if then.get(name) != value and name not in FREE
+        if then.get(name) != value and name != "processes"
     ]
     if differences:
         raise UserError(

@@ -148,16 +148,16 @@ class FineTuner(Trainer):
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> torch.optim.lr_scheduler.LRScheduler:
-        if self.options.product_schedule and self.lr_scheduler is None:
+        if self.options.product_schedule:
             self.lr_scheduler = product_scheduler(
-                optimizer or self.optimizer,
+                self.optimizer,
                 warmup_steps=self.args.get_warmup_steps(num_training_steps),
                 total_steps=num_training_steps,
             )
         return super().create_scheduler(num_training_steps, optimizer)
 
     def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int]:
-        dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
+        dataset: Any = self.train_dataset
         # Groups are whole steps, so that the split of a step into batches changes nothing; equal on every process.
         args = self.args
         batch_size = args.train_batch_size * args.gradient_accumulation_steps * self.accelerator.num_processes

@@ -22,9 +22,11 @@ def submit(evaluation: Evaluation) -> None:
     """Write submission.zip: answers of the best run of a task, or of the ensemble of all its runs."""
     answers: dict[str, np.ndarray] = {}
     finished = {result.task for result in evaluation.results}  # also by other commands
-    for name in [name for name in TASKS if name in finished]:
-        task = open_task(evaluation.args, TASKS[name])
-        files = dict(TASKS[name].test_files)
+    for name, facts in TASKS.items():
+        if name not in finished:
+            continue
+        task = open_task(evaluation.args, facts)
+        files = dict(facts.test_files)
         if name == "mnli":
             files |= DIAGNOSTICS.test_files
         runs = [evaluation.read_logits(name, seed) for seed in evaluation.best_first(task)]
@@ -33,7 +35,7 @@ def submit(evaluation: Evaluation) -> None:
             if evaluation.args.options.predict_test == "best":
                 usable = usable[:1]
             if usable:
-                answers[title] = combine(usable, TASKS[name])
+                answers[title] = combine(usable, facts)
     path = evaluation.folder / "submission.zip"
     missing = write_submission(path, answers)
     logger.info("submission     %s", path)

@@ -29,7 +29,7 @@ REGRESSION_NOTE = f"The model outputs a score in [0, 1], which corresponds to [{
 def open_tasks(args: Arguments) -> list[Task]:
     """The tasks of the command line; MNLI first if others start from it, even if it is not among them."""
     first = ["mnli"] if args.options.start_from_mnli else []
-    names = [*first, *(name for name in args.options.tasks if name not in first)]
+    names = dict.fromkeys([*first, *args.options.tasks])
     return [open_task(args, TASKS[name]) for name in names]
 
 

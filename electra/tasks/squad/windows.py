@@ -89,7 +89,7 @@ def encode_questions(
     asked = tokenize(tokenizer, texts, add_special_tokens=False)["input_ids"]
     ids: list[Array] = []
     type_ids: list[Array] = []
-    table: list[tuple[int, ...]] = []  # a row per window; all but `start` counts questions and tokens of paragraphs
+    table: list[tuple[int, ...]] = []  # a row per window, see `make_windows`
     for index, question in enumerate(data.questions):
         question_ids = asked[index][: settings["max_query_length"]]
         paragraph = tokenized["input_ids"][question.paragraph]
@@ -108,7 +108,7 @@ def encode_questions(
             window_ids, window_types = frame.fill(question_ids, paragraph[begin:end])
             ids.append(window_ids)
             type_ids.append(window_types)
-            table.append((index, start, begin, end, *share, *answer))
+            table.append((index, start - begin, begin, end, *share, *answer))
     return make_windows({"input_ids": ids, "token_type_ids": type_ids}, table, offsets, is_training)
 
 
@@ -118,22 +118,25 @@ def make_windows(
     offsets: list[Array],
     is_training: bool,
 ) -> Windows:
-    """Turn places in paragraphs into places in windows; `table` is that of `encode_questions`."""
+    """Turn places in paragraphs into places in windows.
+
+    A row of `table` has the index of the question, how much greater a place is in the window than in the paragraph,
+    and three ranges of places in the paragraph: the piece, the tokens with most context, and the answer, whose second
+    place is its last token.
+    """
     rows = np.array(table, np.int64).reshape(-1, 8)
-    questions, start, begin, end, low, high, first, last = rows.T
-    shift = start - begin
-    context = np.stack([start, end + shift], axis=1)
-    most_context = np.stack([low + shift, high + shift], axis=1)
+    questions, shift, first_tokens = rows[:, :3].T
+    places = rows[:, 2:] + shift[:, None]
+    context, most_context, answers = np.split(places, 3, axis=1)
     columns["context"] = context
     if is_training:
-        has_answer = (first >= begin) & (last < end)
-        none = np.zeros_like(first)
-        answers = np.stack([first + shift, last + shift, none], axis=1)
-        labels = np.where(has_answer[:, None], answers, NO_ANSWER)
+        has_answer = (answers[:, :1] >= context[:, :1]) & (answers[:, 1:] < context[:, 1:])
+        spans = np.insert(answers, UNANSWERABLE, 0, axis=1)
+        labels = np.where(has_answer, spans, NO_ANSWER)
         columns["labels"] = labels
         columns["start_positions"] = labels[:, START]
     lengths = lengths_of(columns["input_ids"])
-    return Windows(columns, lengths, questions, begin, context, most_context, offsets)
+    return Windows(columns, lengths, questions, first_tokens, context, most_context, offsets)
 
 
 def answer_tokens(offsets: Array, question: Question) -> tuple[int, int] | None:
