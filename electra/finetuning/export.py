@@ -6,7 +6,6 @@ line of its run. A missing one is restored by running its seed again.
 
 import logging
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +28,17 @@ logger = logging.getLogger(__name__)
 
 RESULT_NAME = "result.json"
 """The line of results.jsonl of the saved run."""
+SAVED_HEADS = {"hf", "linear"}
+"""Heads with a `TransformersHead`; linear is that of taggers."""
 
 
-def check_can_save(args: Arguments, saved_heads: Sequence[str]) -> None:
+def check_can_save(args: Arguments) -> None:
     """Refuse --save_model before any work if a head is not one of transformers."""
     heads = {args.tuning.head}
     for chosen in args.overrides.values():
         heads.add(chosen.get("head", args.tuning.head))
-    if args.options.save_model and not heads <= {*saved_heads}:
-        raise UserError(
-            f"--save_model: transformers has no class with the head {' '.join(heads)}; train with --head "
-            f"{saved_heads[0]}"
-        )
+    if args.options.save_model and not heads <= SAVED_HEADS:
+        raise UserError(f"--save_model: transformers has no class with the head {' '.join(heads)}; use --head hf")
 
 
 def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:

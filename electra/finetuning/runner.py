@@ -46,7 +46,7 @@ def evaluate(
     Returns:
         The evaluation with all results, on the main process; None elsewhere and with --plan.
     """
-    check_can_save(args, tasks[0].kind.saved_heads)
+    check_can_save(args)
     check_trackers(args.tuning.report_to)
     encoder = open_encoder(args)
     evaluation = open_evaluation(args, encoder, tasks, prefix)

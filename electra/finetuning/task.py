@@ -32,7 +32,6 @@ class Kind(NamedTuple):
         command: what Python runs, such as `run_glue.py` or `-m electra squad`.
         auto_model: class of transformers that opens a saved model, such as `AutoModelForSequenceClassification`.
         pipeline: tag of the Hub.
-        saved_heads: heads with a `TransformersHead`, whose models can be saved; the first one is advised.
         max_length: maximum input length in tokens without --max_length.
         reads_windows: whether longer inputs are cut into windows; otherwise they are truncated.
     """
@@ -42,7 +41,6 @@ class Kind(NamedTuple):
     reporting: Reporting
     auto_model: Any
     pipeline: str
-    saved_heads: Sequence[str] = ("hf",)
     max_length: int = 128
     reads_windows: bool = False
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from electra.flops import pfs_days
 from electra.io.console import format_seconds
 from electra.report.blocks import Blocks, Heading, Items, Table
+from electra.report.evaluation import percent
 from electra.report.runs import RunRecord
 
 UTILIZATION = 0.33
@@ -57,7 +58,7 @@ def efficiency_section(run: RunRecord, averages: Mapping[str, float | None]) -> 
         f"{format_seconds(seconds)} on {devices} x {compute['device']}",
         _number(cost),
         _number(pfs_days(compute["google_flops"])),
-        *("" if score is None else f"{100 * score:.1f}" for score in scores),
+        *(percent(score, empty="") for score in scores),
         *("" if not score else _number(cost / score) for score in scores),
     ]
     return [Heading("Cost of the score"), Table(HEADER, [row, *PUBLISHED]), Items(NOTES)]

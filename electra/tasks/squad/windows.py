@@ -130,9 +130,11 @@ def make_windows(
     context, most_context, answers = np.split(places, 3, axis=1)
     columns["context"] = context
     if is_training:
-        has_answer = (answers[:, :1] >= context[:, :1]) & (answers[:, 1:] < context[:, 1:])
+        starts_inside = answers[:, 0] >= context[:, 0]
+        ends_inside = answers[:, 1] < context[:, 1]
+        has_answer = starts_inside & ends_inside
         spans = np.insert(answers, UNANSWERABLE, 0, axis=1)
-        labels = np.where(has_answer, spans, NO_ANSWER)
+        labels = np.where(has_answer[:, None], spans, NO_ANSWER)
         columns["labels"] = labels
         columns["start_positions"] = labels[:, START]
     lengths = lengths_of(columns["input_ids"])

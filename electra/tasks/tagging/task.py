@@ -35,7 +35,6 @@ TAGGING = Kind(
     REPORTING,
     AutoModelForTokenClassification,
     "token-classification",
-    saved_heads=("linear",),
     max_length=256,
     reads_windows=True,
 )
