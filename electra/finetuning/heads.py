@@ -79,8 +79,7 @@ class TransformersHead(nn.Module):
         except ValueError as error:
             kind = auto_class.__name__.removeprefix("AutoModelFor")
             raise UserError(f"transformers has no {kind} for {config.model_type}; choose another --head") from error
-        setattr(model, model.base_model_prefix, GivenStates(model.base_model))
-        self.model: PreTrainedModel = model
+        self.take_from(model)
         self.has_choices = auto_class is AutoModelForMultipleChoice
         for module in model.modules():
             if isinstance(module, nn.Dropout):
@@ -101,7 +100,7 @@ class TransformersHead(nn.Module):
     def take_from(self, model: PreTrainedModel) -> None:
         """Take the layers of a saved model, whose encoder moves out of it: the inverse of `with_encoder`."""
         setattr(model, model.base_model_prefix, GivenStates(model.base_model))
-        self.model = model
+        self.model: PreTrainedModel = model
 
     def with_encoder(self, encoder: PreTrainedModel) -> PreTrainedModel:
         """The model as transformers has it: a copy of head and encoder, in float32 on the CPU."""

@@ -14,7 +14,7 @@ run takes minutes, and the runner writes its results.
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,8 +120,6 @@ class ShuffledLengthGroups(LengthGroupedSampler):
 class FineTuner(Trainer):
     """Fine-tunes a model whose attribute `encoder` is an encoder and whose output is a tensor (B, ...)."""
 
-    lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None
-
     def __init__(self, options: Tuning, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.options = options
@@ -201,13 +199,13 @@ class Outcome(NamedTuple):
     trainer: FineTuner
 
 
+@dataclass(eq=False)
 class KeepBest(TrainerCallback):
     """Evaluates after each epoch and keeps the weights of the best one in memory."""
 
-    def __init__(self, predict: Callable[[], Logits], score: Callable[[Logits], float]) -> None:
-        self.predict = predict
-        self.score = score
-        self.best_score: float | None = None
+    predict: Callable[[], Logits]
+    score: Callable[[Logits], float]
+    best_score: float | None = None
 
     def on_epoch_end(
         self,

@@ -39,26 +39,22 @@ def make_panels(runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
     for number, run in enumerate(runs):
         scale = 1.0 if len(runs) == 1 else _tokens_per_step(run)
         baselines = run.held_out.get("frequencies", {})
-        for (kind, name), curve in _curves(number, run, scale).items():
+        curves: dict[tuple[str, str], Curve] = {}
+        for line in run.logs:
+            for key, value in line.items():
+                kind, name = _kind_and_name(key)
+                if name in MAIN and value is not None:
+                    curve = curves.setdefault((kind, name), Curve(number, kind, [], []))
+                    curve.x.append(line["step"] * scale)
+                    curve.y.append(value)
+        training_first = sorted(curves.items(), key=lambda item: item[1].kind != "training")
+        for (kind, name), curve in training_first:
             panels[name].append(curve)
             if kind == "held-out" and name in baselines:
                 ends = [0.0, run.step * scale]
                 values = 2 * [baselines[name]]
                 panels[name].append(Curve(number, "frequencies", ends, values))
     return {name: curves for name, curves in panels.items() if curves}
-
-
-def _curves(number: int, run: RunRecord, scale: float) -> dict[tuple[str, str], Curve]:
-    """Kind and name of a metric -> its curve, training first."""
-    curves: dict[tuple[str, str], Curve] = {}
-    for line in run.logs:
-        for key, value in line.items():
-            kind, name = _kind_and_name(key)
-            if name in MAIN and value is not None:
-                curve = curves.setdefault((kind, name), Curve(number, kind, [], []))
-                curve.x.append(line["step"] * scale)
-                curve.y.append(value)
-    return dict(sorted(curves.items(), key=lambda item: item[1].kind != "training"))
 
 
 def _tokens_per_step(run: RunRecord) -> float:

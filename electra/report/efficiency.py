@@ -50,7 +50,7 @@ def efficiency_section(run: RunRecord, averages: Mapping[str, float | None]) -> 
     if seconds is None or "peak_flops_per_second" not in compute:
         return []
     devices = compute["devices"]
-    cost = devices * seconds / 86400 * compute["peak_flops_per_second"] / 1e15 * UTILIZATION
+    cost = pfs_days(devices * seconds * compute["peak_flops_per_second"] * UTILIZATION)
     scores = [averages["AVG"], averages["GLUE"]]
     row = [
         run.name,

@@ -15,7 +15,8 @@ from electra.io.errors import UserError
 from electra.io.files import read_json, read_options
 from electra.samples import Sample, read_samples
 
-STATE_NAME, METRICS_NAME = "trainer_state.json", "metrics.json"
+STATE_NAME = "trainer_state.json"
+METRICS_NAME = "metrics.json"
 FIXED = "fixed"
 """The name of a fixed corrupted test set (--eval_corruption) among the held-out texts."""
 

@@ -32,7 +32,14 @@ SHOWN = 50
 
 def detect(args: Namespace) -> None:
     """Judge the texts of a file; write scores.jsonl, summary.json, report.md and report.html."""
-    detector = make_detector(args)
+    networks = load_networks(args.pretrain_path)
+    network = networks.discriminator
+    if not is_detector(network) or networks.is_electric:
+        raise UserError(f"{args.pretrain_path} has no head that finds replaced tokens; name a discriminator")
+    prepare(network)
+    logger.info("model          %s", networks.source)
+    max_length = min(args.max_length, longest_text(network.config))
+    detector = Detector(network, networks.tokenizer, max_length)
     thresholds = dict.fromkeys(("token", "text"), args.threshold)
     if args.validation_file:
         thresholds = held_out_thresholds(detector, args)
@@ -59,18 +66,6 @@ def detect(args: Namespace) -> None:
     }
     write_json({**summary, **environment()}, folder / "summary.json")
     write_report(report(summary, worst), folder)
-
-
-def make_detector(args: Namespace) -> Detector:
-    """The network with its head, on the device."""
-    networks = load_networks(args.pretrain_path)
-    network = networks.discriminator
-    if not is_detector(network) or networks.is_electric:
-        raise UserError(f"{args.pretrain_path} has no head that finds replaced tokens; name a discriminator")
-    prepare(network)
-    logger.info("model          %s", networks.source)
-    max_length = min(args.max_length, longest_text(network.config))
-    return Detector(network, networks.tokenizer, max_length)
 
 
 def held_out_thresholds(detector: Detector, args: Namespace) -> dict[str, float]:

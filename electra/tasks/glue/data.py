@@ -34,15 +34,24 @@ def load_task(
     glue_dir: str | None,
     splits: Sequence[str],
 ) -> dict[str, Examples]:
-    """Splits of a task, without `glue_dir` from the Hub; a warning names those that the folder lacks."""
+    """Splits of a task, from TSV files, or from the Hub without `glue_dir`; a warning names those that are missing."""
     if task.name == "demo":
         return demo_data()
-    if glue_dir is None:
-        return load_from_hub(task, splits)
-    paths = tsv_paths(task, glue_dir, splits)
-    if missing := [split for split in splits if split not in paths]:
-        logger.warning("%s: %s has no file for %s", task.title, glue_dir, ", ".join(missing))
-    return {split: read_tsv(path, task, split) for split, path in paths.items()}
+    if glue_dir is not None:
+        paths = tsv_paths(task, glue_dir, splits)
+        if missing := [split for split in splits if split not in paths]:
+            logger.warning("%s: %s has no file for %s", task.title, glue_dir, ", ".join(missing))
+        return {split: read_tsv(path, task, split) for split, path in paths.items()}
+    tables = load_tables(HUB_ID, task.name, "name a folder with GLUE's TSV files with --glue_dir")
+    examples = {}
+    for split in splits:
+        is_matched = task.name == "mnli" and split in ("dev", "test")
+        part = split.replace("dev", "validation").replace("ax", "test")
+        table = tables[f"{part}_matched" if is_matched else part]
+        first, *second = (list(table[name]) for name in task.text_columns)
+        labels = None if split in task.test_files else list(table["label"])
+        examples[split] = Examples(first, second[0] if second else None, labels)
+    return examples
 
 
 def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
@@ -68,23 +77,6 @@ def tsv_paths(task: GlueTask, glue_dir: str, splits: Sequence[str]) -> dict[str,
         if path.exists():
             paths[split] = path
     return paths
-
-
-# ---- the Hub
-
-
-def load_from_hub(task: GlueTask, splits: Sequence[str]) -> dict[str, Examples]:
-    """Load splits of a task from `nyu-mll/glue`, downloaded or from the local cache."""
-    tables = load_tables(HUB_ID, task.name, "name a folder with GLUE's TSV files with --glue_dir")
-    examples = {}
-    for split in splits:
-        is_matched = task.name == "mnli" and split in ("dev", "test")
-        part = split.replace("dev", "validation").replace("ax", "test")
-        table = tables[f"{part}_matched" if is_matched else part]
-        first, *second = (list(table[name]) for name in task.text_columns)
-        labels = None if split in task.test_files else list(table["label"])
-        examples[split] = Examples(first, second[0] if second else None, labels)
-    return examples
 
 
 # ---- TSV files

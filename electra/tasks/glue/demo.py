@@ -21,7 +21,8 @@ from electra.data.builtin import builtin_documents
 from electra.finetuning.encoding import Examples
 
 ROWS = {"train": 4000, "dev": 1000}
-MIN_WORDS, MAX_WORDS = 6, 30
+MIN_WORDS = 6
+MAX_WORDS = 30
 WORDS_PER_SWAP = 5
 SEED = 20200323
 SHORT_LINE = 50
