@@ -117,7 +117,13 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
     return trainer.predict_logits
 
 
-def write_rows(rows: Sequence[Columns], file: IO[str], form: str, *, has_header: bool) -> None:
+def write_rows(
+    rows: Sequence[Columns],
+    file: IO[str],
+    form: str,
+    *,
+    has_header: bool,
+) -> None:
     """Write rows in the form of the input: csv or tsv, with a header unless there is one, or else JSON lines."""
     if form not in DELIMITERS:
         file.writelines(f"{as_json(row)}\n" for row in rows)

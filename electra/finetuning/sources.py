@@ -88,7 +88,12 @@ def load_tables(name: str, config: str | None, instead: str) -> Any:
         raise UserError(f"the data set {found} could not be loaded ({first_line(error)}); {instead}") from error
 
 
-def table_rows(table: Any, source: str, *, names_classes: bool = True) -> Iterator[Row]:
+def table_rows(
+    table: Any,
+    source: str,
+    *,
+    names_classes: bool = True,
+) -> Iterator[Row]:
     """Place and columns of each row of a table of `datasets`.
 
     With `names_classes`, classes have their names instead of their numbers, None where they are hidden.

@@ -258,7 +258,13 @@ def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
     return empty if fraction is None else f"{round(100 * fraction, digits) + 0.0:.{digits}f}"  # + 0.0: never -0.0
 
 
-def cell(run: RunSummary, task: str, metric: str, *, with_std: bool = True) -> str:
+def cell(
+    run: RunSummary,
+    task: str,
+    metric: str,
+    *,
+    with_std: bool = True,
+) -> str:
     """A score such as `53.5 ± 1.2 (1 of 3 collapsed)`; empty if the run has no such score."""
     summary = run.tasks.get(task)
     if summary is None or metric not in (summary.task.headline, *summary.metrics):

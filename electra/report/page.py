@@ -54,7 +54,11 @@ SIZES = {
 """Names in the plan and in the cost of a run -> their titles."""
 
 
-def report_blocks(runs: Sequence[RunRecord], curves: Any, more: Sequence[Block] = ()) -> Blocks:
+def report_blocks(
+    runs: Sequence[RunRecord],
+    curves: Any,
+    more: Sequence[Block] = (),
+) -> Blocks:
     """The page of some runs.
 
     Args:

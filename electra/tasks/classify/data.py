@@ -53,7 +53,11 @@ class Labels(NamedTuple):
 # ---- reading
 
 
-def read_examples(rows: Iterable[Row], columns: Sequence[str | None], needs_labels: bool) -> list[Example]:
+def read_examples(
+    rows: Iterable[Row],
+    columns: Sequence[str | None],
+    needs_labels: bool,
+) -> list[Example]:
     """The rows of one split; without `needs_labels`, all or none have labels.
 
     Args:
@@ -154,7 +158,11 @@ def number_label(example: Example, labels: Labels, separator: str | None) -> Exa
 # ---- choosing rows
 
 
-def choose_examples(examples: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
+def choose_examples(
+    examples: Sequence[Example],
+    share: float,
+    seed: int,
+) -> tuple[list[Example], list[Example]]:
     """A share of the examples with the same share of each class, or of each range of numbers, and the others.
 
     Examples are ordered by their label, equal ones at random; of this order every (1 / share)-th is chosen.

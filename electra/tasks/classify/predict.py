@@ -49,7 +49,12 @@ def read_glue(columns: Sequence[str | None], row: Columns, place: str) -> Exampl
     return read_example((text, pair, None), row, place)
 
 
-def answer(saved: Saved, labels: Labels, examples: Sequence[Example], forward: Any) -> list[Columns]:
+def answer(
+    saved: Saved,
+    labels: Labels,
+    examples: Sequence[Example],
+    forward: Any,
+) -> list[Columns]:
     """The class and its probability; all classes above one half and the probabilities of all; or the number."""
     in_windows = saved.settings.get("long_texts") == "windows"
     rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)

@@ -140,7 +140,12 @@ def log_labels(data: Labelled) -> None:
             logger.warning("%d texts of %s are also in the training data: scores are too good", repeated, split)
 
 
-def load(data: Labelled, in_windows: bool, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> TaskData:
+def load(
+    data: Labelled,
+    in_windows: bool,
+    tokenizer: PreTrainedTokenizerBase,
+    tuning: Tuning,
+) -> TaskData:
     kind = data.labels.kind
     mean = data.matrix("train").mean(0)
     constant = mean if kind == NUMBER else logit(mean)

@@ -23,7 +23,11 @@ class Labelled(NamedTuple):
     """Start and end of the wrong passages."""
 
 
-def read_texts(path: str, text_column: str, label_column: str = "label") -> Iterator[Labelled]:
+def read_texts(
+    path: str,
+    text_column: str,
+    label_column: str = "label",
+) -> Iterator[Labelled]:
     """The texts of a file; an error if a row has no text, or another label than 0, 1 or pairs of numbers.
 
     Args:

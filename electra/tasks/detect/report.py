@@ -28,7 +28,12 @@ class Scores:
         self.values: dict[str, list[float]] = defaultdict(list)
         self.labels: dict[str, list[bool]] = defaultdict(list)
 
-    def add(self, judged: Judged, is_wrong: bool | None, spans: Sequence[Sequence[int]] | None) -> None:
+    def add(
+        self,
+        judged: Judged,
+        is_wrong: bool | None,
+        spans: Sequence[Sequence[int]] | None,
+    ) -> None:
         """Keep what has labels; `spans` are the characters of the wrong passages."""
         if is_wrong is not None:
             self.values["text"].append(judged.mean)

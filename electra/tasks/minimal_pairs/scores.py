@@ -151,7 +151,13 @@ class Scorer:
         return np.concatenate(logits)
 
     @torch.inference_mode()
-    def log_q(self, sentences: Sentences, *, masks_later_pieces: bool, temperature: float = 1.0) -> Array:
+    def log_q(
+        self,
+        sentences: Sentences,
+        *,
+        masks_later_pieces: bool,
+        temperature: float = 1.0,
+    ) -> Array:
         """The generator's log probability of each token where it is masked, (S, L); 0 around the text."""
         rows, columns = np.nonzero(sentences.is_text)
         position = np.arange(sentences.ids.shape[1])

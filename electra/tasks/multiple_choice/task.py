@@ -58,7 +58,11 @@ def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> Ta
     return TaskData(splits)
 
 
-def encode_questions(questions: Sequence[Question], tokenizer: PreTrainedTokenizerBase, max_length: int) -> ColumnRows:
+def encode_questions(
+    questions: Sequence[Question],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+) -> ColumnRows:
     """Tokenizes questions; pairs longer than `max_length` tokens are truncated, the longer text first.
 
     Returns:

@@ -44,7 +44,12 @@ def parse(column: str, row: Columns, place: str) -> Item:
     return [text[start:end] for start, end in bounds], bounds
 
 
-def answer(saved: Saved, tags: Sequence[str], items: Sequence[Item], forward: Any) -> list[Columns]:
+def answer(
+    saved: Saved,
+    tags: Sequence[str],
+    items: Sequence[Item],
+    forward: Any,
+) -> list[Columns]:
     """`prediction`: start, end and label of each span; `probability` of each."""
     sentences = [words for words, _ in items]
     windows = make_windows(sentences, None, saved.tokenizer, saved.settings["max_length"])

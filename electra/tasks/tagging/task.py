@@ -95,7 +95,12 @@ def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> Ta
     return TaskData(splits, tags)
 
 
-def class_ids(labels: Sequence[str], scheme: str, tags: Sequence[str], split: str) -> list[int]:
+def class_ids(
+    labels: Sequence[str],
+    scheme: str,
+    tags: Sequence[str],
+    split: str,
+) -> list[int]:
     """The classes of a sentence's labels; an error if one of them is not known from training."""
     converted = convert(labels, scheme)
     for label, written in zip(converted, labels, strict=True):
