@@ -120,7 +120,6 @@ def test_lists_of_an_agent_are_read_as_what_they_mean():
         ("--generater_size 0.5", "--generater_size --generator_size"),
         ("--gener 1", "--gener"),  # no abbreviations
         ("corpus.txt", "corpus.txt"),
-        ("--max_steps", "--max_steps"),
         ("--resume_from_checkpoint", "--resume_from_checkpoint"),
         ("--learning_rate fast", "--learning_rate fast"),
         ("--model_size huge", "--model_size huge small++"),
@@ -149,7 +148,6 @@ def test_a_bad_option_is_named(argv, named):
     ("text", "named"),
     [
         ("generater_size: 0.5\n", "--generater_size a.yaml --generator_size"),
-        ("max_steps: many\n", "max_steps many"),
         ("- max_steps\n", "a.yaml list"),
         ("seed: [1\n", "a.yaml YAML"),
         ("seed:\t1\n\tmax_steps: 2\n", "a.yaml line 1"),

@@ -18,12 +18,10 @@ from electra.tasks.classify.command import main as classify
 from electra.tasks.classify.command import parse_arguments
 from electra.tasks.classify.encoding import encode_texts
 from electra.tasks.classify.task import class_weights, open_task
-from electra.tasks.glue.command import main as glue
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
-from tests.tasks.classify.files import flags, texts, write_table, write_texts
+from tests.tasks.classify.files import flags, write_table, write_texts
 from tests.tasks.classify.test_data import examples
-from tests.tasks.glue.files import flags as glue_flags
 from tests.tasks.glue.files import write_encoder
 
 SETTINGS = {"learning_rate": 1e-2, "num_train_epochs": 12, "bf16": False, "save_model": True}
@@ -133,26 +131,6 @@ def test_windows_belong_to_their_texts_in_many_batches(number_tokenizer, monkeyp
 
 
 # ---- runs
-
-
-@pytest.mark.slow
-def test_scores_are_those_of_glue_for_the_same_rows(tmp_path, glue_tokenizer):
-    write_encoder(tmp_path / "encoder", glue_tokenizer)
-    folder = tmp_path / "glue" / "SST-2"
-    folder.mkdir(parents=True)
-    found, labels = texts(40, 0, 2)
-    rows = list(zip(found, labels, strict=True))
-    for split, chosen in (("train", rows[:28]), ("dev", rows[28:])):
-        lines = ["sentence\tlabel", *(f"{text}\t{label}" for text, label in chosen)]
-        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-        write_table(folder / f"{split}.csv", ["sentence", "label"], chosen)
-    same = {"head": "google", "learning_rate": 1e-2, "bf16": False, "num_train_epochs": 2}
-    glue(glue_flags(tmp_path, tasks=["sst2"], experiment_name="theirs", **same))
-    options = {"pretrain_path": tmp_path / "encoder", "output_dir": tmp_path / "output", "experiment_name": "ours"}
-    classify(flags(tmp_path / "glue", "SST-2", "csv", **{**options, **same}))
-    theirs, ours = (read_results(tmp_path / "output" / name / "results.jsonl") for name in ("theirs", "ours"))
-    for one, other in zip(theirs, ours, strict=True):
-        assert other.metrics["accuracy"] == approx(one.metrics["accuracy"], abs=1e-6)
 
 
 @pytest.fixture(scope="module")
