@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 from transformers import PreTrainedTokenizerBase
 
 from electra.io.errors import UserError, first_line
@@ -40,6 +39,8 @@ _DTYPES = {
     "token_type_ids": np.uint8,
     "attention_mask": np.uint8,
 }
+_INPUTS = {"original_ids": "input_ids", "corrupted_ids": "corrupted_input_ids"}
+"""Names of arrays in a batch, where they differ."""
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -78,17 +79,10 @@ class CorruptedSegments(Dataset):
 
         As in `SegmentCollator`, a batch without padding has no `attention_mask`.
         """
-        found = {}
-        for name in rows[0]:
-            column = np.stack([row[name] for row in rows])
-            found[name] = torch.from_numpy(column.astype(np.int64))
-        batch = {
-            "input_ids": found["original_ids"],
-            "corrupted_input_ids": found["corrupted_ids"],
-            "token_type_ids": found["token_type_ids"],
-        }
-        if not found["attention_mask"].all():
-            batch["attention_mask"] = found["attention_mask"]
+        columns = default_collate(list(rows))
+        batch = {_INPUTS.get(name, name): column.long() for name, column in columns.items()}
+        if batch["attention_mask"].all():
+            del batch["attention_mask"]
         return batch
 
 
@@ -99,10 +93,9 @@ def write_corruption_set(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     """Write batches of equal length, with the names of `CorruptedSegments.collate` and an `attention_mask`."""
-    names = {"original_ids": "input_ids", "corrupted_ids": "corrupted_input_ids"}
     arrays: Arrays = {"frequencies_auc": np.array([frequencies_auc])}
     for name, dtype in _DTYPES.items():
-        parts = [batch[names.get(name, name)].numpy() for batch in batches]
+        parts = [batch[_INPUTS.get(name, name)].numpy() for batch in batches]
         arrays[name] = np.concatenate(parts).astype(dtype)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(save(arrays, metadata={"tokenizer": tokenizer_fingerprint(tokenizer)}), path)

@@ -127,8 +127,7 @@ class EvaluationSegments(Dataset):
     def spread(self, count: int) -> list[int]:
         """Positions of at most `count` segments, evenly over the text."""
         evenly = np.linspace(0, len(self) - 1, count)
-        places = evenly.round().astype(int)
-        return sorted({*places.tolist()})
+        return np.unique(evenly.round().astype(int)).tolist()
 
     def __getitems__(self, positions: Sequence[int]) -> list[Row]:
         indices = self.indices[np.asarray(positions, dtype=np.int64)]

@@ -28,11 +28,12 @@ from electra.model.networks import (
     gather_hidden,
     lm_logits,
     masked_lm,
+    put_at,
     replaced_logits,
     token_detector,
 )
 from electra.model.output import ElectraPretrainingOutput
-from electra.model.texts import CorruptedText, MaskedText, chosen_mask, mask_text
+from electra.model.texts import CorruptedText, MaskedText, mask_text
 from electra.model.tying import disentangle, tied_weights
 from electra.objectives import (
     discriminator_nll,
@@ -190,7 +191,8 @@ class ElectraForJointPretraining(PreTrainedModel):
         if self.objective.at_all_tokens:
             main_loss = weighted_mean(main_nll, is_real, num_real)
         else:
-            main_loss = weighted_mean(main_nll, chosen_mask(masked), num_chosen)
+            is_chosen = put_at(masked.mlm_mask, masked.mlm_positions, input_ids.size(1))
+            main_loss = weighted_mean(main_nll, is_chosen, num_chosen)
         loss, fields = self.add_generator(main_loss, main_nll, masked, generated, corrupted, num_chosen)
         return ElectraPretrainingOutput(
             loss=loss,

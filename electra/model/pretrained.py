@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import safe_open
-from torch import Tensor
 from transformers import (
     CONFIG_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
@@ -125,7 +124,11 @@ def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
     """
     options: dict[str, Any] = {}
     if isinstance(config, ElectraPretrainingConfig):
-        options["state_dict"] = _discriminator_weights(source, config)
+        model: Any
+        model, _ = load_network(ElectraForJointPretraining, source, config)
+        prefix = f"{model.discriminator.base_model_prefix}."
+        state = plain_state(model.discriminator).items()
+        options["state_dict"] = {name.removeprefix(prefix): w for name, w in state if name.startswith(prefix)}
         config = config.discriminator
     options.update(without_pooling(config))
     network, _ = load_network(MODEL_MAPPING[type(config)], source, config, encoder_only=True, **options)
@@ -198,15 +201,6 @@ def _refuse(source: str, problem: str, weights: Iterable[str]) -> None:
             f"{source} {problem} {len(names)} weights of its network ({', '.join(names[:3])}); its {CONFIG_NAME} and "
             "its weights do not belong together"
         )
-
-
-def _discriminator_weights(source: str, config: ElectraPretrainingConfig) -> dict[str, Tensor]:
-    """The discriminator's encoder weights of a checkpoint, under the encoder's own names."""
-    model: Any
-    model, _ = load_network(ElectraForJointPretraining, source, config)
-    prefix = f"{model.discriminator.base_model_prefix}."
-    state = plain_state(model.discriminator)
-    return {name.removeprefix(prefix): weight for name, weight in state.items() if name.startswith(prefix)}
 
 
 class Networks(NamedTuple):

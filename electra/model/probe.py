@@ -6,7 +6,7 @@ the Hub, and a joint model's.
 
 import copy
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -142,9 +142,15 @@ def inspect_texts(
     """
     config = run_corruption(networks)
     config.mlm_probability = mlm_probability or config.mlm_probability
-    longest = longest_text(networks.discriminator.config)
-    arguments: dict[str, Any] = {"truncation": True, "max_length": longest, "padding": True}
-    batch = dict(networks.tokenizer(list(texts), return_tensors="pt", return_token_type_ids=True, **arguments))
+    encoded = networks.tokenizer(
+        list(texts),
+        padding=True,
+        truncation=True,
+        max_length=longest_text(networks.discriminator.config),
+        return_token_type_ids=True,
+        return_tensors="pt",
+    )
+    batch = dict(encoded)
     rows, length = batch["input_ids"].shape
     noise = torch.Generator().manual_seed(seed)
     batch["mask_noise"] = torch.rand(rows, length, 2, generator=noise)

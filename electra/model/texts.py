@@ -9,7 +9,6 @@ from torch import Tensor
 
 from electra.corruption import choose_positions, mask_tokens, maskable_tokens
 from electra.model.configuration import ElectraPretrainingConfig
-from electra.model.networks import put_at
 from electra.packing import choose_in_segments
 
 
@@ -62,11 +61,6 @@ def mask_text(
     )
     original_ids = input_ids.gather(1, positions)
     return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, original_ids, noise)
-
-
-def chosen_mask(masked: MaskedText) -> Tensor:
-    """The chosen positions as bool (B, L)."""
-    return put_at(masked.mlm_mask, masked.mlm_positions, masked.input_ids.size(1))
 
 
 class CorruptedText(NamedTuple):

@@ -114,8 +114,7 @@ def _discriminator_config(args: Configuration, tokenizer: PreTrainedTokenizerBas
     config = discriminator_config(
         vocab_size=vocabulary_size(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
-        **{name: getattr(sizes, name) for name in (*SIZES, *DROPOUTS)},
-        initializer_range=sizes.initializer_range,
+        **{name: getattr(sizes, name) for name in (*SIZES, *DROPOUTS, "initializer_range")},
         model_type=sizes.discriminator_type,
     )
     if sizes.initialization == "local":

@@ -121,14 +121,6 @@ def _starts_from_generator(c: Configuration) -> bool:
     return c.spec.has_stages and c.objective.init_from_generator
 
 
-def _is_adam(c: Configuration) -> bool:
-    return c.training.optim.value in ("adamw_torch_fused", "adamw_torch")
-
-
-def _is_new(c: Configuration) -> bool:
-    return c.training.resume_from_checkpoint is None and not c.training.auto_resume
-
-
 NEEDS = (
     Need(
         "token_cache",
@@ -212,9 +204,17 @@ NEEDS = (
         lambda c: not _starts_from_generator(c),
         "--objective two_stage starts the discriminator from the generator; add --no_init_from_generator",
     ),
-    Need("budget", _is_new, "it is for a new run"),
+    Need(
+        "budget",
+        lambda c: c.training.resume_from_checkpoint is None and not c.training.auto_resume,
+        "it is for a new run",
+    ),
     Need("max_steps", lambda c: c.training.budget is None, "--budget sets it"),
-    Need("adam_bias_correction", _is_adam, "it needs --optim adamw_torch_fused or adamw_torch"),
+    Need(
+        "adam_bias_correction",
+        lambda c: c.training.optim.value in ("adamw_torch_fused", "adamw_torch"),
+        "it needs --optim adamw_torch_fused or adamw_torch",
+    ),
     Need(
         "load_best_model_at_end metric_for_best_model greater_is_better auto_find_batch_size batch_eval_metrics "
         "label_smoothing_factor train_sampling_strategy neftune_noise_alpha use_liger_kernel prediction_loss_only "
@@ -292,8 +292,7 @@ def resolve(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_
         objective = replace(objective, generator_steps=first)
         shortest_stage = min(first, max_steps - first)
 
-    fitting = _fitting_steps(asked, max_steps, shortest_stage)
-    fitting = {name: run.options.get(name, steps) for name, steps in fitting.items()}
+    fitting = _fitting_steps(asked, run, max_steps, shortest_stage)
     values: dict[str, Any] = {**fitting, "max_steps": max_steps, "output_dir": str(run.folder)}
     values["run_name"] = training.run_name or run.folder.name
     for event in ("eval", "save", "logging"):
@@ -313,11 +312,14 @@ def resolve(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_
     return replace(asked, training=training.with_values(**values), objective=objective, record=record)
 
 
-def _fitting_steps(asked: Configuration, max_steps: int, shortest_stage: int) -> dict[str, int]:
-    """Steps that were not given, at most a part of the run: of the warm-up, and between events."""
+def _fitting_steps(asked: Configuration, run: "Run", max_steps: int, shortest_stage: int) -> dict[str, int]:
+    """Steps that were not given, at most a part of the run: of the warm-up, and between events.
+
+    A resumed run keeps its own.
+    """
     training = asked.training
     given = asked.flags | asked.lines
     chosen = {"warmup_steps": min(int(training.warmup_steps), math.ceil(shortest_stage / WARM_UP))}
     for name, parts in MOST.items():
         chosen[name] = min(int(getattr(training, name)), math.ceil(max_steps / parts))
-    return {name: steps for name, steps in chosen.items() if name not in given}
+    return {name: run.options.get(name, steps) for name, steps in chosen.items() if name not in given}

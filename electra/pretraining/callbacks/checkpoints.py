@@ -35,7 +35,7 @@ class StopRequests(TrainerCallback):
     """
 
     def __init__(self, max_hours: float | None = None, started: float = 0.0) -> None:
-        self.deadline = math.inf if max_hours is None else started + max_hours * 3600
+        self.deadline = started + 3600 * (max_hours or math.inf)
         self.exit_code = 0
         """0 if training was not stopped."""
         self._asked = 0

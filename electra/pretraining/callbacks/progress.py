@@ -59,10 +59,13 @@ def describe_logs(logs: Mapping[str, Any], step: int) -> str:
         for name in names:
             parts += [f"{name}:", *_metrics(logs, f"eval_{name}_")]
     elif "loss" in logs:
-        parts = [f"loss {logs['loss']:.3f}", *_metrics(logs, "")]
-        parts.append(f"learning rate {logs['learning_rate']:.2e}")
-        parts.append(f"{logs['tokens_per_second']:,} tokens/s")
-        parts.append(f"ETA {format_seconds(logs['eta_seconds'])}")
+        parts = [
+            f"loss {logs['loss']:.3f}",
+            *_metrics(logs, ""),
+            f"learning rate {logs['learning_rate']:.2e}",
+            f"{logs['tokens_per_second']:,} tokens/s",
+            f"ETA {format_seconds(logs['eta_seconds'])}",
+        ]
     elif "train_runtime" in logs:
         parts = [f"training took {format_seconds(logs['train_runtime'])}"]
     else:  # all steps of the window were skipped
