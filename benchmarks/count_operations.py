@@ -114,7 +114,9 @@ def build(size: str) -> ElectraForJointPretraining:
     options: dict[str, Any] = {"mask_token_id": 103, "special_token_ids": [0, 100, 101, 102, 103]}
     probability = recipe["mlm_probability"]
     return ElectraForJointPretraining(
-        ElectraPretrainingConfig(generator, discriminator, mlm_probability=probability, **options)
+        ElectraPretrainingConfig(
+            generator=generator, discriminator=discriminator, mlm_probability=probability, **options
+        )
     )
 
 

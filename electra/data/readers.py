@@ -27,7 +27,6 @@ FORMATS = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
-TABLES = {suffix[1:]: delimiter for suffix, delimiter in DELIMITERS.items()}
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 SUPPORTED = f"{' '.join(FORMATS)} or no extension, also compressed as {' '.join(COMPRESSIONS)}"
 ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they stay below a hundred megabytes
@@ -76,15 +75,16 @@ def read_file(
         elif compression:
             stream = pa.CompressedInputStream(raw, compression)
         # Accepts a byte-order mark and, but for csv, the line ends of every system.
-        newline = "" if file_format in TABLES else None
+        delimiter = DELIMITERS.get(f".{file_format}")
+        newline = None if delimiter is None else ""
         text = io.TextIOWrapper(stream, encoding="utf-8" if first else "utf-8-sig", newline=newline)
         place = f"{path} from byte {first} on" if first else path
         if file_format == "text":
             yield from _text_documents(text, separator)
-        elif file_format == "jsonl":
+        elif delimiter is None:
             yield from _row_documents(json_rows(text, place), text_column)
         else:
-            yield from _row_documents(csv_rows(text, TABLES[file_format], place), text_column)
+            yield from _row_documents(csv_rows(text, delimiter, place), text_column)
 
 
 def _document_start(file: io.BufferedReader, position: int, separator: str) -> int:

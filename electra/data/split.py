@@ -1,7 +1,6 @@
 """Which documents of a corpus are trained on, and which are held out; millions of them take little memory."""
 
 import hashlib
-import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 
 from electra.data.rng import Bits, Ints, random_bits
 from electra.io.errors import UserError
-from electra.io.files import write_file
+from electra.io.files import open_new
 
 BLOCK = 2**17
 """Documents that are looked at together."""
@@ -113,9 +112,8 @@ def text_fingerprint(hashes: Bits, left_out: Ints = NONE) -> str:
 def remembered(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Arrays that are made once and kept in a file."""
     if not path.is_file():
-        content = io.BytesIO()
-        np.savez(content, **make())
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(content.getvalue(), path)
+        with open_new(path) as file:
+            np.savez(file.buffer, **make())
     with np.load(path) as file:
         return dict(file)

@@ -1,6 +1,7 @@
 """Configurations of generator, discriminator and joint model, from the sizes that a user asks for."""
 
 import math
+from dataclasses import field
 from typing import Any
 
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
@@ -39,47 +40,33 @@ class ElectraPretrainingConfig(PreTrainedConfig):
     # A dtype or an attention implementation given to the joint model reaches both networks by this.
     sub_configs = {"generator": AutoConfig, "discriminator": AutoConfig}
 
-    def __init__(
-        self,
-        generator: PreTrainedConfig | dict[str, Any] | None = None,
-        discriminator: PreTrainedConfig | dict[str, Any] | None = None,
-        *,
-        objective: str = "electra",
-        mask_token_id: int = -1,
-        special_token_ids: list[int] | None = None,
-        mlm_probability: float = 0.15,
-        mlm_replacement_probability: float = 0.85,
-        mlm_random_probability: float = 0.0,
-        discriminator_weight: float = 50.0,
-        sampling_temperature: float = 1.0,
-        disallow_correct: bool = False,
-        tie: str | None = None,
-        uniform_generator: bool = False,
-        generator_steps: int = 0,
-        init_from_generator: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        self.objective = objective
-        self.uniform_generator = uniform_generator
-        self.generator_steps = generator_steps
-        self.init_from_generator = init_from_generator
-        self.generator = _as_config(generator) if objective_of(objective, uniform_generator).has_generator else None
-        self.discriminator = _as_config(discriminator)
-        self.mask_token_id = mask_token_id
-        self.special_token_ids = special_token_ids or []
-        self.mlm_probability = mlm_probability
-        self.mlm_replacement_probability = mlm_replacement_probability
-        self.mlm_random_probability = mlm_random_probability
-        self.discriminator_weight = discriminator_weight
-        self.sampling_temperature = sampling_temperature
-        self.disallow_correct = disallow_correct
+    generator: Any = None
+    discriminator: Any = None
+    objective: str = "electra"
+    mask_token_id: int = -1
+    special_token_ids: list[int] = field(default_factory=list)
+    mlm_probability: float = 0.15
+    mlm_replacement_probability: float = 0.85
+    mlm_random_probability: float = 0.0
+    discriminator_weight: float = 50.0
+    sampling_temperature: float = 1.0
+    disallow_correct: bool = False
+    tie: Any = None
+    uniform_generator: bool = False
+    generator_steps: int = 0
+    init_from_generator: bool = False
+    tie_word_embeddings: bool = True
+    """Without this attribute transformers ties nothing, silently."""
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        has_generator = objective_of(self.objective, self.uniform_generator).has_generator
+        self.generator = _as_config(self.generator) if has_generator else None
+        self.discriminator = _as_config(self.discriminator)
         # With stages, training the discriminator must not change the frozen generator.
-        self.tie = tie or ("none" if OBJECTIVES[objective].has_stages else "embeddings")
+        self.tie = self.tie or ("none" if OBJECTIVES[self.objective].has_stages else "embeddings")
         if self.generator is None:  # `get_text_config()` is then this configuration, which needs the padding's id
             kwargs.setdefault("pad_token_id", self.discriminator.pad_token_id)
-        # Without this attribute transformers ties nothing, silently.
-        kwargs.setdefault("tie_word_embeddings", True)
-        super().__init__(**kwargs)
+        super().__post_init__(**kwargs)
 
 
 def _as_config(config: PreTrainedConfig | dict[str, Any] | None) -> PreTrainedConfig:

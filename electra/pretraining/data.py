@@ -129,10 +129,10 @@ def _split(args: Configuration, cache: TokenCache, held_out: list[TokenCache]) -
     hashes = cache.content_hashes
     if held_out:
         left_out = shared_documents(hashes, np.concatenate([text.content_hashes for text in held_out]))
+        if len(left_out):
+            logger.warning("%d training documents are also held out; they are left out of training", len(left_out))
     else:
         left_out = held_out_documents(hashes, args.segments.validation_fraction, args.training.eval_seed)
-    if held_out and len(left_out):
-        logger.warning("%d training documents are also held out; they are left out of training", len(left_out))
     if len(left_out) == len(cache):
         raise UserError("every training document is also held out; name other text with --validation_file")
     return {

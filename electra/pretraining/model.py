@@ -90,8 +90,8 @@ def _pair_config(
     discriminator = _discriminator_config(args, tokenizer, resumed)
     generator = _generator_config(args, discriminator, tokenizer, resumed) if spec.has_generator else None
     return ElectraPretrainingConfig(
-        generator,
-        discriminator,
+        generator=generator,
+        discriminator=discriminator,
         objective=objective.objective,
         mask_token_id=tokenizer.mask_token_id,
         special_token_ids=sorted(tokenizer.all_special_ids),

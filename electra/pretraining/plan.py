@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from transformers import PreTrainedConfig
@@ -64,12 +64,11 @@ class Plan:
     google_flops: float
     checkpoint_steps: list[int]
     """Steps of --checkpoint_fractions."""
-    uniform_generator: bool = False
-    generator_steps: int = 0
+    uniform_generator: bool
+    generator_steps: int
     """Optimizer steps of the generator's stage; 0: there are no stages."""
-
-    tie: str = "embeddings"
-    changes: list[str] = field(default_factory=list)
+    tie: str
+    changes: list[str]
     """A line for each step at which the options of a resumed run changed."""
 
     @property

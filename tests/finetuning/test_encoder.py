@@ -45,7 +45,9 @@ def joint():
     generator = generator_config(discriminator, 0.5, 0.5)
     torch.manual_seed(0)
     return ElectraForJointPretraining(
-        ElectraPretrainingConfig(generator, discriminator, mask_token_id=4, special_token_ids=[0, 1, 2, 3, 4])
+        ElectraPretrainingConfig(
+            generator=generator, discriminator=discriminator, mask_token_id=4, special_token_ids=[0, 1, 2, 3, 4]
+        )
     )
 
 

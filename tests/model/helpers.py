@@ -47,7 +47,7 @@ def joint_model(discriminator, generator=None, generator_size=1.0, generator_lay
     smaller = generator_config(config, generator_size, generator_layer_size, model_type=generator)
     torch.manual_seed(0)
     options = {"mask_token_id": MASK, "special_token_ids": [0, 1, 2, 3, MASK], **options}
-    return ElectraForJointPretraining(ElectraPretrainingConfig(smaller, config, **options))
+    return ElectraForJointPretraining(ElectraPretrainingConfig(generator=smaller, discriminator=config, **options))
 
 
 def make_model(dropout=0.1, vocab_size=VOCAB_SIZE, **options):

@@ -24,7 +24,8 @@ def test_the_small_recipe_builds_google_electra_small():
     published = ElectraConfig()  # transformers' defaults are those of google/electra-small-discriminator
     assert discriminator.to_dict() == published.to_dict()
     with torch.device("meta"):
-        model = ElectraForJointPretraining(ElectraPretrainingConfig(generator, discriminator, mask_token_id=103))
+        pair = ElectraPretrainingConfig(generator=generator, discriminator=discriminator, mask_token_id=103)
+        model = ElectraForJointPretraining(pair)
         expected = ElectraForPreTraining(published)
     shapes = {name: tensor.shape for name, tensor in model.discriminator.state_dict().items()}
     assert shapes == {name: tensor.shape for name, tensor in expected.state_dict().items()}
@@ -107,8 +108,8 @@ def test_the_joint_configuration_survives_a_file(tmp_path):
     discriminator = discriminator_of("small")
     generator = generator_config(discriminator, 0.5, 0.5)
     config = ElectraPretrainingConfig(
-        generator,
-        discriminator,
+        generator=generator,
+        discriminator=discriminator,
         mask_token_id=103,
         special_token_ids=[0, 100, 101, 102, 103],
         mlm_probability=0.25,
