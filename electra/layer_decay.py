@@ -1,17 +1,15 @@
-"""Layer-wise learning-rate decay, and which parameters have no weight decay."""
+"""Layer-wise learning-rate decay."""
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from torch import nn
-from transformers.trainer_pt_utils import get_parameter_names
 
 from electra.io.errors import UserError
 
 STEPS_TO_TOP = {"paper": 1, "google": 2, "rc2020": 0}
 """By source, the exponent of the top layer; see `layer_multipliers`."""
-WITHOUT_WEIGHT_DECAY = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
-"""Patterns of transformers' Trainer.get_decay_parameter_names."""
 LAYER = re.compile(r"(?P<stack>(?:\w+\.)*?(?:layers?|albert_layer_groups))\.(\d+)\.(?:albert_layers\.(\d+)\.)?")
 """The beginning of the name of a layer's parameter. ALBERT's stack has groups of layers."""
 
@@ -52,19 +50,20 @@ def layer_decay_groups(
     *,
     learning_rate: float,
     weight_decay: float,
+    with_weight_decay: Collection[str],
     decay: float,
     mode: str,
 ) -> list[dict[str, Any]]:
     """Optimizer groups with a learning rate for each layer; the head's group, with the peak rate, comes first.
 
     Works for any encoder with a single stack of layers. ALBERT's layers that share parameters count as one. A norm
-    after the stack belongs to the top layer, a pooler to the head, everything else to the embeddings. Biases and norms
-    have no weight decay, as in transformers' Trainer. Frozen parameters are left out.
+    after the stack belongs to the top layer, a pooler to the head, everything else to the embeddings. Frozen
+    parameters are left out.
 
     Args:
         model: with the attributes `encoder` and `head`.
         learning_rate: peak, of the head.
-        weight_decay: of matrices.
+        weight_decay, with_weight_decay: the decay, and the names of the parameters that have it.
         decay, mode: see `layer_multipliers`; a decay of 1 needs no layers.
     Returns:
         non-empty groups with "params", "lr" and "weight_decay"; each parameter is in one.
@@ -84,7 +83,6 @@ def layer_decay_groups(
         )
 
     multipliers = layer_multipliers(num_layers, decay, mode)
-    with_weight_decay = set(get_parameter_names(model, [nn.LayerNorm], WITHOUT_WEIGHT_DECAY))
     groups: dict[tuple[float, float], dict[str, Any]] = {}
     from_top = sorted(model.named_parameters(), key=lambda item: -depths[item[0]])
     for name, parameter in from_top:

@@ -28,7 +28,10 @@ def build(config, **options):
 
 
 def groups_of(model, mode="paper", decay=0.5, weight_decay=0.1):
-    return layer_decay_groups(model, learning_rate=PEAK, weight_decay=weight_decay, decay=decay, mode=mode)
+    return layer_decay_groups(
+        model, learning_rate=PEAK, weight_decay=weight_decay, decay=decay, mode=mode,
+        with_weight_decay=Trainer.get_decay_parameter_names(None, model),
+    )  # fmt: skip
 
 
 def check_exponents(prefixes, model, mode="paper"):

@@ -128,7 +128,7 @@ class Evaluation:
     def write_logits(self, task: str, seed: int, logits: Logits) -> None:
         self.predictions.mkdir(exist_ok=True)
         content = io.BytesIO()
-        np.savez(content, allow_pickle=False, **dict(logits))
+        np.savez(content, allow_pickle=False, **logits)
         write_file(content.getvalue(), self.predictions / f"{task}-{seed}.npz")
 
 

@@ -135,6 +135,7 @@ class FineTuner(Trainer):
                 self.model,
                 learning_rate=options.learning_rate,
                 weight_decay=options.weight_decay,
+                with_weight_decay=self.get_decay_parameter_names(self.model),
                 decay=options.layerwise_lr_decay,
                 mode=options.layerwise_lr_decay_mode,
             ),

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import Array, cut_windows, pad
+from electra.finetuning.encoding import Array, PaddingCollator, cut_windows
 from electra.model.networks import encode, replaced_logits
 
 
@@ -85,10 +85,9 @@ class Detector:
         """D of tokens without special ones, float32 (B, L)."""
         before = self.tokenizer.cls_token_id
         behind = self.tokenizer.sep_token_id
-        framed = [[before, *row, behind] for row in rows]
-        input_ids = pad(framed, self.tokenizer.pad_token_id)
-        mask = pad([np.ones(len(row)) for row in framed], 0)
+        framed = [{"input_ids": [before, *row, behind]} for row in rows]
+        batch = PaddingCollator(self.tokenizer.pad_token_id)(framed)
         device = self.network.device
-        hidden = encode(self.network, input_ids.to(device), mask.to(device), None)
+        hidden = encode(self.network, batch["input_ids"].to(device), batch["attention_mask"].to(device), None)
         logits = replaced_logits(self.network, hidden).float()
         return logits.sigmoid().cpu().numpy()[:, 1:]
