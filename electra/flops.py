@@ -65,7 +65,8 @@ def google_training_flops(
         head = 2 * hidden * hidden + (1 + _ACTIVATION + 2) * hidden
         per_token += _google_encoder_per_token(discriminator, max_length) + head
     if generator is not None:
-        embedding, vocabulary = generator.embedding_size, generator.vocab_size
+        embedding = generator.embedding_size
+        vocabulary = generator.vocab_size
         transform = 2 * generator.hidden_size * embedding + (1 + _ACTIVATION + _LAYER_NORM) * embedding
         softmax_and_target = (_SOFTMAX + 2) * vocabulary
         head = transform + 2 * embedding * vocabulary + softmax_and_target
@@ -123,7 +124,8 @@ def six_n_t_flops(
         hidden = discriminator.hidden_size
         per_token += _six_n_per_token(discriminator, max_length, hidden * hidden + hidden + hidden + 1)
     if generator is not None:
-        embedding, vocabulary = generator.embedding_size, generator.vocab_size
+        embedding = generator.embedding_size
+        vocabulary = generator.vocab_size
         transform = generator.hidden_size * embedding + embedding + 2 * embedding
         head = mlm_positions_fraction * (transform + embedding * vocabulary + vocabulary)
         per_token += _six_n_per_token(generator, max_length, head)

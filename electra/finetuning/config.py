@@ -126,7 +126,9 @@ class FineTuningArguments(Options):
 
     @property
     def precision(self) -> str:
-        return "bf16" if self.bf16 else "fp16" if self.fp16 else "fp32"
+        if self.bf16:
+            return "bf16"
+        return "fp16" if self.fp16 else "fp32"
 
 
 HYPERPARAMETERS = tuple(f.name for f in fields(FineTuningArguments) if rules_of(f).changes_score)
@@ -200,11 +202,6 @@ class Arguments:
     @property
     def start(self) -> str:
         return "scratch" if self.encoder.from_scratch else "pretrained"
-
-    @property
-    def seeds(self) -> range:
-        first = self.options.seed
-        return range(first, first + self.options.num_seeds)
 
 
 def parse_data_options(

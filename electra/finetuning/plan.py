@@ -40,7 +40,9 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
     Raises:
         UserError: the folder holds results of other settings or data, or no task has data.
     """
-    args, encoder = evaluation.args, evaluation.encoder
+    args = evaluation.args
+    encoder = evaluation.encoder
+    first_seed = args.options.seed
     fingerprint = encoder_fingerprint(encoder, is_fresh=args.encoder.from_scratch is not None)
     tunings = {}
     settings = {}
@@ -62,7 +64,7 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
     to_do = []
     missing = set()
     for task in evaluation.tasks:
-        wanted = list(args.seeds)
+        wanted = list(range(first_seed, first_seed + args.options.num_seeds))
         if evaluation.is_start(task):  # the best run may be one of another command, which kept no encoder
             wanted += [seed for seed in evaluation.best_first(task) if seed not in wanted]
         seeds = unfinished_seeds(evaluation, task, wanted)

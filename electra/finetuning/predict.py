@@ -141,6 +141,7 @@ def as_json(value: Any) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Answer the rows of a file; an output file appears when it is complete."""
     parser = Parser(prog="electra predict", description="Answer the rows of a file with a fine-tuned model.")
     parser.add_argument("model", metavar="MODEL", help="folder of a saved model, or its evaluation")
     parser.add_argument("file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet; - is the standard input")
@@ -154,11 +155,7 @@ def main(argv: list[str] | None = None) -> None:
     size = given.per_device_eval_batch_size
     check(size > 0, "per_device_eval_batch_size", size, "at least 1")
     setup_logging(sys.stderr)  # the standard output may be the rows
-    predict(given)
 
-
-def predict(given: Any) -> None:
-    """Answer the rows of a file; an output file appears when it is complete."""
     saved, module = open_saved(given.model)
     predictor: Predictor = import_module(module).predictor(saved, given)
     forward = forward_of(predictor, saved, given.per_device_eval_batch_size)
