@@ -182,7 +182,7 @@ class Corpus:
         sources = [[*source.identity, source.fraction] for source in self.sources]
         seed = self.seed if any(source.fraction < 1 for source in self.sources) else None
         content = json.dumps([READING_VERSION, seed, sources])
-        return hashlib.sha256(content.encode("utf-8")).hexdigest()
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def describe(self) -> list[dict[str, Any]]:
         """The sources in JSON types, for reports."""

@@ -73,7 +73,7 @@ class Encoder:
         lines_per_document = [len(document) for document in documents]
         tokens_before = np.concatenate([[0], line_tokens.cumsum()])
         document_tokens = np.diff(tokens_before[np.cumsum([0, *lines_per_document])])
-        hashes = [content_hash(text.encode("utf-8")) for text in texts]
+        hashes = [content_hash(text.encode()) for text in texts]
         columns = [
             _list_array(document_tokens, values),
             _list_array(lines_per_document, line_tokens.astype(np.uint32)),

@@ -68,8 +68,7 @@ def _detector_class(config_class: Any) -> type[PreTrainedModel]:
         self.discriminator_predictions = ElectraDiscriminatorPredictions(head_config)
         self.post_init()
 
-    architecture = encoder_class.__name__.removesuffix("Model")
-    name = architecture + "ForReplacedTokenDetection"
+    name = encoder_class.__name__.removesuffix("Model") + "ForReplacedTokenDetection"
     return type(name, (family,), {"__init__": __init__, "__module__": __name__})
 
 

@@ -58,9 +58,10 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     options = args.segments
     # One process of a host opens the text and builds what is not there yet; all of them open the result.
     tokenizer, folder, held_out_folders, split = by_one_process(lambda: _prepare(args, checkpoint))
-    fixed = read_corruption_set(options.eval_corruption) if options.eval_corruption else None
-    if fixed is not None:
-        check_corruption_set(fixed, str(options.eval_corruption), tokenizer, options.max_length)
+    fixed = None
+    if options.eval_corruption:
+        fixed = read_corruption_set(options.eval_corruption)
+        check_corruption_set(fixed, options.eval_corruption, tokenizer, options.max_length)
 
     cache = TokenCache(folder)
     documents = Documents(len(cache), split["left_out"])

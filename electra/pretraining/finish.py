@@ -86,7 +86,6 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, start: str) 
     evaluations = [logs for logs in state.log_history if "eval_loss" in logs]
     if trainer.last_records is None or evaluations[-1]["step"] != state.global_step:
         evaluations.append(trainer.evaluate())
-    assert trainer.last_records is not None
     first = evaluations[0]
     last = evaluations[-1]
     origin = trainer.checkpoints.origin

@@ -9,7 +9,7 @@ import logging
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,9 +58,9 @@ def parse_arguments(argv: list[str] | None, recipe: str | None = None) -> Config
     _check(config)
     if training.visible_gpus > 1:
         logger.warning(
-            "%d GPUs are visible, only one is used; to use all: torchrun --nproc_per_node %d run_pretraining.py ...",
-            training.visible_gpus,
-            training.visible_gpus,
+            "%(gpus)d GPUs are visible, only one is used; to use all: "
+            "torchrun --nproc_per_node %(gpus)d run_pretraining.py ...",
+            {"gpus": training.visible_gpus},
         )
     return config
 
@@ -89,7 +89,7 @@ def _inherited(given: Values) -> Values:
     return {name: value for name, value in before.items() if name in INHERITED}
 
 
-INHERITED = {name for group in GROUPS for name, f in group.__dataclass_fields__.items() if rules_of(f).inherited}
+INHERITED = {f.name for group in GROUPS for f in fields(group) if rules_of(f).inherited}
 
 # ---- options that do not go together
 
@@ -293,8 +293,12 @@ def resolve(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_
         shortest_stage = min(first, max_steps - first)
 
     fitting = _fitting_steps(asked, run, max_steps, shortest_stage)
-    values: dict[str, Any] = {**fitting, "max_steps": max_steps, "output_dir": str(run.folder)}
-    values["run_name"] = training.run_name or run.folder.name
+    values: dict[str, Any] = {
+        **fitting,
+        "max_steps": max_steps,
+        "output_dir": str(run.folder),
+        "run_name": training.run_name or run.folder.name,
+    }
     for event in ("eval", "save", "logging"):
         strategy = getattr(training, f"{event}_strategy")
         steps = fitting.get(f"{event}_steps", getattr(training, f"{event}_steps"))

@@ -89,7 +89,7 @@ class ElectraTrainer(Trainer):
         self.objective = objective
         self.more_evaluations = more_evaluations
         self.run_folder = Path(str(args.output_dir))
-        self.last_records: np.ndarray | None = None  # of the last evaluation, (N, L, 12); see metrics.py
+        self.last_records: Any = None  # of the last evaluation, (N, L, 12); see metrics.py
         self.window = LogWindow()
         self.checkpoints = AtomicCheckpoints(self, origin)
         is_sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled

@@ -97,8 +97,8 @@ def announce_trial(clock: Clock, training: PretrainingArguments, plan: Plan) -> 
 def recipe_for(training: PretrainingArguments) -> str:
     """The largest recipe whose steps fit into --budget by the rate of a matrix product on this device; else tiny."""
     flops = seconds_of(str(training.budget)) * UTILIZATION * measure_matmul_flops(training.device, torch.float32)
-    fitting = [name for name, needed in RECIPE_FLOPS.items() if needed <= flops]
-    (recipe,) = broadcast_object_list([fitting[-1] if fitting else "tiny"])
+    fitting = ["tiny", *(name for name, needed in RECIPE_FLOPS.items() if needed <= flops)]
+    (recipe,) = broadcast_object_list(fitting[-1:])
     return str(recipe)
 
 

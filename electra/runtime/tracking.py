@@ -27,8 +27,7 @@ class RecordSettings(TrainerCallback):
     """Adds settings to wandb's record of the run, beside Trainer's own arguments."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.settings = dict(settings)
+        self.settings = settings
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if "wandb" not in args.report_to or not state.is_world_process_zero:

@@ -10,6 +10,8 @@ A window takes 1 to 2 microseconds plus the copy, a document 16 bytes of memory,
 per token.
 """
 
+from collections.abc import Callable
+
 from electra.data.policies.common import PAIR_SPECIALS
 from electra.data.policies.google import GooglePolicy
 from electra.data.policies.packed import PackedPolicy
@@ -20,7 +22,7 @@ from electra.data.split import Documents
 from electra.data.token_cache import TokenCache
 from electra.io.errors import UserError
 
-POLICIES: dict[str, type[WindowPolicy | DocumentPolicy | GooglePolicy | PackedPolicy]] = {
+POLICIES: dict[str, Callable[..., SegmentPolicy]] = {
     "windows": WindowPolicy,
     "document": DocumentPolicy,
     "google": GooglePolicy,

@@ -94,7 +94,7 @@ class SavesAt(TrainerCallback):
     """Saves after certain optimizer steps."""
 
     def __init__(self, steps: Sequence[int]) -> None:
-        self.steps = frozenset(steps)
+        self.steps = steps
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if state.global_step in self.steps:

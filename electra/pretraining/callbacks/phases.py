@@ -74,7 +74,6 @@ class TrainingPhases(TrainerCallback):
 @torch.no_grad()
 def start_from_generator(model: ElectraForJointPretraining) -> None:
     """Copy the generator's encoder, embeddings too, into the discriminator's."""
-    assert model.generator is not None
     sources = encoder_weights(model.generator)
     for name, parameter in encoder_weights(model.discriminator).items():
         parameter.copy_(sources[name])
@@ -82,7 +81,6 @@ def start_from_generator(model: ElectraForJointPretraining) -> None:
 
 def check_same_encoders(model: ElectraForJointPretraining) -> None:
     """Refuse a discriminator that cannot start from the generator's weights."""
-    assert model.generator is not None
     different = difference(model.generator, model.discriminator)
     if different is not None:
         raise UserError(
