@@ -29,6 +29,9 @@ class Documents:
     def __len__(self) -> int:
         return self._length
 
+    def __iter__(self) -> Iterator[int]:  # indices have no bound: a loop over them would not end
+        return iter(self[:].tolist())
+
     def __getitem__(self, places: slice | Ints) -> Ints:
         if not isinstance(places, slice):
             return places + np.searchsorted(self._kept_before, places, side="right")
