@@ -4,7 +4,6 @@ model/pretrained.py loads the model. Here weights and tokenizer are checked: wro
 """
 
 import hashlib
-import inspect
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ import torch
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.io.errors import UserError
-from electra.model.configuration import ElectraPretrainingConfig, discriminator_config
+from electra.model.configuration import DROPOUTS, SIZES, ElectraPretrainingConfig, discriminator_config
 from electra.model.pretrained import (
     load_tokenizer_beside_model,
     load_weights,
@@ -79,7 +78,7 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
             raise UserError(f"the recipe '{config_path}' has no tokenizer; pass one with --tokenizer_path")
         tokenizer = load_tokenizer(tokenizer_path)
         recipe: Mapping[str, Any] = RECIPES[config_path]
-        sizes = inspect.signature(discriminator_config).parameters  # other options describe the training
+        sizes = (*SIZES, *DROPOUTS, "initializer_range")  # other options describe the training
         config = discriminator_config(
             vocab_size=vocabulary_size(tokenizer),
             pad_token_id=tokenizer.pad_token_id,

@@ -12,6 +12,17 @@ from electra.objectives import OBJECTIVES, objective_of
 
 SMALLEST_HEAD = 8  # width of the narrowest attention head
 
+SIZES = (
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+)
+"""Options that give the sizes of a network; a trained network has its own."""
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
 
 class ElectraPretrainingConfig(PreTrainedConfig):
     """Generator, discriminator, and how the generator corrupts text.

@@ -12,6 +12,8 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from electra.backbones import BACKBONES, UNIFORM
 from electra.io.errors import UserError
 from electra.model.configuration import (
+    DROPOUTS,
+    SIZES,
     ElectraPretrainingConfig,
     discriminator_config,
     embedding_width,
@@ -30,17 +32,6 @@ from electra.pretraining.configuration import SET_BY_OBJECTIVE, Configuration
 from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
-
-SIZES = (
-    "embedding_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-)
-"""Options that a trained network decides."""
-DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 def build_model(

@@ -313,6 +313,14 @@ def test_a_fresh_encoder_follows_from_the_seed(checkpoint):
     assert first[name].std().item() == approx(0.02, rel=0.1)
 
 
+def test_a_fresh_encoder_of_a_recipe_has_its_sizes(tmp_path):
+    make_number_tokenizer(60).save_pretrained(tmp_path)
+    config = fresh_encoder("tiny", str(tmp_path)).model.config
+    assert (config.model_type, config.num_hidden_layers, config.intermediate_size) == ("modernbert", 4, 384)
+    assert (config.hidden_size, config.vocab_size, config.initializer_range) == (192, 60, 0.06)
+    assert config.attention_dropout == 0 and config.max_position_embeddings == 512
+
+
 def test_a_fresh_encoder_takes_any_tokenizer_that_fits(electra, tmp_path):
     for size in (59, 61):
         make_number_tokenizer(size).save_pretrained(tmp_path / str(size))

@@ -6,9 +6,14 @@ from transformers import ElectraConfig, ElectraForPreTraining
 
 from electra.backbones import BACKBONES
 from electra.io.errors import UserError
-from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
+from electra.model.configuration import (
+    DROPOUTS,
+    SIZES,
+    ElectraPretrainingConfig,
+    discriminator_config,
+    generator_config,
+)
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
-from electra.pretraining.model import DROPOUTS, SIZES
 from electra.recipes import RECIPES
 from tests.helpers import parametrize
 
