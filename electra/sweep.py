@@ -267,7 +267,8 @@ def report(sweep: Sweep, folder: Path) -> None:
     metrics = list(dict.fromkeys([*glue, sweep.metric]))
     axes = [name for name in sweep.swept if name != "seed"] or sweep.swept
     scores = table.reindex(columns=metrics).astype(float)
-    values = [table[name].astype(str) for name in axes]  # they may be lists
+    # Lists cannot be grouped; numbers stay numbers, which are sorted by value.
+    values = [table[name].map(lambda value: str(value) if isinstance(value, list) else value) for name in axes]
     medians = scores.groupby(values).median(skipna=False)
     medians = medians.sort_values(metrics[0], ascending=sweep.goal == "minimize" and not glue)
     logger.info("\n%s\n\nall points     %s", medians.to_string(), folder / "results.csv")

@@ -57,7 +57,8 @@ def load_pairs(
         good, bad = (text_of(row, name, place) for name in columns or names)
         named = _first(row, PHENOMENON)
         paradigm = _first(row, PARADIGM) or named or source
-        phenomenon = PHENOMENA.get(named, named or paradigm)
+        phenomenon = named or paradigm
+        phenomenon = PHENOMENA.get(phenomenon, phenomenon)
         known = phenomena.setdefault(paradigm, phenomenon)
         if known != phenomenon:
             raise UserError(f"{place}: the paradigm {paradigm} is of {known} and {phenomenon}; rename one")

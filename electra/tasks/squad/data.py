@@ -54,7 +54,7 @@ def load_questions(options: Any) -> dict[str, Questions]:
     """The splits `train` and `dev` of files, or of a data set with SQuAD's columns."""
     if options.dataset_name is None:
         return {split: read_questions(path) for split, (path,) in files_by_split(options).items()}
-    rows = rows_by_split(options)
+    rows = rows_by_split(options, names_classes=False)
     loaded = {}
     for split in ("train", "dev"):
         paragraphs = [{**row, "qas": [row]} for _, row in rows[split]]

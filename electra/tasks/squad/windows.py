@@ -49,7 +49,7 @@ class Frame(NamedTuple):
     before: Array
     between: Array
     behind: Array
-    types: Array  # of these tokens and the texts, from the left to the right, (5,)
+    types: list[Array]  # of the tokens before, the question, between, the paragraph, behind
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "Frame":
@@ -58,15 +58,17 @@ class Frame(NamedTuple):
         first = texts.index(0)
         second = texts.index(1)
         ids = np.array(pair["input_ids"], np.int32)
-        between = ids[first + texts.count(0) : second]
-        behind = ids[second + texts.count(1) :]
+        edges = [first, first + texts.count(0), second, second + texts.count(1)]
+        before, _, between, _, behind = np.split(ids, edges)
         types = np.array(pair["token_type_ids"], np.uint8)
-        return cls(ids[:first], between, behind, types[[0, first, second - 1, second, -1]])
+        return cls(before, between, behind, np.split(types, edges))
 
     def fill(self, question: Array, piece: Array) -> tuple[Array, Array]:
         """Ids and token types of a window."""
         parts = (self.before, question, self.between, piece, self.behind)
-        return np.concatenate(parts), np.repeat(self.types, lengths_of(parts))
+        before, of_question, between, of_piece, behind = self.types
+        types = (before, of_question[:1].repeat(len(question)), between, of_piece[:1].repeat(len(piece)), behind)
+        return np.concatenate(parts), np.concatenate(types)
 
 
 def encode_questions(

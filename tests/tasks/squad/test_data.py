@@ -3,6 +3,7 @@
 import json
 
 import datasets
+from datasets import ClassLabel
 from pytest import raises
 
 from electra.io.errors import UserError
@@ -82,3 +83,8 @@ def test_a_data_set_gives_what_the_file_gives(tmp_path):
     assert found["train"].paragraphs == expected.paragraphs and found["train"].is_version_2
     assert sorted(found["train"].questions, key=lambda q: q.id) == sorted(expected.questions, key=lambda q: q.id)
     assert len(found["dev"]) == 1 and not found["dev"].is_version_2
+    classes = ClassLabel(names=["no", "yes"])
+    with_classes = table.add_column("is_impossible", [0, 1, 0]).cast_column("is_impossible", classes)
+    datasets.DatasetDict(train=with_classes, validation=table).save_to_disk(tmp_path / "classes")
+    with_classes = load_questions(SquadArguments(dataset_name=str(tmp_path / "classes")))
+    assert with_classes["train"].questions == found["train"].questions

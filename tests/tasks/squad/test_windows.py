@@ -1,9 +1,11 @@
 """Windows of hand-made questions token by token; answers across windows; the choice of the window for each token."""
 
 import random
+from copy import deepcopy
 
 import torch
 from pytest import raises
+from tokenizers.processors import TemplateProcessing
 
 from electra.finetuning.encoding import PaddingCollator, cut_windows, windows_with_most_context
 from electra.io.errors import UserError
@@ -45,6 +47,16 @@ def test_a_window_is_what_the_tokenizer_makes_of_both_texts(framed_tokenizer, nu
     assert encoded[0]["context"].tolist() == [4, 8] and encoded.most_context.tolist() == [[4, 8]]
     assert encoded.offsets[0].tolist() == [[0, 2], [3, 5], [6, 8], [9, 11]]
     assert ids(encode(number_tokenizer, ("7", "10 11", "11"))) == [[7, 10, 11]]  # no special tokens
+
+
+def test_special_tokens_keep_their_types(framed_tokenizer):
+    tokenizer = deepcopy(framed_tokenizer)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        pair="$A:0 [SEP]:0 $B:1 [SEP]:1 [CLS]:2", special_tokens=[("[SEP]", SEP), ("[CLS]", CLS)]
+    )
+    window = encode(tokenizer, ("7 8", "10 11 12", "11"))[0]
+    assert window["input_ids"].tolist() == [7, 8, SEP, 10, 11, 12, SEP, CLS]
+    assert window["token_type_ids"].tolist() == [0, 0, 0, 1, 1, 1, 1, 2]
 
 
 def test_a_long_paragraph_is_cut_into_windows_that_overlap(framed_tokenizer):
