@@ -35,7 +35,8 @@ class Documents:
     def __getitem__(self, places: slice | Ints) -> Ints:
         if not isinstance(places, slice):
             return places + np.searchsorted(self._kept_before, places, side="right")
-        start, stop, _ = places.indices(len(self))
+        start, stop, step = places.indices(len(self))
+        assert step == 1, step
         rows = np.arange(start, stop)
         before, until = np.searchsorted(self._kept_before, [start, stop])
         left_out = np.bincount(self._kept_before[before:until] - start, minlength=len(rows))
@@ -116,7 +117,8 @@ def remembered(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]
     """Arrays that are made once and kept in a file."""
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
+        arrays = make()
         with open_new(path) as file:
-            np.savez(file.buffer, **make())
+            np.savez(file.buffer, **arrays)
     with np.load(path) as file:
         return dict(file)

@@ -170,5 +170,7 @@ def translate_write_errors(folder: Path, kept: Callable[[], str]) -> Iterator[No
         if not is_unnamed and not isinstance(error, (OSError, SafetensorError)):
             raise
         path = Path(getattr(error, "filename", None) or folder)
+        if folder.parent not in path.parents:  # a file that was read
+            path = folder
         reason = "a write failed" if type(error) is RuntimeError else " ".join(str(error).split())
         raise UserError(f"cannot write {path}: {reason}; {kept()}") from error

@@ -171,7 +171,7 @@ def generator_width(
         unit = num_attention_heads
     elif wanted >= head_width:
         unit = head_width
-    hidden_size = unit * _rounded(wanted / unit)
+    hidden_size = max(num_attention_heads or 0, unit * _rounded(wanted / unit))
     if hidden_size < SMALLEST_HEAD:
         raise UserError(
             f"generator_size={generator_size} makes the generator {wanted:.1f} wide, too small for one head; "

@@ -251,3 +251,11 @@ def test_a_split_is_made_once_and_kept_in_a_new_folder(tmp_path):
         made = {"left_out": np.arange(3), "corpus": corpus}
         split = remembered(tmp_path / "new" / "split.npz", lambda made=made: made)
         assert split["left_out"].tolist() == [0, 1, 2] and str(split["corpus"]) == "abc"
+
+
+def test_two_hosts_may_make_the_same_split(tmp_path):
+    # Containers often have equal process ids, so both write files of the same name.
+    path = tmp_path / "split.npz"
+    made = {"left_out": np.arange(3)}
+    outer = remembered(path, lambda: remembered(path, lambda: made))
+    assert outer["left_out"].tolist() == [0, 1, 2]

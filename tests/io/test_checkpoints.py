@@ -165,7 +165,8 @@ def test_a_kill_during_a_deletion_leaves_no_half_checkpoint(tmp_path, monkeypatc
 def test_a_failed_write_names_the_file_and_what_is_kept(tmp_path):
     full = OSError(28, "No space left on device", str(tmp_path / "optimizer.pt"))
     of_torch = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 8512 vs 8406")
-    for error, named in ((full, "optimizer.pt"), (of_torch, str(tmp_path))):
+    read = OSError(5, "Input/output error", "/data/text.arrow")
+    for error, named in ((full, "optimizer.pt"), (of_torch, str(tmp_path)), (read, f"cannot write {tmp_path}: ")):
         with raises(UserError) as raised, translate_write_errors(tmp_path, lambda: "kept"):
             raise error
         assert named in str(raised.value) and str(raised.value).endswith("; kept")

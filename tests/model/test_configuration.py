@@ -79,6 +79,12 @@ def test_a_width_is_rounded_to_whole_heads(generator_size, hidden_size, heads):
     assert (generator.hidden_size, generator.num_attention_heads) == (hidden_size, heads)
 
 
+@parametrize(("generator_size", "hidden_size"), [(0.5, 128), (0.05, 32), (0.2, 64)])
+def test_a_width_is_a_multiple_of_the_heads_asked_for(generator_size, hidden_size):
+    generator = generator_config(discriminator_of("small"), generator_size, 1.0, num_attention_heads=32)
+    assert (generator.hidden_size, generator.num_attention_heads) == (hidden_size, 32)
+
+
 @parametrize(("layer_size", "layers"), [(0.5, 6), (0.3, 4), (1 / 8, 2), (0.01, 1)])
 def test_layers_are_rounded_to_whole_ones_and_at_least_one(layer_size, layers):
     generator = generator_config(discriminator_of("small"), 0.25, layer_size)
