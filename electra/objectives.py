@@ -14,8 +14,10 @@ include padding, and the generator's would need logits at all positions.
     two_stage       as electra, but the generator is trained first, then the discriminator
     adversarial     as electra, but the generator is trained to fool the discriminator, by REINFORCE
     electric        samples at half of them    sample or text     the chosen positions, against the generator's odds
+    causal          the original tokens        the original       all tokens but special ones, from those before them
 
 `electric` is Electric of Clark et al. (2020, arXiv:2012.08561): the head's output is an energy, see `noise_logits`.
+`causal` is BERT's "LTR" (Devlin et al. 2019, section 5.1): attention sees no later token.
 """
 
 import math
@@ -43,6 +45,7 @@ class Objective(NamedTuple):
         draws_uniformly: samples are drawn uniformly from the vocabulary, without a network; see `objective_of`.
         is_energy_based: the head gives energies, trained by noise-contrastive estimation with the generator's samples
             as noise. The generator must not see the tokens that it predicts, so all chosen ones become [MASK].
+        is_causal: the main network predicts each token from those before it; all but special tokens are chosen.
     """
 
     has_generator: bool = True
@@ -55,6 +58,7 @@ class Objective(NamedTuple):
     is_adversarial: bool = False
     draws_uniformly: bool = False
     is_energy_based: bool = False
+    is_causal: bool = False
 
     @property
     def sees_samples(self) -> bool:
@@ -105,6 +109,14 @@ OBJECTIVES = {
         at_all_tokens=False,
         mlm_replacement_probability=1.0,
         is_energy_based=True,
+    ),
+    "causal": Objective(
+        has_generator=False,
+        finds_replaced=False,
+        at_all_tokens=False,
+        mlm_replacement_probability=0.0,
+        discriminator_weight=1.0,
+        is_causal=True,
     ),
 }
 """By name; each says how it differs from ELECTRA."""

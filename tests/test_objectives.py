@@ -144,6 +144,7 @@ def test_objectives_are_those_of_the_paper_with_their_defaults():
         "two_stage": Objective(True, True, True, 0.85, 0.0, 1.0, has_stages=True),
         "adversarial": Objective(True, True, True, 0.85, 0.0, 50.0, is_adversarial=True),
         "electric": Objective(True, True, False, 1.0, 0.0, 50.0, is_energy_based=True),
+        "causal": Objective(False, False, False, 0.0, 0.0, 1.0, is_causal=True),
     } == OBJECTIVES
     assert not any(Objective(True, True, True)[6:])  # what an objective is, it says
     assert [name for name, objective in OBJECTIVES.items() if objective.has_copy_gate] == ["all_tokens_mlm"]

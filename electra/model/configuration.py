@@ -21,6 +21,8 @@ SIZES = (
     "max_position_embeddings",
 )
 """Options that give the sizes of a network; a trained network has its own."""
+CAUSAL_KEY = "has_causal_attention"
+"""Key in the configuration of a network that predicts each token from those before it."""
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -70,9 +72,12 @@ class ElectraPretrainingConfig(PreTrainedConfig):
     """Without this attribute transformers ties nothing, silently."""
 
     def __post_init__(self, **kwargs: Any) -> None:
-        has_generator = objective_of(self.objective, self.uniform_generator).has_generator
-        self.generator = _as_config(self.generator) if has_generator else None
+        objective = objective_of(self.objective, self.uniform_generator)
+        self.generator = _as_config(self.generator) if objective.has_generator else None
         self.discriminator = _as_config(self.discriminator)
+        for network in filter(None, (self.generator, self.discriminator)):
+            if objective.is_causal or hasattr(network, CAUSAL_KEY):  # trained so in another run
+                setattr(network, CAUSAL_KEY, objective.is_causal)
         # With stages, training the discriminator must not change the frozen generator.
         self.tie = self.tie or ("none" if OBJECTIVES[self.objective].has_stages else "embeddings")
         if self.generator is None:  # `get_text_config()` is then this configuration, which needs the padding's id

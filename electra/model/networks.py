@@ -22,7 +22,7 @@ from transformers import (
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 
 from electra.backbones import BACKBONES, Backbone
-from electra.model.configuration import first_position
+from electra.model.configuration import CAUSAL_KEY, first_position
 from electra.runtime.cpu import ATTENTION
 from electra.runtime.gpu import call_with_cast_weights, linear_of_aligned_rows
 
@@ -148,9 +148,20 @@ def encode(
 
     `bias`, a result of `attention_bias`, takes the mask's place where the network can add it. `position_ids`, int64
     (B, L), are given where segments share rows; the bias keeps them apart then.
+
+    In a causal network no token sees a later one, and its state is that of the token before it, which predicts it. The
+    first token's is without meaning.
     """
     config = network.config
     backbone = BACKBONES[config.model_type]
+    is_causal = getattr(config, CAUSAL_KEY, False)
+    if is_causal:
+        place = torch.arange(input_ids.size(1), device=input_ids.device)
+        is_later = place > place[:, None]  # (L, L)
+        seen: Any = bias
+        if bias is None:  # padding follows the text, so that no token of the text sees it
+            seen = attention_bias(torch.ones_like(input_ids), network.dtype)
+        bias = seen.masked_fill(is_later, torch.finfo(seen.dtype).min)
     inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
     if backbone.takes_token_types and config.type_vocab_size > 1:  # released RoBERTa models have a single type
         inputs["token_type_ids"] = token_type_ids
@@ -168,7 +179,7 @@ def encode(
                 "sliding_attention": bias.masked_fill(is_far, torch.finfo(bias.dtype).min),
             }
     hidden: Tensor = call_with_cast_weights(network.base_model, **inputs).last_hidden_state
-    return hidden
+    return hidden.roll(1, dims=1) if is_causal else hidden
 
 
 def gather_hidden(hidden: Tensor, positions: Tensor) -> Tensor:

@@ -124,7 +124,8 @@ class ObjectiveArguments(Options):
         "network and no generator; replace_mlm: predict the original tokens from the generator's samples; "
         "all_tokens_mlm: predict every token, with a copy gate; two_stage: train the generator alone, then the "
         "discriminator alone; adversarial: train the generator to fool the discriminator; electric: energies by "
-        "noise-contrastive estimation, for log probabilities in one pass.",
+        "noise-contrastive estimation, for log probabilities in one pass; causal: predict each token from those "
+        "before it, one network without [MASK].",
         choices=OBJECTIVES,
         always_recorded=True,
     )

@@ -196,6 +196,8 @@ ABOUT = {
 """What a network does."""
 HOW_IT_WAS_TRAINED = {
     ("mlm", "discriminator"): " It was trained like BERT, with [MASK] at most of the predicted positions.",
+    ("causal", "discriminator"): " It was trained to predict each token from those before it; the masked language "
+    "models of transformers see all tokens.",
     ("replace_mlm", "discriminator"): " It was trained on replaced tokens and never saw [MASK].",
     (
         "all_tokens_mlm",
@@ -234,7 +236,7 @@ def _card(
         about += OWN_HEAD
         auto_class = "AutoModel"
     # A main network that never saw [MASK] does not fill it in.
-    fills_masks = not is_main or not (objective.finds_replaced or objective.sees_samples)
+    fills_masks = not is_main or not (objective.finds_replaced or objective.sees_samples or objective.is_causal)
     shown = without_secrets(options)
     data = ModelCardData(
         language=shown.get("language") or None,

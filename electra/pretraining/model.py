@@ -53,10 +53,10 @@ def build_model(
     for network in (model.discriminator, model.generator):
         if network is None:
             continue
-        if args.segments.segment_policy == "packed" and not can_share_rows(network.config):
+        if (args.spec.is_causal or args.segments.segment_policy == "packed") and not can_share_rows(network.config):
             raise UserError(
-                f"--segment_policy packed does not work with this {network.config.model_type}: documents that share a "
-                "row would see each other; choose windows"
+                f"the attention of this {network.config.model_type} cannot hide single tokens, as --segment_policy "
+                "packed and --objective causal need; choose others"
             )
         initialize(network, args.model.initialization)
     if args.model.initialization == "local" and not args.model.init_discriminator:
@@ -86,7 +86,7 @@ def _pair_config(
         objective=objective.objective,
         mask_token_id=tokenizer.mask_token_id,
         special_token_ids=sorted(tokenizer.all_special_ids),
-        mlm_probability=objective.mlm_probability,
+        mlm_probability=1.0 if spec.is_causal else objective.mlm_probability,
         **{name: getattr(spec, name) for name in SET_BY_OBJECTIVE},
         sampling_temperature=objective.temperature,
         disallow_correct=objective.disallow_correct,

@@ -139,6 +139,11 @@ NEEDS = (
         "--generator_type uniform has no generator network",
     ),
     Need(
+        "mlm_probability mlm_replacement_probability mlm_random_probability",
+        lambda c: not c.spec.is_causal,
+        "--objective {objective} masks nothing",
+    ),
+    Need(
         "generator_type",
         _fits_generator_type,
         "it does not fit --objective {objective}",

@@ -44,16 +44,13 @@ def main(argv: list[str] | None = None) -> None:
         report = import_module(f"electra.tasks.{recorded['kind']}.report").report(given.folders)
         write_report(report, given.output or first)
         return
-    section = [] if given.glue is None else glue_section(given.glue, first)
+    section: Blocks = []
+    if given.glue is not None:  # its results, with the cost of the score
+        from electra.tasks.glue.report import REPORTING
+
+        summaries = REPORTING.read_runs([given.glue])
+        about = Text("Development sets, percent: median over seeds ± standard deviation.")
+        section += [Heading(REPORTING.title), about, *REPORTING.section(summaries), Items(REPORTING.definitions)]
+        section += efficiency_section(read_run(first), summaries[0].averages)
     for path in write_run_report(given.folders, given.output, section):
         logger.info("%s", path)
-
-
-def glue_section(evaluation: Path, run: Path) -> Blocks:
-    """The results of run_glue.py for the page of the run, with the cost of the score."""
-    from electra.tasks.glue.report import REPORTING
-
-    summaries = REPORTING.read_runs([evaluation])
-    about = Text("Development sets, percent: median over seeds ± standard deviation.")
-    blocks = [Heading(REPORTING.title), about, *REPORTING.section(summaries), Items(REPORTING.definitions)]
-    return [*blocks, *efficiency_section(read_run(run), summaries[0].averages)]

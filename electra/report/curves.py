@@ -37,7 +37,12 @@ def make_panels(runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
     """The curves of each metric of `MAIN` that is in a log, over the steps of one run or the tokens of several."""
     panels: dict[str, list[Curve]] = {name: [] for name in MAIN}
     for number, run in enumerate(runs):
-        scale = 1.0 if len(runs) == 1 else _tokens_per_step(run)
+        scale = 1.0
+        if len(runs) > 1:  # tokens of a step, at the mean of the run
+            seen = [line for line in run.logs if "tokens_seen" in line]
+            if not seen:
+                raise UserError(f"the log of {run.folder} has no line of training yet; leave this run out")
+            scale = seen[-1]["tokens_seen"] / seen[-1]["step"]
         baselines = run.held_out.get("frequencies", {})
         curves: dict[tuple[str, str], Curve] = {}
         for line in run.logs:
@@ -55,14 +60,6 @@ def make_panels(runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
                 values = 2 * [baselines[name]]
                 panels[name].append(Curve(number, "frequencies", ends, values))
     return {name: curves for name, curves in panels.items() if curves}
-
-
-def _tokens_per_step(run: RunRecord) -> float:
-    """At the mean of the run."""
-    seen = [line for line in run.logs if "tokens_seen" in line]
-    if not seen:
-        raise UserError(f"the log of {run.folder} has no line of training yet; leave this run out")
-    return float(seen[-1]["tokens_seen"] / seen[-1]["step"])
 
 
 def _kind_and_name(key: str) -> tuple[str, str]:

@@ -40,6 +40,13 @@ def test_the_small_recipe_builds_google_electra_small():
     assert counts["total"] == counts["discriminator"] + counts["generator"] - shared
 
 
+def test_only_a_causal_objective_makes_attention_causal():
+    network = discriminator_of("small")
+    for objective, is_causal in (("causal", True), ("electra", False)):  # the second continues the first's network
+        ElectraPretrainingConfig(discriminator=network, objective=objective)
+        assert network.has_causal_attention == is_causal
+
+
 @parametrize(
     ("recipe", "generator_size", "hidden_size", "heads", "intermediate_size"),
     [

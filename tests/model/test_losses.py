@@ -49,6 +49,17 @@ def of_generator(network, batch, output, config, cells):
     return fields, log_p, made.hidden_states[-1][cells]
 
 
+def of_main_network(network, ids, attention_mask, token_type_ids, is_causal):
+    """Its hidden states and logits; a causal network's predict each token from those before it."""
+    if is_causal:
+        earlier = torch.ones(ids.size(1), ids.size(1)).tril()
+        attention_mask = (attention_mask[:, None, None] * earlier).log()
+    made = network(ids, attention_mask, token_type_ids, output_hidden_states=True)
+    if is_causal:
+        made.logits = made.logits.roll(1, dims=1)
+    return made
+
+
 def of_language_model(made, copy_gate, ids, seen):
     """The probabilities (B, L, V), the loss of each token (B, L), and the copy gate's logits (B, L, 1) or None."""
     p, gate = made.logits.softmax(2), None
@@ -82,7 +93,7 @@ def written_out(copies, batch, output, config):
         fields["is_replaced"] = seen != ids
         if objective.is_energy_based:
             fields["is_replaced"] = torch.zeros_like(ids, dtype=torch.bool).index_put(cells, is_noise)
-    made = copies["discriminator"](seen, *inputs, output_hidden_states=True)
+    made = of_main_network(copies["discriminator"], seen, *inputs, objective.is_causal)
     if objective.finds_replaced:
         logits = made.logits
         if objective.is_energy_based:  # k = 1/2

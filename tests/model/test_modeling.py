@@ -8,6 +8,7 @@ from transformers import ElectraForMaskedLM
 
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
+from electra.objectives import OBJECTIVES
 from tests.helpers import parametrize
 from tests.model.helpers import MASK, SHARED_EMBEDDINGS, chosen_cells, make_batch, make_model, objectives, run
 
@@ -97,8 +98,8 @@ def test_a_checkpoint_knows_its_objective_and_has_its_networks(tmp_path, objecti
     model.save_pretrained(tmp_path)
     config = ElectraPretrainingConfig.from_pretrained(tmp_path)
     assert (config.objective, config.mlm_random_probability) == (objective, 0.05)
-    assert (config.generator is None) == (model.generator is None) == (objective == "mlm")
-    assert isinstance(model.discriminator, ElectraForMaskedLM) == ("mlm" in objective)
+    assert (config.generator is None) == (model.generator is None) == (objective in ("mlm", "causal"))
+    assert isinstance(model.discriminator, ElectraForMaskedLM) == (not OBJECTIVES[objective].finds_replaced)
     # What Trainer compares with the tokenizer's; it warns, and writes into the configuration, where they differ.
     assert config.get_text_config().pad_token_id == 0
     loaded = ElectraForJointPretraining.from_pretrained(tmp_path)

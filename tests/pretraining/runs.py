@@ -79,7 +79,7 @@ def flags(folder, **options):
         **options,
     }
     # What a network that is not there, or one without projection, would refuse.
-    if options.get("objective") == "mlm" or options.get("generator_type") == UNIFORM:
+    if options.get("objective") in ("mlm", "causal") or options.get("generator_type") == UNIFORM:
         values["generator_size"] = options.get("generator_size")
     discriminator = BACKBONES.get(str(options.get("discriminator_type", "electra")), BACKBONES["electra"])
     if discriminator.projection is None:

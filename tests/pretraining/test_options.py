@@ -36,6 +36,7 @@ from tests.pretraining.runs import TWO_STAGE, flags
         ({"objective": "adversarial", "generator_type": "uniform"}, "--generator_type adversarial"),
         ({"mlm_replacement_probability": 0.9, "mlm_random_probability": 0.2}, "0.9 0.2"),
         ({"objective": "electric", "mlm_replacement_probability": 0.5}, "--mlm_replacement_probability electric"),
+        ({"objective": "causal", "mlm_probability": 0.3}, "--mlm_probability causal"),
         ({"init_generator_layers": 2}, "--init_generator_layers --init_generator"),
         ({"generator_type": "uniform", "discriminator_weight": 5}, "--discriminator_weight uniform"),
     ],

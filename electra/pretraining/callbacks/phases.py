@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from electra.io.errors import UserError
@@ -65,18 +64,12 @@ class TrainingPhases(TrainerCallback):
         if self.options.generator_steps == state.global_step > 0:
             start = "its own initial weights"
             if self.options.init_from_generator:
-                start_from_generator(self.model)
+                sources = encoder_weights(self.model.generator)
+                for name, parameter in encoder_weights(self.model.discriminator).items():
+                    parameter.data.copy_(sources[name])
                 start = "the generator's weights"
             line = "step %d: the generator is frozen; the discriminator starts from %s and is trained alone"
             logger.info(line, state.global_step, start)
-
-
-@torch.no_grad()
-def start_from_generator(model: ElectraForJointPretraining) -> None:
-    """Copy the generator's encoder, embeddings too, into the discriminator's."""
-    sources = encoder_weights(model.generator)
-    for name, parameter in encoder_weights(model.discriminator).items():
-        parameter.copy_(sources[name])
 
 
 def check_same_encoders(model: ElectraForJointPretraining) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from electra.options import NOT_EMPTY, POSITIVE, Options, check, option
 from electra.tasks.minimal_pairs.data import BLIMP
 
-SCORES = ("electric", "discriminator", "corrected", "pll")
+SCORES = ("electric", "discriminator", "corrected", "pll", "causal")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ DEFINITIONS = (
     "Scores are sums over the tokens of a sentence without [CLS] and [SEP], not corrected for its length. "
     "discriminator: log(1 - D), D being the probability that a token was replaced. corrected: log p, which follows "
     "from D and the generator's probability of the token where it is masked. "
-    "pll: the language model's log probability of a token where it and the later pieces of its word are masked.",
+    "pll: the language model's log probability of a token where it and the later pieces of its word are masked. "
+    "causal: that of a token given those before it.",
 )
 
 
@@ -66,11 +67,6 @@ def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def read_results(folder: Path) -> dict[str, Any]:
-    """The content of a folder's minimal_pairs.json."""
-    return read_json(folder / RESULTS_NAME)
-
-
 def accuracy_table(columns: Mapping[str, dict[str, Any]], level: str) -> Table:
     """A row for each of the "phenomena" or "paradigms", then the mean; `columns`: results of `summarize` by title."""
     rows = []
@@ -93,7 +89,7 @@ def report(folders: Sequence[Path]) -> Report:
     """The scores of one or more folders side by side."""
     columns = {}
     for folder, title in names_of(folders).items():
-        for score, results in read_results(folder)["scores"].items():
+        for score, results in read_json(folder / RESULTS_NAME)["scores"].items():
             columns[score if len(folders) == 1 else f"{title}: {score}"] = results
     table = accuracy_table(columns, "phenomena")
     blocks: Blocks = [Text("Accuracy in percent ± standard error. Definitions at the end.")]

@@ -9,6 +9,7 @@ see them.
     discriminator  sum_t log(1 - D_t)
     corrected      sum_t log p_t, with p_t from D_t and q_t where x_t is masked
     pll            sum_t log q_t where x_t and the later pieces of its word are masked
+    causal         sum_t log p_t given the tokens before x_t, of a network trained so
 
 `corrected`. The discriminator's odds are relative to the generator: a rare word that the generator never samples looks
 original. Let p be the probability of x_t in its context in real text. A token x_t that the discriminator sees is
@@ -117,7 +118,7 @@ class Scorer:
         scores = {name: np.zeros(count) for name in names}
         for sentences in tqdm(groups, disable=None, unit=" lengths", leave=False):
             logits = None
-            if set(names) != {"pll"}:
+            if self.discriminator is not None:
                 logits = self.replaced_logits(sentences)
             for name, values in scores.items():
                 terms = self.terms(name, sentences, logits)
@@ -129,11 +130,12 @@ class Scorer:
                 raise UserError(f"the score {name} is not finite: the network has diverged; name another checkpoint")
         return scores
 
-    def terms(self, name: str, sentences: Sentences, logits: Array | None) -> Array:
+    def terms(self, name: str, sentences: Sentences, logits: Any) -> Array:
         """What each token adds to a score, (S, L), from the discriminator's logits of "replaced"."""
         if name == "pll":
             return self.log_q(sentences, masks_later_pieces=True)
-        assert logits is not None
+        if name == "causal":
+            return self.log_causal(sentences.ids)
         if name == "electric":
             return -logits
         if name == "discriminator":
@@ -149,6 +151,17 @@ class Scorer:
             found = replaced_logits(self.discriminator, hidden)
             logits.append(found.double().cpu().numpy())
         return np.concatenate(logits)
+
+    @torch.inference_mode()
+    def log_causal(self, ids: Array) -> Array:
+        """A causal network's log probability of each token, (S, L)."""
+        generator: Any = self.generator
+        batches = torch.as_tensor(ids).split(self.batch_size)
+        values = []
+        for hidden, batch in zip(self._hidden(generator, ids), batches, strict=True):
+            log_p = lm_logits(generator, hidden).float().log_softmax(2).cpu()  # (B, L, V)
+            values.append(log_p.gather(2, batch.unsqueeze(2)).squeeze(2))
+        return torch.cat(values).numpy()
 
     @torch.inference_mode()
     def log_q(

@@ -13,8 +13,8 @@ from electra.finetuning.encoding import Array
 from electra.finetuning.evaluation import model_name
 from electra.io.console import environment
 from electra.io.errors import UserError
-from electra.io.files import expand, holds_files, write_file, write_json
-from electra.model.configuration import longest_text
+from electra.io.files import expand, holds_files, read_json, write_file, write_json
+from electra.model.configuration import CAUSAL_KEY, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
 from electra.model.probe import run_corruption
@@ -24,7 +24,7 @@ from electra.report.results import ENVIRONMENT_NAME
 from electra.runtime.cpu import prepare
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.options import MinimalPairArguments
-from electra.tasks.minimal_pairs.report import RESULTS_NAME, read_results, report, summarize
+from electra.tasks.minimal_pairs.report import RESULTS_NAME, report, summarize
 from electra.tasks.minimal_pairs.scores import Scorer, Sentences, encode_sentences
 
 logger = logging.getLogger(__name__)
@@ -48,9 +48,11 @@ def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
     else:  # a language model
         generator = discriminator
         discriminator = None
-    if "discriminator" in possible and generator is not None and not corruption.disallow_correct:
-        possible.append("corrected")
-    if generator is not None:
+    if generator is not None and getattr(generator.config, CAUSAL_KEY, False):
+        possible.append("causal")
+    elif generator is not None:
+        if "discriminator" in possible and not corruption.disallow_correct:
+            possible.append("corrected")
         possible.append("pll")
     prepare(*filter(None, (discriminator, generator)), use_cpu=args.use_cpu)
     return Scorer(
@@ -101,7 +103,8 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     if impossible := set(names) - set(scorer.possible):
         raise UserError(
             f"--score {' '.join(impossible)} is not possible with {args.pretrain_path}, only "
-            f"{' '.join(scorer.possible)}; corrected and pll need a --generator, electric an Electric"
+            f"{' '.join(scorer.possible)}; corrected and pll need a --generator, electric an Electric, "
+            "causal a causal language model"
         )
     about = {
         "model": args.pretrain_path,
@@ -110,7 +113,8 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
         "dataset_config_name": args.dataset_config_name,
     }
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
-    found = read_results(folder) if (folder / RESULTS_NAME).is_file() else {}
+    path = folder / RESULTS_NAME
+    found = read_json(path) if path.is_file() else {}
     if folder.is_dir() and holds_files(folder) and not about.items() <= found.items():
         raise UserError(f"{folder} holds other files or other results; choose another --experiment_name")
     pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns)
@@ -127,7 +131,7 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
         results[name] = summarize(pairs, (np.sign(differences) + 1) / 2)
     # The results come first, because they identify the folder.
     written = {**about, "replaced_share": scorer.replaced_share, "pairs": len(pairs), "scores": results}
-    write_json(written, folder / RESULTS_NAME)
+    write_json(written, path)
     write_pairs(folder / PAIRS_NAME, pairs, scores)
     write_yaml(record, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)

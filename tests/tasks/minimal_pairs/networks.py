@@ -29,6 +29,8 @@ def write_run(folder, tokenizer, **options):
     for network, name in zip(random_pair(tokenizer), ("discriminator", "generator"), strict=True):
         if name == "discriminator" and options.get("objective") == "electric":
             setattr(network.config, ENERGY_KEY, True)
+        elif options.get("objective") == "causal":
+            network.config.has_causal_attention = True
         network.save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
     (folder / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in options.items()))

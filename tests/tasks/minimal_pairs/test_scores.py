@@ -31,6 +31,7 @@ def slow_scores(discriminator, generator, text, tokenizer, share):
     ids, words, scores = encoded["input_ids"], encoded.word_ids(), dict.fromkeys(SCORES, 0.0)
     with torch.no_grad():
         replaced = discriminator(input_ids=torch.tensor([ids])).logits[0].double().sigmoid()
+        log_p = generator(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(1)
     for position in range(1, len(ids) - 1):  # without [CLS] and [SEP]
         d = replaced[position].item()
         scores["electric"] += np.log((1 - d) / d)  # minus the logit
@@ -39,6 +40,7 @@ def slow_scores(discriminator, generator, text, tokenizer, share):
         odds = (1 - d) / d * share * q / (1 - share + share * q)
         scores["corrected"] += np.log(odds / (1 + odds))
         scores["pll"] += slow_log_q(generator, ids, words, position, "word", tokenizer.mask_token_id)
+        scores["causal"] += log_p[position, ids[position]].item()
     return scores
 
 

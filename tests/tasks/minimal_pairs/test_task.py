@@ -202,12 +202,14 @@ def test_every_pair_is_written_with_its_scores_in_letters(world):
     assert "єдино" in (folder / "pair_scores.jsonl").read_text()
 
 
-def test_an_electric_has_its_own_score(world, wordpiece_tokenizer, capsys):
-    write_run(world / "electric", wordpiece_tokenizer, objective="electric")
-    main(flags("electric"))
-    assert list(read_json(world / "output/blimp_electric/minimal_pairs.json")["scores"]) == [
-        "electric", "pll",
-    ]  # fmt: skip
+def test_an_electric_and_a_causal_network_have_scores_of_their_own(world, wordpiece_tokenizer, capsys):
+    for objective, path, own in (
+        ("electric", "electric", ["electric", "pll"]),
+        ("causal", "causal/generator", ["causal"]),
+    ):
+        write_run(world / objective, wordpiece_tokenizer, objective=objective)
+        main(flags(path, "--experiment_name", objective))
+        assert list(read_json(world / "output" / objective / "minimal_pairs.json")["scores"]) == own
     for path, score in (("electric", "discriminator"), ("electric", "corrected"), ("run", "electric")):
         assert "Electric" in refused_command(main, flags(path, "--score", score), capsys)
 
