@@ -71,6 +71,13 @@ class Objective(NamedTuple):
         return self.at_all_tokens and not self.finds_replaced
 
     @property
+    def main_network(self) -> str:
+        """Its name in logs and reports."""
+        if self.finds_replaced:
+            return "discriminator"
+        return "causal LM" if self.is_causal else "masked LM"
+
+    @property
     def loss_name(self) -> str:
         """Name of the main network's loss in logs and metrics."""
         if self.finds_replaced:

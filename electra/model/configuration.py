@@ -36,7 +36,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         objective: a name of `objectives.OBJECTIVES`.
         mask_token_id: id of [MASK].
         special_token_ids: ids that are never chosen.
-        mlm_probability: share of the tokens that is chosen, in (0, 1).
+        mlm_probability: share of the tokens that is chosen, in (0, 1); 1 with `causal`.
         mlm_replacement_probability: share of the chosen tokens that becomes [MASK], in [0, 1].
         mlm_random_probability: share of the chosen tokens that becomes a random token; the others are kept. Both
             shares together are at most 1.

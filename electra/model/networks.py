@@ -156,12 +156,10 @@ def encode(
     backbone = BACKBONES[config.model_type]
     is_causal = getattr(config, CAUSAL_KEY, False)
     if is_causal:
+        # Without a bias: padding follows the text, so that no token of the text sees it.
+        seen: Any = attention_bias(torch.ones_like(input_ids), network.dtype) if bias is None else bias
         place = torch.arange(input_ids.size(1), device=input_ids.device)
-        is_later = place > place[:, None]  # (L, L)
-        seen: Any = bias
-        if bias is None:  # padding follows the text, so that no token of the text sees it
-            seen = attention_bias(torch.ones_like(input_ids), network.dtype)
-        bias = seen.masked_fill(is_later, torch.finfo(seen.dtype).min)
+        bias = seen.masked_fill(place > place[:, None], torch.finfo(seen.dtype).min)
     inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
     if backbone.takes_token_types and config.type_vocab_size > 1:  # released RoBERTa models have a single type
         inputs["token_type_ids"] = token_type_ids

@@ -126,7 +126,7 @@ def _write_results(trainer: ElectraTrainer, args: Configuration, results: dict[s
     export_networks(model, trainer.processing_class, folder, plan, results.get("trained", {}), args.record)
 
     cost = compute_ledger(state, trainer.args, plan)
-    sizes = asdict(plan) | {"main_network": plan.main_network}
+    sizes = asdict(plan) | {"main_network": model.objective.main_network}
     values = {"held_out": results, "plan": sizes, "compute": cost, **environment()}
     health = trainer.pop_callback(DiscriminatorHealth)
     if health is not None and results:
@@ -192,12 +192,12 @@ ABOUT = {
     "discriminator": f"Detects for every token whether it was replaced. {_TO_FINE_TUNE}",
     "generator": "Fills in masked tokens. It was trained to challenge the other network, not for use downstream.",
     "masked language model": f"Predicts the original tokens. {_TO_FINE_TUNE}",
+    "causal language model": "Predicts each token from those before it. As a masked language model of transformers it "
+    f"sees all tokens; electra.model.networks.encode hides the later ones. {_TO_FINE_TUNE}",
 }
 """What a network does."""
 HOW_IT_WAS_TRAINED = {
     ("mlm", "discriminator"): " It was trained like BERT, with [MASK] at most of the predicted positions.",
-    ("causal", "discriminator"): " It was trained to predict each token from those before it; the masked language "
-    "models of transformers see all tokens.",
     ("replace_mlm", "discriminator"): " It was trained on replaced tokens and never saw [MASK].",
     (
         "all_tokens_mlm",
@@ -229,7 +229,7 @@ def _card(
     """The card of the `network` "discriminator", which stands for the main network, or "generator"."""
     objective = model.objective
     is_main = network == "discriminator"
-    kind = "masked language model" if is_main and not objective.finds_replaced else network
+    kind = objective.main_network.replace("LM", "language model") if is_main else network
     about = ABOUT[kind] + HOW_IT_WAS_TRAINED.get((plan.objective, network), "")
     auto_class = "AutoModelForPreTraining" if kind == "discriminator" else "AutoModelForMaskedLM"
     if kind == "discriminator" and model.discriminator.config.model_type != "electra":

@@ -86,9 +86,13 @@ def _inherited(given: Values) -> Values:
     """Options of the run whose networks this one starts from; none if they are not of a run."""
     start = given.get("init_discriminator") or given.get("init_generator")
     before = run_options(start) if start else {}
-    return {name: value for name, value in before.items() if name in INHERITED}
+    names = {*before} & INHERITED
+    if given.get("objective") == "causal":
+        names -= {*MASKING.split()}
+    return {name: before[name] for name in names}
 
 
+MASKING = "mlm_probability mlm_replacement_probability mlm_random_probability"
 INHERITED = {f.name for group in GROUPS for f in fields(group) if rules_of(f).inherited}
 
 # ---- options that do not go together
@@ -139,7 +143,7 @@ NEEDS = (
         "--generator_type uniform has no generator network",
     ),
     Need(
-        "mlm_probability mlm_replacement_probability mlm_random_probability",
+        MASKING,
         lambda c: not c.spec.is_causal,
         "--objective {objective} masks nothing",
     ),

@@ -71,11 +71,6 @@ class Plan:
     changes: list[str]
     """A line for each step at which the options of a resumed run changed."""
 
-    @property
-    def main_network(self) -> str:
-        """Its name in logs and reports."""
-        return "discriminator" if OBJECTIVES[self.objective].finds_replaced else "masked LM"
-
     def facts(self) -> list[tuple[str, str]]:
         """What is trained, on what, for how long: names, and sentences about them."""
         facts = [("corpus", _amount(self.documents, self.corpus_tokens))]
@@ -83,9 +78,10 @@ class Plan:
             facts.append(("source", f"{source['name']}: {_amount(source['documents'], source['tokens'])}"))
         share = self.held_out_tokens / self.corpus_tokens
         held_out = _amount(self.held_out_documents, self.held_out_tokens)
+        main_network = OBJECTIVES[self.objective].main_network
         facts += [
             ("held out", f"{held_out}, equal to {share:.2%} of the corpus"),
-            (self.main_network, f"{self.discriminator_parameters:,} parameters ({self.discriminator_shape})"),
+            (main_network, f"{self.discriminator_parameters:,} parameters ({self.discriminator_shape})"),
         ]
         if self.generator_shape:
             size = f"{self.generator_parameters:,} parameters ({self.generator_shape})"
@@ -226,7 +222,7 @@ def training_flops(
             trained = config.generator_steps + forward * discriminator_steps if objective.has_stages else steps
             flops += rule(None, _shape(config.generator), **sizes, steps=trained, mlm_positions_fraction=share)
         main = (large, None) if objective.finds_replaced else (None, large)
-        share = 1.0 if objective.at_all_tokens else share
+        share = 1.0 if objective.at_all_tokens or objective.is_causal else share
         return flops + rule(*main, **sizes, steps=discriminator_steps, mlm_positions_fraction=share)
 
     return (

@@ -139,17 +139,14 @@ def make_trainer(
         )
     except (ValueError, ImportError) as error:
         raise UserError(f"Trainer cannot be set up with these options: {error}") from error
-    compile_step(trainer)
-    return trainer
-
-
-def compile_step(trainer: ElectraTrainer) -> None:
-    """Compile the forward pass of the joint model, and with it the backward pass, if the options ask for it."""
-    training = trainer.args
     if training.fsdp:  # accelerate compiles what it has sharded
-        return
+        return trainer
     # accelerate would put the networks into another module.
     trainer.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
     if training.torch_compile:
-        backend = training.torch_compile_backend or "inductor"
-        trainer.model.compile(backend=backend, mode=training.torch_compile_mode, dynamic=False)
+        trainer.model.compile(
+            backend=training.torch_compile_backend or "inductor",
+            mode=training.torch_compile_mode,
+            dynamic=False,
+        )
+    return trainer

@@ -41,8 +41,13 @@ def detect(args: Namespace) -> None:
     max_length = min(args.max_length, longest_text(network.config))
     detector = Detector(network, networks.tokenizer, max_length)
     thresholds = dict.fromkeys(("token", "text"), args.threshold)
-    if args.validation_file:
-        thresholds = held_out_thresholds(detector, args)
+    if args.validation_file:  # right text; false_alarm_rate of its tokens, and of its texts, are above the thresholds
+        held_out = Scores()
+        for _, judged in judged_texts(detector, read_texts(args.validation_file, args.text_column, "")):
+            held_out.add(judged, is_wrong=False, spans=[])
+        if not held_out.values["text"]:
+            raise UserError(f"{args.validation_file} has no text; name a file of right text")
+        thresholds = held_out.thresholds(args.false_alarm_rate)
     folder = expand(args.output_dir or f"output/detect_{Path(args.file).stem}")
     folder.mkdir(parents=True, exist_ok=True)
     counts: Counter[str] = Counter()
@@ -66,16 +71,6 @@ def detect(args: Namespace) -> None:
     }
     write_json({**summary, **environment()}, folder / "summary.json")
     write_report(report(summary, worst), folder)
-
-
-def held_out_thresholds(detector: Detector, args: Namespace) -> dict[str, float]:
-    """Above them is `false_alarm_rate` of the tokens of right text, and of its texts."""
-    scores = Scores()
-    for _, judged in judged_texts(detector, read_texts(args.validation_file, args.text_column, "")):
-        scores.add(judged, is_wrong=False, spans=[])
-    if not scores.values["text"]:
-        raise UserError(f"{args.validation_file} has no text; name a file of right text")
-    return scores.thresholds(args.false_alarm_rate)
 
 
 def judged_texts(detector: Detector, texts: Iterator[Labelled]) -> Iterator[tuple[Labelled, Judged]]:

@@ -1,4 +1,4 @@
-"""Scores sentences with a discriminator or a masked language model; a higher score is a better sentence.
+"""Scores sentences with a discriminator or a language model; a higher score is a better sentence.
 
 A score is a sum over the tokens of a sentence. The tokens that the tokenizer puts around every text, [CLS] and [SEP],
 are not counted. Let D_t be the discriminator's probability that token x_t was replaced, q_t the generator's
@@ -47,6 +47,7 @@ from electra.backbones import BACKBONES
 from electra.finetuning.encoding import Array, lengths_of
 from electra.io.errors import UserError
 from electra.model.networks import encode, lm_logits, replaced_logits
+from electra.objectives import generator_nll
 
 
 class Sentences(NamedTuple):
@@ -93,7 +94,8 @@ class Scorer:
     """Both networks and how they are applied.
 
     Args:
-        discriminator, generator: in evaluation mode, on the same device; the generator is any masked language model.
+        discriminator, generator: in evaluation mode, on the same device; the generator is any masked language
+            model, or a causal one.
         batch_size: sentences per forward pass.
         replaced_share: P.
         temperature: of the samples in pre-training.
@@ -118,7 +120,7 @@ class Scorer:
         scores = {name: np.zeros(count) for name in names}
         for sentences in tqdm(groups, disable=None, unit=" lengths", leave=False):
             logits = None
-            if self.discriminator is not None:
+            if set(names) - {"pll", "causal"}:
                 logits = self.replaced_logits(sentences)
             for name, values in scores.items():
                 terms = self.terms(name, sentences, logits)
@@ -159,9 +161,10 @@ class Scorer:
         batches = torch.as_tensor(ids).split(self.batch_size)
         values = []
         for hidden, batch in zip(self._hidden(generator, ids), batches, strict=True):
-            log_p = lm_logits(generator, hidden).float().log_softmax(2).cpu()  # (B, L, V)
-            values.append(log_p.gather(2, batch.unsqueeze(2)).squeeze(2))
-        return torch.cat(values).numpy()
+            logits = lm_logits(generator, hidden).flatten(0, 1)  # (B * L, V)
+            nll = generator_nll(logits, batch.flatten().to(logits.device))
+            values.append(-nll.view_as(batch).double().cpu().numpy())
+        return np.concatenate(values)
 
     @torch.inference_mode()
     def log_q(
