@@ -157,9 +157,9 @@ def encode(
     is_causal = getattr(config, CAUSAL_KEY, False)
     if is_causal:
         # Without a bias: padding follows the text, so that no token of the text sees it.
-        seen: Any = attention_bias(torch.ones_like(input_ids), network.dtype) if bias is None else bias
+        mask: Any = attention_bias(torch.ones_like(input_ids), network.dtype) if bias is None else bias
         place = torch.arange(input_ids.size(1), device=input_ids.device)
-        bias = seen.masked_fill(place > place[:, None], torch.finfo(seen.dtype).min)
+        bias = mask.masked_fill(place > place[:, None], torch.finfo(mask.dtype).min)
     inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
     if backbone.takes_token_types and config.type_vocab_size > 1:  # released RoBERTa models have a single type
         inputs["token_type_ids"] = token_type_ids

@@ -55,8 +55,8 @@ def build_model(
             continue
         if (args.spec.is_causal or args.segments.segment_policy == "packed") and not can_share_rows(network.config):
             raise UserError(
-                f"the attention of this {network.config.model_type} cannot hide single tokens; choose windows and no "
-                "causal objective"
+                f"--segment_policy packed and --objective causal do not work with this {network.config.model_type}: "
+                "its attention cannot hide single tokens; choose windows, or another objective"
             )
         initialize(network, args.model.initialization)
     if args.model.initialization == "local" and not args.model.init_discriminator:

@@ -42,9 +42,9 @@ def test_the_small_recipe_builds_google_electra_small():
 
 def test_only_a_causal_objective_makes_attention_causal():
     network = discriminator_of("small")
-    for objective, is_causal in (("causal", True), ("electra", False)):  # the second continues the first's network
+    for objective in ("causal", "electra"):  # the second continues the first's network
         ElectraPretrainingConfig(discriminator=network, objective=objective)
-        assert network.has_causal_attention == is_causal
+        assert network.has_causal_attention == (objective == "causal")
 
 
 @parametrize(

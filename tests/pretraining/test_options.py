@@ -151,3 +151,5 @@ def test_a_run_inherits_from_that_of_its_networks(tmp_path):
         assert args.segments.max_length == 32  # given
         assert args.training.learning_rate == 5e-4  # of the recipe
         assert args.record["tie"] == "none"
+    causal = parse_arguments(["--train_file=text", f"--init_discriminator={run}", "--objective=causal"])
+    assert causal.objective.mlm_probability == 0.15  # it masks nothing
