@@ -22,7 +22,7 @@ from electra.data.segments import EvaluationSegments, SegmentCollator
 from electra.data.shards import load_or_build_cache
 from electra.io.errors import UserError
 from electra.io.files import expand, run_options
-from electra.model.configuration import ElectraPretrainingConfig, longest_text
+from electra.model.configuration import CAUSAL_KEY, ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
 from electra.model.probe import corrupt
@@ -108,7 +108,7 @@ def corrupt_held_out_text(
     networks = load_networks(pretrain_path)
     tokenizer = networks.tokenizer
     generator = networks.generator or networks.discriminator
-    if is_detector(generator):
+    if is_detector(generator) or getattr(generator.config, CAUSAL_KEY, False):
         raise UserError(f"{pretrain_path} has no generator; name a run, or a masked language model")
     longest = longest_text(generator.config)
     check(length <= longest, "max_length", length, f"at most {longest}, the positions of the generator")

@@ -31,7 +31,16 @@ from optuna.trial import TrialState
 
 from electra.io.console import hide_secrets, log_plainly
 from electra.io.errors import Parser, UserError
-from electra.io.files import YAML_ERRORS, expand, read_json, read_yaml, write_as_yaml, write_file, write_json
+from electra.io.files import (
+    YAML_ERRORS,
+    config_path,
+    expand,
+    read_json,
+    read_yaml,
+    write_as_yaml,
+    write_file,
+    write_json,
+)
 from electra.options import check
 from electra.report.results import RESULTS_NAME
 from electra.tasks.glue.report import REPORTING
@@ -247,7 +256,9 @@ class Runner:
                 return {}
         try:
             metrics = metrics_of(self.sweep, self.folder, name)
-        except UserError as error:  # a damaged file
+            if self.sweep.metric not in metrics:
+                raise UserError(f"there is no metric {self.sweep.metric}, but {', '.join(metrics)}")
+        except UserError as error:  # a damaged file, or a misspelt metric
             logger.info("%s failed: %s", name, error)
             return {}
         point = {option: values[option] for option in self.sweep.swept} | metrics
@@ -294,7 +305,10 @@ def main(argv: list[str] | None = None) -> None:
     check(options.parallel > 0, "parallel", options.parallel, "at least 1")
     check(options.max_runs is None or options.max_runs > 0, "max_runs", options.max_runs, "at least 1")
     flags = words[end + 1 :]
-    glue = ["--config", options.glue, *shlex.split(options.glue_flags)] if options.glue else []
+    glue = []
+    if options.glue:
+        check(config_path(options.glue).is_file(), "glue", options.glue, "a file")
+        glue = ["--config", options.glue, *shlex.split(options.glue_flags)]
 
     sweep = read_sweep(options.file)
     limits = [sweep.run_cap, options.max_runs]

@@ -30,7 +30,7 @@ from electra.finetuning.trainer import Collator, FineTuner
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError
 from electra.io.files import expand, open_new, read_json
-from electra.io.rows import DELIMITERS, Columns, form_of, read_rows
+from electra.io.rows import DELIMITERS, JSON_LINES, TABLES, Columns, form_of, read_rows
 from electra.model.pretrained import load_network, load_tokenizer_beside_model, read_config
 from electra.options import check
 from electra.runtime.cpu import tune_networks, tune_process
@@ -154,20 +154,31 @@ def main(argv: list[str] | None = None) -> None:
     given = parser.parse_args(argv)
     size = given.per_device_eval_batch_size
     check(size > 0, "per_device_eval_batch_size", size, "at least 1")
+    form = form_of(given.file)
+    if form not in TABLES:
+        raise UserError(f"{given.file} must be one of {', '.join(TABLES)}; convert it")
+    output: Any = nullcontext(sys.stdout)
+    if given.output_file:
+        path = expand(given.output_file)
+        is_free = path.parent.is_dir() and not path.is_dir()
+        check(is_free, "output_file", path, "a file in a folder that exists")
+        forms = (form,) if form in DELIMITERS else JSON_LINES
+        is_other = form_of(path) in set(TABLES).difference(forms)
+        check(not is_other, "output_file", path, f"named {' or '.join(forms)}, the form that is written")
+        output = open_new(path)
     setup_logging(sys.stderr)  # the standard output may be the rows
 
     saved, module = open_saved(given.model)
     predictor: Predictor = import_module(module).predictor(saved, given)
     forward = forward_of(predictor, saved, given.per_device_eval_batch_size)
-    form = form_of(given.file)
     rows = read_rows(given.file)
     answered = 0
-    output: Any = open_new(expand(given.output_file)) if given.output_file else nullcontext(sys.stdout)
     with output as file:
         while window := list(islice(rows, WINDOW)):
             items = [predictor.parse(columns, place) for place, columns in window]
             answers = predictor.answer(items, forward)
-            if taken := window[0][1].keys() & answers[0].keys():
+            names = {name for _, columns in window for name in columns}
+            if taken := names & answers[0].keys():
                 raise UserError(f"{given.file} has a column {min(taken)}, which the answers need; rename it")
             found = [{**columns, **answer} for (_, columns), answer in zip(window, answers, strict=True)]
             write_rows(found, file, form, has_header=answered > 0)

@@ -122,7 +122,9 @@ def csv_rows(
         if is_tsv:
             cells = [unquoted(cell) for cell in cells]
         if not names:
-            names = cells
+            names = [cell.strip() for cell in cells]
+            if len(names) == 1 and set(names[0]) & set(",;|\t"):
+                raise UserError(f"the header of {path} is one cell, {names[0]!r}; its delimiter must be {delimiter!r}")
             if len(set(names)) < len(names):
                 raise UserError(f"{path} has two columns of one name in {', '.join(names)}; rename one")
         elif cells:

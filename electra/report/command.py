@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from electra.io.console import log_plainly
-from electra.io.errors import Parser
+from electra.io.errors import Parser, UserError
 from electra.io.files import read_json
 from electra.report.blocks import Blocks, Heading, Items, Text, write_report
 from electra.report.efficiency import efficiency_section
@@ -38,10 +38,15 @@ def main(argv: list[str] | None = None) -> None:
     given = parser.parse_args(argv)
     log_plainly()
     first = given.folders[0]
-    path = first / ENVIRONMENT_NAME
-    recorded = read_json(path) if path.is_file() else {}
-    if "kind" in recorded:  # an evaluation: the name of its package in electra/tasks
-        report = import_module(f"electra.tasks.{recorded['kind']}.report").report(given.folders)
+    kinds = []
+    for folder in given.folders:
+        path = folder / ENVIRONMENT_NAME
+        recorded = read_json(path) if path.is_file() else {}
+        kinds.append(recorded.get("kind", "pre-training"))
+    if len(set(kinds)) > 1:
+        raise UserError(f"the folders hold {', '.join(kinds)}; report each kind separately")
+    if kinds[0] != "pre-training":  # the name of a package in electra/tasks
+        report = import_module(f"electra.tasks.{kinds[0]}.report").report(given.folders)
         write_report(report, given.output or first)
         return
     section: Blocks = []

@@ -137,8 +137,11 @@ def test_pairs_of_glue_are_found_by_their_columns(tmp_path, glue_tokenizer):
     write_glue(tmp_path / "glue", "STS-B")
     glue(glue_flags(tmp_path, tasks=["stsb"], head="hf", **OPTIONS))
     (result,) = read_results(tmp_path / "output" / "run" / "results.jsonl")
-    answers_of(tmp_path / "output" / "run", tmp_path / "glue" / "STS-B" / "dev.tsv", tmp_path / "stsb.csv")
-    rows = list(csv.DictReader((tmp_path / "stsb.csv").open(), delimiter="\t"))
+    output = tmp_path / "stsb.tsv"
+    main(
+        [str(tmp_path / "output" / "run"), str(tmp_path / "glue" / "STS-B" / "dev.tsv"), "--output_file", str(output)]
+    )
+    rows = csv.DictReader(output.open(), delimiter="\t")
     numbers = [[float(row[name]) for name in ("score", "prediction")] for row in rows]
     assert np.corrcoef(np.array(numbers).T)[0, 1] == approx(result.metrics["pearson"], abs=1e-5)
 
@@ -217,13 +220,27 @@ def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbina
         ("header.csv", "text\n", "no rows"),
         ("wrong.csv", "a,b\n1,2\n", "has no text in the column 'text'; its columns are a, b"),
         ("blank.jsonl", '{"text": "a"}\n{"text": ""}\n', "blank.jsonl:2 has no text"),
-        ("answered.csv", "text,prediction\na,b\n", "has a column prediction"),
+        ("answered.jsonl", '{"text": "a"}\n{"text": "a", "prediction": 1}\n', "has a column prediction"),
     ],
 )
 def test_a_file_without_texts_is_refused(reviews, name, content, named, tmp_path):
     (tmp_path / name).write_text(content)
     assert named in refused(lambda: main([str(reviews), str(tmp_path / name), "--output_file", str(tmp_path / "out")]))
     assert not (tmp_path / "out").exists() and len(list(tmp_path.iterdir())) == 1
+
+
+@parametrize(
+    ("file", "output", "named"),
+    [
+        ("eng.testb", "out", "must be one of .csv"),
+        ("a.jsonl", "out.csv", "named .jsonl"),
+        ("a.csv", "out.parquet", "named .csv"),
+        ("a.csv", ".", "a file in a folder that exists"),
+        ("a.csv", "no/out.csv", "a file in a folder that exists"),
+    ],
+)
+def test_the_output_file_is_checked_before_any_work(file, output, named, tmp_path):
+    assert named in refused(lambda: main(["nowhere", file, "--output_file", str(tmp_path / output)]))
 
 
 def test_of_several_models_one_must_be_named(tmp_path, capsys):

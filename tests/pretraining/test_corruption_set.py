@@ -1,5 +1,6 @@
 """A fixed corrupted test set: its labels, its bytes, who may use it, and that it does not depend on the run."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 from transformers import AutoModelForPreTraining
 
 from electra.data.corrupted import read_corruption_set
+from electra.io.files import write_json
 from electra.pretraining.command import main
 from electra.report.curves import make_panels
 from electra.report.runs import read_run
@@ -157,10 +159,13 @@ def test_a_wrong_test_set_is_reported_in_one_line(test_set, finished_run, folder
     (folder / "model.safetensors").write_bytes(weights)
     for output in (folder / "corpus.txt", folder / "model.safetensors"):  # nothing is overwritten
         assert "--output_file" in refused_command(make_set, command(finished_run, test_set, output), capsys)
-    discriminator = finished_run / "discriminator"
-    assert "generator" in refused_command(
-        make_set, command(discriminator, folder / "corpus.txt", folder / "a.safetensors"), capsys
-    )
+    causal = shutil.copytree(finished_run / "generator", folder / "causal")
+    (causal / "manifest.json").unlink()
+    config = read_json(causal / "config.json")
+    write_json({**config, "has_causal_attention": True}, causal / "config.json")
+    for network in (finished_run / "discriminator", causal):
+        argv = command(network, folder / "corpus.txt", folder / "a.safetensors")
+        assert "has no generator" in refused_command(make_set, argv, capsys)
     monkeypatch.chdir(folder)
     Path("config.yaml").write_text("max_length: 4\n")  # of no run
     line = refused_command(make_set, command(Path("nobody"), folder / "corpus.txt", Path("a.safetensors")), capsys)

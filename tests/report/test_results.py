@@ -110,6 +110,14 @@ def test_models_are_never_mixed():
         summarize(result("squad", 7, {"f1": 0.5}))
 
 
+def test_kinds_are_never_mixed(tmp_path):
+    for kind in ("classify", "tagging"):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "environment.json").write_text(f'{{"kind": "{kind}"}}')
+    with raises(UserError, match="hold classify, tagging, pre-training"):
+        main([str(tmp_path / kind) for kind in ("classify", "tagging", "none")])
+
+
 def test_medians_stand_beside_published_rows_of_their_task(tmp_path):
     scores = ({"f1": 0.9, "accuracy": 0.98, "f1_PER": 0.7}, {"f1": 0.91, "accuracy": 0.99})
     runs = [result("conll2003", seed, {**metrics}) for seed, metrics in enumerate(scores)]

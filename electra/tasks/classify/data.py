@@ -124,10 +124,9 @@ def find_kind(labels: Sequence[Any], separator: str | None) -> str:
     if separator is not None or any(isinstance(label, list) for label in labels):
         return SEVERAL
     numbers = {as_number(label) for label in labels}
-    if None in numbers:
-        return SINGLE
-    is_whole = all(number == round(number or 0) for number in numbers)
-    return SINGLE if is_whole and len(numbers) <= MOST_WHOLE_NUMBERS else NUMBER
+    if any(number % 1 for number in numbers if number is not None):
+        return NUMBER
+    return SINGLE if None in numbers or len(numbers) <= MOST_WHOLE_NUMBERS else NUMBER
 
 
 def class_names(label: Any, separator: str | None) -> list[str]:
@@ -151,7 +150,9 @@ def number_label(example: Example, labels: Labels, separator: str | None) -> Exa
             found = [float(name in names) for name in labels.classes]
     if not found:
         known = ", ".join(labels.classes) or "numbers"
-        raise UserError(f"{example.place} has the label '{example.label!s:.40}', but training has {known:.200}")
+        raise UserError(
+            f"{example.place} has the label '{example.label!s:.40}', but training has {known:.200}; see --label_kind"
+        )
     return example._replace(label=found)
 
 

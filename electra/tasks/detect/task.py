@@ -12,7 +12,7 @@ from typing import Any
 
 from electra.io.console import environment
 from electra.io.errors import UserError
-from electra.io.files import expand, open_new, write_json
+from electra.io.files import check_results, expand, open_new, write_json
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 BLOCK = 256
 """Texts that are judged at once, in batches of similar length."""
+SUMMARY_NAME = "summary.json"
 SHOWN = 50
 """Texts on the page."""
 
@@ -36,6 +37,9 @@ def detect(args: Namespace) -> None:
     network = networks.discriminator
     if not is_detector(network) or networks.is_electric:
         raise UserError(f"{args.pretrain_path} has no head that finds replaced tokens; name a discriminator")
+    folder = expand(args.output_dir or f"output/detect_{Path(args.file).stem}")
+    about = {"model": args.pretrain_path, "file": args.file}
+    check_results(folder, SUMMARY_NAME, about)
     prepare(network)
     logger.info("model          %s", networks.source)
     max_length = min(args.max_length, longest_text(network.config))
@@ -48,7 +52,6 @@ def detect(args: Namespace) -> None:
         if not held_out.values["text"]:
             raise UserError(f"{args.validation_file} has no text; name a file of right text")
         thresholds = held_out.thresholds(args.false_alarm_rate)
-    folder = expand(args.output_dir or f"output/detect_{Path(args.file).stem}")
     folder.mkdir(parents=True, exist_ok=True)
     counts: Counter[str] = Counter()
     scores = Scores()
@@ -63,13 +66,12 @@ def detect(args: Namespace) -> None:
         if not counts["tokens"]:
             raise UserError(f"{args.file} has no text that the tokenizer reads")
     summary = {
-        "model": args.pretrain_path,
-        "file": args.file,
+        **about,
         "thresholds": thresholds,
         **counts,
         "agreement": scores.agreement(thresholds),
     }
-    write_json({**summary, **environment()}, folder / "summary.json")
+    write_json({**summary, **environment()}, folder / SUMMARY_NAME)
     write_report(report(summary, worst), folder)
 
 

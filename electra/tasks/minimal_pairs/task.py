@@ -13,7 +13,7 @@ from electra.finetuning.encoding import Array
 from electra.finetuning.evaluation import model_name
 from electra.io.console import environment
 from electra.io.errors import UserError
-from electra.io.files import expand, holds_files, read_json, write_file, write_json
+from electra.io.files import check_results, expand, write_file, write_json
 from electra.model.configuration import CAUSAL_KEY, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
@@ -113,10 +113,7 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
         "dataset_config_name": args.dataset_config_name,
     }
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
-    path = folder / RESULTS_NAME
-    found = read_json(path) if path.is_file() else {}
-    if folder.is_dir() and holds_files(folder) and not about.items() <= found.items():
-        raise UserError(f"{folder} holds other files or other results; choose another --experiment_name")
+    check_results(folder, RESULTS_NAME, about)
     pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns)
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
     groups = encode_sentences(texts, networks.tokenizer)
@@ -131,7 +128,7 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
         results[name] = summarize(pairs, (np.sign(differences) + 1) / 2)
     # The results come first, because they identify the folder.
     written = {**about, "replaced_share": scorer.replaced_share, "pairs": len(pairs), "scores": results}
-    write_json(written, path)
+    write_json(written, folder / RESULTS_NAME)
     write_pairs(folder / PAIRS_NAME, pairs, scores)
     write_yaml(record, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)

@@ -83,6 +83,8 @@ def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> Ta
     known = data["train"].labels or []
     scheme = choose_scheme(known, options.scheme)
     tags = tag_set(known, scheme)
+    if len(tags) < 2:
+        raise UserError(f"all words have the label {tags[0]}; see --label_column")
     logger.info("labels         %s, %d of them: %s", scheme, len(tags), " ".join(tags))
     splits = {}
     for split, sentences in data.items():

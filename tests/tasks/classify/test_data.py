@@ -40,6 +40,7 @@ def examples(labels):
         ([["a", "b"], [], ["c"]], None, Labels(SEVERAL, ["a", "b", "c"])),
         (["a; b", "c"], ";", Labels(SEVERAL, ["a", "b", "c"])),
         (["0.5", "3", "-1e1"], None, Labels(NUMBER, [], -10.0, 3.0)),
+        (["0.5", "3", "n/a"], None, Labels(NUMBER, [], 0.5, 3.0)),
         (list(range(21)), None, Labels(NUMBER, [], 0.0, 20.0)),
         (list(range(20)), None, Labels(SINGLE, [str(n) for n in range(20)])),
         (["1", "2", "many"], None, Labels(SINGLE, ["many", "1", "2"])),
@@ -96,6 +97,8 @@ def test_spaces_and_empty_parts_are_no_part_of_a_name():
         ("text,label\na,1\n", ("body", None, None), "no text in the column 'body'"),
         ("text,label\na,1\n", (None, "second", None), "no text in the column 'second'"),
         ("text,label\na,b,1\n", USUAL, "a.csv:2 has 3 cells, the header 2"),
+        ("text;label\na;1\n", USUAL, "the header of a.csv is one cell, 'text;label'"),
+        ("text, label\na,\n", USUAL, "a.csv:2 has no label"),
     ],
 )
 def test_a_wrong_row_is_named(content, columns, named, tmp_path, monkeypatch):

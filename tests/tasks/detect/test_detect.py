@@ -120,6 +120,7 @@ def test_texts_have_labels_or_spans_or_none(tmp_path):
         ('{"text": 3}', "no text"),
         ('{"text": "x", "label": "bad"}', "0 or 1, not 'bad'"),
         ('{"text": "x", "spans": [[1]]}', "a list of [start, end]"),
+        ('{"text": "x", "spans": [[0, 2]]}', "within the text"),
     ):
         (tmp_path / "a.jsonl").write_text(content)
         assert message in refused(lambda: list(read_texts(str(tmp_path / "a.jsonl"), "text")))
@@ -153,6 +154,7 @@ def test_tokens_do_not_begin_with_the_space_before_them():
         (["a.txt", *FLAGS, "--validation_file", "empty.txt"], "empty.txt has no text"),
         (["zero.txt", *FLAGS], "zero.txt has no text"),
         (["cut.csv", *FLAGS], "cut.csv:3 cannot be read"),
+        (["a.txt", *FLAGS, "--output_dir", "run"], "run holds other files or other results"),
     ],
 )
 def test_wrong_commands_are_refused(world, wordpiece_tokenizer, argv, message, capsys):

@@ -7,7 +7,8 @@ from torch.testing import assert_close
 from electra.finetuning.config import resolve
 from electra.finetuning.runner import open_encoder
 from electra.tasks.tagging.command import parse_arguments
-from electra.tasks.tagging.task import EncoderWithTagger, loss, open_task
+from electra.tasks.tagging.task import EncoderWithTagger, load, loss, open_task
+from tests.conftest import refused
 from tests.finetuning.test_heads import make_encoder
 from tests.tasks.tagging.files import flags
 
@@ -30,6 +31,14 @@ def test_options_reach_labels_and_windows(files):
     mean = cross_entropy(torch.stack([logits[0, 0], logits[0, 1], logits[1, 0]]), torch.tensor([1, 2, 0]))
     assert_close(loss(logits, labels, None), mean)
     assert_close(loss(logits, labels, 6), mean / 2)
+
+
+def test_words_of_one_label_are_refused(tmp_path):
+    (tmp_path / "names").mkdir()
+    for split in ("train", "dev"):
+        (tmp_path / "names" / f"{split}.txt").write_text("Ann O\nran O\n")
+    options = parse_arguments(flags(tmp_path)).options
+    assert "all words have the label O" in refused(lambda: load(options, None, None))
 
 
 def test_the_head_reads_the_words_first_tokens_in_float32():
