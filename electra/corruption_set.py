@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
@@ -70,22 +69,19 @@ def make_corruption_set(
         rows = range(first, min(first + BATCH, len(segments)))
         batch = collate(segments.__getitems__(rows))
         batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
-        batch["corrupted_input_ids"] = corrupt(generator, batch, config)[1]
+        original_ids = batch["input_ids"]
+        _, corrupted_ids = corrupt(generator, batch, config)
+        batch["corrupted_input_ids"] = corrupted_ids
         batches.append(batch)
-        records.append(_records(batch))
+        # What `unigram_metrics` reads of each token, (B, L, fields).
+        record = np.zeros((*original_ids.shape, len(Field)), dtype=np.float32)
+        record[..., Field.ORIGINAL_IDS] = original_ids.masked_fill(batch["attention_mask"] == 0, PADDING)
+        record[..., Field.CORRUPTED_INPUT_IDS] = corrupted_ids
+        record[..., Field.IS_REPLACED] = original_ids != corrupted_ids
+        records.append(record)
     frequencies_auc = unigram_metrics(np.concatenate(records), counts, special)["discriminator_auc"]
     write_corruption_set(path, batches, frequencies_auc, tokenizer)
     return read_corruption_set(str(path))
-
-
-def _records(batch: dict[str, Tensor]) -> NDArray[np.float32]:
-    """What `unigram_metrics` reads of each token, (B, L, fields)."""
-    original_ids, corrupted_ids = batch["input_ids"], batch["corrupted_input_ids"]
-    records = np.zeros((*original_ids.shape, len(Field)), dtype=np.float32)
-    records[..., Field.ORIGINAL_IDS] = original_ids.masked_fill(batch["attention_mask"] == 0, PADDING)
-    records[..., Field.CORRUPTED_INPUT_IDS] = corrupted_ids
-    records[..., Field.IS_REPLACED] = original_ids != corrupted_ids
-    return records
 
 
 def corrupt_held_out_text(

@@ -71,25 +71,13 @@ def choose_in_segments(
     count_here = count.gather(1, numbers)  # (B, L)
     is_chosen = places < count_here  # (B, L), in the order of `order`
 
-    # The chosen ones of the row, in its first slots.
-    segments = segment_lengths.size(1)
-    slots = most_chosen(length, segments, mlm_probability)
+    # The chosen ones of the row, in its first slots. Rounding adds at most 1/2 to a segment, or what a single position
+    # of [CLS] x [SEP] is more than its share; that of floats may leave an attainable bound just below an integer.
+    added = max(0.5, 1 - 3 * mlm_probability)
+    bound = mlm_probability * length + segment_lengths.size(1) * added
+    slots = max(1, min(length, int(bound + 1e-6)))
     first = is_chosen.byte().argsort(dim=1, descending=True, stable=True)
     first = first[:, :slots]  # (B, K)
     mlm_positions = order.gather(1, first)
     mlm_mask = is_chosen.gather(1, first)
     return mlm_positions, mlm_mask
-
-
-def most_chosen(
-    length: int,
-    segments: int,
-    mlm_probability: float,
-) -> int:
-    """A bound on the chosen positions of a row of `length` tokens in so many segments."""
-    # Rounding adds at most 1/2 to a segment, or what a single position of [CLS] x [SEP] is more than its share.
-    added = max(0.5, 1 - 3 * mlm_probability)
-    bound = mlm_probability * length + segments * added
-    # Rounding of floats may leave an attainable bound just below an integer.
-    most = int(bound + 1e-6)
-    return max(1, min(length, most))

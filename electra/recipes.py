@@ -82,9 +82,7 @@ _CPU: Sizes = _MODERN | {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
     "mlm_probability": 0.25,
-    "generator_size": 0.25,
     "generator_layer_size": 0.5,
-    "max_length": 128,
     "per_device_train_batch_size": 32,
     "warmup_steps": 500,
 }

@@ -56,29 +56,6 @@ def product_scheduler(
     return LambdaLR(optimizer, factor)
 
 
-def join_schedules(
-    optimizer: torch.optim.Optimizer,
-    first: LambdaLR,
-    second: LambdaLR,
-    *,
-    first_steps: int,
-) -> LambdaLR:
-    """The first schedule for `first_steps` optimizer steps, then the second one from its start.
-
-    Args:
-        optimizer: gets the rates of the first schedule's start.
-        first, second: only their factors are used, one for each group of the optimizer.
-    """
-
-    def factor(group: int, step: int) -> float:
-        if step < first_steps:
-            return first.lr_lambdas[group](step)
-        return second.lr_lambdas[group](step - first_steps)
-
-    groups = range(len(optimizer.param_groups))
-    return LambdaLR(optimizer, [functools.partial(factor, group) for group in groups])
-
-
 @contextmanager
 def translate_option_errors(options: str) -> Iterator[None]:
     """Turn what a library says about options into a `UserError` that names them."""
@@ -110,7 +87,13 @@ def create_schedule(
             f"--lr_scheduler_type {SchedulerType(args.lr_scheduler_type).value} cannot restart at the second stage of "
             "the objective; choose linear, cosine or another function of the step"
         )
-    return join_schedules(optimizer, first, second, first_steps=lengths[0])
+    factors = list(zip(first.lr_lambdas, second.lr_lambdas, strict=True))
+
+    def factor(group: int, step: int) -> float:  # the second schedule begins at its start
+        of_first, of_second = factors[group]
+        return of_first(step) if step < lengths[0] else of_second(step - lengths[0])
+
+    return LambdaLR(optimizer, [functools.partial(factor, group) for group in range(len(factors))])
 
 
 def _stage_schedule(args: Any, optimizer: torch.optim.Optimizer, length: int) -> LRScheduler:

@@ -86,7 +86,6 @@ def test_so_do_the_data_of_a_fine_tuning(tmp_path):
         ("experiment_name: no", "no"),
         ("experiment_name: 1e5", "1e5"),
         ("experiment_name: -1", "-1"),
-        ("text_column: on", "on"),
         ("dataset_name: [on, 1_0.50, 'null', b c]", ["on", "1_0.50", "null", "b c"]),
         ("dataset_sampling: 0.5", [0.5]),
         ("bf16: yes", True),

@@ -113,14 +113,10 @@ def test_frozen_parameters_are_in_no_group():
     assert [group["lr"] for group in groups] == approx([PEAK, PEAK / 2, PEAK / 4, PEAK / 8])
 
 
-class TwoStacks(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.ModuleDict({"layer": nn.ModuleList([nn.Linear(2, 2)])})
-        self.second = nn.ModuleDict({"layer": nn.ModuleList([nn.Linear(2, 2)])})
+TWO_STACKS = {name: nn.ModuleDict({"layer": nn.ModuleList([nn.Linear(2, 2)])}) for name in ("first", "second")}
 
 
-@parametrize("encoder", [nn.Linear(2, 2), TwoStacks()])
+@parametrize("encoder", [nn.Linear(2, 2), nn.ModuleDict(TWO_STACKS)])
 def test_without_one_known_stack_only_a_decay_of_one_is_possible(encoder):
     model = Model(encoder)
     with raises(UserError, match="--layerwise_lr_decay"):

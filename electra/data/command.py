@@ -28,7 +28,12 @@ def main(argv: list[str] | None = None) -> None:
     setup_logging()
     command_line = CommandLine(GROUPS, "Tokenize a corpus for pre-training.")
     corpus_args, path, new_tokenizer, cache, shards = command_line.parse(argv)
-    shard = None if shards.shard is None else _parse_shard(shards.shard)
+    shard = None
+    if shards.shard is not None:
+        match = re.fullmatch(r"(\d+)/(\d+)", shards.shard)
+        if match is None or int(match[1]) >= int(match[2]):
+            raise UserError(f"--shard {shards.shard}: expected i/N with i from 0 to N-1, such as 0/16")
+        shard = int(match[1]), int(match[2])
     # These take seconds: help and errors of the options come before.
     from electra.data.corpus import Corpus
     from electra.data.shards import build_shard, cache_folder, load_or_build_cache, merge_shards
@@ -49,10 +54,3 @@ def main(argv: list[str] | None = None) -> None:
     else:
         load_or_build_cache(corpus, tokenizer, cache.cache_dir)
     print(folder)  # noqa: T201 - the command's output, for scripts
-
-
-def _parse_shard(shard: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)/(\d+)", shard)
-    if match is None or int(match[1]) >= int(match[2]):
-        raise UserError(f"--shard {shard}: expected i/N with i from 0 to N-1, such as 0/16")
-    return int(match[1]), int(match[2])

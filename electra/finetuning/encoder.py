@@ -18,8 +18,8 @@ from electra.model.pretrained import (
     load_weights,
     locate_model,
     may_have_tokenizer,
+    own_tokenizer,
     read_config,
-    refuse_another_tokenizer,
     without_pooling,
 )
 from electra.recipes import RECIPES
@@ -59,8 +59,12 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
                 f"{pretrain_path}: its weight {name} is not finite: the network has diverged, or is damaged"
             )
     tokenizer = _tokenizer(source, tokenizer_path)
-    if tokenizer_path is not None:
-        refuse_another_tokenizer(tokenizer, tokenizer_path, source)
+    own = None if tokenizer_path is None else own_tokenizer(source, tokenizer_path)
+    if own is not None and tokenizer_fingerprint(own) != tokenizer_fingerprint(tokenizer):
+        raise UserError(
+            f"the tokenizer {tokenizer_path} ({len(tokenizer)} tokens) differs from the one beside the model in "
+            f"{source} ({len(own)} tokens); leave --tokenizer_path out to use the model's"
+        )
     return _put_together(model, tokenizer, pretrain_path)
 
 

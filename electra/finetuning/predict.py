@@ -170,7 +170,7 @@ def main(argv: list[str] | None = None) -> None:
 
     saved, module = open_saved(given.model)
     predictor: Predictor = import_module(module).predictor(saved, given)
-    forward = forward_of(predictor, saved, given.per_device_eval_batch_size)
+    forward = forward_of(predictor, saved, size)
     rows = read_rows(given.file)
     answered = 0
     with output as file:

@@ -89,7 +89,6 @@ def training_arguments(
         "logging_nan_inf_filter": False,
         "save_strategy": "no",
         "remove_unused_columns": False,
-        "label_names": ["labels"],
         "ddp_find_unused_parameters": False,
         "disable_tqdm": True,  # the runner has one bar for all runs
     }
@@ -173,7 +172,6 @@ class FineTuner(Trainer):
         ignore_keys: Any = None,
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         inputs = self._prepare_inputs(inputs)
-        inputs.pop("labels", None)
         with torch.no_grad(), self.compute_loss_context_manager():
             logits = model(**inputs)
         return None, logits.float(), None

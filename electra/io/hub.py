@@ -21,8 +21,8 @@ def push_run(
     run: Path,
     hub_model_id: str,
     *,
-    token: str | None = None,
-    private: bool | None = None,
+    token: str | None,
+    private: bool | None,
 ) -> None:
     """Upload the exported networks of a run, each to a repository of its own.
 

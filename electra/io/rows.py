@@ -45,7 +45,10 @@ def read_rows(path: str | Path) -> Iterator[Row]:
     suffix = form_of(path)
     try:
         if suffix == ".parquet":
-            yield from _parquet_rows(path)
+            batches = pq.ParquetFile(expand(path)).iter_batches(batch_size=64)
+            rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+            for number, row in enumerate(rows, start=1):
+                yield f"{path}:{number}", row
             return
         raw: Any = sys.stdin.buffer if path == "-" else open(expand(path), "rb")  # noqa: SIM115 - closed with `file`
         with io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="") as file:
@@ -97,7 +100,7 @@ def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             raise UserError(f"{place} is not a line of JSON ({error}); correct it") from error
         if not isinstance(values, dict):
-            raise UserError(f"{place} is not a JSON object; give one with named columns")
+            raise UserError(f"{place} is not a JSON object; give one with named columns in each line")
         yield place, values
 
 
@@ -140,10 +143,3 @@ def unquoted(cell: str) -> str:
     inner = cell[1:-1].replace('""', "")
     is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner
     return cell[1:-1].replace('""', '"') if is_quoted else cell
-
-
-def _parquet_rows(path: str | Path) -> Iterator[Row]:
-    batches = pq.ParquetFile(expand(path)).iter_batches(batch_size=64)
-    rows = chain.from_iterable(batch.to_pylist() for batch in batches)
-    for number, row in enumerate(rows, start=1):
-        yield f"{path}:{number}", row

@@ -1,7 +1,7 @@
 """Losses of the ablations in sections 3.2 and 3.5 and appendix F; the objectives are listed in objectives.py.
 
 `predict_originals` and `copy_or_predict` train a masked language model in the discriminator's place,
-`adversarial_loss` trains the generator to fool the discriminator, `noisy_text` and `noise_odds` are Electric's.
+`adversarial_loss` trains the generator to fool the discriminator, `noisy_text` is Electric's.
 """
 
 import torch
@@ -20,7 +20,6 @@ from electra.objectives import (
     copy_prediction,
     entropy,
     generator_nll,
-    noise_logits,
     weighted_mean,
 )
 
@@ -110,7 +109,7 @@ def adversarial_loss(
     sampled_ids: Tensor,
     rewards: Tensor,
     mlm_mask: Tensor,
-    count: Tensor | None = None,
+    count: Tensor | None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """REINFORCE loss of an adversarial generator plus the loss of its baseline, both means over the chosen positions.
 
@@ -161,13 +160,3 @@ def noisy_text(
     log_q = -generator_nll(logits.detach(), seen.flatten())
     is_replaced = put_at(is_noise, positions, input_ids.size(1))
     return CorruptedText(shown, is_replaced, sampled_ids, log_q.view_as(seen))
-
-
-def noise_odds(
-    energies: Tensor,
-    mlm_positions: Tensor,
-    log_q: Tensor,
-) -> Tensor:
-    """`noise_logits` of a text, float32 (B, L), from its energies (B, L) and log q at the chosen positions (B, K)."""
-    log_q = put_at(log_q, mlm_positions, energies.size(1))
-    return noise_logits(energies, log_q)

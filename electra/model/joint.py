@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from electra.corruption import count_chosen, draw_tokens, maskable_tokens, replace_tokens, sample_tokens
-from electra.model.ablations import adversarial_loss, copy_or_predict, noise_odds, noisy_text, predict_originals
+from electra.model.ablations import adversarial_loss, copy_or_predict, noisy_text, predict_originals
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.judge import judge
 from electra.model.networks import (
@@ -39,6 +39,7 @@ from electra.objectives import (
     discriminator_nll,
     electra_loss,
     nll_and_probabilities,
+    noise_logits,
     objective_of,
     weighted_mean,
 )
@@ -278,7 +279,8 @@ class ElectraForJointPretraining(PreTrainedModel):
         if corrupted.is_replaced is not None and self.objective.finds_replaced:
             logits = replaced_logits(self.discriminator, hidden)
             if corrupted.log_q is not None:
-                logits = noise_odds(logits, masked.mlm_positions, corrupted.log_q)
+                log_q = put_at(corrupted.log_q, masked.mlm_positions, input_ids.size(1))  # (B, K) -> (B, L)
+                logits = noise_logits(logits, log_q)
             return discriminator_nll(logits, corrupted.is_replaced), {"discriminator_logits": logits.detach()}
         if self.copy_gate is not None:
             copy_logits = self.copy_gate(hidden).squeeze(2)

@@ -129,12 +129,6 @@ def _look_back(query: Tensor, key: Tensor, turns: Tensor, size: Tensor) -> None:
     key.zero_()
     cos = size * turns.cos()
     sin = size * turns.sin()
-    for plane in range(len(size)):
-        pair = slice(2 * plane, 2 * plane + 2)
-        query[pair, pair] = size[plane] * torch.eye(2)
-        key[pair, pair] = torch.tensor(
-            [
-                [cos[plane], -sin[plane]],
-                [sin[plane], cos[plane]],
-            ]
-        )
+    rotations = torch.stack([cos, -sin, sin, cos], dim=1).view(-1, 2, 2)  # of each plane
+    query[:, : len(query)] = size.repeat_interleave(2).diag()
+    key[:, : len(key)] = torch.block_diag(*rotations)

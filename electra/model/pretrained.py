@@ -35,7 +35,7 @@ from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import class_of, is_detector, pooling_option
 from electra.model.tying import plain_state
-from electra.tokenizers.load import TOKENIZER_FILES, check_tokenizer, load_tokenizer, tokenizer_fingerprint
+from electra.tokenizers.load import TOKENIZER_FILES, check_tokenizer, load_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ def _refuse(source: str, problem: str, weights: Iterable[str]) -> None:
     if names:
         raise UserError(
             f"{source} {problem} {len(names)} weights of its network ({', '.join(names[:3])}); its {CONFIG_NAME} and "
-            "its weights do not belong together"
+            "its weights do not belong together, or it was fine-tuned and is read by `electra predict` only"
         )
 
 
@@ -294,16 +294,6 @@ def own_tokenizer(source: str, other: str) -> PreTrainedTokenizerBase | None:
     except UserError as error:  # why the user names another
         logger.warning("%s cannot be compared with the model's own tokenizer: %s", other, error)
         return None
-
-
-def refuse_another_tokenizer(tokenizer: PreTrainedTokenizerBase, tokenizer_path: str, source: str) -> None:
-    """Refuse a tokenizer that is not the model's, if the model has one."""
-    own = own_tokenizer(source, tokenizer_path)
-    if own is not None and tokenizer_fingerprint(own) != tokenizer_fingerprint(tokenizer):
-        raise UserError(
-            f"the tokenizer {tokenizer_path} ({len(tokenizer)} tokens) differs from the one beside the model in "
-            f"{source} ({len(own)} tokens); leave --tokenizer_path out to use the model's"
-        )
 
 
 def without_pooling(config: PreTrainedConfig) -> dict[str, bool]:

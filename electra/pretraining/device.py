@@ -16,7 +16,7 @@ from accelerate import PartialState
 
 from electra.io.checkpoints import describe_latest_valid
 from electra.io.errors import UserError
-from electra.runtime.hardware import computes_bf16, computes_fp16
+from electra.runtime.hardware import computes_bf16
 
 MOST_WORKERS = 4
 """Loader processes of a run on a GPU; one prepares the batches of several million tokens a second."""
@@ -31,8 +31,9 @@ def choose_for_device(training: Any) -> None:
     has_cuda = torch.cuda.is_available() and not training.use_cpu
     if training.bf16 is None:
         training.bf16 = not training.fp16 and computes_bf16(use_cpu=training.use_cpu)
-        # Without either, tensor cores of Volta and Turing would idle: fp32 has an eighth of their rate.
-        training.fp16 = training.fp16 or (has_cuda and not training.bf16 and computes_fp16())
+        if has_cuda and not training.bf16:
+            # Without either, tensor cores of Volta and Turing would idle: fp32 has an eighth of their rate.
+            training.fp16 = training.fp16 or torch.cuda.get_device_capability() >= (7, 0)
     if training.dataloader_num_workers is None:
         cores = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         training.dataloader_num_workers = max(0, min(MOST_WORKERS, cores - 1)) if has_cuda else 0

@@ -32,12 +32,12 @@ from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.metrics import Rows, rows_of, token_counts, unigram_metrics
 from electra.pretraining.plan import Plan
-from electra.pretraining.run_folder import METRICS_NAME, STATE_NAME
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import Table
 from electra.report.card import Card, write_card
 from electra.report.labels import metric_title
 from electra.report.page import try_to_report
+from electra.report.runs import METRICS_NAME, STATE_NAME
 from electra.runtime.tracking import track_results
 from electra.samples import write_samples
 

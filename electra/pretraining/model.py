@@ -26,8 +26,7 @@ from electra.model.local_heads import allow_local_heads, set_local_heads
 from electra.model.networks import backbone_of, can_share_rows
 from electra.model.pretrained import STEP_KEY, load_network, own_tokenizer, read_config, trained_source
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
-from electra.model.tying import DisentangledEmbedding, load_plain_state, plain_state
-from electra.pretraining.callbacks.phases import check_same_encoders
+from electra.model.tying import DisentangledEmbedding, difference, load_plain_state, plain_state
 from electra.pretraining.configuration import SET_BY_OBJECTIVE, Configuration
 from electra.tokenizers.load import vocabulary_size
 
@@ -48,7 +47,12 @@ def build_model(
     set_seed(args.training.seed)
     model = ElectraForJointPretraining(config)
     if config.init_from_generator:
-        check_same_encoders(model)
+        different = difference(model.generator, model.discriminator)
+        if different is not None:
+            raise UserError(
+                f"the discriminator cannot start from the generator: {different}; choose equal sizes, or "
+                "--no_init_from_generator"
+            )
 
     for network in (model.discriminator, model.generator):
         if network is None:

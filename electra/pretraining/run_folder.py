@@ -25,12 +25,11 @@ from electra.io.errors import UserError
 from electra.io.files import absolute, holds_files, read_json
 from electra.options import write_yaml
 from electra.pretraining.configuration import CONFIG_NAME, RESUMING, Configuration, PretrainingArguments
+from electra.report.runs import METRICS_NAME, STATE_NAME
 from electra.runtime.processes import by_one_process
 
 logger = logging.getLogger(__name__)
 
-METRICS_NAME = "metrics.json"
-STATE_NAME = "trainer_state.json"
 _OF_START = ("resume_from_checkpoint", "auto_resume", "budget")
 """Options that say how a command starts, not what the run is."""
 _LOCKS: dict[Path, BaseFileLock] = {}

@@ -44,7 +44,7 @@ class AtomicCheckpoints(TrainerCallback):
     def __init__(self, trainer: Any, origin: Origin | None) -> None:
         self.trainer = trainer
         self.origin = origin
-        self.run_folder = Path(str(trainer.args.output_dir))
+        self.run_folder: Path = trainer.run_folder
         self._thread = ThreadPoolExecutor(1)
         self._completed: Future[None] | None = None
 
@@ -128,8 +128,8 @@ def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | No
         group.update(given)
     if isinstance(schedule, LambdaLR):
         schedule.base_lrs = base_rates
-        factors = [factor(schedule.last_epoch) for factor in schedule.lr_lambdas]
-        rates = [base * factor for base, factor in zip(base_rates, factors, strict=True)]  # as torch does
+        factors = zip(base_rates, schedule.lr_lambdas, strict=True)
+        rates = [base * factor(schedule.last_epoch) for base, factor in factors]  # as torch does
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         schedule._last_lr = rates

@@ -37,9 +37,7 @@ class StepGuard(TrainerCallback):
         is_sharded: no process has all gradients (FSDP, DeepSpeed).
     """
 
-    def __init__(
-        self, accelerator: Accelerator, max_grad_norm: float, run_folder: Path, is_sharded: bool = False
-    ) -> None:
+    def __init__(self, accelerator: Accelerator, max_grad_norm: float, run_folder: Path, is_sharded: bool) -> None:
         self.accelerator = accelerator
         self.max_grad_norm = max_grad_norm
         self.run_folder = run_folder

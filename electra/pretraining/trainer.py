@@ -98,9 +98,9 @@ class ElectraTrainer(Trainer):
             self.add_callback(callback)
         self._evaluates_fixed_text = False
 
-    def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def train(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return super().train(resume_from_checkpoint, *args, **kwargs)
+            return super().train(*args, **kwargs)
         except (RuntimeError, OSError) as error:
             failure = explain_failure(error, self.args, self.run_folder)
             if failure is None:

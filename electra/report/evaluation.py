@@ -145,10 +145,7 @@ class Reporting:
         blocks += [Heading("By task"), *self._details(runs)]
         found = self.tasks_in(runs)
         has_average = any(found.keys() & names for names in self.averages.values())
-        rows = []
-        for row in self.published:
-            if found.keys() & row.scores or (has_average and not row.scores):
-                rows.append(row)
+        rows = [row for row in self.published if found.keys() & row.scores or (has_average and not row.scores)]
         dev = [row for row in rows if row.split == "dev"]
         test = [row for row in rows if row.split == "test"]
         if dev:

@@ -21,13 +21,6 @@ def computes_bf16(*, use_cpu: bool = False) -> bool:
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
-def computes_fp16() -> bool:
-    """Whether the GPU has float16 tensor cores: Volta (V100), Turing (T4) and later."""
-    import torch
-
-    return torch.cuda.get_device_capability() >= (7, 0)
-
-
 def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds: float = 1.0) -> float:
     """The best rate of a square matrix product within `seconds`, FLOP/s; float32 uses TF32 if the process does."""
     import torch

@@ -30,15 +30,11 @@ from tests.helpers import parametrize
 WORDS = " ".join(TEXTS).split()
 
 
-def some_texts(count, seed=0):
-    rng = random.Random(seed)
-    return [" ".join(rng.choices(WORDS, k=rng.randint(1, 40))) + rng.choice(["", "\nmore"]) for _ in range(count)]
-
-
 @pytest.fixture
 def corpus(tmp_path):
     """Sources of every kind, one of which is sampled."""
-    texts = some_texts(400)
+    rng = random.Random(0)
+    texts = [" ".join(rng.choices(WORDS, k=rng.randint(1, 40))) + rng.choice(["", "\nmore"]) for _ in range(400)]
     (tmp_path / "a.txt").write_text("\n \n\n".join(texts[:90]))
     (tmp_path / "b.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[90:180]))
     (tmp_path / "c.csv").write_text("text\n" + "".join(f'"{text}"\n' for text in texts[180:230]))

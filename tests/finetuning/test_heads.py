@@ -52,9 +52,9 @@ def make_batch(width=9, padding_id=0, lengths=LENGTHS):
     }
 
 
-def make_model(head, num_labels=3, encoder=None):
+def make_model(head, encoder=None):
     """In evaluation, with biases and weights of the head that are not small either."""
-    model = EncoderWithHead(encoder or make_encoder(), head, num_labels).eval()
+    model = EncoderWithHead(encoder or make_encoder(), head, 3).eval()
     with torch.no_grad():
         for parameter in model.head.parameters():
             parameter.add_(torch.randn_like(parameter))

@@ -35,7 +35,6 @@ class Tracked:
     group: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
-    summary: dict[str, Any] = field(default_factory=dict)
 
     def values(self, name):
         return [line[name] for line in self.history if name in line]
@@ -52,7 +51,6 @@ def read_wandb(folder):
                 run.name, run.group = record.run.display_name, record.run.run_group
                 run.config |= _items(record.run.config.update)
             run.config |= _items(record.config.update)
-            run.summary |= _items(record.summary.update)
             if record.HasField("history"):
                 run.history.append(_items(record.history.item))
         found[run.name] = run

@@ -1,6 +1,7 @@
 """What is uploaded where; the Hub's client is replaced by a record of its calls."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import HfApi
@@ -17,16 +18,11 @@ def uploads(monkeypatch):
     """Repository -> file -> content, as the client was asked to upload them."""
     sent = {}
 
-    class Repository:
-        def __init__(self, name):
-            self.repo_id = name
-
     def upload_folder(api, *, repo_id, folder_path, commit_message):
         sent[repo_id] = {path.name: path.read_bytes() for path in Path(folder_path).iterdir()}
 
-    monkeypatch.setattr(HfApi, "create_repo", lambda api, name, *, private, exist_ok: Repository(name))
+    monkeypatch.setattr(HfApi, "create_repo", lambda api, name, *, private, exist_ok: SimpleNamespace(repo_id=name))
     monkeypatch.setattr(HfApi, "upload_folder", upload_folder)
-    monkeypatch.setattr(HfApi, "whoami", lambda api, **others: {"name": "me"})
     return sent
 
 

@@ -54,7 +54,6 @@ def test_only_a_causal_objective_makes_attention_causal():
         ("small", 1 / 4, 64, 1, 256),
         ("small", 2, 512, 8, 2048),
         ("base", 0.33333, 256, 4, 1024),
-        ("large", 1 / 4, 256, 4, 1024),
     ],
 )
 def test_the_generator_is_as_wide_as_asked(recipe, generator_size, hidden_size, heads, intermediate_size):

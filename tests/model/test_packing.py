@@ -30,10 +30,8 @@ def packed_and_alone():
 
 def model_of(model_type, **options):
     """Without dropout, and with weights far enough from 0 that attention and positions matter."""
-    local = {"local_attention": 6} if model_type == "modernbert" else {}
     config = network_config(model_type, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    for name, value in local.items():
-        setattr(config, name, value)
+    config.local_attention = 6  # ModernBERT's window
     model = joint_model(config, tie="word", discriminator_weight=1.0, **options)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -119,13 +119,3 @@ def test_a_frozen_generator_hides_no_shared_weight_from_autocast():
     assert cached.keys() == expected.keys()
     for name, grad in cached.items():
         assert_close(grad, expected[name])
-
-
-@parametrize("objective", ["electra", "electra_15", "replace_mlm", "all_tokens_mlm"])
-def test_a_uniform_generator_is_none_and_leaves_one_loss(objective):
-    model = make_model(objective=objective, uniform_generator=True)
-    assert model.generator is None and model.config.generator is None
-    output, grads = trained(model, make_batch(33, 20))
-    assert set(grads) == names_of(model, "discriminator") | names_of(model, "copy_gate")
-    assert output.generator_loss is output.generator_nll is output.predicted_ids is None
-    assert torch.equal(output.loss.detach(), output.main_loss)

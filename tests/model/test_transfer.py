@@ -19,18 +19,15 @@ BACKBONES = ("electra", "bert", "albert", "roberta", "deberta-v2", "modernbert")
 DOMAIN = ["the kubelet mounts volumes", "a kubelet and another kubelet mount the volume"] * 3
 
 
-def trained_on(texts, algorithm, vocab_size, **options):
-    return train_tokenizer(
-        texts,
-        TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=vocab_size, **options),
-    )
+def trained_on(texts, algorithm, vocab_size):
+    return train_tokenizer(texts, TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=vocab_size))
 
 
-def config_of(model_type, vocab_size=40, **sizes):
-    values = {"num_hidden_layers": 2, "max_position_embeddings": 16, "model_type": model_type, **sizes}
+def config_of(model_type):
     return discriminator_config(
-        vocab_size=vocab_size, pad_token_id=0, embedding_size=8, hidden_size=16, num_attention_heads=2,
-        intermediate_size=24, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **values,
+        model_type=model_type, vocab_size=40, pad_token_id=0, embedding_size=8, hidden_size=16, num_hidden_layers=2,
+        num_attention_heads=2, intermediate_size=24, max_position_embeddings=16, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
     )  # fmt: skip
 
 

@@ -47,22 +47,15 @@ def test_options_without_effect_are_refused(tmp_path, options, named):
     assert all(word in message for word in named.split()), message
 
 
-def test_edited_options_of_a_run_are_used_and_named(tmp_path, caplog):
+def test_options_are_found_from_checkpoint_and_run(tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    config = tmp_path / "config.yaml"
-    for seed in (4, 7):
-        config.write_text(f"seed: {seed}\n")
-        assert parse_arguments([f"--resume_from_checkpoint={tmp_path}"]).training.seed == seed
-        assert f"options of {config}" in caplog.text
-
-
-def test_options_are_found_from_checkpoint_and_run(tmp_path):
     checkpoint = write_checkpoint(tmp_path / "run", 4)
     for name in (f"{checkpoint}/", tmp_path / "run", tmp_path / "nowhere"):
         assert "no config.yaml" in refused(lambda name=name: parse_arguments([f"--resume_from_checkpoint={name}"]))
     (tmp_path / "run" / "config.yaml").write_text("seed: 1")
     for name in (f"{checkpoint}/", tmp_path / "run"):
         assert parse_arguments([f"--resume_from_checkpoint={name}"]).training.seed == 1
+    assert f"options of {tmp_path / 'run' / 'config.yaml'}" in caplog.text
     args = parse_arguments([f"--resume_from_checkpoint={tmp_path / 'run'}"])
     assert open_run(args).checkpoint == str(checkpoint)
 

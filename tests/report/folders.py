@@ -5,7 +5,7 @@ import json
 import yaml
 
 
-def training_logs(steps, tokens_per_step=64, **columns):
+def training_logs(steps, **columns):
     """A line of the training log at each step; `columns`: a value for each step."""
     return [
         {
@@ -16,7 +16,7 @@ def training_logs(steps, tokens_per_step=64, **columns):
             "discriminator_loss": 0.4,
             "replaced_rate": 0.14,
             "learning_rate": 1e-3 / (1 + step),
-            "tokens_seen": step * tokens_per_step,
+            "tokens_seen": step * 64,
             "tokens_per_second": 1000,
             "eta_seconds": 5,
             **{name: values[number] for name, values in columns.items()},
@@ -41,11 +41,11 @@ def evaluation_logs(steps):
     ]
 
 
-def write_state(folder, logs, **others):
+def write_state(folder, logs):
     """trainer_state.json, as Trainer writes it."""
     folder.mkdir(parents=True, exist_ok=True)
     step = logs[-1].get("step", 0) if logs else 0
-    state = {"global_step": step, "max_steps": 100, "total_flos": 2.0e9 * step, "log_history": logs, **others}
+    state = {"global_step": step, "max_steps": 100, "log_history": logs}
     (folder / "trainer_state.json").write_text(json.dumps(state))
     return folder
 

@@ -67,14 +67,13 @@ def summarize(*results):
 
 
 def test_an_undefined_error_counts_as_the_largest():
-    runs = [result("stsb", seed, {"rmse": value}) for seed, value in enumerate((0.1, 0.2, None))]
-    (found,) = GLUE.summarize(runs, "run")
+    found = summarize(*(result("stsb", seed, {"rmse": value}) for seed, value in enumerate((0.1, 0.2, None))))
     assert found.tasks["stsb"].spread("rmse").median == 0.2
 
 
 def test_one_encoder_may_have_several_names():
     runs = [result("rte", n, {"accuracy": 0.5}, model=m, settings={"encoder": "f"}) for n, m in enumerate(("a", "a/"))]
-    (found,) = GLUE.summarize(runs, "run")
+    found = summarize(*runs)
     assert found.name == "run" and len(found.tasks["rte"].results) == 2
 
 

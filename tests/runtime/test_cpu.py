@@ -16,9 +16,9 @@ from tests.helpers import ROOT, parametrize
 from tests.model.helpers import network_config
 
 
-def heads(length, dtype=torch.float32):
+def heads(length):
     torch.manual_seed(0)
-    return [torch.randn(2, 3, length, 8, dtype=dtype, requires_grad=True) for _ in range(3)]
+    return [torch.randn(2, 3, length, 8, requires_grad=True) for _ in range(3)]
 
 
 @parametrize(

@@ -73,7 +73,6 @@ NO_FILES = {"train_file": None, "validation_file": None}
         (TAG, {"max_length": 4096}, "--max_length 4096"),
         (TAG, {"validation_file": "type.txt"}, "dev has the label 'I-ORG'"),
         (TAG, {"validation_file": "tag.txt"}, "dev has the label 'PER'"),
-        (TAG, {"train_file": "width.txt"}, "width.txt line"),
         (CHOOSE, NO_FILES, "data set allenai/swag"),  # the default, without a network
         (ASK, NO_FILES, "data set squad "),
         (ASK, {"max_length": 12}, "--max_length 12 "),

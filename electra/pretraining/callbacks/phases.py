@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.options import ObjectiveArguments
-from electra.model.tying import difference, encoder_weights
+from electra.model.tying import encoder_weights
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +69,3 @@ class TrainingPhases(TrainerCallback):
                 start = "the generator's weights"
             line = "step %d: the generator is frozen; the discriminator starts from %s and is trained alone"
             logger.info(line, state.global_step, start)
-
-
-def check_same_encoders(model: ElectraForJointPretraining) -> None:
-    """Refuse a discriminator that cannot start from the generator's weights."""
-    different = difference(model.generator, model.discriminator)
-    if different is not None:
-        raise UserError(
-            f"the discriminator cannot start from the generator: {different}; choose equal sizes, or "
-            "--no_init_from_generator"
-        )

@@ -8,7 +8,7 @@ from electra.tasks.classify.options import ClassifyArguments
 GROUPS = (EncoderArguments, ClassifyArguments, ClassificationArguments)
 
 
-def parse_arguments(argv: list[str] | None = None) -> Arguments:
+def parse_arguments(argv: list[str] | None) -> Arguments:
     about = "Fine-tune an encoder on texts with labels of your own, and score it."
     return parse_data_options(GROUPS, about, argv, needs=("train_file",))
 

@@ -26,7 +26,6 @@ logger = logging.getLogger(__name__)
 
 BLOCK = 256
 """Texts that are judged at once, in batches of similar length."""
-SUMMARY_NAME = "summary.json"
 SHOWN = 50
 """Texts on the page."""
 
@@ -39,7 +38,7 @@ def detect(args: Namespace) -> None:
         raise UserError(f"{args.pretrain_path} has no head that finds replaced tokens; name a discriminator")
     folder = expand(args.output_dir or f"output/detect_{Path(args.file).stem}")
     about = {"model": args.pretrain_path, "file": args.file}
-    check_results(folder, SUMMARY_NAME, about)
+    check_results(folder, "summary.json", about)
     prepare(network)
     logger.info("model          %s", networks.source)
     max_length = min(args.max_length, longest_text(network.config))
@@ -71,7 +70,7 @@ def detect(args: Namespace) -> None:
         **counts,
         "agreement": scores.agreement(thresholds),
     }
-    write_json({**summary, **environment()}, folder / SUMMARY_NAME)
+    write_json({**summary, **environment()}, folder / "summary.json")
     write_report(report(summary, worst), folder)
 
 

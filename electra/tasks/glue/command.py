@@ -19,7 +19,7 @@ TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"}
 GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
 
 
-def parse_arguments(argv: list[str] | None = None) -> Arguments:
+def parse_arguments(argv: list[str] | None) -> Arguments:
     """Parse and check the command line. `--tasks demo` without `--config` uses configs/glue/demo.yaml."""
     argv = list(sys.argv[1:] if argv is None else argv)
     command_line = CommandLine(GROUPS, "Fine-tune an encoder on GLUE and score it.")

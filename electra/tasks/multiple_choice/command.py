@@ -8,7 +8,7 @@ from electra.tasks.multiple_choice.options import MultipleChoiceArguments
 GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArguments)
 
 
-def parse_arguments(argv: list[str] | None = None) -> Arguments:
+def parse_arguments(argv: list[str] | None) -> Arguments:
     about = "Fine-tune an encoder on multiple-choice questions and score it."
     return parse_data_options(GROUPS, about, argv, dataset_name="allenai/swag", dataset_config_name="regular")
 

@@ -7,7 +7,7 @@ from electra.tasks.squad.options import SpanArguments, SquadArguments
 GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 
 
-def parse_arguments(argv: list[str] | None = None) -> Arguments:
+def parse_arguments(argv: list[str] | None) -> Arguments:
     return parse_data_options(GROUPS, "Fine-tune an encoder on SQuAD and score it.", argv, dataset_name="squad")
 
 

@@ -8,7 +8,7 @@ from electra.tasks.tagging.options import TaggingArguments
 GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
 
 
-def parse_arguments(argv: list[str] | None = None) -> Arguments:
+def parse_arguments(argv: list[str] | None) -> Arguments:
     about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
     return parse_data_options(GROUPS, about, argv)
 

@@ -3,7 +3,6 @@
 from collections import Counter
 
 import datasets
-import pytest
 
 from electra.finetuning.sources import table_rows
 from electra.io.rows import read_rows
@@ -153,7 +152,6 @@ def test_a_share_has_each_range_of_numbers_in_its_proportion():
     assert [int(row.label[0] * 10) // 2 for row in inside] == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_whole_is_all_rows_in_their_order(seed):
+def test_the_whole_is_all_rows_in_their_order():
     rows = examples([[1.0], [0.0], [1.0]])
-    assert choose_examples(rows, 1.0, seed) == (rows, [])
+    assert choose_examples(rows, 1.0, 0) == (rows, [])

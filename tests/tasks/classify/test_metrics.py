@@ -9,11 +9,10 @@ from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Labels
 from electra.tasks.classify.metrics import References, details, is_collapsed, mean_by_text, names_of, score
 
 
-def references(labels, matrix, constant=None, owners=None):
+def references(labels, matrix, constant=None):
     matrix = np.array(matrix, dtype=float)
-    owners = np.arange(len(matrix)) if owners is None else np.array(owners)
     constant = matrix.mean(0) if constant is None else np.array(constant)
-    return References(labels, matrix, owners, [""] * len(matrix), constant)
+    return References(labels, matrix, np.arange(len(matrix)), [""] * len(matrix), constant)
 
 
 COLOURS = Labels(SINGLE, ["red", "green", "blue"])

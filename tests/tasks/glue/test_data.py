@@ -105,9 +105,8 @@ def test_files_that_are_not_there_are_left_out_and_named(tmp_path, caplog):
 
 def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path):
     row = MNLI + "0\t9e\t{}\th\tneutral\tneutral\n"
-    names = ("train", "dev_matched", "test_matched", "test_mismatched")
+    names = ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
     folder = write(tmp_path, AX_diagnostic=row.format("diagnostic"), **{f"MNLI_{n}": row.format(n) for n in names})
-    write(tmp_path, MNLI_dev_mismatched=row.format("dev_mismatched"))
     found = load_task(TASKS["mnli"], folder, list(TASKS["mnli"].rows))
     assert [(split, examples.first) for split, examples in found.items()] == [
         ("train", ["train"]), ("dev", ["dev_matched"]), ("dev_mismatched", ["dev_mismatched"]),

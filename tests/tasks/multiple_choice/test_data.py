@@ -48,31 +48,11 @@ def test_a_row_that_is_no_question_is_refused(row, named):
     assert "f line 7" in message and named in message
 
 
-def read(path, text):
-    path.write_text(text, encoding="utf-8")
-    return load_splits(MultipleChoiceArguments(validation_file=[str(path)]))["dev"]
-
-
 @parametrize(
-    ("name", "text", "lines"),
-    [
-        ("a.csv", "question,choice0,choice1,label\n\"Q, then?\",a,b,0\nR?,c,d,1\n", (2, 3)),
-        ("a.jsonl", '{"question": "Q, then?", "choices": ["a", "b"], "label": 0}\n\n'
-                    '{"question": "R?", "choices": ["c", "d"], "label": 1}\n', (1, 3)),
-    ],
-)  # fmt: skip
-def test_csv_and_jsonl_files_are_read(tmp_path, name, text, lines):
-    found = read(tmp_path / name, text)
-    assert [(q.first, q.choices, q.answer) for q in found] == [("Q, then?", ["a", "b"], 0), ("R?", ["c", "d"], 1)]
-    assert [q.place for q in found] == [f"{tmp_path / name}:{line}" for line in lines]
-
-
-@parametrize(
-    ("name", "text", "place"),
-    [
-        ("dev.csv", "", "no questions"),
-        ("dev.csv", "question,choice0,choice1\nQ?,a,b\n", "dev.csv:2 has no label"),
-    ],
+    ("text", "place"),
+    [("", "no questions"), ("question,choice0,choice1\nQ?,a,b\n", "dev.csv:2 has no label")],
 )
-def test_bad_files_are_refused_with_their_line(tmp_path, name, text, place):
-    assert place in refused(lambda: read(tmp_path / name, text))
+def test_bad_files_are_refused_with_their_line(tmp_path, text, place):
+    path = tmp_path / "dev.csv"
+    path.write_text(text)
+    assert place in refused(lambda: load_splits(MultipleChoiceArguments(validation_file=[str(path)])))

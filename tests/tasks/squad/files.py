@@ -9,19 +9,19 @@ from tests.pretraining.runs import WORDS
 ANSWERS = WORDS[:2]
 
 
-def write_squad(folder, *, version_2=False, words=12):
+def write_squad(folder, *, version_2=False):
     """train.json and dev.json, 40 and 20 questions, two on a paragraph, in version 2.0 half of them without answer."""
     source = random.Random(0)
     folder.mkdir(parents=True, exist_ok=True)
     for name, count in (("train", 20), ("dev", 10)):
-        paragraphs = [_paragraph(source, f"{name}{i}", version_2, i, words) for i in range(count)]
+        paragraphs = [_paragraph(source, f"{name}{i}", version_2, i) for i in range(count)]
         articles = [{"title": "t", "paragraphs": paragraphs[:3]}, {"title": "u", "paragraphs": paragraphs[3:]}]
         (folder / f"{name}.json").write_text(json.dumps({"version": "x", "data": articles}))
     return folder
 
 
-def _paragraph(source, name, version_2, index, words):
-    text = source.choices(WORDS[20:60], k=source.randint(words // 2, words))
+def _paragraph(source, name, version_2, index):
+    text = source.choices(WORDS[20:60], k=source.randint(6, 12))
     answers = []
     if not version_2 or index % 2 == 0:
         place, answer = source.randint(0, len(text)), " ".join(ANSWERS[: 1 + index % 2])

@@ -40,13 +40,12 @@ def make_model(head, *, has_classifier=True, beam_size=3):
 
 
 def hidden_states(model):
-    hidden = model.encoder(**{n: v for n, v in make_batch().items() if n != "context"}).last_hidden_state
-    return hidden
+    return model.encoder(**{n: v for n, v in make_batch().items() if n != "context"}).last_hidden_state
 
 
-def logits_of(model, **batch):
+def logits_of(model):
     """With the true starts 6 and 0."""
-    found = model(**(batch or make_batch()), start_positions=torch.tensor([6, 0]))
+    found = model(**make_batch(), start_positions=torch.tensor([6, 0]))
     assert isinstance(found, SpanLogits)
     return found
 

@@ -2,6 +2,7 @@
 
 import json
 
+from electra.tasks.tagging.columns import Sentences
 from electra.tasks.tagging.data import load_splits
 from electra.tasks.tagging.options import TaggingArguments
 from electra.tasks.tagging.spans import Span, labels_of, words_of
@@ -29,8 +30,8 @@ def write(path, *rows):
     return str(path)
 
 
-def read(path, split="train", **options):
-    return load_splits(TaggingArguments(**{f"{split}_file": path}, **options))[split]
+def read(path, split="train"):
+    return load_splits(TaggingArguments(**{f"{split}_file": path}))[split]
 
 
 def test_rows_of_texts_are_sentences(tmp_path):
@@ -44,13 +45,7 @@ def test_rows_of_texts_are_sentences(tmp_path):
     assert found.labels[0][:5] == ["B-PER", "I-PER", "I-PER", "I-PER", "O"]
     unlabelled = read(write(tmp_path / "b.jsonl", {"text": "It rained."}), "test")
     assert unlabelled.labels is None and unlabelled.words == [["It", "rained", "."]]
-
-
-def test_rows_of_words_are_sentences(tmp_path):
-    path = write(tmp_path / "a.jsonl", {"tokens": ["Ann", "left"], "ner_tags": ["B-PER", "O"], "pos_tags": ["N", "V"]})
-    assert read(path, label_column="ner_tags").labels == [["B-PER", "O"]]
-    assert "ner_tags, pos_tags" in refused(lambda: read(path))
-    assert read(write(tmp_path / "b.jsonl", {"words": ["Ann"]}), "test").labels is None
+    assert read(write(tmp_path / "c.jsonl", {"words": ["Ann"]}), "test") == Sentences([["Ann"]], None)
 
 
 @parametrize(
@@ -63,9 +58,6 @@ def test_rows_of_words_are_sentences(tmp_path):
         ({"text": "Ann Lee", "entities": [[3, 4, "PER"]]}, "no word"),
         ({"text": " ", "entities": []}, "no text"),
         ({"text": "Ann"}, "no labels of its words"),
-        ({"sentence": "Ann", "tags": ["O"]}, "no text"),
-        ({"tokens": ["Ann"], "tags": ["O", "O"]}, "1 words and 2 labels"),
-        ({"tokens": "Ann left", "tags": ["O", "O"]}, "list of words"),
     ],
 )
 def test_a_bad_row_is_refused_with_its_place(row, named, tmp_path):
