@@ -25,7 +25,7 @@ def open_one(folder, *argv):
 def evaluation_of(folder, *results):
     task = SimpleNamespace(name="rte", headlines=("mcc", "accuracy"))
     task.headline = partial(Task.headline, task)
-    return Evaluation(None, None, [task], folder, list(results))
+    return Evaluation(SimpleNamespace(seeds=range(1, 6)), None, [task], folder, list(results))
 
 
 def result(seed, score, task="rte", **settings):
