@@ -256,14 +256,13 @@ class Runner:
                 return {}
         try:
             metrics = metrics_of(self.sweep, self.folder, name)
-            if self.sweep.metric not in metrics:
-                raise UserError(f"there is no metric {self.sweep.metric}, but {', '.join(metrics)}")
-        except UserError as error:  # a damaged file, or a misspelt metric
+        except UserError as error:  # a damaged file
             logger.info("%s failed: %s", name, error)
             return {}
         point = {option: values[option] for option in self.sweep.swept} | metrics
         write_json(point, path)
-        logger.info("%s: %s %s", name, self.sweep.metric, metrics.get(self.sweep.metric))
+        score = metrics.get(self.sweep.metric, f"is none of its metrics, {', '.join(metrics)}")
+        logger.info("%s: %s %s", name, self.sweep.metric, score)
         return point
 
 
@@ -305,10 +304,8 @@ def main(argv: list[str] | None = None) -> None:
     check(options.parallel > 0, "parallel", options.parallel, "at least 1")
     check(options.max_runs is None or options.max_runs > 0, "max_runs", options.max_runs, "at least 1")
     flags = words[end + 1 :]
-    glue = []
-    if options.glue:
-        check(config_path(options.glue).is_file(), "glue", options.glue, "a file")
-        glue = ["--config", options.glue, *shlex.split(options.glue_flags)]
+    check(not options.glue or config_path(options.glue).is_file(), "glue", options.glue, "a file")
+    glue = ["--config", options.glue, *shlex.split(options.glue_flags)] if options.glue else []
 
     sweep = read_sweep(options.file)
     limits = [sweep.run_cap, options.max_runs]

@@ -126,8 +126,10 @@ def csv_rows(
             cells = [unquoted(cell) for cell in cells]
         if not names:
             names = [cell.strip() for cell in cells]
-            if len(names) == 1 and set(names[0]) & set(",;|\t"):
-                raise UserError(f"the header of {path} is one cell, {names[0]!r}; its delimiter must be {delimiter!r}")
+            if len(names) == 1 and set(names[0]) & set(",;|\t") - {delimiter}:
+                raise UserError(
+                    f"the header of {path} is one cell, {names[0]!r:.60}; its delimiter must be {delimiter!r}"
+                )
             if len(set(names)) < len(names):
                 raise UserError(f"{path} has two columns of one name in {', '.join(names)}; rename one")
         elif cells:

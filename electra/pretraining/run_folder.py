@@ -113,8 +113,13 @@ def start_or_continue(folder: Path, training: PretrainingArguments) -> Run:
     _lock_or_refuse(folder)
     metrics = folder / METRICS_NAME
     is_exported = metrics.is_file() and (folder / "discriminator" / "config.json").is_file()
-    if is_exported and has_all_steps(read_json(metrics)["plan"], training):
-        return Run(folder, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
+    if is_exported:
+        plan = read_json(metrics)["plan"]
+        has_all_steps = plan["steps"] >= training.max_steps
+        if training.max_steps == -1:
+            has_all_steps = plan["epochs"] * (1 + 1e-9) >= training.num_train_epochs  # it was rounded
+        if has_all_steps:
+            return Run(folder, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
     if folder.is_dir() and checkpoints_of(folder):
         return _resumed(latest_valid_checkpoint(folder))
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
@@ -122,13 +127,6 @@ def start_or_continue(folder: Path, training: PretrainingArguments) -> Run:
     if is_other or metrics.is_file():
         raise UserError(f"{folder} is not a run that can be resumed; choose another --experiment_name")
     return Run(folder)
-
-
-def has_all_steps(plan: Mapping[str, Any], training: PretrainingArguments) -> bool:
-    """Whether a run of this plan, which has ended, has the steps or epochs that are asked for now."""
-    if training.max_steps == -1:
-        return bool(plan["epochs"] * (1 + 1e-9) >= training.num_train_epochs)  # it was rounded
-    return bool(plan["steps"] >= training.max_steps)
 
 
 def _resumed(checkpoint: Path) -> Run:

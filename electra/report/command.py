@@ -38,15 +38,13 @@ def main(argv: list[str] | None = None) -> None:
     given = parser.parse_args(argv)
     log_plainly()
     first = given.folders[0]
-    kinds = []
-    for folder in given.folders:
-        path = folder / ENVIRONMENT_NAME
-        recorded = read_json(path) if path.is_file() else {}
-        kinds.append(recorded.get("kind", "pre-training"))
-    if len(set(kinds)) > 1:
+    paths = [folder / ENVIRONMENT_NAME for folder in given.folders]
+    recorded = [read_json(path) for path in paths if path.is_file()]
+    kinds = sorted({values["kind"] for values in recorded if "kind" in values})  # of evaluations
+    if len(kinds) > 1:
         raise UserError(f"the folders hold {', '.join(kinds)}; report each kind separately")
-    if kinds[0] != "pre-training":  # the name of a package in electra/tasks
-        report = import_module(f"electra.tasks.{kinds[0]}.report").report(given.folders)
+    for kind in kinds:  # the name of a package in electra/tasks
+        report = import_module(f"electra.tasks.{kind}.report").report(given.folders)
         write_report(report, given.output or first)
         return
     section: Blocks = []

@@ -113,7 +113,7 @@ def test_kinds_are_never_mixed(tmp_path):
     for kind in ("classify", "tagging"):
         (tmp_path / kind).mkdir()
         (tmp_path / kind / "environment.json").write_text(f'{{"kind": "{kind}"}}')
-    with raises(UserError, match="hold classify, tagging, pre-training"):
+    with raises(UserError, match="hold classify, tagging;"):
         main([str(tmp_path / kind) for kind in ("classify", "tagging", "none")])
 
 

@@ -120,13 +120,15 @@ def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -
 
 
 def find_kind(labels: Sequence[Any], separator: str | None) -> str:
-    """Several classes if there are lists, a number for fractions or many whole numbers, otherwise one class."""
+    """Several classes if there are lists, a number for many whole numbers or if most labels are numbers, some with
+    fractions, otherwise one class."""
     if separator is not None or any(isinstance(label, list) for label in labels):
         return SEVERAL
-    numbers = {as_number(label) for label in labels}
-    if any(number % 1 for number in numbers if number is not None):
-        return NUMBER
-    return SINGLE if None in numbers or len(numbers) <= MOST_WHOLE_NUMBERS else NUMBER
+    values = [as_number(label) for label in labels]
+    numbers = {value for value in values if value is not None}
+    if any(number % 1 for number in numbers) and 2 * values.count(None) < len(values):
+        return NUMBER  # the others are refused later, with their place
+    return SINGLE if None in values or len(numbers) <= MOST_WHOLE_NUMBERS else NUMBER
 
 
 def class_names(label: Any, separator: str | None) -> list[str]:

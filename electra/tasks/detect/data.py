@@ -42,13 +42,13 @@ def read_texts(
         try:
             if spans is not None:
                 spans = [(int(start), int(end)) for start, end in spans]
-                label = int(bool(spans))
-                if not all(0 <= start < end <= len(text) for start, end in spans):
+                if not all(0 <= start <= end <= len(text) for start, end in spans):
                     raise ValueError("outside the text")
+                label = int(bool(spans))
             is_wrong = LABELS[str(label)]
         except (LookupError, TypeError, ValueError) as error:
             raise UserError(
                 f"{place}: the label must be 0 or 1, not {label!r:.40}; spans must be a list of [start, end] within "
-                "the text; see --label_column"
+                f"the text, not {spans!r:.40}; see --label_column"
             ) from error
         yield Labelled(place, text, is_wrong, spans)

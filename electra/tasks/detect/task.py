@@ -64,13 +64,14 @@ def detect(args: Namespace) -> None:
             worst = heapq.nlargest(SHOWN, [*worst, line], key=lambda line: line["mean"])
         if not counts["tokens"]:
             raise UserError(f"{args.file} has no text that the tokenizer reads")
-    summary = {
-        **about,
-        "thresholds": thresholds,
-        **counts,
-        "agreement": scores.agreement(thresholds),
-    }
-    write_json({**summary, **environment()}, folder / "summary.json")
+        summary = {
+            **about,
+            "thresholds": thresholds,
+            **counts,
+            "agreement": scores.agreement(thresholds),
+        }
+        # It says whose folder this is, so it comes before scores.jsonl has its name.
+        write_json({**summary, **environment()}, folder / "summary.json")
     write_report(report(summary, worst), folder)
 
 

@@ -84,7 +84,7 @@ def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> Ta
     scheme = choose_scheme(known, options.scheme)
     tags = tag_set(known, scheme)
     if len(tags) < 2:
-        raise UserError(f"all words have the label {tags[0]}; see --label_column")
+        raise UserError("all words have one label; see --label_column")
     logger.info("labels         %s, %d of them: %s", scheme, len(tags), " ".join(tags))
     splits = {}
     for split, sentences in data.items():

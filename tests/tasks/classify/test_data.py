@@ -40,6 +40,7 @@ def examples(labels):
         (["a; b", "c"], ";", Labels(SEVERAL, ["a", "b", "c"])),
         (["0.5", "3", "-1e1"], None, Labels(NUMBER, [], -10.0, 3.0)),
         (["0.5", "3", "n/a"], None, Labels(NUMBER, [], 0.5, 3.0)),
+        (["3.5", "a", "b"], None, Labels(SINGLE, ["a", "b", "3.5"])),
         (list(range(21)), None, Labels(NUMBER, [], 0.0, 20.0)),
         (list(range(20)), None, Labels(SINGLE, [str(n) for n in range(20)])),
         (["1", "2", "many"], None, Labels(SINGLE, ["many", "1", "2"])),
