@@ -120,8 +120,9 @@ def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -
 
 
 def find_kind(labels: Sequence[Any], separator: str | None) -> str:
-    """Several classes if there are lists, a number for many whole numbers or if most labels are numbers, some with
-    fractions, otherwise one class."""
+    """Several classes if there are lists; a number if there are many whole numbers, or mostly numbers and fractions
+    among them; otherwise one class.
+    """
     if separator is not None or any(isinstance(label, list) for label in labels):
         return SEVERAL
     values = [as_number(label) for label in labels]

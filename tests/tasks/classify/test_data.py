@@ -113,6 +113,8 @@ def test_cells_are_read_as_they_are(tmp_path):
     found = read_examples(read_rows(path), USUAL, True)
     assert [(e.text, e.label) for e in found] == [('two\nlines, "quoted"', "NA"), ("Ä", "None")]
     assert [e.place for e in found] == [f"{path}:2", f"{path}:5"]
+    path.write_text('"text, body"\na\n')  # one column, whose name has the delimiter
+    assert [row for _, row in read_rows(path)] == [{"text, body": "a"}]
 
 
 def test_a_test_set_needs_no_labels_but_all_or_none(tmp_path):

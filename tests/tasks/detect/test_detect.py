@@ -81,7 +81,8 @@ def test_the_command_writes_lines_summary_and_page(world, capsys):
     rows = [{"text": text, "spans": [[4, 7]] if "dog" in text else []} for text in TEXTS]
     (world / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (world / "right.txt").write_text("the dog\r\n\r\nshe sells <b>real</b> shells\n" * 20)
-    main(["texts.jsonl", *FLAGS, "--validation_file", "right.txt", "--false_alarm_rate", "0.2"])
+    for _ in range(2):  # the folder may be of an earlier start of the same command
+        main(["texts.jsonl", *FLAGS, "--validation_file", "right.txt", "--false_alarm_rate", "0.2"])
     folder = world / "output" / "detect_texts"
     lines = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines] == TEXTS and lines[2]["place"] == "texts.jsonl:3"
