@@ -43,8 +43,8 @@ def main(argv: list[str] | None = None) -> None:
     kinds = sorted({values["kind"] for values in recorded if "kind" in values})  # of evaluations
     if len(kinds) > 1:
         raise UserError(f"the folders hold {', '.join(kinds)}; report each kind separately")
-    for kind in kinds:  # the name of a package in electra/tasks
-        report = import_module(f"electra.tasks.{kind}.report").report(given.folders)
+    if kinds:  # the name of a package in electra/tasks
+        report = import_module(f"electra.tasks.{kinds[0]}.report").report(given.folders)
         write_report(report, given.output or first)
         return
     section: Blocks = []
