@@ -106,11 +106,12 @@ def read_sweep(path: Path) -> Sweep:
         keys = set(spec) if isinstance(spec, dict) else set()
         has_values = not keys.isdisjoint({"value", "values"})
         is_range = {"min", "max"} <= keys and spec.get("distribution", "uniform") in RANGES
-        is_range = is_range and spec["min"] <= spec["max"]
+        is_logarithmic = is_range and spec.get("distribution") == "log_uniform_values"
+        is_range = is_range and spec["min"] <= spec["max"] and (spec["min"] > 0 or not is_logarithmic)
         if not has_values and (sweep.method == "grid" or not is_range):
             raise UserError(
                 f"{path}: parameter {name} needs value or values; without a grid, min and max with one of "
-                f"{', '.join(RANGES)} will do"
+                f"{', '.join(RANGES)} will do; of logarithms, min is positive"
             )
     return sweep
 

@@ -89,6 +89,7 @@ def draw(sweep, count):
         ({"metric": None}, "'metric'"),
         ({"metric": {"name": "AVG", "goal": "max"}}, "goal max"),
         ({"parameters": {"x": {"min": 1.0, "max": 0.0}}, "method": "random"}, "x needs"),
+        ({"parameters": {"x": {**RATE, "min": 0}}, "method": "random"}, "min is positive"),
         ({"parameters": {"learning_rate": RATE}}, "learning_rate needs value"),
         ({"parameters": {"x": {"distribution": "log_normal", "mu": 0}}, "method": "random"}, "x needs.*log_uniform"),
         ({"early_terminate": {"type": "hyperband"}}, "early_terminate"),

@@ -13,9 +13,13 @@ from electra.options import (
     UP_TO_ONE,
     Options,
     Resuming,
+    check,
     from_recipe,
     option,
 )
+
+TAKEN_NAMES = ("fixed", "generator", "discriminator")
+"""Held-out texts of these names would have metrics of the same names as others."""
 
 
 @dataclass(frozen=True)
@@ -108,5 +112,6 @@ def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = {}
     for given in validation_file:
         name, path = split_name(given)
+        check(name not in TAKEN_NAMES, "validation_file", given, f"named otherwise than {', '.join(TAKEN_NAMES)}")
         texts.setdefault(name, []).append(path)
     return {name: texts[name] for name in sorted(texts, key=lambda name: name != "")}

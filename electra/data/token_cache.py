@@ -114,7 +114,10 @@ def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Length
     starts = [np.empty(0, dtype=np.int64)]
     lengths = [np.empty(0, dtype=np.int32)]
     for chunk in column.chunks:
-        offsets = chunk.offsets.to_numpy()
+        if pa.types.is_fixed_size_list(column.type):
+            offsets = column.type.list_size * np.arange(len(chunk) + 1)
+        else:
+            offsets = chunk.offsets.to_numpy()
         first = (chunk.values.buffers()[1].address - buffer.address) // dtype.itemsize
         starts.append(first + chunk.values.offset + offsets[:-1].astype(np.int64))
         lengths.append(np.diff(offsets).astype(np.int32))

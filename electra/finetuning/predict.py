@@ -170,6 +170,9 @@ def main(argv: list[str] | None = None) -> None:
 
     saved, module = open_saved(given.model)
     predictor: Predictor = import_module(module).predictor(saved, given)
+    if given.file != "-":
+        for place, columns in read_rows(given.file):
+            predictor.parse(columns, place)  # refuses a bad row before hours of work
     forward = forward_of(predictor, saved, size)
     rows = read_rows(given.file)
     answered = 0

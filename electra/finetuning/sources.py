@@ -1,6 +1,7 @@
 """Where the data of a task is: files of the user, or a data set; its name, and what says that it has changed."""
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -28,13 +29,13 @@ def files_by_split(options: Any) -> dict[str, list[str]]:
 def task_name(options: Any, kind: str) -> str:
     """--task_name, the last part of the data set's name, or the folder of the first training file, or else `kind`.
 
-    It is usable as a file name.
+    It is usable as a file name, and not that of a hidden file.
     """
     folder = ""
     if paths := files_by_split(options).get("train"):
-        folder = expand(paths[0]).absolute().parent.name
+        folder = Path(os.path.abspath(expand(paths[0]))).parent.name
     name = options.task_name or Path(options.dataset_name or folder).name or kind
-    return re.sub(r"[^\w.-]+", "_", name)
+    return re.sub(r"^\.+|[^\w.-]+", "_", name)
 
 
 # ---- what a score depends on

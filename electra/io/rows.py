@@ -67,7 +67,9 @@ def text_of(row: Columns, column: str, place: str) -> str:
     """The text in a column of a row; an error if there is none."""
     text = row.get(column)
     if not isinstance(text, str) or not text.strip() or not is_encodable(text):
-        raise UserError(f"{place} has no text in the column '{column}'; its columns are {', '.join(row)}")
+        raise UserError(
+            f"{place} has no text in the column '{column}' ({text!r:.40}); its columns are {', '.join(row)}"
+        )
     return text
 
 
@@ -98,7 +100,7 @@ def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[Row]:
         try:
             values = json.loads(row[TEXT_COLUMN])
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{place} is not a line of JSON ({error}); correct it") from error
+            raise UserError(f"{place} is not a line of JSON ({error}); give a line for each row") from error
         if not isinstance(values, dict):
             raise UserError(f"{place} is not a JSON object; give one with named columns in each line")
         yield place, values

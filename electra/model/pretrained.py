@@ -297,7 +297,7 @@ def own_tokenizer(source: str, other: str) -> PreTrainedTokenizerBase | None:
 
 
 def without_pooling(config: PreTrainedConfig) -> dict[str, bool]:
-    """Options of the base model that leave its pooler out: no head here uses it, so it would get no gradient."""
+    """Options of the base model that leave its pooler out: heads draw their own, and it would get no gradient."""
     return pooling_option(MODEL_MAPPING[type(config)], False)
 
 

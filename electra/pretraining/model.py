@@ -50,8 +50,8 @@ def build_model(
         different = difference(model.generator, model.discriminator)
         if different is not None:
             raise UserError(
-                f"the discriminator cannot start from the generator: {different}; choose equal sizes, or "
-                "--no_init_from_generator"
+                f"the discriminator cannot start from the generator: {different}; choose equal sizes and "
+                "--initialization normal, or --no_init_from_generator"
             )
 
     for network in (model.discriminator, model.generator):

@@ -89,6 +89,8 @@ def _inherited(given: Values) -> Values:
     names = {*before} & INHERITED
     if given.get("objective") == "causal":
         names -= {*MASKING.split()}
+    if given.get("objective", "electra") != before.get("objective", "electra"):
+        names -= {"tie", "mlm_replacement_probability"}
     return {name: before[name] for name in names}
 
 
@@ -125,11 +127,16 @@ def _starts_from_generator(c: Configuration) -> bool:
     return c.spec.has_stages and c.objective.init_from_generator
 
 
+def _has_other_weights(c: Configuration) -> bool:
+    shares_trained = c.model.init_generator and c.model.tie != "none"
+    return bool(c.model.init_discriminator or shares_trained or _starts_from_generator(c))
+
+
 NEEDS = (
     Need(
         "token_cache",
-        lambda c: not {"train_file", "dataset_name"} & c.flags,
-        "the text of --train_file or --dataset_name would not be read",
+        lambda c: not {"train_file", "dataset_name", "dataset_sampling"} & c.flags,
+        "--train_file, --dataset_name and --dataset_sampling would not be used",
     ),
     Need(
         "temperature disallow_correct discriminator_weight generator_gate tie init_generator generator_size "
@@ -179,8 +186,9 @@ NEEDS = (
     ),
     Need(
         "initialization",
-        lambda c: c.model.initialization != "local" or not (c.model.init_discriminator or _starts_from_generator(c)),
-        "the discriminator starts from trained weights or, without --no_init_from_generator, from the generator",
+        lambda c: c.model.initialization != "local" or not _has_other_weights(c),
+        "weights of the discriminator are from --init_discriminator, or shared with --init_generator, or from the "
+        "generator, without --no_init_from_generator",
     ),
     Need(
         "embedding_size",
@@ -219,6 +227,14 @@ NEEDS = (
         "it is for a new run",
     ),
     Need("max_steps", lambda c: c.training.budget is None, "--budget sets it"),
+    Need(
+        "num_train_epochs",
+        lambda c: c.training.max_steps == -1 or "num_train_epochs" not in c.flags,
+        "the run ends after --max_steps {max_steps}; add --max_steps -1",
+    ),
+    Need(
+        "lr_scheduler_type", lambda c: not c.training.product_schedule, "--product_schedule is a schedule of its own"
+    ),
     Need(
         "adam_bias_correction",
         lambda c: c.training.optim.value in ("adamw_torch_fused", "adamw_torch"),

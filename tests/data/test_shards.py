@@ -194,10 +194,11 @@ def test_tokens_of_datatrove_are_read_where_they_are(number_tokenizer, tmp_path)
     assert "70000" in refused(lambda: open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache")))
 
 
-@parametrize("dtype", ["int32", "int64", "uint16"])
-def test_a_saved_dataset_of_tokens_is_read_where_it_is(number_tokenizer, tmp_path, dtype):
+@parametrize(("dtype", "length"), [("int32", 4), ("int64", -1), ("uint16", -1)])
+def test_a_saved_dataset_of_tokens_is_read_where_it_is(number_tokenizer, tmp_path, dtype, length):
     documents = [[2, 5 + n, 6, 3] for n in range(100)]
-    features = datasets.Features({"n": datasets.Value("int64"), "input_ids": datasets.List(datasets.Value(dtype))})
+    ids = datasets.List(datasets.Value(dtype), length)
+    features = datasets.Features({"n": datasets.Value("int64"), "input_ids": ids})
     rows = {"n": [*range(100)], "input_ids": documents}
     datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved", num_shards=3)
     cache = open_cache(tmp_path / "saved", number_tokenizer, str(tmp_path / "cache"))

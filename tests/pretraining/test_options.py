@@ -37,6 +37,9 @@ from tests.pretraining.runs import TWO_STAGE, flags
         ({"mlm_replacement_probability": 0.9, "mlm_random_probability": 0.2}, "0.9 0.2"),
         ({"objective": "electric", "mlm_replacement_probability": 0.5}, "--mlm_replacement_probability electric"),
         ({"objective": "causal", "mlm_probability": 0.3}, "--mlm_probability causal"),
+        ({"num_train_epochs": 1}, "--num_train_epochs 1.0 --max_steps -1"),
+        ({"product_schedule": True, "lr_scheduler_type": "cosine"}, "--lr_scheduler_type --product_schedule"),
+        ({"initialization": "local", "init_generator": "a"}, "--initialization --init_generator"),
         ({"init_generator_layers": 2}, "--init_generator_layers --init_generator"),
         ({"generator_type": "uniform", "discriminator_weight": 5}, "--discriminator_weight uniform"),
     ],
@@ -144,5 +147,10 @@ def test_a_run_inherits_from_that_of_its_networks(tmp_path):
         assert args.segments.max_length == 32  # given
         assert args.training.learning_rate == 5e-4  # of the recipe
         assert args.record["tie"] == "none"
-    causal = parse_arguments(["--train_file=text", f"--init_discriminator={run}", "--objective=causal"])
-    assert causal.objective.mlm_probability == 0.15  # it masks nothing
+    start = ["--train_file=text", f"--init_discriminator={run}"]
+    assert parse_arguments([*start, "--objective=causal"]).objective.mlm_probability == 0.15  # it masks nothing
+    other = parse_arguments([*start, "--objective=replace_mlm"])
+    assert (other.model.tie, other.objective.mlm_probability) == (
+        None,
+        0.25,
+    )  # networks of another objective share less

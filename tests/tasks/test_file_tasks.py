@@ -39,6 +39,8 @@ def test_the_configurations_are_those_of_their_sources():
     [
         (parse_tagging(FILES), "x"),
         (parse_tagging([*FILES, "--task_name", "CoNLL 2003"]), "CoNLL_2003"),
+        (parse_tagging([*FILES, "--task_name", ".."]), "_"),
+        (parse_tagging(["--pretrain_path=a", "--train_file=news/old/../a", "--validation_file=a"]), "news"),
         (parse_swag(["--pretrain_path=a"]), "swag"),
     ],
 )

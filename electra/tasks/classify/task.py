@@ -130,7 +130,10 @@ def log_labels(data: Labelled) -> None:
     """What the labels are, how frequent they are, and which texts are in two splits."""
     shares = data.matrix("train").mean(0)
     shown = [f"{name}: {share:.1%}" for name, share in zip(data.labels.classes, shares, strict=False)]
-    logger.info("labels         %s, %.500s", data.labels.kind, ", ".join(shown))
+    labels = data.labels
+    if labels.kind == NUMBER:
+        shown = [f"{labels.low:g} to {labels.high:g}; if they name classes, give --label_kind single"]
+    logger.info("labels         %s, %.500s", labels.kind, ", ".join(shown))
     if shares.max() >= IMBALANCED * shares.min():
         logger.info("               imbalanced: consider --class_weights balanced, and macro F1")
     known = {example[:2] for example in data.splits["train"]}

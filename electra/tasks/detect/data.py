@@ -10,7 +10,7 @@ from typing import NamedTuple
 from electra.io.errors import UserError
 from electra.io.rows import read_rows
 
-LABELS = {"None": None, "": None, "0": False, "1": True}
+LABELS = {"none": None, "nan": None, "": None, "0": False, "false": False, "1": True, "true": True}
 
 
 class Labelled(NamedTuple):
@@ -37,7 +37,7 @@ def read_texts(
         text = row["text"] if [*row] == ["text"] else row.get(text_column)
         if not isinstance(text, str):
             raise UserError(f"{place} has no text in its column {text_column} of {', '.join(row)}; see --text_column")
-        label = row.get(label_column)
+        label = row.get(label_column) if label_column else None
         spans = row.get("spans")
         try:
             if spans is not None:
@@ -45,7 +45,7 @@ def read_texts(
                 if not all(0 <= start <= end <= len(text) for start, end in spans):
                     raise ValueError("outside the text")
                 label = int(bool(spans))
-            is_wrong = LABELS[str(label)]
+            is_wrong = LABELS[str(label).lower().removesuffix(".0")]
         except (LookupError, TypeError, ValueError) as error:
             raise UserError(
                 f"{place}: the label must be 0 or 1, not {label!r:.40}; spans must be a list of [start, end] within "

@@ -1,7 +1,8 @@
 """Files of columns <-> sentences of words with labels.
 
 A line of a file holds a word and its columns; a blank line ends a sentence; -DOCSTART- begins a document and is not a
-sentence. Lines of different widths are refused, because a lost column would shift all labels after it.
+sentence. Lines of different widths are refused, because a lost column would shift all labels after it. In CoNLL-U
+(.conllu) the word is the second column, and comments, ranges of words and empty nodes are left out.
 """
 
 import re
@@ -29,27 +30,34 @@ class Sentences:
 
 def read_columns(
     path: str,
-    label_column: int = -1,
+    label_column: int | None = None,
     *,
     needs_labels: bool = True,
 ) -> Sentences:
     """Reads a file whose columns are separated by spaces or tabs.
 
-    `label_column` counts from 0; negative numbers count from the end. Without `needs_labels` a file that does not have
-    this column has no labels.
+    `label_column` counts from 0; negative numbers count from the end; None is the last, of CoNLL-U the part of speech.
+    Without `needs_labels` a file that does not have this column has no labels.
     """
     try:
         text = expand(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error}); convert the file") from error
+    is_conllu = path.lower().endswith(".conllu")
+    word_column = 1 if is_conllu else 0
+    if label_column is None:
+        label_column = 3 if is_conllu else -1
     lines = []
     for line in text.split("\n"):
-        cells = CELLS.findall(line.rstrip("\r"))
+        line = line.rstrip("\r")
+        if is_conllu and line and not line.partition("\t")[0].isdecimal():
+            continue
+        cells = line.split("\t") if is_conllu and line else CELLS.findall(line)
         lines.append([] if cells[:1] == [DOCUMENT] else cells)
     width = len(next(filter(None, lines), []))
     if width == 0:
         raise UserError(f"{path} has no sentences; name a file of words and labels")
-    has_labels = label_column != 0 and abs(label_column) < width
+    has_labels = label_column != word_column and abs(label_column) < width
     if needs_labels and not has_labels:
         raise UserError(f"{path} has {width} columns; --label_column {label_column} must name one after the word")
     for number, cells in enumerate(lines, start=1):
@@ -58,7 +66,7 @@ def read_columns(
                 f"{path} line {number} has {len(cells)} columns, but earlier lines have {width}; correct it"
             )
     sentences = [list(group) for has_words, group in groupby(lines, key=bool) if has_words]
-    words = [[cells[0] for cells in sentence] for sentence in sentences]
+    words = [[cells[word_column] for cells in sentence] for sentence in sentences]
     labels = None
     if has_labels:
         labels = [[cells[label_column] for cells in sentence] for sentence in sentences]

@@ -25,7 +25,7 @@ def load_splits(options: Any) -> dict[str, Sentences]:
             splits[split] = read_sentences(rows, column, needs_labels=needs_labels)
             continue
         try:
-            number = int(column or -1)
+            number = int(column) if column else None
         except ValueError as error:
             raise UserError(f"--label_column {column} must be a number for files, counted from 0") from error
         splits[split] = read_columns(paths[0], number, needs_labels=needs_labels)

@@ -4,6 +4,7 @@ tokens or words   with a column of labels, such as tags
 text              with entities: spans of characters with a label, see spans.py
 """
 
+import logging
 import re
 from collections.abc import Iterable
 
@@ -11,6 +12,8 @@ from electra.io.errors import UserError
 from electra.io.rows import Columns, Row, text_of
 from electra.tasks.tagging.columns import DOCUMENT, Sentences
 from electra.tasks.tagging.spans import labels_of, read_entities, words_of
+
+logger = logging.getLogger(__name__)
 
 
 def read_sentences(
@@ -25,10 +28,12 @@ def read_sentences(
     """
     words: list[list[str]] = []
     labels: list[list[str] | None] = []
+    widened = 0
     for place, row in rows:
         tokens = tokens_of(row, place)
         if tokens is None:
-            found, tags = read_text(row, place)
+            found, tags, is_widened = read_text(row, place)
+            widened += is_widened
         else:
             found = tokens
             tags = read_labels(row, label_column, place)
@@ -42,6 +47,8 @@ def read_sentences(
         labels.append(tags)
     if not words:
         raise UserError("there are no sentences; name data with words")
+    if widened:
+        logger.warning("%d texts have spans that begin or end inside a word; the whole word has their label", widened)
     known = [tags for tags in labels if tags is not None]
     return Sentences(words, known if len(known) == len(words) else None)
 
@@ -73,11 +80,13 @@ def read_labels(
     return list(tags)
 
 
-def read_text(row: Columns, place: str) -> tuple[list[str], list[str] | None]:
-    """The words of a text, and their labels in IOB2 if the row has entities."""
+def read_text(row: Columns, place: str) -> tuple[list[str], list[str] | None, bool]:
+    """The words of a text, their labels in IOB2 if the row has entities, and whether one begins or ends in a word."""
     text = text_of(row, "text", place)
     is_labelled = row.get("entities") is not None
     spans = read_entities(row, place) if is_labelled else []
-    bounds = words_of(text, spans)
+    bounds = words_of(text)
     labels = labels_of(bounds, spans, place)
-    return [text[start:end] for start, end in bounds], labels if is_labelled else None
+    edges = {edge for span in spans for edge in (span.start, span.end)}
+    is_widened = any(start < edge < end for start, end in bounds for edge in edges)
+    return [text[start:end] for start, end in bounds], labels if is_labelled else None, is_widened

@@ -1,12 +1,11 @@
 """Texts with spans of characters <-> words with labels.
 
 A row has a `text` and its `entities`, each [start, end, label]: the first character and the one after the last. Words
-are runs of letters with their marks and digits, and single marks of punctuation; where a span begins or ends inside of
-one, it is cut.
+are runs of letters with their marks and digits, and single marks of punctuation; in scripts without spaces, such as
+Chinese, Japanese and Thai, single characters. They do not depend on the spans, which an unlabelled text does not have.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import regex
@@ -15,7 +14,8 @@ from electra.io.errors import UserError
 from electra.io.rows import Columns
 from electra.tasks.tagging.schemes import OUTSIDE
 
-WORD = regex.compile(r"[\w\p{M}\p{No}\u200c\u200d]+|[^\w\s]")
+UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+WORD = regex.compile(rf"[{UNSPACED}]\p{{M}}*|(?:(?![{UNSPACED}])[\w\p{{M}}\p{{No}}\u200c\u200d])+|[^\w\s]")
 """With the vowel signs of Indic scripts and Thai and the joiners of Persian, which `re` counts to no word."""
 
 Bounds = tuple[int, int]
@@ -28,24 +28,22 @@ class Span(NamedTuple):
     label: str
 
 
-def words_of(text: str, spans: Iterable[Span] = ()) -> list[Bounds]:
-    """Where the words of a text are; no word crosses an edge of a span."""
-    edges = sorted({edge for span in spans for edge in (span.start, span.end)})
-    words: list[Bounds] = []
-    for match in WORD.finditer(text):
-        start, end = match.span()
-        inside = [edge for edge in edges if start < edge < end]
-        words += pairwise([start, *inside, end])
-    return words
+def words_of(text: str) -> list[Bounds]:
+    """Where the words of a text are."""
+    return [match.span() for match in WORD.finditer(text)]
 
 
 def labels_of(words: Sequence[Bounds], spans: Iterable[Span], place: str) -> list[str]:
-    """The label of each word in IOB2; an error if two spans overlap, or one holds no word."""
+    """The label of each word in IOB2: of the span that it is in, as a whole or in part.
+
+    Raises:
+        UserError: a span holds no word, or has a word in common with another.
+    """
     labels = [OUTSIDE] * len(words)
     for span in spans:
-        inside = [number for number, (start, end) in enumerate(words) if span.start <= start and end <= span.end]
+        inside = [number for number, (start, end) in enumerate(words) if start < span.end and span.start < end]
         if not inside or any(labels[number] != OUTSIDE for number in inside):
-            raise UserError(f"{place}: the span {[*span]} holds no word, or overlaps another one; leave it out")
+            raise UserError(f"{place}: the span {[*span]} holds no word, or one of another span; leave it out")
         for number in inside:
             labels[number] = f"I-{span.label}"
         labels[inside[0]] = f"B-{span.label}"

@@ -114,6 +114,8 @@ def test_texts_have_labels_or_spans_or_none(tmp_path):
     first, second = read_texts(str(tmp_path / "a.csv"), "text")
     assert (first.text, first.is_wrong, second.is_wrong) == ('a "b"\nc', True, False)
     (tmp_path / "a.jsonl").write_text('{"body": "x"}\n\n{"body": "y", "spans": [[0, 1]]}\n')
+    (tmp_path / "b.jsonl").write_text('{"text": "x", "label": true}\n{"text": "y", "label": 0.0}\n')
+    assert [text.is_wrong for text in read_texts(str(tmp_path / "b.jsonl"), "text")] == [True, False]
     found = [(text.text, text.place[-2:], text.is_wrong) for text in read_texts(str(tmp_path / "a.jsonl"), "body")]
     assert found == [("x", ":1", None), ("y", ":3", True)]
     for content, message in (
@@ -128,7 +130,7 @@ def test_texts_have_labels_or_spans_or_none(tmp_path):
 
 
 def test_a_column_of_other_labels_can_be_left_out(tmp_path):
-    (tmp_path / "a.csv").write_text("text,label\nfine,positive\n")
+    (tmp_path / "a.csv").write_text(",text,label\n7,fine,positive\n")  # with pandas' index
     (text,) = read_texts(str(tmp_path / "a.csv"), "text", "")
     assert text.is_wrong is None
     (tmp_path / "plain.txt").write_text("fine\n")  # --text_column is for tables

@@ -42,6 +42,22 @@ def test_tabs_carriage_returns_and_strange_spaces(tmp_path):
     assert found.words == [["a\u00a0b", "c\u2028d"], ["e"]] and found.labels == [["O", "B-X"], ["O"]]
 
 
+def test_conllu_has_its_words_in_the_second_column(tmp_path):
+    rows = (
+        "# text = del 1 000",
+        "1-2\tdel\tX\tX",
+        "1\tde\tde\tADP",
+        "2\tel\tel\tDET",
+        "2.1\tno\tX\tX",
+        "3\t1 000\tX\tNUM",
+    )
+    path = tmp_path / "a.conllu"
+    path.write_text("\n".join(rows) + "\n\n")
+    found = read_columns(str(path))
+    assert found.words == [["de", "el", "1 000"]] and found.labels == [["ADP", "DET", "NUM"]]
+    assert read_columns(str(path), 2).labels == [["de", "el", "X"]]
+
+
 def test_a_test_file_may_have_no_labels(tmp_path):
     path = write(tmp_path, "EU\nrejects\n")
     found = read_columns(path, 2, needs_labels=False)

@@ -12,17 +12,15 @@ from tests.helpers import parametrize
 TEXT = "Ann-Marie Lee (Uppsala) left."
 
 
-def test_words_are_cut_where_a_span_ends():
-    spans = [Span(0, 13, "PER"), Span(15, 22, "LOC"), Span(24, 26, "X")]
-    words = words_of(TEXT, spans)
-    assert [TEXT[start:end] for start, end in words] == [
-        "Ann", "-", "Marie", "Lee", "(", "Uppsala", ")", "le", "ft", ".",
-    ]  # fmt: skip
-    labels = labels_of(words, spans, "row")
-    assert labels == ["B-PER", "I-PER", "I-PER", "I-PER", "O", "B-LOC", "O", "B-X", "O", "O"]
-    assert len(words_of(TEXT)) == 9
-    for word in ("हिन्दी", "ที่นี่", "cafe\u0301", "می\u200cروم", "m²"):
+def test_words_do_not_depend_on_spans():
+    words = words_of(TEXT)
+    assert [TEXT[start:end] for start, end in words] == ["Ann", "-", "Marie", "Lee", "(", "Uppsala", ")", "left", "."]
+    labels = labels_of(words, [Span(0, 13, "PER"), Span(15, 22, "LOC"), Span(24, 26, "X")], "row")
+    assert labels == ["B-PER", "I-PER", "I-PER", "I-PER", "O", "B-LOC", "O", "B-X", "O"]
+    for word in ("हिन्दी", "cafe\u0301", "می\u200cروم", "m²"):
         assert words_of(word) == [(0, len(word))]
+    for text, count in (("北京ABC、東京タワー", 9), ("ที่นี่", 2)):  # no spaces
+        assert len(words_of(text)) == count
 
 
 def write(path, *rows):
@@ -34,7 +32,7 @@ def read(path, split="train"):
     return load_splits(TaggingArguments(**{f"{split}_file": path}))[split]
 
 
-def test_rows_of_texts_are_sentences(tmp_path):
+def test_rows_of_texts_are_sentences(tmp_path, caplog):
     path = write(
         tmp_path / "a.jsonl",
         {"text": TEXT, "entities": [[0, 13, "PER"]]},
@@ -43,6 +41,9 @@ def test_rows_of_texts_are_sentences(tmp_path):
     found = read(path)
     assert found.words[1] == ["It", "rained", "."] and found.labels[1] == ["O", "O", "O"]
     assert found.labels[0][:5] == ["B-PER", "I-PER", "I-PER", "I-PER", "O"]
+    assert not caplog.text
+    read(write(tmp_path / "d.jsonl", {"text": "BerlinTegel", "entities": [[0, 6, "LOC"]]}))
+    assert "1 texts have spans that begin or end inside a word" in caplog.text
     unlabelled = read(write(tmp_path / "b.jsonl", {"text": "It rained."}), "test")
     assert unlabelled.labels is None and unlabelled.words == [["It", "rained", "."]]
     assert read(write(tmp_path / "c.jsonl", {"words": ["Ann"]}), "test") == Sentences([["Ann"]], None)
@@ -54,7 +55,7 @@ def test_rows_of_texts_are_sentences(tmp_path):
         ({"text": "Ann", "entities": [[0, 4, "PER"]]}, "[0, 4, 'PER']"),
         ({"text": "Ann", "entities": [[2, 1, "PER"]]}, "[2, 1, 'PER']"),
         ({"text": "Ann", "entities": [[0, 3]]}, "[0, 3]"),
-        ({"text": "Ann Lee", "entities": [[0, 7, "PER"], [4, 7, "X"]]}, "overlaps"),
+        ({"text": "Ann Lee", "entities": [[0, 7, "PER"], [4, 7, "X"]]}, "another"),
         ({"text": "Ann Lee", "entities": [[3, 4, "PER"]]}, "no word"),
         ({"text": " ", "entities": []}, "no text"),
         ({"text": "Ann"}, "no labels of its words"),
