@@ -173,7 +173,10 @@ def sample_tokens(
     size = weights.size(1)
 
     # The block: the first whose running sum is above the target. Rounding leaves the total near 1, not at it.
-    up_to_block = _running_sums(_block_sums(weights))  # (N, blocks)
+    blocks = size // BLOCK
+    whole, rest = weights.tensor_split([blocks * BLOCK], dim=1)
+    sums = whole.unflatten(1, (blocks, BLOCK)).sum(dim=2)
+    up_to_block = _running_sums(torch.cat([sums, rest.sum(dim=1, keepdim=True)], dim=1))  # (N, blocks + 1)
     total = up_to_block[:, -1:]
     target = uniform.unsqueeze(1).to(total.dtype) * total  # (N, 1)
     block = _first_above(up_to_block, target)  # (N, 1)
@@ -204,14 +207,6 @@ def _sampling_weights(
         largest = scores.amax(dim=1, keepdim=True)
         scores = (scores - largest) / temperature
     return scores.softmax(dim=1)
-
-
-def _block_sums(weights: Tensor) -> Tensor:
-    """Sums of blocks of `BLOCK` tokens; the last one may be shorter: (N, V) -> (N, V // BLOCK + 1)."""
-    blocks = weights.size(1) // BLOCK
-    whole, rest = weights.tensor_split([blocks * BLOCK], dim=1)
-    sums = whole.unflatten(1, (blocks, BLOCK)).sum(dim=2)
-    return torch.cat([sums, rest.sum(dim=1, keepdim=True)], dim=1)
 
 
 def _running_sums(weights: Tensor) -> Tensor:

@@ -99,7 +99,7 @@ def layer_decay_groups(
 def _depths(names: list[str]) -> tuple[dict[str, int], int]:
     """Depth of each parameter, from 0 (embeddings) to n + 1 (head), and n; n is 0 unless there is one stack."""
     stacks = set()
-    layers: dict[str, tuple[int, int]] = {}  # of a parameter: its layer, and the layer's place in ALBERT's group
+    layers = {}  # of a parameter: its layer, and the layer's place in ALBERT's group
     for name in names:
         match = LAYER.match(name.removeprefix("encoder."))
         if match and name.startswith("encoder."):

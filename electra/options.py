@@ -163,10 +163,6 @@ class CommandLine(HfArgumentParser):
             or `always_recorded`; paths are absolute.
     """
 
-    flags: frozenset[str]
-    lines: frozenset[str]
-    record: dict[str, Any]
-
     def __init__(self, groups: Sequence[type], description: str) -> None:
         usage = "%(prog)s [--option value ...]"
         super().__init__(list(groups), description=description, allow_abbrev=False, usage=usage)
@@ -187,7 +183,10 @@ class CommandLine(HfArgumentParser):
         formatter.add_usage(self.usage, [], [])
         formatter.add_text(self.description)
         sections = [("Options", {"help", "config"})]
-        sections += map(_title_and_names, self.dataclass_types)
+        for group in self.dataclass_types:
+            ours = [base for base in group.__mro__ if not base.__module__.startswith("transformers.")]
+            title = str(inspect.getdoc(group)).splitlines()[0]
+            sections.append((title.rstrip("."), set().union(*map(inspect.get_annotations, ours))))
         for title, names in sections:
             formatter.start_section(title)
             for action in self._actions:
@@ -225,7 +224,7 @@ class CommandLine(HfArgumentParser):
             values |= {**sizes, **flags}
         self.flags = frozenset(flags)
         self.lines = frozenset(lines)
-        self.record = {}
+        self.record: dict[str, Any] = {}
         return tuple(self._make(group, values) for group in self.dataclass_types)
 
     def _read(self, words: Sequence[str]) -> dict[str, Any]:
@@ -274,14 +273,6 @@ class CommandLine(HfArgumentParser):
             if not _is_replaced(name, flags):
                 words += _words(name, value)
         return self._read(words)
-
-
-def _title_and_names(group: type) -> tuple[str, set[str]]:
-    """What the help says of a group: the first line of its docstring, and its options, but those of transformers."""
-    ours = [base for base in group.__mro__ if not base.__module__.startswith("transformers.")]
-    title = str(inspect.getdoc(group)).splitlines()[0]
-    names = set().union(*map(inspect.get_annotations, ours))
-    return title.rstrip("."), names
 
 
 def _is_replaced(name: str, flags: Values) -> bool:

@@ -37,22 +37,14 @@ def builtin_documents(library: Path = LIBRARY) -> Sequence[str]:
     for path in builtin_files(library):
         tree = ast.parse(path.read_bytes())
         if path == library / TOPICS:
-            documents += _topics(tree)
+            assigned = [ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign)]
+            documents += [text for topics in assigned for text in topics.values() if text.strip()]
             continue
         prose = "\n".join(_docstrings(tree))
         if len(prose) >= MINIMUM_MODULE_CHARACTERS:
             documents.append(prose)
     # Escapes in a string literal may give half of a surrogate pair, which no tokenizer can encode.
     return [document.encode("utf-8", "ignore").decode("utf-8").strip("\n") for document in documents]
-
-
-def _topics(tree: ast.Module) -> list[str]:
-    """The texts of `topics = {name: text}`."""
-    texts: list[str] = []
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            texts += ast.literal_eval(node.value).values()
-    return [text for text in texts if text.strip()]
 
 
 def _docstrings(node: ast.AST) -> Iterator[str]:

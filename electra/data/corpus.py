@@ -13,6 +13,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import datasets
@@ -238,7 +239,7 @@ def absolute_dataset_name(dataset_name: str) -> str:
 
 def is_saved_dataset(folder: str) -> bool:
     """Whether `datasets.save_to_disk` has written a folder."""
-    return any(os.path.isfile(os.path.join(folder, name)) for name in ("dataset_dict.json", "state.json"))
+    return any(Path(folder, name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
 def find_files(entry: str) -> list[str]:

@@ -62,7 +62,7 @@ class CorruptedSegments(Dataset):
     @property
     def length(self) -> int:
         """Tokens of a row, with special tokens and padding."""
-        return int(self.arrays["original_ids"].shape[1])
+        return self.arrays["original_ids"].shape[1]
 
     @property
     def replaced_rate(self) -> float:

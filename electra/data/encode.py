@@ -68,7 +68,7 @@ class Encoder:
         line_tokens = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         # One list of Python integers at a time: all of them at once would cost more to allocate than to convert.
         ids = itertools.chain.from_iterable(encoding.ids for encoding in encodings)
-        values = np.fromiter(ids, dtype=self.dtype, count=int(line_tokens.sum()))
+        values = np.fromiter(ids, dtype=self.dtype, count=line_tokens.sum())
 
         lines_per_document = [len(document) for document in documents]
         tokens_before = np.concatenate([[0], line_tokens.cumsum()])

@@ -44,7 +44,12 @@ def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str)
         UserError: there are none, they are incomplete, or they are of another tokenizer.
     """
     if not (folder / DESCRIPTION_NAME).is_file():
-        return _open_foreign(folder, tokenizer, cache_dir)
+        files = [*sorted(folder.rglob("*.ds*")), *_tables_of(folder)]
+        content = [(path.name, sampled_hash(str(path))) for path in files]
+        key = str([str(folder.resolve()), content, tokenizer_fingerprint(tokenizer)])
+        target = Path(cache_dir) / f"index-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        build_folder(target, "the index of tokens", lambda new: _index(folder, tokenizer, new))
+        return TokenCache(target)
     wrong = find_damage(folder)
     if wrong is not None:
         raise UserError(f"--token_cache {folder} {wrong}; build it with `electra cache`, or copy it again")
@@ -52,16 +57,6 @@ def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str)
     if cache.description["tokenizer"] != tokenizer_fingerprint(tokenizer):
         raise UserError(f"--token_cache {folder} is of another tokenizer; use the one in its folder {TOKENIZER_NAME}/")
     return cache
-
-
-def _open_foreign(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
-    """Open a folder of another program; its index is built once, in `cache_dir`."""
-    files = [*sorted(folder.rglob("*.ds*")), *_tables_of(folder)]
-    content = [(path.name, sampled_hash(str(path))) for path in files]
-    key = str([str(folder.resolve()), content, tokenizer_fingerprint(tokenizer)])
-    target = Path(cache_dir) / f"index-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    build_folder(target, "the index of tokens", lambda new: _index(folder, tokenizer, new))
-    return TokenCache(target)
 
 
 def _tables_of(folder: Path) -> list[Path]:

@@ -101,10 +101,10 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
         pipeline_tag=kind.pipeline,
         base_model=model if result["start"] != "scratch" and is_on_hub else None,
     )
-    rows = []
-    for metric, spread in summary.metrics.items():
-        values = (spread.values[result["seed"]], spread.median, spread.std)
-        rows.append([metric, *map(percent, values)])
+    rows = [
+        [metric, *map(percent, (spread.values[result["seed"]], spread.median, spread.std))]
+        for metric, spread in summary.metrics.items()
+    ]
     training = {"source network": model, "start": result["start"], "seed": result["seed"], **settings}
     reads_windows = kind.reads_windows or settings.get("long_texts") == "windows"
     treatment = "cut into windows of" if reads_windows else "truncated to"

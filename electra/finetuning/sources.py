@@ -140,8 +140,8 @@ def rows_by_split(
     missing = [SPLITS[split] for split in needs if SPLITS[split] not in tables]
     if missing:
         raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(tables)}")
-    rows = {}
-    for split, theirs in SPLITS.items():
-        if theirs in tables:
-            rows[split] = table_rows(tables[theirs], f"{name} {theirs}", names_classes=names_classes)
-    return rows
+    return {
+        split: table_rows(tables[theirs], f"{name} {theirs}", names_classes=names_classes)
+        for split, theirs in SPLITS.items()
+        if theirs in tables
+    }

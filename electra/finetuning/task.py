@@ -17,6 +17,7 @@ from electra.finetuning.config import Tuning
 from electra.finetuning.encoding import Array, ColumnRows, PaddingCollator
 from electra.finetuning.trainer import Collator, Logits, Loss, step_loss
 from electra.report.evaluation import Reporting
+from electra.report.results import defined
 
 COLLAPSED_SHARE = 0.99
 """Share of examples with the same answer from which a run may be collapsed."""
@@ -141,15 +142,15 @@ class Task(NamedTuple):
 
     def headline(self, metrics: Mapping[str, float | None]) -> float:
         """The score that runs are ranked by; -infinity if it is undefined."""
-        value = next((metrics[name] for name in self.headlines if name in metrics), None)
-        return -math.inf if value is None or not math.isfinite(value) else value
+        value = defined(next((metrics[name] for name in self.headlines if name in metrics), None))
+        return -math.inf if value is None else value
 
 
 def by_split(score: Score) -> Metrics:
     """`Task.metrics` from a function of one split's logits and references; names of test metrics begin with test_."""
 
     def metrics(logits: Logits, references: Mapping[str, Any]) -> dict[str, float]:
-        found: dict[str, float] = {}
+        found = {}
         for split, values in logits.items():
             prefix = "" if split == "dev" else f"{split}_"
             for name, value in score(values, references[split]).items():

@@ -93,8 +93,7 @@ def _checksum(path: Path) -> str:
 
 def checkpoints_of(run: Path) -> list[Path]:
     """The checkpoint-N folders of a run, valid or not, the last step first."""
-    folders = [path for path in run.iterdir() if path.is_dir()]
-    named = [path for path in folders if re.fullmatch(r"checkpoint-\d+", path.name)]
+    named = [path for path in run.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name) and path.is_dir()]
     return sorted(named, key=step_of, reverse=True)
 
 

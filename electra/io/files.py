@@ -68,14 +68,14 @@ def _finite(value: Any) -> Any:
 
 def holds_files(folder: Path) -> bool:
     """Whether a folder has more than hidden entries, such as the temporary file of a `write_file` that was killed."""
-    return any(not path.name.startswith(".") for path in folder.iterdir())
+    return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
 
 
 def check_results(folder: Path, name: str, about: Mapping[str, Any]) -> None:
     """Refuse a folder of other files, or with results of which `about` is not true."""
     path = folder / name
     found = read_json(path) if path.is_file() else {}
-    if folder.is_dir() and holds_files(folder) and not about.items() <= found.items():
+    if holds_files(folder) and not about.items() <= found.items():
         raise UserError(f"{folder} holds other files or other results; choose another --output_dir")
 
 

@@ -129,9 +129,7 @@ def discriminator_config(
         "num_attention_heads": num_attention_heads,
         **backbone.settings,
     }
-    config: PreTrainedConfig = CONFIG_MAPPING[model_type](
-        **{backbone.renamed.get(name, name): value for name, value in values.items()}
-    )
+    config = CONFIG_MAPPING[model_type](**{backbone.renamed.get(name, name): value for name, value in values.items()})
     config.max_position_embeddings += first_position(config)
     return config
 
@@ -144,20 +142,20 @@ def value_of(config: PreTrainedConfig, name: str) -> Any:
 def embedding_width(config: PreTrainedConfig) -> int:
     """Width of the word embeddings, for any backbone."""
     if BACKBONES[config.model_type].projection is None:
-        return int(config.hidden_size)
-    return int(getattr(config, "embedding_size", config.hidden_size))  # released DeBERTas have one size
+        return config.hidden_size
+    return getattr(config, "embedding_size", config.hidden_size)  # released DeBERTas have one size
 
 
 def first_position(config: PreTrainedConfig) -> int:
     """The position of the first token, for any backbone."""
     if BACKBONES[config.model_type].counts_positions_behind_padding:
-        return int(config.pad_token_id) + 1
+        return config.pad_token_id + 1
     return 0
 
 
 def longest_text(config: PreTrainedConfig) -> int:
     """Tokens of the longest text, with special tokens, for any backbone."""
-    return int(config.max_position_embeddings) - first_position(config)
+    return config.max_position_embeddings - first_position(config)
 
 
 def _rounded(value: float) -> int:

@@ -138,7 +138,7 @@ class ElectraForJointPretraining(PreTrainedModel):
 
         None if the networks share them, because a weight belongs to one group only.
         """
-        embeddings: nn.Module = self.discriminator.get_input_embeddings()
+        embeddings = self.discriminator.get_input_embeddings()
         if self.generator is not None and self.generator.get_input_embeddings().weight is embeddings.weight:
             return None
         return embeddings
@@ -324,8 +324,4 @@ class ElectraForJointPretraining(PreTrainedModel):
 def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:
     """Parameters of each network on its own, and of all together with shared ones counted once."""
     networks = {"discriminator": model.discriminator, "generator": model.generator, "total": model}
-    counts = {}
-    for name, network in networks.items():
-        parameters = [] if network is None else network.parameters()
-        counts[name] = sum(parameter.numel() for parameter in parameters)
-    return counts
+    return {name: 0 if network is None else network.num_parameters() for name, network in networks.items()}

@@ -36,8 +36,7 @@ def backbone_of(network: PreTrainedModel) -> Backbone:
 
 def masked_lm(config: PreTrainedConfig) -> PreTrainedModel:
     """An untrained encoder with the LM head of its architecture."""
-    network: PreTrainedModel = MODEL_FOR_MASKED_LM_MAPPING[type(config)](config)
-    return network
+    return MODEL_FOR_MASKED_LM_MAPPING[type(config)](config)
 
 
 def token_detector(config: PreTrainedConfig) -> PreTrainedModel:
@@ -176,7 +175,7 @@ def encode(
                 "full_attention": bias,
                 "sliding_attention": bias.masked_fill(is_far, torch.finfo(bias.dtype).min),
             }
-    hidden: Tensor = call_with_cast_weights(network.base_model, **inputs).last_hidden_state
+    hidden = call_with_cast_weights(network.base_model, **inputs).last_hidden_state
     return hidden.roll(1, dims=1) if is_causal else hidden
 
 
@@ -208,8 +207,7 @@ def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
 
 def replaced_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
     """Logits of having been replaced: (B, L, D) -> (B, L)."""
-    logits: Tensor = network.discriminator_predictions(hidden)
-    return logits
+    return network.discriminator_predictions(hidden)
 
 
 def embedding_modules(network: PreTrainedModel) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def read_config(source: str) -> PreTrainedConfig:
         model_type = values.get("model_type")
         if model_type == ElectraPretrainingConfig.model_type:
             return ElectraPretrainingConfig.from_dict(values)
-        config: PreTrainedConfig = CONFIG_MAPPING[model_type].from_dict(values)
+        config = CONFIG_MAPPING[model_type].from_dict(values)
     except Exception as error:  # the Hub fails in many ways, and each class checks its values in its own
         raise UserError(f"{source} and the Hub have no {CONFIG_NAME} that can be used: {first_line(error)}") from error
     # A model that predicts masked tokens sees the context on both sides.
@@ -124,7 +124,6 @@ def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
     """
     options: dict[str, Any] = {}
     if isinstance(config, ElectraPretrainingConfig):
-        model: Any
         model, _ = load_network(ElectraForJointPretraining, source, config)
         prefix = f"{model.discriminator.base_model_prefix}."
         state = plain_state(model.discriminator).items()
@@ -218,7 +217,7 @@ class Networks(NamedTuple):
     def is_electric(self) -> bool:
         """The discriminator's head gives energies (`noise_logits` of objectives.py)."""
         is_known = self.joint is not None and self.joint.objective == "electric"
-        return is_known or bool(getattr(self.discriminator.config, ENERGY_KEY, False))
+        return is_known or getattr(self.discriminator.config, ENERGY_KEY, False)
 
 
 def load_networks(
@@ -265,7 +264,6 @@ def _load_pair(
     """
     config = read_config(source)
     if isinstance(config, ElectraPretrainingConfig):
-        model: Any
         model, _ = load_network(ElectraForJointPretraining, source, config)
         return model.generator, model.discriminator, config
     is_backbone = config.model_type in BACKBONES

@@ -86,7 +86,7 @@ def tied_weights(generator: PreTrainedModel, discriminator: PreTrainedModel, tie
 
 def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
     """The weights of one network on its own; a `DisentangledEmbedding` becomes one table."""
-    state: dict[str, Tensor] = network.state_dict()
+    state = network.state_dict()
     for name, module in network.named_modules():
         if isinstance(module, DisentangledEmbedding):
             state[f"{name}.weight"] = module.table()

@@ -191,7 +191,7 @@ class PretrainingArguments(TrainingArguments):
         if self.torch_compile is None:  # not earlier: transformers would switch TF32 on
             self.torch_compile = compiles_by_default(self)
         if self.device.type == "cuda":  # the step goes on while its batch is copied
-            self.accelerator_config.non_blocking = bool(self.dataloader_pin_memory)
+            self.accelerator_config.non_blocking = self.dataloader_pin_memory
 
     def with_values(self, **values: Any) -> Self:
         """A copy with other values. `dataclasses.replace` would run Trainer's checks again."""
@@ -207,12 +207,12 @@ class PretrainingArguments(TrainingArguments):
     @property
     def visible_gpus(self) -> int:
         """GPUs that a process without torchrun could use; 1 with torchrun, 0 on a CPU."""
-        return int(super().n_gpu)
+        return super().n_gpu
 
     @property
     def segments_per_step(self) -> int:
         """Segments of an optimizer step, over all devices and accumulated batches."""
-        return int(self.train_batch_size * self.gradient_accumulation_steps * self.world_size)
+        return self.train_batch_size * self.gradient_accumulation_steps * self.world_size
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class Configuration:
         if name not in self.flags and (name not in self.lines or name in RECIPES["small"]):
             return False
         usual = RECIPES[self.model.model_size].get(name, DEFAULTS[name])
-        return bool(self.values()[name] != usual)
+        return self.values()[name] != usual
 
     @property
     def evaluates(self) -> bool:

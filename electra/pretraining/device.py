@@ -76,5 +76,5 @@ def explain_failure(error: Exception, training: Any, run: Path) -> UserError | N
 
 def compiles_by_default(training: Any) -> bool:
     """Whether a run compiles its step unless it is told not to: on GPUs that Triton supports."""
-    is_sharded = bool(training.fsdp) or bool(training.deepspeed)
+    is_sharded = training.fsdp or training.deepspeed
     return training.device.type == "cuda" and not is_sharded and torch.cuda.get_device_capability() >= (7, 0)

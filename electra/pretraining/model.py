@@ -69,9 +69,8 @@ def build_model(
     if checkpoint is None:  # weights that both share are the discriminator's, which is loaded last
         for role in ("generator", "discriminator"):
             path = getattr(args.model, f"init_{role}")
-            network = getattr(model, role)
-            if path and network is not None:
-                load_into(network, path, role, tokenizer, args.segments.max_length)
+            if path:
+                load_into(getattr(model, role), path, role, tokenizer, args.segments.max_length)
     return model
 
 
@@ -82,7 +81,17 @@ def _pair_config(
     objective = args.objective
     spec = args.spec
     resumed: Any = read_config(checkpoint) if checkpoint is not None else None
-    discriminator = _discriminator_config(args, tokenizer, resumed)
+    if sizes.init_discriminator:
+        discriminator = _trained_config(args, "discriminator", tokenizer, resumed)
+    else:
+        discriminator = discriminator_config(
+            vocab_size=vocabulary_size(tokenizer),
+            pad_token_id=tokenizer.pad_token_id,
+            **{name: getattr(sizes, name) for name in (*SIZES, *DROPOUTS, "initializer_range")},
+            model_type=sizes.discriminator_type,
+        )
+        if sizes.initialization == "local":
+            allow_local_heads(discriminator)
     generator = _generator_config(args, discriminator, tokenizer, resumed) if spec.has_generator else None
     return ElectraPretrainingConfig(
         generator=generator,
@@ -99,22 +108,6 @@ def _pair_config(
         generator_steps=objective.generator_steps or 0,
         init_from_generator=spec.has_stages and objective.init_from_generator,
     )
-
-
-def _discriminator_config(args: Configuration, tokenizer: PreTrainedTokenizerBase, resumed: Any) -> PreTrainedConfig:
-    """`resumed` is the configuration of the joint model in the checkpoint that is resumed, or None."""
-    sizes = args.model
-    if sizes.init_discriminator:
-        return _trained_config(args, "discriminator", tokenizer, resumed)
-    config = discriminator_config(
-        vocab_size=vocabulary_size(tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        **{name: getattr(sizes, name) for name in (*SIZES, *DROPOUTS, "initializer_range")},
-        model_type=sizes.discriminator_type,
-    )
-    if sizes.initialization == "local":
-        allow_local_heads(config)
-    return config
 
 
 def _generator_config(
@@ -269,7 +262,7 @@ def with_given_parts(
     if args.model.init_discriminator:
         sizes |= _sizes_of(discriminator) | {name: value_of(discriminator, name) for name in DROPOUTS}
         tokenizer.model_max_length = longest_text(discriminator)
-    if args.model.init_generator and generator is not None:
+    if args.model.init_generator:
         sizes |= _sizes_beside(discriminator, generator, generator.num_hidden_layers)
     record = {**args.record, **sizes}
     if args.tokenizer_path.tokenizer_path or sizes:

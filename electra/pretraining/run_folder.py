@@ -94,7 +94,7 @@ def open_run(args: Configuration) -> Run:
 
 
 def _find_run(training: PretrainingArguments) -> Run:
-    output_dir = Path(str(training.output_dir))
+    output_dir = Path(training.output_dir)
     name = training.experiment_name
     if training.plan:
         return Run(output_dir / name)
@@ -123,7 +123,7 @@ def start_or_continue(folder: Path, training: PretrainingArguments) -> Run:
     if folder.is_dir() and checkpoints_of(folder):
         return _resumed(latest_valid_checkpoint(folder))
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
-    is_other = folder.is_dir() and holds_files(folder) and not (folder / CONFIG_NAME).is_file()
+    is_other = holds_files(folder) and not (folder / CONFIG_NAME).is_file()
     if is_other or metrics.is_file():
         raise UserError(f"{folder} is not a run that can be resumed; choose another --experiment_name")
     return Run(folder)

@@ -44,7 +44,7 @@ class AtomicCheckpoints(TrainerCallback):
     def __init__(self, trainer: Any, origin: Origin | None) -> None:
         self.trainer = trainer
         self.origin = origin
-        self.run_folder: Path = trainer.run_folder
+        self.run_folder = trainer.run_folder
         self._thread = ThreadPoolExecutor(1)
         self._completed: Future[None] | None = None
 

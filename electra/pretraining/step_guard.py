@@ -8,6 +8,7 @@ host looks at every step. A skipped step counts: later steps get the same sample
 
 import logging
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ MOST_IN_A_ROW = 10
 """Skipped steps in a row, before a line of the log, that end the run."""
 
 
+@dataclass(eq=False)
 class StepGuard(TrainerCallback):
     """Clips gradients, keeps steps that are not finite from the optimizer, and ends a run of nothing else.
 
@@ -37,14 +39,13 @@ class StepGuard(TrainerCallback):
         is_sharded: no process has all gradients (FSDP, DeepSpeed).
     """
 
-    def __init__(self, accelerator: Accelerator, max_grad_norm: float, run_folder: Path, is_sharded: bool) -> None:
-        self.accelerator = accelerator
-        self.max_grad_norm = max_grad_norm
-        self.run_folder = run_folder
-        self.is_sharded = is_sharded
-        self.optimizer: Any = None
-        self._in_a_row: Any = 0.0
-        self._last_norm: Any = math.nan
+    accelerator: Accelerator
+    max_grad_norm: float
+    run_folder: Path
+    is_sharded: bool
+    optimizer: Any = None
+    _in_a_row: Any = 0.0
+    _last_norm: Any = math.nan
 
     def on_train_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
         self.optimizer = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it

@@ -88,7 +88,7 @@ class ElectraTrainer(Trainer):
         self.plan = plan
         self.objective = objective
         self.more_evaluations = more_evaluations
-        self.run_folder = Path(str(args.output_dir))
+        self.run_folder = Path(args.output_dir)
         self.last_records: Any = None  # of the last evaluation, (N, L, 12); see metrics.py
         self.window = LogWindow()
         self.checkpoints = AtomicCheckpoints(self, origin)
@@ -135,7 +135,7 @@ class ElectraTrainer(Trainer):
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """Trainer's step; returns 0 in place of a loss that is not finite."""
         self.window.start(self.state.global_step)
-        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        loss = super().training_step(model, inputs, num_items_in_batch)
         return torch.where(torch.isfinite(loss), loss, 0.0)  # Trainer would keep a nan in its sum for ever
 
     def compute_loss(

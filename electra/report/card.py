@@ -45,12 +45,10 @@ class Card(NamedTuple):
             f'tokenizer = AutoTokenizer.from_pretrained("{self.folder}")',
             f'model = {self.auto_class}.from_pretrained("{self.folder}")',
         ]
-        blocks: Blocks = [Heading(self.title, 1), Text(self.about)]
-        blocks.append(Code("\n".join(lines), "python"))
+        blocks: Blocks = [Heading(self.title, 1), Text(self.about), Code("\n".join(lines), "python")]
         if self.fine_tune:
             blocks += [Text("Fine-tune it:"), Code(self.fine_tune, "bash")]
-        blocks += [Heading(self.scores_title), self.scores, Heading("Training")]
-        blocks.append(Table(["", " "], self.training))
+        blocks += [Heading(self.scores_title), self.scores, Heading("Training"), Table(["", " "], self.training)]
         if self.command:
             blocks += [Text("Made by this command:"), Code(self.command, "bash")]
         if self.options:

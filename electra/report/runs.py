@@ -45,11 +45,10 @@ class RunRecord:
     @property
     def held_out(self) -> dict[str, dict[str, float]]:
         """Columns of held-out metrics; none before the run ends."""
-        columns = self.metrics.get("held_out", {})
-        found = {}
-        for name, column in columns.items():
-            found[name] = {metric: value for metric, value in column.items() if value is not None}
-        return found
+        return {
+            name: {metric: value for metric, value in column.items() if value is not None}
+            for name, column in self.metrics.get("held_out", {}).items()
+        }
 
 
 def names_of(folders: Sequence[Path]) -> dict[Path, str]:

@@ -6,6 +6,7 @@ already in the run folder.
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,11 @@ def check_trackers(report_to: Sequence[str]) -> None:
         raise UserError(f"--report_to {name} does not work: transformers does not know it, or it is not installed")
 
 
+@dataclass(eq=False)
 class RecordSettings(TrainerCallback):
     """Adds settings to wandb's record of the run, beside Trainer's own arguments."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.settings = settings
+    settings: Mapping[str, Any]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if "wandb" not in args.report_to or not state.is_world_process_zero:
@@ -54,10 +55,7 @@ def track_results(
     try:
         if wandb.run is not None:
             media = {".html": wandb.Html, ".png": wandb.Image}
-            logs: dict[str, Any] = dict(scalars)
-            for file in files:
-                if file.suffix in media:
-                    logs[file.stem] = media[file.suffix](str(file))
-            wandb.run.log(logs)
+            pictures = {file.stem: media[file.suffix](str(file)) for file in files}
+            wandb.run.log({**scalars, **pictures})
     except Exception as error:  # whatever it raises
         logger.warning("wandb: results could not be sent: %s", " ".join(str(error).split()))

@@ -89,7 +89,7 @@ def extend_tokenizer(
 def _text(backend: Tokenizer, token: str) -> str:
     """The text of a token: a byte-level one is written in other letters."""
     is_written = "ByteLevel" in str(backend.decoder)
-    return str(backend.decoder.decode([token])) if is_written else token
+    return backend.decoder.decode([token]) if is_written else token
 
 
 def _has_letters(backend: Tokenizer, token: str) -> bool:
@@ -105,7 +105,7 @@ def _best_words(tokenizer: PreTrainedTokenizerBase, prefix: str, words: dict[str
         for word, count in words.items()
         if word not in old and len(word) <= LONGEST_TOKEN and not word.startswith(prefix)
     }
-    saved: dict[str, int] = {}
+    saved = {}
     for word, count, ids, _ in _encode(tokenizer.backend_tokenizer, candidates):
         pieces = len(word) if tokenizer.unk_token_id in ids else len(ids) - 1
         if pieces > 0:

@@ -64,7 +64,7 @@ def prepare_documents(documents: Iterable[str], max_documents: int | None, seed:
 def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -> list[str]:
     """Draw a uniform sample without replacement from a stream of unknown length, in stream order (algorithm R)."""
     generator = random.Random(seed)
-    reservoir: list[tuple[int, str]] = []
+    reservoir = []
     for index, document in enumerate(documents):
         if index < max_documents:
             reservoir.append((index, document))

@@ -43,7 +43,7 @@ def make_policy(
 
     `max_length` of a segment counts special tokens, `seed` is that of the cuts.
     """
-    tokens = int(cache.lengths[documents[:max_length]].sum())  # each document has one at least
+    tokens = cache.lengths[documents[:max_length]].sum()  # each document has one at least
     if len(documents) == 0 or tokens < max_length - PAIR_SPECIALS:
         raise UserError(
             f"the corpus is shorter than one segment: {len(documents)} documents with {tokens} tokens, "

@@ -15,6 +15,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -90,11 +91,11 @@ def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
     return sorted({max(1, round(fraction * max_steps)) for fraction in fractions})
 
 
+@dataclass(eq=False)
 class SavesAt(TrainerCallback):
     """Saves after certain optimizer steps."""
 
-    def __init__(self, steps: Sequence[int]) -> None:
-        self.steps = steps
+    steps: Sequence[int]
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if state.global_step in self.steps:

@@ -6,6 +6,7 @@ a generator or too high a learning rate it never gets further.
 
 import logging
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
@@ -49,6 +50,7 @@ def base_rate_loss(replaced_rate: float) -> float:
     return -sum(p * math.log(p) for p in (replaced_rate, 1 - replaced_rate) if p > 0)
 
 
+@dataclass(eq=False)
 class DiscriminatorHealth(TrainerCallback):
     """Logs a warning when the generator collapses, and when the discriminator is late.
 
@@ -56,9 +58,8 @@ class DiscriminatorHealth(TrainerCallback):
         vocab_size: the loss of an untrained generator is about its logarithm.
     """
 
-    def __init__(self, vocab_size: int) -> None:
-        self.vocab_size = vocab_size
-        self._last = ""
+    vocab_size: int
+    _last: str = ""
 
     def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         before = self._last

@@ -9,6 +9,7 @@ A network that is not trained gets no gradient instead of a zero one, so the opt
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
@@ -50,12 +51,12 @@ def stage_lengths(max_steps: int, generator_steps: int | None) -> list[int]:
     return [generator_steps, max_steps - generator_steps] if generator_steps else [max_steps]
 
 
+@dataclass(eq=False)
 class TrainingPhases(TrainerCallback):
     """Sets attributes of the joint model before each step; logs one line when a network starts or stops training."""
 
-    def __init__(self, model: ElectraForJointPretraining, options: ObjectiveArguments) -> None:
-        self.model = model  # itself, not a wrapper
-        self.options = options
+    model: ElectraForJointPretraining  # itself, not a wrapper
+    options: ObjectiveArguments
 
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         phase = phase_at(state.global_step, state.log_history, self.options)

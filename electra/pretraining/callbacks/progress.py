@@ -95,7 +95,7 @@ def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> f
 
 def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> dict[str, Any]:
     """The `compute` of metrics.json, at the end of training; see docs/glossary.md. Unknown values are left out."""
-    tokens = int(state.num_input_tokens_seen)
+    tokens = state.num_input_tokens_seen
     done = state.global_step / plan.steps
     dtype = torch.float32
     if args.bf16 or args.fp16:

@@ -59,7 +59,7 @@ def answer(
     in_windows = saved.settings.get("long_texts") == "windows"
     rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
     logits = mean_by_text(forward(rows), owners)
-    answers: list[Columns] = []
+    answers = []
     for name, row in zip(names_of(labels, decide(labels, logits)), logits, strict=True):
         columns = {"prediction": name}
         if labels.kind == SINGLE:

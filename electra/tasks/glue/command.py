@@ -56,7 +56,7 @@ def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
         mapping = {name: dict(chosen) for name, chosen in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f'--task_overrides {text} must look like {{"rte": {{"learning_rate": 2e-5}}}}') from error
-    overrides: dict[str, dict[str, Any]] = {}
+    overrides = {}
     for name, chosen in mapping.items():
         if unknown := set(chosen) - TASK_OPTIONS:
             raise UserError(f"--task_overrides of {name}: {min(unknown)} cannot differ by task; remove it")

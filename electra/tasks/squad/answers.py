@@ -120,14 +120,7 @@ def best_answers(
             break
     found = found or {"": [0.0, 0.0]}
     shares = softmax([sum(scores) for scores in found.values()]).tolist()
-    answers = []
-    for (text, (start, end)), share in zip(found.items(), shares, strict=True):
-        answers.append(
-            {
-                "text": text,
-                "probability": share,
-                "start_logit": start,
-                "end_logit": end,
-            }
-        )
-    return answers
+    return [
+        {"text": text, "probability": share, "start_logit": start, "end_logit": end}
+        for (text, (start, end)), share in zip(found.items(), shares, strict=True)
+    ]
