@@ -150,8 +150,8 @@ class PretrainingArguments(TrainingArguments):
     )
     checkpoint_fractions: list[float] = option(
         [],
-        "Fractions of --max_steps after which a checkpoint is saved that --save_total_limit does not delete, "
-        "unless the run goes on with more steps. The paper's: 0.0625 0.125 0.25 0.5 1.",
+        "Fractions of --max_steps after which a checkpoint is saved that --save_total_limit does not delete. The "
+        "paper's: 0.0625 0.125 0.25 0.5 1.",
         UP_TO_ONE,
         resuming="recorded",
     )

@@ -1,7 +1,7 @@
 """Checkpoints of a run: written completely or not at all, and read with the options that the user gives now."""
 
 import shutil
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
@@ -21,12 +21,14 @@ from electra.io.checkpoints import (
     commit,
     describe_latest_valid,
     discard,
-    step_of,
     translate_write_errors,
     write_manifest,
 )
 from electra.io.files import write_json
 from electra.pretraining.run_folder import Origin
+
+KEPT_NAME = "kept"
+"""An empty file in a checkpoint of --checkpoint_fractions; a run with more steps has other fractions, but keeps it."""
 
 
 class AtomicCheckpoints(TrainerCallback):
@@ -87,7 +89,7 @@ class AtomicCheckpoints(TrainerCallback):
         try:
             write_manifest(unfinished)
             commit(unfinished, target)
-            prune(self.run_folder, self.trainer.plan.checkpoint_steps, self.trainer.args.save_total_limit)
+            prune(self.run_folder, self.trainer.args.save_total_limit)
         finally:
             shutil.rmtree(unfinished.parent, ignore_errors=True)
 
@@ -98,15 +100,17 @@ class AtomicCheckpoints(TrainerCallback):
         """Write what Trainer does not, and delete its pickled options, which hold the Hub's token."""
         trainer = self.trainer
         (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
+        if trainer.state.global_step in trainer.plan.checkpoint_steps:
+            (unfinished / KEPT_NAME).touch()
         write_json(asdict(self.origin) if self.origin else {}, unfinished / ORIGIN_NAME)
         if not (unfinished / "config.json").is_file():  # Trainer wrote sharded weights and nothing else
             trainer.model.config.save_pretrained(unfinished)
             trainer.processing_class.save_pretrained(unfinished)
 
 
-def prune(run: Path, kept: Container[int], limit: int | None) -> None:
-    """Delete all checkpoints of a run but those of the steps `kept` and the newest `limit` of the others."""
-    others = [checkpoint for checkpoint in checkpoints_of(run) if step_of(checkpoint) not in kept]
+def prune(run: Path, limit: int | None) -> None:
+    """Delete all checkpoints of a run but those that are kept and the newest `limit` of the others."""
+    others = [checkpoint for checkpoint in checkpoints_of(run) if not (checkpoint / KEPT_NAME).is_file()]
     for checkpoint in others[limit:] if limit else []:
         discard(checkpoint)
 

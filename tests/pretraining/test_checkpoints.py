@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 from electra.io.checkpoints import find_damage
 from electra.pretraining.callbacks.checkpoints import StopRequests, fraction_steps
 from electra.pretraining.command import main
-from electra.pretraining.saving import keeping_options, prune
+from electra.pretraining.saving import KEPT_NAME, keeping_options, prune
 from tests.helpers import ROOT, parametrize
 from tests.pretraining.runs import FAST, flags, make
 
@@ -38,15 +38,19 @@ def test_fractions_of_a_run_are_rounded_ascending_and_once_each():
 def test_fractions_are_kept_beside_the_newest(tmp_path, kept, limit, expected):
     for step in (2, 3, 4, 6, 7, 8, 10, 12):
         (tmp_path / f"checkpoint-{step}").mkdir()
-    prune(tmp_path, kept, limit)
+        if step in kept:
+            (tmp_path / f"checkpoint-{step}" / KEPT_NAME).touch()
+    prune(tmp_path, limit)
     assert {int(path.name.removeprefix("checkpoint-")) for path in tmp_path.glob("checkpoint-*")} == expected
 
 
-def test_a_run_keeps_its_fractions_and_the_newest(folder):
+def test_a_run_keeps_its_fractions_and_the_newest_also_with_more_steps(folder):
     main(flags(folder, **FAST, checkpoint_fractions=[0.25, 0.6], save_steps=2, save_total_limit=1))
     run = folder / "output" / "run"
     assert {path.name for path in run.glob("*checkpoint*")} == {"checkpoint-3", "checkpoint-7", "checkpoint-12"}
     assert all(find_damage(path) is None for path in run.glob("checkpoint-*")) and not (run / "unfinished").exists()
+    main([f"--resume_from_checkpoint={run}", "--max_steps=16"])
+    assert {path.name[11:] for path in run.glob("checkpoint-*")} == {"3", "7", "16"}
 
 
 # ---- stopping
