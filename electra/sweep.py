@@ -276,14 +276,16 @@ def report(sweep: Sweep, folder: Path) -> None:
     table.to_csv(folder / "results.csv", index=False)
     glue = [name for name in table if name == "AVG" or name.startswith("median/")]
     metrics = list(dict.fromkeys([*glue, sweep.metric]))
+    by_glue = [name for name in (sweep.metric, "AVG", *glue) if name in glue and table[name].notna().any()]
+    rank, *_ = [*by_glue, sweep.metric]
     axes = [name for name in sweep.swept if name != "seed"] or sweep.swept
     scores = table.reindex(columns=metrics).astype(float)
     # Lists cannot be grouped; numbers stay numbers, which are sorted by value.
     values = [table[name].map(lambda value: str(value) if isinstance(value, list) else value) for name in axes]
     medians = scores.groupby(values).median(skipna=False)
-    medians = medians.sort_values(metrics[0], ascending=sweep.goal == "minimize" and not glue)
+    medians = medians.sort_values(rank, ascending=sweep.goal == "minimize" and not by_glue)
     logger.info("\n%s\n\nall points     %s", medians.to_string(), folder / "results.csv")
-    if metrics[0].startswith("eval/"):
+    if rank.startswith("eval/"):
         logger.info(NOT_COMPARABLE)
 
 

@@ -255,7 +255,7 @@ def test_a_median_over_seeds_is_undefined_without_one_of_them(tmp_path, capsys):
     for rate, scores in ((0.1, [0.7, 0.65, None]), (0.2, [0.5, 0.9, 0.6])):
         for seed, score in enumerate(scores):
             point = {"learning_rate": rate, "generator_gate": gates[0], "seed": seed}
-            point |= {"eval/discriminator_auc": score, "AVG": -rate}
+            point |= {"median/cola": rate, "eval/discriminator_auc": score, "AVG": -rate}
             (tmp_path / f"{rate}_{seed}.json").write_text(json.dumps(point))
     log_plainly()
     report(sweep, tmp_path)

@@ -65,7 +65,8 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
     missing = set()
     for task in evaluation.tasks:
         wanted = list(range(first_seed, first_seed + args.options.num_seeds))
-        if evaluation.is_start(task):  # the best run may be one of another command, which kept no encoder
+        if evaluation.is_start(task) or args.options.save_model:
+            # The best run may be one of another command, which kept no encoder and no model.
             wanted += [seed for seed in evaluation.best_first(task) if seed not in wanted]
         seeds = unfinished_seeds(evaluation, task, wanted)
         data = task.load(encoder.tokenizer, tunings[task.name]) if seeds else None
@@ -97,17 +98,26 @@ def check_same(
     then: Mapping[str, Any],
     now: Mapping[str, Any],
 ) -> None:
-    """Refuse a folder whose results have other settings. Options that are gone and `processes` do not count."""
+    """Refuse a folder whose results have other settings. Options that are gone do not count."""
+    then = with_batch(then)
     differences = [
         f"{name} is {then.get(name)} there and {value} here"
-        for name, value in now.items()
-        if then.get(name) != value and name != "processes"
+        for name, value in with_batch(now).items()
+        if then.get(name) != value
     ]
     if differences:
         raise UserError(
             f"{folder} holds results of {task} with other settings: {'; '.join(differences[:4])}; choose another "
             f"--experiment_name"
         )
+
+
+def with_batch(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with the rows of a training step in place of what they result from."""
+    rest = dict(settings)
+    rows = rest.pop("per_device_train_batch_size", 1) * rest.pop("gradient_accumulation_steps", 1)
+    rows *= rest.pop("processes", 1)
+    return {**rest, "training batch": rows}
 
 
 def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:

@@ -1,11 +1,11 @@
 """The command `electra tokenizer`, also a file train_tokenizer.py: train or extend, measure, write a tokenizer."""
 
 import logging
-from pathlib import Path
 
 from electra.data.options import CorpusArguments
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
+from electra.io.files import expand
 from electra.options import CommandLine
 from electra.tokenizers.options import TokenizerArguments, TokenizerTrainingArguments
 
@@ -24,8 +24,9 @@ def main(argv: list[str] | None = None) -> None:
             raise UserError(f"--{name} has no effect with --extend: {output.extend} keeps its own; leave it out")
     if output.extend is None and "new_tokens" in command_line.flags:
         raise UserError("--new_tokens extends a tokenizer: name it with --extend, or give --vocab_size")
-    folder = Path(output.output_dir).absolute()
-    if folder.exists() and any(folder.iterdir()):
+    folder = expand(output.output_dir).absolute()
+    folder.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
+    if any(folder.iterdir()):
         raise UserError(f"--output_dir {folder} is not empty; remove it, or name another folder")
     # These take seconds: help and errors of the options come before.
     from electra.data.corpus import Corpus

@@ -34,7 +34,9 @@ class TokenizerArguments(Options):
     vocab_size: int = option(
         30522, "Tokens in a newly trained vocabulary, including special tokens.", VOCAB_SIZE, resuming="compared"
     )
-    min_frequency: int = option(2, "Minimum number of occurrences of a pair that is merged into a token.", POSITIVE)
+    min_frequency: int = option(
+        2, "Minimum number of occurrences of a pair that is merged into a token; not of unigram.", POSITIVE
+    )
     lowercase: bool = option(True, "Lower-case the text (--cased keeps the case).")
     strip_accents: bool = option(False, "Remove accents, as BERT does for English: ü becomes u, й becomes и.")
     max_documents: int | None = option(

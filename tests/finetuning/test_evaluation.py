@@ -104,9 +104,10 @@ def test_a_run_is_ranked_beside_those_of_other_commands(tmp_path, monkeypatch):
 
 
 def test_results_of_other_settings_are_told_apart():
-    then = {"learning_rate": 1e-4, "head": "hf"}
+    then = {"learning_rate": 1e-4, "head": "hf", "per_device_train_batch_size": 32, "processes": 1}
     check_same(Path("run"), "rte", then, dict(then))
-    for now in ({"head": "google"}, {"new": 1}):
-        with raises(UserError, match=next(iter(now))):
+    for named, now in (("head", {"head": "google"}), ("new", {"new": 1}), ("batch is 32 .* 128", {"processes": 4})):
+        with raises(UserError, match=named):
             check_same(Path("run"), "rte", then, then | now)
-    check_same(Path("run"), "rte", {**then, "processes": 1, "removed_option": 1}, {**then, "processes": 8})
+    now = {**then, "per_device_train_batch_size": 8, "processes": 4}
+    check_same(Path("run"), "rte", {**then, "removed_option": 1}, now)

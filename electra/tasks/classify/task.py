@@ -128,9 +128,9 @@ def read_labelled(options: Any) -> Labelled:
 
 def log_labels(data: Labelled) -> None:
     """What the labels are, how frequent they are, and which texts are in two splits."""
-    shares = data.matrix("train").mean(0)
-    shown = [f"{name}: {share:.1%}" for name, share in zip(data.labels.classes, shares, strict=False)]
     labels = data.labels
+    shares = data.matrix("train").mean(0)
+    shown = [f"{name}: {share:.1%}" for name, share in zip(labels.classes, shares, strict=False)]
     if labels.kind == NUMBER:
         shown = [f"{labels.low:g} to {labels.high:g}; if they name classes, give --label_kind single"]
     logger.info("labels         %s, %.500s", labels.kind, ", ".join(shown))

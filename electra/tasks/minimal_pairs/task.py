@@ -111,6 +111,8 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
         "generator": args.generator,
         "data": args.data,
         "dataset_config_name": args.dataset_config_name,
+        "score": args.score,
+        "max_pairs": args.max_pairs,
     }
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
     check_results(folder, RESULTS_NAME, about)

@@ -246,7 +246,8 @@ def test_what_is_lost_is_made_again(copy):
     before = contents(run)
     (run / "models" / "cola").rename(run / "models" / ".cola.unfinished")
     shutil.rmtree(run / "encoders" / "mnli-42")
-    glue(flags(copy, **{**OPTIONS, **STARTED, "tasks": ["cola", "rte"], "start_from_mnli": ["rte"]}))
+    one = {"tasks": ["cola", "rte"], "start_from_mnli": ["rte"], "seed": 43, "num_seeds": 1}  # the best seed is 42
+    glue(flags(copy, **{**OPTIONS, **STARTED, **one}))
     after = contents(run)
     assert {p for p in before if p.suffix in (".npz", ".jsonl", ".safetensors") and after.get(p) != before[p]} == set()
 
