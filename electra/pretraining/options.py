@@ -233,7 +233,9 @@ NEEDS = (
         "the run ends after --max_steps {max_steps}; add --max_steps -1",
     ),
     Need(
-        "lr_scheduler_type", lambda c: not c.training.product_schedule, "--product_schedule is a schedule of its own"
+        "product_schedule",
+        lambda c: c.training.lr_scheduler_type == "linear",
+        "its decay is linear; leave --lr_scheduler_type out",
     ),
     Need(
         "adam_bias_correction",

@@ -44,7 +44,7 @@ def read_columns(
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error}); convert the file") from error
     is_conllu = path.lower().endswith(".conllu")
-    word_column = 1 if is_conllu else 0
+    word_column = int(is_conllu)
     if label_column is None:
         label_column = 3 if is_conllu else -1
     lines = []
