@@ -50,9 +50,11 @@ def read_columns(
     lines = []
     for line in text.split("\n"):
         line = line.rstrip("\r")
-        if is_conllu and line and not line.partition("\t")[0].isdecimal():
-            continue
-        cells = line.split("\t") if is_conllu and line else CELLS.findall(line)
+        cells = CELLS.findall(line)
+        if is_conllu and cells:
+            cells = line.split("\t")
+            if not cells[0].isdecimal():  # a comment, a range of words, an empty node
+                continue
         lines.append([] if cells[:1] == [DOCUMENT] else cells)
     width = len(next(filter(None, lines), []))
     if width == 0:
