@@ -25,8 +25,8 @@ def main(argv: list[str] | None = None) -> None:
     if output.extend is None and "new_tokens" in command_line.flags:
         raise UserError("--new_tokens extends a tokenizer: name it with --extend, or give --vocab_size")
     folder = expand(output.output_dir).absolute()
-    folder.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
-    if any(folder.iterdir()):
+    folder.parent.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
+    if folder.exists() and any(folder.iterdir()):
         raise UserError(f"--output_dir {folder} is not empty; remove it, or name another folder")
     # These take seconds: help and errors of the options come before.
     from electra.data.corpus import Corpus
