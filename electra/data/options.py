@@ -18,9 +18,6 @@ from electra.options import (
     option,
 )
 
-TAKEN_NAMES = ("fixed", "generator", "discriminator")
-"""Held-out texts of these names would have metrics of the same names as others."""
-
 
 @dataclass(frozen=True)
 class CorpusArguments(Options):
@@ -112,6 +109,7 @@ def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = {}
     for given in validation_file:
         name, path = split_name(given)
-        check(name not in TAKEN_NAMES, "validation_file", given, f"named otherwise than {', '.join(TAKEN_NAMES)}")
+        is_free = name not in ("fixed", "generator", "discriminator")  # metrics have these names
+        check(is_free, "validation_file", given, "named otherwise than fixed, generator, discriminator")
         texts.setdefault(name, []).append(path)
     return {name: texts[name] for name in sorted(texts, key=lambda name: name != "")}

@@ -127,9 +127,9 @@ def _starts_from_generator(c: Configuration) -> bool:
     return c.spec.has_stages and c.objective.init_from_generator
 
 
-def _has_other_weights(c: Configuration) -> bool:
+def _starts_untrained(c: Configuration) -> bool:
     shares_trained = c.model.init_generator and c.model.tie != "none"
-    return bool(c.model.init_discriminator or shares_trained or _starts_from_generator(c))
+    return not (c.model.init_discriminator or shares_trained or _starts_from_generator(c))
 
 
 NEEDS = (
@@ -186,7 +186,7 @@ NEEDS = (
     ),
     Need(
         "initialization",
-        lambda c: c.model.initialization != "local" or not _has_other_weights(c),
+        lambda c: c.model.initialization != "local" or _starts_untrained(c),
         "weights of the discriminator are from --init_discriminator, or shared with --init_generator, or from the "
         "generator, without --no_init_from_generator",
     ),
