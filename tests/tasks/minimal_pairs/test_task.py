@@ -185,7 +185,8 @@ def test_results_of_another_model_or_other_pairs_are_kept(world, wordpiece_token
     write_run(world / "elsewhere" / "run", wordpiece_tokenizer, mlm_probability=0.25)
     assert "holds other files or other results" in refused_command(main, flags("elsewhere/run"), capsys)
     write_pairs(world / "other.jsonl")
-    assert "other results" in refused_command(main, flags("run", "--data", "other.jsonl"), capsys)
+    for other in ("--data=other.jsonl", "--max_pairs=1", "--score=pll"):
+        assert "other results" in refused_command(main, flags("run", other), capsys)
     assert results.read_bytes() == before
 
 

@@ -19,8 +19,7 @@ def test_words_do_not_depend_on_spans():
     assert labels == ["B-PER", "I-PER", "I-PER", "I-PER", "O", "B-LOC", "O", "B-X", "O"]
     for word in ("हिन्दी", "cafe\u0301", "می\u200cروم", "m²"):
         assert words_of(word) == [(0, len(word))]
-    for text, count in (("北京ABC、東京タワー", 9), ("ที่นี่", 2)):  # no spaces
-        assert len(words_of(text)) == count
+    assert len(words_of("北京ABC、東京タワー")) == 9 and len(words_of("ที่นี่")) == 2  # scripts without spaces
 
 
 def write(path, *rows):
