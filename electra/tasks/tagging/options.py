@@ -14,8 +14,7 @@ class TaggingArguments(FileTaskArguments):
     train_file: str | None = option(
         None,
         "File of columns: the word first, its label in --label_column; blank lines separate sentences. Or "
-        ".conllu; or .jsonl or .parquet with the columns tokens and tags, or text and entities: "
-        "[[start, end, label], ...].",
+        ".conllu; or .jsonl or .parquet with tokens and tags, or with text and entities: [[start, end, label], ...].",
     )
     validation_file: str | None = option(None, "Development set in the same format.")
     test_file: str | None = option(None, "Test set in the same format; labels are optional.")
