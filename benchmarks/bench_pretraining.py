@@ -6,7 +6,7 @@ Each way is a process of its own, since one of ours tunes the memory of its whol
 what else the machine does hits both alike. A turn is several steps, and the device is waited for at its end only.
 Medians of the turns' mean steps, and their ratios. Batch, text, sizes, dropout, optimizer (fused AdamW) are the same.
 
-    plain    benchmarks/plain_electra.py in a bare loop: forward, backward, clipping, optimizer
+    plain    examples/electra_in_a_page.py in a bare loop: forward, backward, clipping, optimizer
     ours     our model in the same loop
     train()  our model through `ElectraTrainer.train()`, from the end of its first steps to that of its last one
 
@@ -29,7 +29,6 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerState
 
-from benchmarks.plain_electra import PlainElectra
 from electra.options import as_flags
 from electra.pretraining import run as pretraining_run
 from electra.pretraining.data import load_data
@@ -41,6 +40,7 @@ from electra.pretraining.run_folder import open_run
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import table_of, to_markdown
 from electra.runtime.hardware import measure_matmul_flops
+from examples.electra_in_a_page import PlainElectra
 
 WARM_UP = 3
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
