@@ -1,6 +1,7 @@
 """Which runs an evaluation still has to do."""
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,10 +29,11 @@ class PlannedTask(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Approximate number of optimizer steps of a run on one device."""
-        batch = self.tuning.per_device_train_batch_size * self.tuning.gradient_accumulation_steps
-        batches = -(-len(self.data.train) // batch)
-        return max(1, round(batches * self.tuning.num_train_epochs))
+        """Number of optimizer steps of a run with the processes of this command, as Trainer counts them."""
+        tuning = self.tuning
+        processes = PartialState().num_processes
+        step = tuning.per_device_train_batch_size * tuning.gradient_accumulation_steps * processes
+        return math.ceil(math.ceil(len(self.data.train) / step) * tuning.num_train_epochs)
 
 
 def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:

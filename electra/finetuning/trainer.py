@@ -3,9 +3,10 @@
 Hooks of Trainer that are used:
 
     compute_loss_func   mean over the examples of a step, independent of its split into batches and devices
+    compute_loss        0 for a batch without rows
     create_optimizer    layer-wise learning rates; Adam without bias correction
     create_scheduler    the product schedule of the original code
-    _get_train_sampler  batches of similar length, in an order that follows from the seed
+    _get_train_sampler  batches of similar length, in an order that follows from the seed; each row once per epoch
     prediction_step     returns logits only, by Trainer's private `_prepare_inputs`
 
 `_n_gpu` of its options is set: several GPUs are used with torchrun, not with nn.DataParallel. Trainer saves nothing: a
@@ -15,7 +16,7 @@ run takes minutes, and the runner writes its results.
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +28,9 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import Tuning
-from electra.finetuning.encoding import Array, ColumnRows
+from electra.finetuning.encoding import IGNORED, Array, ColumnRows
 from electra.io.errors import UserError
+from electra.io.rows import Columns
 from electra.layer_decay import layer_decay_groups
 from electra.optimizers import AdamWNoBiasCorrection
 from electra.runtime.cpu import tune_networks, tune_process
@@ -116,6 +118,50 @@ class ShuffledLengthGroups(LengthGroupedSampler):
         return chain(*shuffled, rows[num_full * size :])
 
 
+class FilledUp(Sampler[Any]):
+    """The rows of a sampler and then `None`, up to a multiple of `size`.
+
+    So each of several processes gets as many batches as the others. accelerate would fill them up with the first rows
+    of the epoch, which would be trained on twice.
+    """
+
+    def __init__(self, sampler: Any, size: int) -> None:
+        self.sampler = sampler
+        self.missing = -len(sampler) % size
+
+    def __len__(self) -> int:
+        return len(self.sampler) + self.missing
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain(self.sampler, repeat(None, self.missing))
+
+
+class TrainingRows(Dataset[Any]):
+    """The rows to train on, by their number; `None` stands for no row."""
+
+    def __init__(self, rows: ColumnRows, collator: Collator) -> None:
+        self.rows = rows
+        self.lengths = rows.lengths
+        self.collator = collator
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: int | None) -> Columns | None:
+        return None if row is None else self.rows[row]
+
+    def collate(self, rows: Sequence[Columns | None]) -> dict[str, Tensor]:
+        """Return a batch of the rows that are there; of none at all, a batch whose labels are all `IGNORED`.
+
+        A process without rows computes such a batch because the others wait for its gradient.
+        """
+        there = [row for row in rows if row is not None]
+        if there:
+            return self.collator(there)
+        batch = self.collator([self.rows[0]])
+        return {**batch, "labels": torch.full_like(batch["labels"], IGNORED)}
+
+
 class FineTuner(Trainer):
     """Fine-tunes a model whose attribute `encoder` is an encoder and whose output is a tensor (B, ...)."""
 
@@ -154,13 +200,26 @@ class FineTuner(Trainer):
             )
         return super().create_scheduler(num_training_steps, optimizer)
 
-    def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int]:
+    def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[Any]:
         dataset: Any = self.train_dataset
         # Groups are whole steps, so that the split of a step into batches changes nothing; equal on every process.
         args = self.args
-        batch_size = args.train_batch_size * args.gradient_accumulation_steps * self.accelerator.num_processes
+        micro_batch = args.train_batch_size * self.accelerator.num_processes
+        step = micro_batch * args.gradient_accumulation_steps
         generator = torch.Generator().manual_seed(args.seed)
-        return ShuffledLengthGroups(batch_size, lengths=dataset.lengths.tolist(), generator=generator)
+        groups = ShuffledLengthGroups(step, lengths=dataset.lengths.tolist(), generator=generator)
+        return FilledUp(groups, micro_batch)
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        has_rows = inputs["labels"].ne(IGNORED).any()
+        loss = super().compute_loss(model, inputs, num_items_in_batch=num_items_in_batch)
+        return loss * has_rows
 
     # ---- evaluation
 
@@ -251,12 +310,13 @@ def fine_tune(
     model = make_model()
     tune_process(args.device)
     tune_networks(model)
+    rows = TrainingRows(train, collator)
     trainer = FineTuner(
         options,
         model=model,
         args=args,
-        train_dataset=train,
-        data_collator=collator,
+        train_dataset=rows,
+        data_collator=rows.collate,
         compute_loss_func=loss,
         callbacks=[*callbacks],
     )

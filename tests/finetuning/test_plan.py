@@ -1,17 +1,55 @@
 """Steps of a planned run."""
 
+import re
 from types import SimpleNamespace
+
+import pytest
+from accelerate import PartialState
 
 from electra.finetuning.encoding import Examples, encode
 from electra.finetuning.plan import PlannedTask
 from electra.finetuning.task import Split, TaskData
-from tests.finetuning.test_trainer import make_options
+from tests.finetuning.test_trainer import make_options, run
+from tests.helpers import exit_codes, fork_ranks, parametrize
+
+CASES = [
+    ({"num_train_epochs": 3.0}, 9),  # epochs of 32, 32 and 6 rows
+    ({"num_train_epochs": 3.0, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}, 9),
+    ({"num_train_epochs": 0.1}, 1),
+    ({"num_train_epochs": 1.5}, 5),
+]
 
 
-def test_steps_of_a_run(framed_tokenizer):
-    train = encode(Examples(["11 12 13 14"] * 70, None, [0, 1] * 35), framed_tokenizer, 16)
-    data = TaskData({"train": Split(train, None, 70)})
-    for batches in ({}, {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}):
-        options = make_options(num_train_epochs=3.0, **batches)
-        planned = PlannedTask(SimpleNamespace(name="cola"), options, {}, data, [42, 43])
-        assert planned.steps == 9  # three epochs of 32, 32 and 6 rows
+@pytest.fixture(scope="module")
+def rows(framed_tokenizer):
+    return encode(Examples(["11 12 13 14"] * 70, None, [0, 1] * 35), framed_tokenizer, 16)
+
+
+def planned_steps(rows, options):
+    data = TaskData({"train": Split(rows, None, len(rows))})
+    return PlannedTask(SimpleNamespace(name="cola"), make_options(**options), {}, data, [42, 43]).steps
+
+
+def train(rows, options, folder):
+    PartialState(cpu=True)
+    print("planned", planned_steps(rows, options))
+    print("made", run(rows, folder, **options).trainer.state.global_step)
+
+
+@parametrize(("options", "steps"), CASES)
+def test_steps_of_a_run(rows, options, steps, tmp_path):
+    assert planned_steps(rows, options) == steps
+    assert run(rows, tmp_path, **options).trainer.state.global_step == steps
+
+
+@pytest.mark.slow
+@parametrize(("batch", "steps"), [(16, 8), (32, 5), (64, 3)])  # 70 rows in 3, 2 and 1 steps of an epoch
+def test_steps_of_a_run_on_two_processes(rows, batch, steps, tmp_path):
+    options = {"num_train_epochs": 2.5, "per_device_train_batch_size": batch}
+    ranks = fork_ranks(train, rows, options, tmp_path, folder=tmp_path)
+    assert exit_codes(ranks) == [0, 0]
+    for rank in ranks:
+        assert re.findall(r"(planned|made) (\d+)", rank.log.read_text()) == [
+            ("planned", f"{steps}"),
+            ("made", f"{steps}"),
+        ]
