@@ -40,6 +40,10 @@ PARAMETERS = {
     "paper_large_400k": (335_142_913, 51_295_290),
     "paper_large_1750k": (335_142_913, 51_295_290),
     "paper_bert_small": (13_546_682, 0),  # as the generator of full size
+    # embeddings 1024 x (30522 + 512 + 2) + 2048; 24 layers of 12 x 1024^2 + 13 x 1024; LM head 1024 x 1025 + 2048 +
+    # 30522
+    "paper_bert_large_400k": (335_174_458, 0),
+    "bert_ltr": (BASE_MLM, 0),  # the same sum with 768
     "paper_electra_15": (BASE, 33_740_602),
     "paper_two_stage": (BASE, BASE_MLM),
     "paper_adversarial": (BASE, 33_740_602),
