@@ -25,7 +25,7 @@ def maskable_tokens(
     attention_mask: Tensor,
     special_token_ids: Iterable[int],
 ) -> Tensor:
-    """True where a token may be masked: neither padding nor a special token.
+    """Return True where a token may be masked: neither padding nor a special token.
 
     Args:
         input_ids: token ids, int64 (B, L).
@@ -41,7 +41,7 @@ def maskable_tokens(
 
 
 def slots_of(length: int, mlm_probability: float) -> int:
-    """K, the slots for chosen positions in a row of `length` tokens: as many as a full row has, at least 1."""
+    """Return K, the slots for chosen positions in a row of `length` tokens: those of a full row, at least 1."""
     return max(1, round(mlm_probability * length))
 
 
@@ -63,7 +63,7 @@ def share_of(
     mlm_probability: float,
     most: int,
 ) -> Tensor:
-    """round(mlm_probability * real), at least 1, at most `most` and what is available; int64, any shape."""
+    """Return round(mlm_probability * real), at least 1, at most `most` and what is available; int64, any shape."""
     # In float64, like Python's numbers: in float32 0.15 * 190 is above 28.5, in float64 below. MPS has no float64.
     precision = torch.float32 if real.device.type == "mps" else torch.float64
     share = real.to(precision) * mlm_probability
@@ -112,7 +112,7 @@ def mask_tokens(
     mlm_random_probability: float = 0.0,
     vocab_size: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """x_masked = REPLACE(x, m, [MASK]): most chosen tokens become [MASK], some a random token, the rest are kept.
+    """Return x_masked = REPLACE(x, m, [MASK]): most chosen tokens become [MASK], some random, the rest are kept.
 
     One number per slot decides both: where it falls in the random share, its place within the share gives the token.
 
@@ -151,7 +151,7 @@ def sample_tokens(
     disallowed_ids: Tensor | None = None,
     probabilities: Tensor | None = None,
 ) -> Tensor:
-    """x_hat ~ softmax(logits / temperature), in fp32; no gradient.
+    """Sample x_hat ~ softmax(logits / temperature), in fp32; no gradient.
 
     Inverts the cumulative distribution at one number per row, so a row's sample does not depend on the rest of the
     batch or on the number of processes. The original's Gumbel-max trick needs a random number per logit, which costs
@@ -197,7 +197,7 @@ def _sampling_weights(
     temperature: float,
     disallowed_ids: Tensor | None,
 ) -> Tensor:
-    """softmax(scores / temperature) without the ids that must not be drawn, float32 (N, V)."""
+    """Return softmax(scores / temperature) without the ids that must not be drawn, float32 (N, V)."""
     if disallowed_ids is not None:
         # The original subtracts 1000 (pretrain_helpers.py), which a low temperature can outweigh.
         column = disallowed_ids.unsqueeze(1)  # (N, 1)
@@ -210,7 +210,7 @@ def _sampling_weights(
 
 
 def _running_sums(weights: Tensor) -> Tensor:
-    """Cumulative sums of rows, (N, M)."""
+    """Return the cumulative sums of rows, (N, M)."""
     if torch.are_deterministic_algorithms_enabled():  # GPUs sum floats in varying order
         whole_numbers = (weights * 2.0**30).long()
         return whole_numbers.cumsum(dim=1).double()
@@ -218,7 +218,7 @@ def _running_sums(weights: Tensor) -> Tensor:
 
 
 def _first_above(sums: Tensor, target: Tensor) -> Tensor:
-    """The place of the first running sum above the target: (N, M), (N, 1) -> int64 (N, 1).
+    """Find the place of the first running sum above the target: (N, M), (N, 1) -> int64 (N, 1).
 
     Rounding may put the target at the last sum; below it, a place of weight 0 is never found.
     """
@@ -229,7 +229,7 @@ def _first_above(sums: Tensor, target: Tensor) -> Tensor:
 
 
 def draw_tokens(uniform: Tensor, vocab_size: int) -> Tensor:
-    """x_hat drawn uniformly from the whole vocabulary, including special tokens and the original; no generator.
+    """Draw x_hat uniformly from the whole vocabulary, special tokens and the original included; no generator.
 
     Args:
         uniform: a number in [0, 1) per slot, float (B, K).
@@ -249,7 +249,7 @@ def replace_tokens(
     mlm_mask: Tensor,
     sampled_ids: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """x_corrupt = REPLACE(x, m, x_hat); a sample equal to the original counts as original.
+    """Return x_corrupt = REPLACE(x, m, x_hat); a sample equal to the original counts as original.
 
     Args:
         input_ids: original ids, int64 (B, L).

@@ -46,7 +46,7 @@ def google_training_flops(
     steps: int,
     mlm_positions_fraction: float = GOOGLE_MLM_POSITIONS_FRACTION,
 ) -> float:
-    """Training FLOPs as the paper counts them: ELECTRA-small 1.29e18, base 6.43e19, large (400k steps) 7.12e20.
+    """Count training FLOPs as the paper does: ELECTRA-small 1.29e18, base 6.43e19, large (400k steps) 7.12e20.
 
     Equal to the digit to google-research/electra's flops_computation.py: the backward pass counts as much as the
     forward pass (6 N T counts it twice), the input embedding is a dense multiplication with one-hot vectors, and the
@@ -104,7 +104,7 @@ def six_n_t_flops(
     steps: int,
     mlm_positions_fraction: float,
 ) -> float:
-    """Training FLOPs as 6 * N * T plus attention: the matrix multiplications of forward and backward pass.
+    """Count training FLOPs as 6 * N * T plus attention: the matrix products of forward and backward pass.
 
     FLOPs = T * (6 * N + 12 * num_layers * hidden_size * max_length) for each network, with T = train_batch_size *
     max_length * steps positions and N the number of parameters multiplied at a position:
@@ -145,5 +145,5 @@ def _six_n_per_token(shape: TransformerShape, max_length: int, head_parameters: 
 
 
 def pfs_days(flops: float) -> float:
-    """FLOPs in petaflop/s-days, 8.64e19 each. Some papers estimate theirs from devices, days and peak instead."""
+    """Convert FLOPs to petaflop/s-days of 8.64e19. Some papers estimate them from devices, days and peak instead."""
     return flops / (1e15 * 86400)

@@ -19,7 +19,7 @@ def layer_multipliers(
     decay: float,
     mode: str,
 ) -> list[float]:
-    """Factors of the learning rate, smaller towards the input, num_layers + 2 of them.
+    """Return factors of the learning rate, smaller towards the input, num_layers + 2 of them.
 
     | with n layers | embeddings | layer i, from 0 | head |
     |---|---|---|---|
@@ -54,7 +54,7 @@ def layer_decay_groups(
     decay: float,
     mode: str,
 ) -> list[dict[str, Any]]:
-    """Optimizer groups with a learning rate for each layer; the head's group, with the peak rate, comes first.
+    """Build optimizer groups with a learning rate for each layer; the head's group, with the peak rate, is first.
 
     Works for any encoder with a single stack of layers. ALBERT's layers that share parameters count as one. A norm
     after the stack belongs to the top layer, a pooler to the head, everything else to the embeddings. Frozen
@@ -97,7 +97,7 @@ def layer_decay_groups(
 
 
 def _depths(names: list[str]) -> tuple[dict[str, int], int]:
-    """Depth of each parameter, from 0 (embeddings) to n + 1 (head), and n; n is 0 unless there is one stack."""
+    """Return the depth of each parameter, 0 (embeddings) to n + 1 (head), and n; n is 0 unless there is one stack."""
     stacks = set()
     layers = {}  # of a parameter: its layer, and the layer's place in ALBERT's group
     for name in names:

@@ -62,17 +62,17 @@ class Objective(NamedTuple):
 
     @property
     def sees_samples(self) -> bool:
-        """The main network sees samples at the chosen positions; otherwise [MASK]."""
+        """Return True if the main network sees samples at the chosen positions, False if it sees [MASK]."""
         return self.has_generator or self.draws_uniformly
 
     @property
     def has_copy_gate(self) -> bool:
-        """Over all tokens nearly every answer is the input token itself."""
+        """Return True for All-Tokens MLM, where nearly every answer is the input token itself."""
         return self.at_all_tokens and not self.finds_replaced
 
     @property
     def main_network(self) -> str:
-        """Its name in logs and reports."""
+        """Return the name of the main network in logs and reports."""
         if self.finds_replaced:
             return "discriminator"
         return "causal LM" if self.is_causal else "masked LM"
@@ -132,7 +132,7 @@ NOISE_SHARE = 0.5
 
 
 def objective_of(name: str, uniform_generator: bool = False) -> Objective:
-    """An objective by name. With a uniform generator only the main loss remains, so lambda is 1."""
+    """Return an objective by name. With a uniform generator only the main loss remains, so lambda is 1."""
     objective = OBJECTIVES[name]
     if not uniform_generator:
         return objective
@@ -144,7 +144,7 @@ def objective_of(name: str, uniform_generator: bool = False) -> Objective:
 
 
 def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
-    """-log p_G(x_t | x_masked) for each chosen position, for any LM head.
+    """Return -log p_G(x_t | x_masked) for each chosen position, for any LM head.
 
     Args:
         logits: the LM head's at the chosen positions, any float (N, V).
@@ -157,7 +157,7 @@ def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
 
 
 def nll_and_probabilities(logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
-    """`generator_nll`, and p_G without gradient, float32 (N, V), of which samples are drawn, from the same softmax."""
+    """Return `generator_nll`, and p_G for sampling from the same softmax, without gradient, float32 (N, V)."""
     if torch.compiler.is_compiling():  # compilers join operations by themselves
         log_p = F.log_softmax(logits, dim=1, dtype=torch.float32)
         nll = F.nll_loss(log_p, original_ids, reduction="none")
@@ -185,7 +185,7 @@ class _SoftmaxNll(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor, None]:
-        """(p - 1 at the original token) times the gradient of the loss."""
+        """Return (p - 1 at the original token) times the gradient of the loss."""
         probabilities, original_ids, nll = ctx.saved_tensors
         of_logits = torch.empty_like(probabilities, dtype=ctx.dtype)
         torch.mul(probabilities, gradient.unsqueeze(1), out=of_logits)
@@ -196,7 +196,7 @@ class _SoftmaxNll(torch.autograd.Function):
 
 
 def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
-    """-[y log D(x, t) + (1 - y) log(1 - D(x, t))], y = 1 where the token was replaced, D = sigmoid(logit).
+    """Return -[y log D(x, t) + (1 - y) log(1 - D(x, t))], y = 1 where the token was replaced, D = sigmoid(logit).
 
     Args:
         logits: the discriminator's, positive for "replaced", any float (B, L).
@@ -237,7 +237,7 @@ def adversarial_nll(
     rewards: Tensor,
     baseline_logits: Tensor,
 ) -> Tensor:
-    """-log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)] for each chosen position; only log p_G has a gradient.
+    """Return -log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)] at each chosen position; only log p_G has a gradient.
 
     Adversarial training, appendix F. The generator maximizes the discriminator's loss, E[sum_t R_t], by REINFORCE,
     which estimates the gradient from one sample x_hat ~ p_G as
@@ -262,7 +262,7 @@ def adversarial_nll(
 
 
 def baseline_nll(baseline_logits: Tensor, rewards: Tensor) -> Tensor:
-    """-[q log s + (1 - q) log(1 - s)] with s = sigmoid(w^T h_G) and q = exp(-R), the true label's probability.
+    """Return -[q log s + (1 - q) log(1 - s)], s = sigmoid(w^T h_G), q = exp(-R), the true label's probability.
 
     Args:
         baseline_logits, rewards: see `adversarial_nll`.
@@ -278,7 +278,7 @@ def baseline_nll(baseline_logits: Tensor, rewards: Tensor) -> Tensor:
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """-sum_x p(x) log p(x) of softmax(logits), nats: any float (N, V) -> float32 (N,)."""
+    """Return -sum_x p(x) log p(x) of softmax(logits), nats: any float (N, V) -> float32 (N,)."""
     probabilities = logits.float().softmax(dim=1)
     return torch.special.entr(probabilities).sum(dim=1)
 
@@ -289,7 +289,7 @@ def copy_nll(
     input_ids: Tensor,
     original_ids: Tensor,
 ) -> Tensor:
-    """-log p(x_t | x_corrupt), p(x_t) = D_t 1[x_t = x_corrupt_t] + (1 - D_t) softmax(logits_t)[x_t].
+    """Return -log p(x_t | x_corrupt), p(x_t) = D_t 1[x_t = x_corrupt_t] + (1 - D_t) softmax(logits_t)[x_t].
 
     All-Tokens MLM, section 3.5: D_t = sigmoid(copy_logits_t) is the probability of copying the input token. Computed
     from logarithms, so that a saturated gate or softmax does not give infinity.
@@ -316,7 +316,7 @@ def copy_prediction(
     copy_logits: Tensor,
     input_ids: Tensor,
 ) -> Tensor:
-    """The most likely token under the p of `copy_nll`; ties go to the copied token.
+    """Return the most likely token under the p of `copy_nll`; ties go to the copied token.
 
     Args:
         logits, copy_logits, input_ids: see `copy_nll`.
@@ -337,7 +337,7 @@ def weighted_mean(
     weights: Tensor,
     count: Tensor | None = None,
 ) -> Tensor:
-    """Mean of `values` where `weights` is 1, or 0 if none is. Gradients elsewhere are exactly 0.
+    """Return the mean of `values` where `weights` is 1, or 0 if none is. Gradients elsewhere are exactly 0.
 
     Args:
         values: float32, any shape.
@@ -356,5 +356,5 @@ def electra_loss(
     discriminator_loss: Tensor,
     discriminator_weight: float,
 ) -> Tensor:
-    """L_MLM + lambda * L_Disc, section 2; lambda = 50. L_Disc has no gradient through the generator's samples."""
+    """Return L_MLM + lambda * L_Disc, section 2; lambda = 50. L_Disc has no gradient through the samples."""
     return generator_loss + discriminator_weight * discriminator_loss

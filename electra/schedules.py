@@ -23,7 +23,7 @@ def product_schedule(
     warmup_steps: int,
     total_steps: int,
 ) -> float:
-    """The original's learning-rate factor: (1 - step / total_steps) * min(1, step / warmup_steps).
+    """Return the original's learning-rate factor: (1 - step / total_steps) * min(1, step / warmup_steps).
 
     The peak, at the end of the warm-up, is therefore below 1: 0.99 for 10k of 1M steps.
 
@@ -47,7 +47,7 @@ def product_scheduler(
     warmup_steps: int,
     total_steps: int,
 ) -> LambdaLR:
-    """`product_schedule` as a scheduler of torch."""
+    """Return `product_schedule` as a scheduler of torch."""
     factor = functools.partial(
         product_schedule,
         warmup_steps=warmup_steps,
@@ -72,7 +72,7 @@ def create_schedule(
     optimizer: torch.optim.Optimizer,
     lengths: Sequence[int],
 ) -> LRScheduler:
-    """The schedule of a run, started again where its second stage begins.
+    """Create the schedule of a run, started again where its second stage begins.
 
     Args:
         args: Trainer's, with `product_schedule`.

@@ -21,7 +21,7 @@ LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 
 
 def builtin_files(library: Path = LIBRARY) -> list[Path]:
-    """The topics, then the modules sorted by name."""
+    """List the files of the built-in text: the topics, then the modules sorted by name."""
     modules = []
     for folder, subfolders, names in os.walk(library):
         subfolders[:] = [name for name in subfolders if name not in SKIPPED_FOLDERS]
@@ -32,7 +32,7 @@ def builtin_files(library: Path = LIBRARY) -> list[Path]:
 
 @functools.cache  # read for the tokenizer, for the token cache, for the demonstration task
 def builtin_documents(library: Path = LIBRARY) -> Sequence[str]:
-    """One document per reference topic, then one per module with enough docstrings, in source order."""
+    """Yield a document per reference topic, then one per module with enough docstrings, in source order."""
     documents: list[str] = []
     for path in builtin_files(library):
         tree = ast.parse(path.read_bytes())

@@ -22,7 +22,7 @@ from electra.io.errors import UserError
 
 
 def full_precision(hidden: Tensor) -> torch.autocast:
-    """A context that computes in float32. A head costs little, and bfloat16 turns different answers into ties."""
+    """Return a context that computes in float32: a head costs little, and bfloat16 turns answers into ties."""
     return torch.autocast(hidden.device.type, enabled=False)
 
 
@@ -88,7 +88,7 @@ class TransformersHead(nn.Module):
                 module.reset_parameters()  # draws as many random numbers as a head of separate layers
 
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> Any:
-        """The output of transformers' class for hidden states (B, L, D) and their mask (B, L)."""
+        """Return the output of transformers' class for hidden states (B, L, D) and their mask (B, L)."""
         states = hidden.float()
         if self.has_choices:  # as those of one question
             states = states.unsqueeze(0)
@@ -103,7 +103,7 @@ class TransformersHead(nn.Module):
         self.model: PreTrainedModel = model
 
     def with_encoder(self, encoder: PreTrainedModel) -> PreTrainedModel:
-        """The model as transformers has it: a copy of head and encoder, in float32 on the CPU."""
+        """Return the model as transformers has it: a copy of head and encoder, in float32 on the CPU."""
         model = copy.deepcopy(self.model)
         states: Any = model.base_model
         complete: Any = copy.deepcopy(encoder)
@@ -148,7 +148,7 @@ class TaskModel(nn.Module):
 
     @property
     def transformers_head(self) -> TransformersHead:
-        """The part of the head that is a class of transformers."""
+        """Return the part of the head that is a class of transformers."""
         return next(part for part in self.head.modules() if isinstance(part, TransformersHead))
 
     def hidden_states(
@@ -157,7 +157,7 @@ class TaskModel(nn.Module):
         attention_mask: Tensor,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
-        """The last hidden states (B, L, D); arguments int64 (B, L). An encoder with one type ignores token types."""
+        """Return the last hidden states (B, L, D); arguments int64 (B, L). Encoders of one type ignore token types."""
         types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
         return self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
 
@@ -202,7 +202,7 @@ class EncoderWithHead(TaskModel):
         attention_mask: Tensor,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
-        """Logits, float32 (B, num_labels); arguments as in `hidden_states`."""
+        """Return logits, float32 (B, num_labels); arguments as in `hidden_states`."""
         hidden = self.hidden_states(input_ids, attention_mask, token_type_ids)
         if self.head_name == "hf":
             return self.head(hidden, attention_mask).logits

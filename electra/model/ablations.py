@@ -34,7 +34,7 @@ def predict_originals(
     mlm_positions: Tensor,
     original_ids: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
-    """MLM and Replace MLM: predict the originals at the chosen positions.
+    """Predict the originals at the chosen positions: MLM and Replace MLM.
 
     Args:
         network: a masked language model.
@@ -63,7 +63,7 @@ def copy_or_predict(
     input_ids: Tensor,
     original_ids: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
-    """All-Tokens MLM: copy the input or predict the original, at all positions.
+    """Copy the input or predict the original, at all positions: All-Tokens MLM.
 
     The logits over the vocabulary are computed in pieces, and again in the backward pass: for 128 x 128 positions and
     30,522 tokens they would take 2 GB, several times over.
@@ -111,7 +111,7 @@ def adversarial_loss(
     mlm_mask: Tensor,
     count: Tensor | None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """REINFORCE loss of an adversarial generator plus the loss of its baseline, both means over the chosen positions.
+    """Return the REINFORCE loss of an adversarial generator plus its baseline's, means over the chosen positions.
 
     The paper sums over a text's positions. Every other loss here is a mean, and Adam ignores a constant factor.
 
@@ -145,7 +145,7 @@ def noisy_text(
     sampled_ids: Tensor,
     logits: Tensor,
 ) -> CorruptedText:
-    """Electric's input: samples at half of the chosen positions, the original at the others.
+    """Return Electric's input: samples at half of the chosen positions, the original at the others.
 
     Args:
         input_ids: the original text, int64 (B, L).

@@ -100,7 +100,7 @@ def discriminator_config(
     model_type: str = "electra",
     **sizes: Any,
 ) -> PreTrainedConfig:
-    """The configuration of a network of these sizes.
+    """Build the configuration of a network, discriminator or generator, of these sizes.
 
     Args:
         embedding_size: ignored by architectures without an embedding projection: there it is the hidden size.
@@ -135,38 +135,38 @@ def discriminator_config(
 
 
 def value_of(config: PreTrainedConfig, name: str) -> Any:
-    """A value of any backbone's configuration, by BERT's name for it."""
+    """Return a value of any backbone's configuration, by BERT's name for the value."""
     return getattr(config, BACKBONES[config.model_type].renamed.get(name, name))
 
 
 def embedding_width(config: PreTrainedConfig) -> int:
-    """Width of the word embeddings, for any backbone."""
+    """Return the width of the word embeddings, for any backbone."""
     if BACKBONES[config.model_type].projection is None:
         return config.hidden_size
     return getattr(config, "embedding_size", config.hidden_size)  # released DeBERTas have one size
 
 
 def first_position(config: PreTrainedConfig) -> int:
-    """The position of the first token, for any backbone."""
+    """Return the position of the first token, for any backbone."""
     if BACKBONES[config.model_type].counts_positions_behind_padding:
         return config.pad_token_id + 1
     return 0
 
 
 def longest_text(config: PreTrainedConfig) -> int:
-    """Tokens of the longest text, with special tokens, for any backbone."""
+    """Return how many tokens, special tokens included, a network of any backbone accepts."""
     return config.max_position_embeddings - first_position(config)
 
 
 def _rounded(value: float) -> int:
-    """Rounded to an integer, halves up; Python's `round` takes halves to the even number."""
+    """Round to an integer, halves up; Python's `round` takes halves to the even number."""
     return math.floor(value + 0.5)
 
 
 def generator_width(
     discriminator: PreTrainedConfig, generator_size: float, num_attention_heads: int | None
 ) -> tuple[int, int]:
-    """The generator's width and number of heads, see `generator_config`."""
+    """Return the generator's width and number of heads, see `generator_config`."""
     wanted = generator_size * discriminator.hidden_size
     head_width = discriminator.hidden_size // discriminator.num_attention_heads
     unit = SMALLEST_HEAD
@@ -192,7 +192,7 @@ def generator_config(
     num_attention_heads: int | None = None,
     intermediate_size: int | None = None,
 ) -> PreTrainedConfig:
-    """The generator's configuration: the discriminator's, `generator_size` times as wide.
+    """Build the generator's configuration: the discriminator's, `generator_size` times as wide.
 
     The width is rounded to whole attention heads of the discriminator's head width. A generator narrower than one
     head has a single head of its own width, as in google-research/electra: 12.5 % of Small is 32 wide. Feed-forward

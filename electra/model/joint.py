@@ -134,7 +134,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module | None:
-        """The discriminator's embeddings, which FSDP shards as a group of their own.
+        """Return the discriminator's embeddings, which FSDP shards as a group of their own.
 
         None if the networks share them, because a weight belongs to one group only.
         """
@@ -150,7 +150,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         segment_lengths: Tensor | None = None,
         **others: Tensor,
     ) -> Tensor:
-        """Numbers of chosen positions and of real tokens in a batch, int64 (2,): what the losses are divided by."""
+        """Count chosen positions and real tokens of a batch, int64 (2,): what the losses are divided by."""
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         maskable = maskable_tokens(input_ids, is_real, self.config.special_token_ids)
         if segment_lengths is None:
@@ -215,7 +215,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         token_type_ids: Tensor | None,
         segment_lengths: Tensor | None,
     ) -> Fields:
-        """What both networks see beside their tokens, as `encode` takes it."""
+        """Return what both networks see beside their tokens, as `encode` takes it."""
         numbers = position_ids = None
         if segment_lengths is not None:
             numbers, position_ids = segment_numbers(segment_lengths, input_ids.size(1))
@@ -232,7 +232,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         return self.train_generator or not self.training
 
     def generate(self, masked: MaskedText, rows: Fields, num_chosen: Tensor | None) -> Generated | None:
-        """p_G(x_t | x_masked) at the chosen positions, and the MLM loss; None without a generator."""
+        """Compute p_G(x_t | x_masked) at the chosen positions, and the MLM loss; None without a generator."""
         if self.generator is None:
             return None
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_generator):
@@ -250,7 +250,7 @@ class ElectraForJointPretraining(PreTrainedModel):
     def replace(
         self, input_ids: Tensor, masked: MaskedText, generated: Generated | None, sample_noise: Tensor
     ) -> CorruptedText:
-        """x_corrupt = REPLACE(x, m, x_hat), x_hat ~ p_G or uniform; x_masked where the objective has no samples."""
+        """Return REPLACE(x, m, x_hat), x_hat ~ p_G or uniform; x_masked where the objective has no samples."""
         noise = sample_noise.gather(1, masked.mlm_positions)
         if generated is not None:
             sampled_ids = sample_tokens(
@@ -272,7 +272,7 @@ class ElectraForJointPretraining(PreTrainedModel):
     def discriminate(
         self, hidden: Tensor, input_ids: Tensor, masked: MaskedText, corrupted: CorruptedText
     ) -> tuple[Tensor, Fields]:
-        """The main network's loss at each token, float32 (B, L), and fields of the output.
+        """Return the main network's loss at each token, float32 (B, L), and fields of the output.
 
         ELECTRA's is whether the token was replaced; a masked language model's is in ablations.py.
         """
@@ -300,7 +300,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         corrupted: CorruptedText,
         num_chosen: Tensor | None,
     ) -> tuple[Tensor, Fields]:
-        """The total loss, (), and the generator's fields of the output."""
+        """Return the total loss, (), and the generator's fields of the output."""
         if generated is None:
             return main_loss, {}
         generator_loss = generated.loss
@@ -322,6 +322,6 @@ class ElectraForJointPretraining(PreTrainedModel):
 
 
 def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:
-    """Parameters of each network on its own, and of all together with shared ones counted once."""
+    """Count the parameters of each network on its own, and of both together with shared ones counted once."""
     networks = {"discriminator": model.discriminator, "generator": model.generator, "total": model}
     return {name: 0 if network is None else network.num_parameters() for name, network in networks.items()}

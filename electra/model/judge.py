@@ -16,7 +16,7 @@ def judge(
     attention_mask: Tensor | None,
     token_type_ids: Tensor | None,
 ) -> ElectraPretrainingOutput:
-    """The discriminator's loss and logits at all tokens.
+    """Return the discriminator's loss and logits at all tokens.
 
     Args:
         input_ids, corrupted_ids: the original and the corrupted text, int64 (B, L).

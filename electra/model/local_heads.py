@@ -51,7 +51,7 @@ def set_local_heads(network: PreTrainedModel) -> None:
 
 
 def _set_biases(network: PreTrainedModel) -> None:
-    """Biases q of queries and k of keys add (R(i) q)^T R(j) k to the score of tokens i and j; R(t) rotates by t.
+    """Set biases q of queries, k of keys, which add (R(i) q)^T R(j) k to the score of tokens i, j; R(t) rotates by t.
 
     k is the same for both heads, q is k turned by the distance: the summand is largest at j = i + distance.
     """

@@ -35,12 +35,12 @@ def backbone_of(network: PreTrainedModel) -> Backbone:
 
 
 def masked_lm(config: PreTrainedConfig) -> PreTrainedModel:
-    """An untrained encoder with the LM head of its architecture."""
+    """Build an untrained encoder with the LM head of its architecture."""
     return MODEL_FOR_MASKED_LM_MAPPING[type(config)](config)
 
 
 def token_detector(config: PreTrainedConfig) -> PreTrainedModel:
-    """An untrained encoder with the replaced-token head, `discriminator_predictions`."""
+    """Build an untrained encoder with the replaced-token head, `discriminator_predictions`."""
     if type(config) is ElectraConfig:
         return ElectraForPreTraining(config)
     config_class: Any = type(config)
@@ -49,7 +49,7 @@ def token_detector(config: PreTrainedConfig) -> PreTrainedModel:
 
 @functools.cache
 def _detector_class(config_class: Any) -> type[PreTrainedModel]:
-    """The detector of an architecture that has none: encoder and ELECTRA's head.
+    """Make the class of an architecture that has no replaced-token detector: encoder and ELECTRA's head.
 
     Its base class, the encoder's `*PreTrainedModel`, initializes weights and selects attention kernels.
     """
@@ -72,18 +72,18 @@ def _detector_class(config_class: Any) -> type[PreTrainedModel]:
 
 
 def pooling_option(encoder_class: Any, has_pooler: bool) -> dict[str, bool]:
-    """The argument that builds an encoder with or without its pooler, if the encoder has such an argument."""
+    """Return the argument that builds an encoder with or without its pooler; {} if there is no such argument."""
     parameters = inspect.signature(encoder_class).parameters
     return {"add_pooling_layer": has_pooler} if "add_pooling_layer" in parameters else {}
 
 
 def is_detector(network: PreTrainedModel) -> bool:
-    """True for a replaced-token detector, False for a masked language model."""
+    """Return True for a replaced-token detector, False for a masked language model."""
     return hasattr(network, "discriminator_predictions")
 
 
 def class_of(config: PreTrainedConfig) -> Any:
-    """The class of an exported network or a released model, by its `architectures`.
+    """Return the class of an exported network or a released model, by its `architectures`.
 
     If these name neither a detector nor a masked language model, an ELECTRA counts as a discriminator, any other
     network as a masked language model (BertForPreTraining is one).
@@ -128,7 +128,7 @@ def attention_bias(
 
 
 def can_share_rows(config: PreTrainedConfig) -> bool:
-    """Whether segments can share a row of this network."""
+    """Return True if segments can share a row of this network."""
     backbone = BACKBONES[config.model_type]
     takes_bias = backbone.takes_attention_bias or backbone.takes_mask_by_layer
     # None: not chosen yet; transformers will take one of these.
@@ -143,7 +143,7 @@ def encode(
     bias: Tensor | None = None,
     position_ids: Tensor | None = None,
 ) -> Tensor:
-    """Last hidden states of a network without its head: (B, L) -> (B, L, D).
+    """Return the last hidden states of a network without its head: (B, L) -> (B, L, D).
 
     `bias`, a result of `attention_bias`, takes the mask's place where the network can add it. `position_ids`, int64
     (B, L), are given where segments share rows; the bias keeps them apart then.
@@ -180,19 +180,19 @@ def encode(
 
 
 def gather_hidden(hidden: Tensor, positions: Tensor) -> Tensor:
-    """Hidden states at some positions of each row: (B, L, D), (B, K) -> (B, K, D)."""
+    """Gather hidden states at some positions of each row: (B, L, D), (B, K) -> (B, K, D)."""
     index = positions.unsqueeze(2).expand(-1, -1, hidden.size(2))  # (B, K, D)
     return hidden.gather(1, index)
 
 
 def put_at(values: Tensor, positions: Tensor, length: int) -> Tensor:
-    """Rows of zeros with values at some positions: (B, K), (B, K) -> (B, L)."""
+    """Return rows of zeros with values at some positions: (B, K), (B, K) -> (B, L)."""
     row = values.new_zeros(len(values), length)
     return row.scatter(1, positions, values)
 
 
 def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
-    """Logits over the vocabulary: (N, D) -> (N, V). In training on a GPU, V is rounded up to a multiple of 64.
+    """Return logits over the vocabulary: (N, D) -> (N, V). In training on a GPU, V is rounded up to a multiple of 64.
 
     The logits that are added have probability 0.
     """
@@ -206,12 +206,12 @@ def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
 
 
 def replaced_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
-    """Logits of having been replaced: (B, L, D) -> (B, L)."""
+    """Return the logits of having been replaced: (B, L, D) -> (B, L)."""
     return network.discriminator_predictions(hidden)
 
 
 def embedding_modules(network: PreTrainedModel) -> dict[str, Any]:
-    """The embeddings of a network that can be shared, by role (`Backbone.embeddings`)."""
+    """Return the embeddings of a network that can be shared, by role (`Backbone.embeddings`)."""
     modules = dict(network.base_model.named_modules())
     paths = backbone_of(network).embeddings
     return {role: modules[path] for role, path in paths.items() if path in modules}

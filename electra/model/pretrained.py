@@ -63,7 +63,7 @@ def locate_model(pretrain_path: str) -> str:
 
 
 def trained_source(path: str, role: str) -> str:
-    """The folder or Hub id of a trained generator or discriminator; of a run, the exported one."""
+    """Return the folder or Hub id of a trained generator or discriminator; of a run, the exported one."""
     exported = expand(path) / role
     return locate_model(str(exported) if exported.is_dir() else path)
 

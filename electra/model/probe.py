@@ -114,7 +114,7 @@ def corrupt(
     batch: dict[str, Tensor],
     config: ElectraPretrainingConfig,
 ) -> tuple[MaskedText, Tensor]:
-    """What the generator sees, and the text with its samples at the masked positions, int64 (B, L); see `probe`."""
+    """Return what the generator sees, and the text with its samples at the masked positions, int64 (B, L)."""
     input_ids = batch["input_ids"]
     is_real = batch.get("attention_mask", torch.ones_like(input_ids))
     masked = mask_text(input_ids, is_real, batch["mask_noise"], config)
@@ -135,7 +135,7 @@ def inspect_texts(
     seed: int = 0,
     mlm_probability: float | None = None,
 ) -> list[Sample]:
-    """One sample per text; the same seed gives the same masks and replacements.
+    """Return one sample per text; the same seed gives the same masks and replacements.
 
     Text is corrupted as in the run of the networks, with `mlm_probability` in place of its share of masked tokens.
     Texts are cut to the positions of the model.
@@ -160,7 +160,7 @@ def inspect_texts(
 
 
 def to_samples(probed: Probe, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:
-    """One sample per row, without its padding."""
+    """Return one sample per row, without its padding."""
     samples = []
     for row, size in enumerate(probed.is_real.sum(dim=1).tolist()):
         texts = {}
@@ -175,7 +175,7 @@ def to_samples(probed: Probe, tokenizer: PreTrainedTokenizerBase) -> list[Sample
 
 
 def token_texts(ids: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """The text of each token, with the space before it, if any; special tokens by name, ids of no token as [id].
+    """Return the text of each token, with the space before, if any; special tokens by name, ids of no token as [id].
 
     WordPiece marks pieces that continue a word with ##; byte-level BPE and Unigram mark the first piece with Ġ or ▁.
     """

@@ -38,7 +38,7 @@ class Rows:
     size: int
 
     def fill(self, table: Tensor, old: Tensor) -> Tensor:
-        """The table, (V, ...), with the rows that come from the old one; the others stay."""
+        """Return the table, (V, ...), with the rows that come from the old one; the others stay."""
         filled = table.clone()
         rows = list(self.kept)
         sources = list(self.kept.values())
@@ -90,7 +90,7 @@ def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBas
 
 
 def _end_cutter(tokenizer: PreTrainedTokenizerBase, model: WordPiece) -> Tokenizer:
-    """Cuts an end of a word, written without its ##, into such pieces only."""
+    """Return a function that cuts an end of a word, written without its ##, into pieces of the end only."""
     vocabulary = tokenizer.get_vocab()
     pieces = {token[2:]: index for token, index in vocabulary.items() if token.startswith("##")}
     pieces[model.unk_token] = vocabulary[model.unk_token]
@@ -98,7 +98,7 @@ def _end_cutter(tokenizer: PreTrainedTokenizerBase, model: WordPiece) -> Tokeniz
 
 
 def trained_positions(config: PreTrainedConfig) -> int:
-    """How many positions of a network were trained: all, unless it is of a run on shorter text."""
+    """Return how many positions of a network were trained: all, unless its run had shorter text."""
     longest = longest_text(config)
     return min(longest, getattr(config, POSITIONS_KEY, longest))
 
@@ -130,7 +130,7 @@ def transfer(
     rows: Rows | None,
     repeated: int,
 ) -> dict[str, Tensor]:
-    """The trained weights in the sizes of `network`.
+    """Return the trained weights in the sizes of `network`.
 
     Args:
         state: the network's own weights, which rows without a source keep.
@@ -162,7 +162,7 @@ def transfer(
 
 
 def _tables(network: PreTrainedModel) -> list[str]:
-    """Names of the weights with a row for each token: word embeddings, matrix and bias of the LM head."""
+    """Name the weights with a row for each token: word embeddings, matrix and bias of the LM head."""
     tables = {id(embedding_modules(network)["word"].weight)}
     head: Any = network.get_output_embeddings()
     if head is not None:

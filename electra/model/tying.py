@@ -52,12 +52,12 @@ class DisentangledEmbedding(nn.Embedding):
         return of_generator + super().forward(input_ids)
 
     def table(self) -> Tensor:
-        """E_D as one table, (V, E)."""
+        """Return E_D as one table, (V, E)."""
         return (self.shared.weight + self.weight).detach()
 
 
 def tied_weights(generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str) -> dict[str, str]:
-    """Names of the discriminator's shared weights, each with the generator's that replaces it.
+    """Name the discriminator's shared weights, each with the generator's that replaces it.
 
     Returns:
         names in the joint model, in which the networks are `generator` and `discriminator`.
@@ -85,7 +85,7 @@ def tied_weights(generator: PreTrainedModel, discriminator: PreTrainedModel, tie
 
 
 def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
-    """The weights of one network on its own; a `DisentangledEmbedding` becomes one table."""
+    """Return the weights of one network on its own; a `DisentangledEmbedding` becomes one table."""
     state = network.state_dict()
     for name, module in network.named_modules():
         if isinstance(module, DisentangledEmbedding):
@@ -94,7 +94,7 @@ def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def load_plain_state(network: PreTrainedModel, state: dict[str, Tensor]) -> None:
-    """The inverse of `plain_state`: a `DisentangledEmbedding` keeps the difference to the shared table."""
+    """Load what `plain_state` returned: a `DisentangledEmbedding` keeps the difference to the shared table."""
     state = dict(state)
     for name, module in network.named_modules():
         if isinstance(module, DisentangledEmbedding):
@@ -117,7 +117,7 @@ def _shared_roles(
     discriminator: PreTrainedModel,
     tie: str,
 ) -> list[str]:
-    """The roles whose embeddings a mode shares: those that both networks have, in one shape."""
+    """Return the roles whose embeddings a mode shares: those that both networks have, in one shape."""
     ours = embedding_modules(discriminator)
     theirs = embedding_modules(generator)
     width = ours["word"].weight.size(1)
@@ -134,13 +134,13 @@ def _shared_roles(
 
 
 def encoder_weights(network: PreTrainedModel) -> dict[str, nn.Parameter]:
-    """Weights of the encoder by name, without the pooler, which no objective trains."""
+    """Return the weights of the encoder by name, without the pooler, which no objective trains."""
     parameters = network.base_model.named_parameters()
     return {name: parameter for name, parameter in parameters if not name.startswith("pooler.")}
 
 
 def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> str | None:
-    """The first difference in size between the encoders; None if they are of one size."""
+    """Return the first difference in size between the encoders; None if they are of one size."""
     ours = _sizes(generator)
     theirs = _sizes(discriminator)
     for name in sorted(ours | theirs):

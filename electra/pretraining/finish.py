@@ -138,7 +138,7 @@ def _write_results(trainer: ElectraTrainer, args: Configuration, results: dict[s
 
 
 def results_table(columns: Mapping[str, Mapping[str, float]], rows: Rows) -> str:
-    """Aligned text with one row per metric and one column per model; missing values stay empty."""
+    """Return aligned text with one row per metric and one column per model; missing values stay empty."""
     values = pd.DataFrame(columns, index=[name for name, _ in rows]).rename(dict(rows))
     return values.to_string(float_format="{:.4f}".format, na_rep="")
 

@@ -59,7 +59,7 @@ class StepGuard(TrainerCallback):
 
     @property
     def can_skip_on_device(self) -> bool:
-        """Whether the optimizer obeys `grad_scale` and `found_inf`."""
+        """Return True if the optimizer obeys `grad_scale` and `found_inf`."""
         # On Apple's GPUs, torch's fused optimizers ignore both tensors (pull request 186360 of pytorch).
         is_possible = not self.is_sharded and self.accelerator.device.type != "mps"
         return is_possible and bool(self.optimizer.defaults.get("fused"))

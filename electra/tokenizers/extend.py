@@ -40,7 +40,7 @@ def extend_tokenizer(
     new_tokens: int,
     min_frequency: int,
 ) -> PreTrainedTokenizerBase:
-    """A copy of a tokenizer with up to `new_tokens` more tokens, learned from the documents.
+    """Return a copy of a tokenizer with up to `new_tokens` more tokens, learned from the documents.
 
     A new token has a letter or a digit and at most 30 characters: rules of tables are no words.
 
@@ -87,18 +87,18 @@ def extend_tokenizer(
 
 
 def _text(backend: Tokenizer, token: str) -> str:
-    """The text of a token: a byte-level one is written in other letters."""
+    """Return the text of a token: a byte-level one is written in other letters."""
     is_written = "ByteLevel" in str(backend.decoder)
     return backend.decoder.decode([token]) if is_written else token
 
 
 def _has_letters(backend: Tokenizer, token: str) -> bool:
-    """Whether a token has a letter, a digit or, in a byte-level tokenizer, a part of a character."""
+    """Return True if a token has a letter, a digit or, in a byte-level tokenizer, a part of a character."""
     return any(character.isalnum() or character == "\ufffd" for character in _text(backend, token))
 
 
 def _best_words(tokenizer: PreTrainedTokenizerBase, prefix: str, words: dict[str, int]) -> list[str]:
-    """The words that are no token yet and have several pieces, those that save most pieces first."""
+    """Return words that are no token yet and have several pieces, those that save most pieces first."""
     old = tokenizer.get_vocab()
     candidates = {
         word: count
@@ -147,7 +147,7 @@ def _further_merges(
     count: int,
     min_frequency: int,
 ) -> list[tuple[str, str]]:
-    """The next merges of BPE if the pieces of each word count as its characters."""
+    """Return the next merges of BPE if the pieces of each word count as its characters."""
     backend = tokenizer.backend_tokenizer
     symbols: dict[str, str] = {}
     rewritten: Counter[str] = Counter()

@@ -46,7 +46,7 @@ VERDICTS = {
 
 
 def base_rate_loss(replaced_rate: float) -> float:
-    """Entropy of the labels in nats: the loss of the best discriminator that treats all tokens alike."""
+    """Return the entropy of the labels in nats: the loss of the best discriminator that treats all tokens alike."""
     return -sum(p * math.log(p) for p in (replaced_rate, 1 - replaced_rate) if p > 0)
 
 
@@ -68,7 +68,7 @@ class DiscriminatorHealth(TrainerCallback):
             logger.warning(self.verdict(args, state))
 
     def assess(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
-        """The state of the pair at the last evaluation, a key of `VERDICTS`.
+        """Return the state of the pair at the last evaluation, a key of `VERDICTS`.
 
         An untrained generator samples random tokens, of which frequencies detect more: give `frequencies_auc`, their
         AUC on the same masks, where it is known.

@@ -47,11 +47,11 @@ class ProgressBar(ProgressCallback):
     """Trainer's progress bars, without its dictionaries."""
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Nothing: `ReadableLog` writes the line."""
+        """Print nothing: `ReadableLog` writes the line."""
 
 
 def describe_logs(logs: Mapping[str, Any], step: int) -> str:
-    """One line for a logged window, an evaluation, or the end of training."""
+    """Return one line for a logged window, an evaluation, or the end of training."""
     if "eval_loss" in logs:
         parts = [f"held-out  loss {logs['eval_loss']:.3f}", *_metrics(logs, "eval_")]
         # Beside the first held-out text, others have keys such as eval_NAME_tokens.

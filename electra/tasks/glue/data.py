@@ -34,7 +34,7 @@ def load_task(
     glue_dir: str | None,
     splits: Sequence[str],
 ) -> dict[str, Examples]:
-    """Splits of a task, from TSV files, or from the Hub without `glue_dir`; a warning names those that are missing."""
+    """Load the splits of a task from TSV files, or from the Hub without `glue_dir`; warn of missing ones."""
     if task.name == "demo":
         return demo_data()
     if glue_dir is not None:
@@ -55,7 +55,7 @@ def load_task(
 
 
 def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
-    """Identity of a task's training and development data, recorded with each result; empty for the demo."""
+    """Identify a task's training and development data, to be recorded with each result; empty for the demo."""
     if task.name == "demo":
         return {}
     if glue_dir is None:
@@ -66,7 +66,7 @@ def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
 
 
 def tsv_paths(task: GlueTask, glue_dir: str, splits: Sequence[str]) -> dict[str, Path]:
-    """The official files of these splits that are there."""
+    """Return the official files of these splits that are there."""
     folder = expand(glue_dir)
     if not folder.is_dir():
         raise UserError(f"--glue_dir {glue_dir}: no such folder")
@@ -122,7 +122,7 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
 
 
 def label_id(label: str, task: GlueTask, path: Path) -> float:
-    """Class id, or score of a regression."""
+    """Return the class id, or the score of a regression."""
     if label in task.written_labels:
         return task.written_labels.index(label)
     low, high = REGRESSION_RANGE

@@ -34,7 +34,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n")
 
 
 def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
-    """The splits `train` and `dev`, 4,000 and 1,000 rows, identical in every run with the same Python.
+    """Make the splits `train` and `dev`, 4,000 and 1,000 rows, identical in every run with the same Python.
 
     No bag of words occurs twice, so no sentence, original or disturbed, is in both splits or in both classes.
     """
@@ -57,7 +57,7 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
 
 
 def prose_sentences(documents: Iterable[str]) -> list[str]:
-    """Sentences of 6 to 30 words that consist of letters, commas and a full stop, one for each bag of words."""
+    """Return sentences of 6 to 30 words, letters, commas and a full stop; of equal bags of words only the first."""
     found: dict[tuple[str, ...], str] = {}
     for document in documents:
         for paragraph in re.split(r"\n\s*\n", document):

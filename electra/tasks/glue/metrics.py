@@ -53,7 +53,7 @@ class GlueMetric(evaluate.Metric):
 
 
 def decide(logits: np.ndarray, task: GlueTask) -> np.ndarray:
-    """Answers of one run: class ids (N,) int64 by argmax, or scores (N,) float64 on GLUE's scale.
+    """Return the answers of one run: class ids (N,) int64 by argmax, or scores (N,) float64 on GLUE's scale.
 
     The logits are (N, C); those of a regression are (N, 1), trained on targets scaled to [0, 1] as in
     google-research/electra, finetune/classification/classification_tasks.py. Scores are not clipped to the scale:
@@ -67,7 +67,7 @@ def decide(logits: np.ndarray, task: GlueTask) -> np.ndarray:
 
 
 def combine(logits: Sequence[np.ndarray], task: GlueTask) -> np.ndarray:
-    """Answers of an ensemble of finite logits (N, C), from mean probabilities, or mean scores clipped to the scale."""
+    """Return an ensemble's answers from finite logits (N, C): by mean probabilities, or mean scores in the range."""
     stacked = np.stack(logits).astype(np.float64)
     if task.is_regression:
         return np.clip(decide(stacked.mean(axis=0), task), *REGRESSION_RANGE)
@@ -79,7 +79,7 @@ def score(
     answers: Mapping[str, np.ndarray],
     references: Mapping[str, Labels],
 ) -> dict[str, float]:
-    """Metrics of a task's development set, as fractions; nan where undefined.
+    """Compute the metrics of a task's development set, as fractions; nan where undefined.
 
     Args:
         answers: development split -> answers of `decide`, (N,). One of MNLI's two splits may be missing.
@@ -105,7 +105,7 @@ def score(
 
 
 def is_collapsed(task: GlueTask, answers: np.ndarray, references: Labels) -> bool:
-    """Whether a model gives (almost) all examples the same answer, or has diverged."""
+    """Return True if a model gives (almost) all examples the same answer, or has diverged."""
     if not np.isfinite(answers).all():
         return True
     if task.is_regression:

@@ -15,7 +15,7 @@ ELECTRA_PYTORCH = "https://github.com/richarddwang/electra_pytorch"
 
 
 def _scores(*values: float) -> dict[str, dict[str, float]]:
-    """The headline metrics in the order of `AVG_TASKS`."""
+    """Return the headline metrics in the order of `AVG_TASKS`."""
     return {task: {TASKS[task].headline: value} for task, value in zip(AVG_TASKS, values, strict=True)}
 
 

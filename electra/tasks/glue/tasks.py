@@ -32,7 +32,7 @@ class GlueTask(ScoredTask):
 
     @property
     def test_files(self) -> dict[str, str]:
-        """Title of the file in a submission, for each test split."""
+        """Return the title of the file in a submission, for each test split."""
         own = {"test": self.title} if "test" in self.rows else {}
         return TEST_FILES.get(self.name, own)
 
@@ -184,7 +184,7 @@ averages the two metrics of MRPC, QQP and STS-B."""
 
 
 def task_by_name(name: str) -> GlueTask:
-    """The task of that name in any spelling: `stsb`, `STS-B`."""
+    """Return the task of that name in any spelling: `stsb`, `STS-B`."""
     written = "".join(c for c in name.lower() if c.isalnum())
     if written not in TASKS:
         raise UserError(f"unknown task '{name}'; choose from {' '.join(TASKS)}")

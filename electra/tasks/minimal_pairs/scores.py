@@ -111,7 +111,7 @@ class Scorer:
     possible: Sequence[str] = ()
 
     def scores(self, groups: Sequence[Sentences], names: Sequence[str]) -> dict[str, Array]:
-        """The named scores of every text, (N,).
+        """Compute the named scores of every text, (N,).
 
         Raises:
             UserError: a score is not finite.
@@ -133,7 +133,7 @@ class Scorer:
         return scores
 
     def terms(self, name: str, sentences: Sentences, logits: Any) -> Array:
-        """What each token adds to a score, (S, L), from the discriminator's logits of "replaced"."""
+        """Return what each token adds to a score, (S, L), from the discriminator's logits of "replaced"."""
         if name == "pll":
             return self.log_q(sentences, masks_later_pieces=True)
         if name == "causal":
@@ -147,7 +147,7 @@ class Scorer:
 
     @torch.inference_mode()
     def replaced_logits(self, sentences: Sentences) -> Array:
-        """The discriminator's logits, or Electric's energies, (S, L)."""
+        """Return the discriminator's logits, or Electric's energies, (S, L)."""
         logits = []
         for hidden in self._hidden(self.discriminator, sentences.ids):
             found = replaced_logits(self.discriminator, hidden)
@@ -156,7 +156,7 @@ class Scorer:
 
     @torch.inference_mode()
     def log_causal(self, ids: Array) -> Array:
-        """A causal network's log probability of each token, (S, L)."""
+        """Return a causal network's log probability of each token, (S, L)."""
         generator: Any = self.generator
         batches = torch.as_tensor(ids).split(self.batch_size)
         values = []
@@ -174,7 +174,7 @@ class Scorer:
         masks_later_pieces: bool,
         temperature: float = 1.0,
     ) -> Array:
-        """The generator's log probability of each token where it is masked, (S, L); 0 around the text."""
+        """Return the generator's log probability of each token where it is masked, (S, L); 0 around the text."""
         rows, columns = np.nonzero(sentences.is_text)
         position = np.arange(sentences.ids.shape[1])
         is_masked = position == columns[:, None]
@@ -210,7 +210,7 @@ class Scorer:
         return values
 
     def _hidden(self, network: Any, inputs: Array) -> Iterator[Tensor]:
-        """Hidden states of each batch (B, L, D), or the logits of a network that is no backbone."""
+        """Yield hidden states of each batch (B, L, D), or the logits of a network that is no backbone."""
         for batch in torch.as_tensor(inputs).split(self.batch_size):
             input_ids = batch.to(network.device)
             if network.config.model_type in BACKBONES:
@@ -220,5 +220,5 @@ class Scorer:
 
 
 def corrected(log_odds: Array, log_q: Array, share: float) -> Array:
-    """The log probability p of the module's docstring, from log (1 - D) / D, log q and P."""
+    """Return the log probability p of the module's docstring, from log (1 - D) / D, log q and P."""
     return log_expit(log_odds + log_q + np.log(share) - np.log1p(share * np.expm1(log_q)))

@@ -32,7 +32,7 @@ class Question(NamedTuple):
 
 
 def load_splits(options: Any) -> dict[str, list[Question]]:
-    """The splits train, dev and, if there is one, test, from files or from a data set.
+    """Load the splits train, dev and, if there is one, test, from files or from a data set.
 
     Raises:
         UserError: a file cannot be read, a row is no question, or a row of train or dev has no answer.
@@ -50,7 +50,7 @@ def load_splits(options: Any) -> dict[str, list[Question]]:
 
 
 def parse_question(row: Columns, place: str) -> Question:
-    """A row in one of the three forms.
+    """Parse a row in one of the three forms.
 
     Raises:
         UserError: there are no such columns, fewer than two choices, or the label is not the number of a choice.
@@ -83,7 +83,7 @@ def _text(value: Any) -> str:
 
 
 def _numbered(row: Columns, name: str) -> list[Any]:
-    """The columns name0, name1 ... as far as they go."""
+    """Return the columns name0, name1 ... as far as they go."""
     columns = takewhile(row.__contains__, (f"{name}{number}" for number in count()))
     return [row[column] for column in columns]
 

@@ -63,7 +63,7 @@ def encode_questions(
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
 ) -> ColumnRows:
-    """Tokenizes questions; pairs longer than `max_length` tokens are truncated, the longer text first.
+    """Tokenize questions; pairs longer than `max_length` tokens are truncated, the longer text first.
 
     Returns:
         Columns `choices`, a list of tokenized pairs per question, and `labels`, unless any answer is unknown. The
@@ -91,7 +91,7 @@ class ChoiceCollator:
     pad_token_id: int
 
     def __call__(self, rows: Sequence[Columns]) -> dict[str, Tensor]:
-        """Returns `choices`, int64 (B, K): rows of the other tensors, -1 where a question has fewer than K choices.
+        """Return `choices`, int64 (B, K): rows of the other tensors, -1 where a question has fewer than K choices.
 
         The others are int64 `input_ids`, `token_type_ids`, `attention_mask` (choices of all questions, L), and
         `labels` (B,) if rows have them.
@@ -118,7 +118,7 @@ class ChoiceScorer(EncoderWithHead):
     def forward(  # type: ignore[override]
         self, choices: Tensor, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> Tensor:
-        """Logits, float32 (B, K); `NO_CHOICE` for padding. Arguments as `ChoiceCollator` returns them."""
+        """Return logits, float32 (B, K); `NO_CHOICE` for padding. Arguments as `ChoiceCollator` returns them."""
         scores = super().forward(input_ids, attention_mask, token_type_ids).flatten()
         return torch.where(choices >= 0, scores[choices.clamp(min=0)], NO_CHOICE)
 
@@ -128,7 +128,7 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> ChoiceScor
 
 
 def decide(logits: Array, questions: Sequence[Question]) -> Array:
-    """The choice with the highest logit (N,). Trainer pads batches of fewer choices with -100."""
+    """Choose the ending with the highest logit (N,). Trainer pads batches of fewer choices with -100."""
     counts = np.array([len(question.choices) for question in questions])
     is_choice = np.arange(logits.shape[1]) < counts[:, None]
     return np.where(is_choice, logits, -np.inf).argmax(1)

@@ -28,7 +28,7 @@ class Decoded(NamedTuple):
 
     @property
     def predictions(self) -> dict[str, str]:
-        """The best answers, as the official scripts read them."""
+        """Return the best answers, as the official scripts read them."""
         return {name: answers[0]["text"] for name, answers in self.nbest.items()}
 
 
@@ -43,7 +43,7 @@ class Spans(NamedTuple):
 
 
 def possible_spans(windows: Windows, candidates: Candidates, max_answer_length: int) -> Spans:
-    """The candidates that can be answers.
+    """Return the candidates that can be answers.
 
     An answer starts at a token that its window shows with most context, ends in the same window's piece of the
     paragraph, not before its start, and has at most `max_answer_length` tokens.
@@ -81,7 +81,7 @@ def decode(
     candidates: Candidates,
     settings: Mapping[str, Any],
 ) -> Decoded:
-    """Chooses the answers by `n_best_size`, `max_answer_length` and the `head`.
+    """Choose the answers by `n_best_size`, `max_answer_length` and the `head`.
 
     The null odds are the lowest `unanswerable` of the question's windows; of the head hf, which has no classifier,
     that minus the score of the best answer.
@@ -109,7 +109,7 @@ def best_answers(
     spans: Spans,
     n_best_size: int,
 ) -> list[dict[str, Any]]:
-    """The first spans with distinct texts, as `Decoded.nbest` has them."""
+    """Return the first spans with distinct texts, as `Decoded.nbest` has them."""
     found: dict[str, list[float]] = {}
     _, *columns = (column.tolist() for column in spans)
     for first, last, *scores in zip(*columns, strict=True):

@@ -46,13 +46,13 @@ class Candidates(NamedTuple):
     unanswerable: Any  # score of there being no answer, float32 (B,)
 
     def pack(self) -> Tensor:
-        """As one tensor, float32 (B, 1 + 2 K + 2 J K), because Trainer gathers tensors."""
+        """Return the candidates as one tensor, float32 (B, 1 + 2 K + 2 J K), because Trainer gathers tensors."""
         parts = [part.flatten(1).float() for part in self[:4]]
         return torch.cat([self.unanswerable.unsqueeze(1), *parts], dim=1)
 
     @classmethod
     def unpack(cls, rows: Array, beam_size: int) -> "Candidates":
-        """The inverse of `pack`, of arrays; K is `beam_size`."""
+        """Undo `pack`, of arrays; K is `beam_size`."""
         parts = rows[:, 1:].reshape(len(rows), -1, beam_size)
         start_scores = parts[:, 0]
         starts = parts[:, 1].astype(np.int64)
@@ -79,7 +79,7 @@ class IndependentHead(nn.Module):
         return SpanLogits(start, end, None)
 
     def find_candidates(self, hidden: Tensor, can_be_answer: Tensor, beam_size: int) -> Candidates:
-        """Scores are logits."""
+        """Find candidates whose scores are logits."""
         start, end, _ = self(hidden, can_be_answer)
         start_scores, starts = _best(start, beam_size)
         end_scores, ends = _best(end.unsqueeze(1), beam_size)
@@ -107,14 +107,14 @@ class JointHead(nn.Module):
             self.unanswerable = nn.Sequential(hidden_layer, nn.GELU(), nn.Linear(HIDDEN_SIZE, 1))
 
     def forward(self, hidden: Tensor, can_be_answer: Tensor, start_positions: Tensor) -> SpanLogits:
-        """From hidden states (B, L, D), whether positions can be answers (B, L), and true starts (B,), 0 for none."""
+        """Score hidden states (B, L, D), given where answers can be (B, L) and true starts (B,), 0 for none."""
         start = _mask(self.start(hidden).squeeze(-1), can_be_answer)
         given = gather_hidden(hidden, start_positions.unsqueeze(1))
         end = self._ends(self.end_of_token(hidden), given, can_be_answer).squeeze(1)
         return SpanLogits(start, end, self._unanswerable(hidden, start))
 
     def find_candidates(self, hidden: Tensor, can_be_answer: Tensor, beam_size: int) -> Candidates:
-        """Scores are log-probabilities, that of no answer is a logit."""
+        """Find candidates whose scores are log-probabilities; that of no answer is a logit."""
         start = _mask(self.start(hidden).squeeze(-1), can_be_answer)
         start_scores, starts = _best(start.log_softmax(-1), beam_size)
         features = self.end_of_token(hidden)
@@ -132,7 +132,7 @@ class JointHead(nn.Module):
         return Candidates(start_scores, starts, torch.cat(end_scores), torch.cat(ends), unanswerable)
 
     def _ends(self, features: Tensor, given: Tensor, can_be_answer: Tensor) -> Tensor:
-        """Logits (B, J, L) for J starts with hidden states `given` (B, J, D); `features` of tokens (B, L, 512)."""
+        """Return logits (B, J, L) for J starts with hidden states `given` (B, J, D); `features` (B, L, 512)."""
         both = features.unsqueeze(1) + self.end_of_start(given).unsqueeze(2)
         logits = self.end_logit(gelu(both))
         return _mask(logits.squeeze(-1), can_be_answer.unsqueeze(1))
@@ -150,7 +150,7 @@ def _mask(logits: Tensor, can_be_answer: Tensor) -> Tensor:
 
 
 def _best(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """The best scores of the last dimension and their positions, filled up with -infinity at position 0."""
+    """Return the best scores of the last dimension and their positions, filled up with -infinity at position 0."""
     missing = max(0, size - scores.shape[-1])
     values, places = scores.topk(size - missing, dim=-1)
     return pad(values, (0, missing), value=-torch.inf), pad(places, (0, missing))
@@ -187,7 +187,7 @@ class SpanModel(TaskModel):
         token_type_ids: Tensor | None = None,
         start_positions: Tensor | None = None,
     ) -> SpanLogits | Tensor:
-        """`SpanLogits` if the true starts are given (B,), 0 for no answer; otherwise packed `Candidates`.
+        """Return `SpanLogits` if the true starts are given (B,), 0 for no answer; otherwise packed `Candidates`.
 
         `context` has the first position of the paragraph and the one after its last, int64 (B, 2).
         """
@@ -208,7 +208,7 @@ def span_loss(
     labels: Tensor,
     num_items_in_batch: Tensor | int | None = None,
 ) -> Tensor:
-    """A batch's part of the mean loss over the windows of its step, (); labels (B, 3) as in `Windows`.
+    """Return a batch's part of the mean loss over the windows of its step, (); labels (B, 3) as in `Windows`.
 
     The loss of a window is the mean cross-entropy of start and end, plus half the classifier's. `num_items_in_batch`
     is the number of labels of the step: Trainer counts three for each window.

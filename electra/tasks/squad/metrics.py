@@ -20,17 +20,17 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Lower-cases, then removes ASCII punctuation, English articles and extra white space, in this order."""
+    """Lower-case, then remove ASCII punctuation, English articles and extra white space, in this order."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, reference: str) -> float:
-    """1 if both are equal when normalized, else 0."""
+    """Return 1 if both are equal when normalized, else 0."""
     return float(normalize_answer(answer) == normalize_answer(reference))
 
 
 def overlap_f1(answer: str, reference: str) -> float:
-    """F1 of the two multisets of words, in [0, 1]; 0 if they share none, also if both are empty."""
+    """Return F1 of the two multisets of words, in [0, 1]; 0 if they share none, also if both are empty."""
     words = Counter(normalize_answer(answer).split())
     expected = Counter(normalize_answer(reference).split())
     common = (words & expected).total()
@@ -38,7 +38,7 @@ def overlap_f1(answer: str, reference: str) -> float:
 
 
 def null_aware_f1(answer: str, reference: str) -> float:
-    """`overlap_f1`, but 1 if both are empty: in version 2.0 no answer can be correct."""
+    """Return `overlap_f1`, but 1 if both are empty: in version 2.0 no answer can be correct."""
     if not normalize_answer(answer) or not normalize_answer(reference):
         return exact_match(answer, reference)
     return overlap_f1(answer, reference)
@@ -49,12 +49,12 @@ def best_scores(
     references: References,
     predictions: Predictions,
 ) -> dict[str, float]:
-    """Id of each question -> the best score over its references."""
+    """Map the id of each question to the best score over its references."""
     return {name: max(score(predictions[name], right) for right in answers) for name, answers in references.items()}
 
 
 def evaluate_v1(references: References, predictions: Predictions) -> dict[str, float]:
-    """`exact_match` and `f1` of all questions."""
+    """Return `exact_match` and `f1` of all questions."""
     result = {}
     for name, score in (("exact_match", exact_match), ("f1", overlap_f1)):
         scores = best_scores(score, references, predictions)
@@ -67,7 +67,7 @@ def evaluate_v2(
     predictions: Predictions,
     null_odds: Mapping[str, float],
 ) -> dict[str, float]:
-    """`exact_match` and `f1`, each at its best threshold: `best_exact` and `best_f1` of evaluate-v2.0.py."""
+    """Return `exact_match` and `f1`, each at its best threshold: `best_exact` and `best_f1` of evaluate-v2.0.py."""
     # References that are empty when normalized do not count, unless there is no other.
     counted = {name: list(filter(normalize_answer, answers)) or [""] for name, answers in references.items()}
     result = {}
@@ -83,7 +83,7 @@ def best_with_threshold(
     predictions: Predictions,
     null_odds: Mapping[str, float],
 ) -> float:
-    """The best mean score over all thresholds of the null odds, above which a question is not answered.
+    """Find the best mean score over all thresholds of the null odds, above which a question is not answered.
 
     As in evaluate-v2.0.py, the threshold lies between two questions, even if they have the same odds.
     """

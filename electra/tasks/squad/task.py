@@ -68,11 +68,11 @@ class References(NamedTuple):
     settings: Mapping[str, Any]
 
     def candidates(self, rows: Array) -> Candidates:
-        """The output of the model, unpacked."""
+        """Unpack the output of the model."""
         return Candidates.unpack(rows, self.settings["n_best_size"])
 
     def decode(self, rows: Array) -> Decoded:
-        """The answers, from the output of the model."""
+        """Return the answers, from the output of the model."""
         return decode(self.data, self.windows, self.candidates(rows), self.settings)
 
 
@@ -98,7 +98,7 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> SpanModel:
 
 
 def score(rows: Array, dev: References) -> dict[str, float]:
-    """Exact match and F1; in version 2.0 each at its best threshold."""
+    """Compute exact match and F1; in version 2.0 each at its best threshold."""
     decoded = dev.decode(rows)
     right = dev.data.references
     if dev.data.is_version_2:
@@ -107,7 +107,7 @@ def score(rows: Array, dev: References) -> dict[str, float]:
 
 
 def is_collapsed(rows: Array, dev: References) -> bool:
-    """Whether (almost) all best starts are at one place of the window or the paragraph, or scores are not finite.
+    """Return True if (almost) all best starts are at one place of window or paragraph, or scores are not finite.
 
     Position 0 is skipped: many windows rightly say that they have no answer.
     """

@@ -64,7 +64,7 @@ class Frame(NamedTuple):
         return cls(before, between, behind, np.split(types, edges))
 
     def fill(self, question: Array, piece: Array) -> tuple[Array, Array]:
-        """Ids and token types of a window."""
+        """Return the ids and token types of a window."""
         parts = (self.before, question, self.between, piece, self.behind)
         before, of_question, between, of_piece, behind = self.types
         types = (before, of_question[:1].repeat(len(question)), between, of_piece[:1].repeat(len(piece)), behind)
@@ -78,7 +78,7 @@ def encode_questions(
     *,
     is_training: bool = False,
 ) -> Windows:
-    """Tokenizes questions and paragraphs and cuts them into windows.
+    """Tokenize questions and paragraphs and cut them into windows.
 
     For training, windows have labels, and questions whose answer no token covers are left out. `settings` has
     `max_length`, `max_query_length` and `doc_stride`, in tokens.
@@ -144,7 +144,7 @@ def make_windows(
 
 
 def answer_tokens(offsets: Array, question: Question) -> tuple[int, int] | None:
-    """The first and the last token that cover a character of the answer; None if no token does.
+    """Find the first and the last token that cover a character of the answer; None if no token does.
 
     Args:
         offsets: characters of the paragraph's tokens (T, 2).
