@@ -188,7 +188,7 @@ WITHOUT_TORCH = ("report", "push")
 
 
 def main() -> NoReturn:
-    """The command `electra`: run the verb that is the first word of `sys.argv`."""
+    """Run the verb that is the first word of `sys.argv`: the command `electra`."""
     name = "".join(sys.argv[1:2])
     sys.argv[:2] = [f"electra {name}"]  # the name of the program in errors and help
     run(name)
@@ -218,7 +218,7 @@ def start(name: str) -> None:
 
 
 def overview() -> str:
-    """The help of `electra` itself."""
+    """Return the help of `electra` itself."""
     verbs = [f"  {name:<10} {verb.about}" for name, verb in VERBS.items()]
     examples = [f"  electra {name} {VERBS[name].example}" for name in ("pretrain", "glue")]
     lines = ["usage: electra VERB [options]", "", *verbs, "", "examples:", *examples, ""]

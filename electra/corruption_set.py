@@ -93,7 +93,7 @@ def corrupt_held_out_text(
     max_length: int | None,
     mlm_probability: float | None,
 ) -> None:
-    """What `electra testset` does: the generator of a run replaces tokens of files once."""
+    """Replace tokens of files once by the generator of a run: what `electra testset` does."""
     options = run_options(pretrain_path)
     length = max_length or options.get("max_length", 128)
     share = mlm_probability or options.get("mlm_probability", 0.15)

@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def to_terminal(sample: Sample) -> str:
-    """The texts, and one line per token: the original, the probability that it was replaced or Electric's log p."""
+    """Return the texts, and a line per token: the original, the probability of replacement or Electric's log p."""
     lines = []
     for name, tokens, _ in sample.lines():
         if name != "judged":

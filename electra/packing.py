@@ -18,7 +18,7 @@ def segment_numbers(
     segment_lengths: Tensor,
     length: int,
 ) -> tuple[Tensor, Tensor]:
-    """Which of the segments a position is in, S in padding, and its place there, int64 (B, L) each."""
+    """Return the segment of each position, S in padding, and its place there, int64 (B, L) each."""
     ends = segment_lengths.cumsum(dim=1)  # (B, S)
     positions = torch.arange(length, device=ends.device)  # (L,)
     positions = positions.repeat(len(ends), 1)  # (B, L)

@@ -61,12 +61,12 @@ class CorruptedSegments(Dataset):
 
     @property
     def length(self) -> int:
-        """Tokens of a row, with special tokens and padding."""
+        """Return the tokens of a row, special tokens and padding included."""
         return self.arrays["original_ids"].shape[1]
 
     @property
     def replaced_rate(self) -> float:
-        """The share of the tokens that were replaced."""
+        """Return the share of the tokens that were replaced."""
         is_replaced = self.arrays["original_ids"] != self.arrays["corrupted_ids"]
         return float(is_replaced.sum() / self.arrays["attention_mask"].sum())
 

@@ -33,7 +33,7 @@ ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they s
 
 
 def kind(path: str) -> tuple[str, str]:
-    """The format of a file by its name, "" if it cannot be read, and its compression, "" if it has none."""
+    """Return a file's format by its name, "" if it cannot be read, and its compression, "" if it has none."""
     stem, extension = os.path.splitext(os.path.basename(path).lower())
     if extension not in COMPRESSIONS:
         return FORMATS.get(extension, ""), ""
@@ -88,7 +88,7 @@ def read_file(
 
 
 def _document_start(file: io.BufferedReader, position: int, separator: str) -> int:
-    """Where the next document begins behind a position: at a line, or behind a blank line."""
+    """Find where the next document begins behind a position: at a line, or behind a blank line."""
     if position == 0:
         return 0
     file.seek(position - 1)

@@ -44,7 +44,7 @@ class PackedRow(NamedTuple):
     mask_seed: int = 0
 
     def seeded(self) -> list[Segment]:
-        """The segments with the seeds of their masks."""
+        """Return the segments with the seeds of their masks."""
         seeds = random_bits(self.mask_seed, np.arange(len(self.segments)))
         return with_mask_seeds(self.segments, seeds)
 
@@ -53,12 +53,12 @@ Row = Segment | PackedRow
 
 
 def with_mask_seeds(rows: Sequence[Any], seeds: Bits) -> list[Any]:
-    """The rows with the seeds of their masks, (N,)."""
+    """Return the rows with the seeds of their masks, (N,)."""
     return [row._replace(mask_seed=seed) for row, seed in zip(rows, seeds.tolist(), strict=True)]
 
 
 def segment_length(segment: Segment) -> int:
-    """Tokens of a segment with its special tokens: 2, or 3 for a pair."""
+    """Return the tokens of a segment with its special tokens: 2, or 3 for a pair."""
     if segment.second is None:
         return len(segment.first) + 2
     return len(segment.first) + len(segment.second) + 3
@@ -68,10 +68,10 @@ class SegmentPolicy(Protocol):
     """How documents become segments, or rows of several."""
 
     def __len__(self) -> int:
-        """Rows per epoch."""
+        """Return the rows per epoch."""
 
     def cut(self, epoch: int, indices: Ints) -> Sequence[Row]:
-        """The rows `indices` of an epoch, each in [0, len(self))."""
+        """Cut the rows `indices` of an epoch, each in [0, len(self))."""
 
 
 @dataclass(eq=False)
@@ -125,7 +125,7 @@ class EvaluationSegments(Dataset):
         return len(self.indices)
 
     def spread(self, count: int) -> list[int]:
-        """Positions of at most `count` segments, evenly over the text."""
+        """Return the positions of at most `count` segments, evenly over the text."""
         evenly = np.linspace(0, len(self) - 1, count)
         return np.unique(evenly.round().astype(int)).tolist()
 
@@ -205,7 +205,7 @@ class SegmentCollator:
 
 
 def _noise(seeds: Bits, places: Ints) -> NDArray[np.float32]:
-    """Random numbers in [0, 1) of every token, float32 (B, L, 3), by its segment's seed and its place in the segment.
+    """Draw random numbers in [0, 1) of every token, float32 (B, L, 3), by segment seed and place in the segment.
 
     Args:
         seeds: of the segment of each token, (B, L).

@@ -38,7 +38,7 @@ def load_or_train_tokenizer(
     cache_dir: str | Path,
     seed: int = 42,
 ) -> PreTrainedTokenizerBase:
-    """The tokenizer of a corpus: from the cache, or trained now and written there."""
+    """Return the tokenizer of a corpus: from the cache, or trained now and written there."""
     recipe = {**asdict(options), "seed": seed}
     key = json.dumps([corpus.fingerprint(), recipe], sort_keys=True)
     target = Path(cache_dir) / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -111,7 +111,7 @@ class _TrainingStream:
 
 
 def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[str, Any]:
-    """The vocabulary, and how it cuts documents into tokens; no measurements without documents."""
+    """Measure the vocabulary, and how it cuts documents into tokens; no measurements without documents."""
     sizes = {"vocab_size": len(tokenizer), "held_out_documents": len(documents)}
     if not documents:
         return sizes
@@ -126,7 +126,7 @@ def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]
 
 
 def is_held_out(document: str, seed: int) -> bool:
-    """Whether to hold a document out, a function of its text and the seed, so that duplicates stay together."""
+    """Return True to hold a document out: a function of text and seed, so that duplicates stay together."""
     salt = seed.to_bytes(16, "little", signed=True)
     digest = hashlib.blake2b(document.encode(), digest_size=8, salt=salt).digest()
     return int.from_bytes(digest, "little") < HELD_OUT_FRACTION * 2**64

@@ -211,7 +211,7 @@ def parse_data_options(
     needs: Sequence[str] = ("train_file", "validation_file"),
     **default: str,
 ) -> Arguments:
-    """The options of a command on files of the user, or else on a data set, by default `default`."""
+    """Parse the options of a command on files of the user, or else on a data set, by default `default`."""
     command_line = CommandLine(groups, description)
     encoder, options, tuning = command_line.parse(argv)
     given = [f"{SPLITS[split]}_file" for split in files_by_split(options)]
@@ -252,7 +252,7 @@ def resolve(
     *,
     default_max_length: int = 128,
 ) -> Tuning:
-    """The options of one task on this encoder and machine."""
+    """Return the hyper-parameters of one task on this encoder and machine."""
     values = dict(vars(args.tuning))
     overrides = args.overrides.get(task, {})
     values |= {name: value for name, value in overrides.items() if name in HYPERPARAMETERS}

@@ -46,7 +46,7 @@ class Encoder(NamedTuple):
 
 
 def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encoder:
-    """A trained encoder, of whatever `locate_model` finds, by default with the tokenizer in its folder.
+    """Load a trained encoder, whatever `locate_model` finds, by default with the tokenizer in its folder.
 
     Raises:
         UserError: it is no encoder, a weight is missing, damaged or not finite, or the tokenizer does not match.
@@ -69,7 +69,7 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
 
 
 def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encoder:
-    """An untrained encoder; its weights are drawn from torch's current random state.
+    """Build an untrained encoder; its weights are drawn from torch's current random state.
 
     Args:
         config_path: what `load_encoder` takes, of which only configuration and tokenizer are used; or the name of a
@@ -100,7 +100,7 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
 
 
 def _tokenizer(source: str, tokenizer_path: str | None) -> PreTrainedTokenizerBase:
-    """The named tokenizer, or the one that lies in a model's folder or at its Hub id."""
+    """Load the named tokenizer, or the one that lies in a model's folder or at its Hub id."""
     if tokenizer_path is not None:
         return load_tokenizer(tokenizer_path)
     if not may_have_tokenizer(source):
@@ -129,7 +129,7 @@ def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, na
 
 
 def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:
-    """12 hexadecimal digits of tokenizer and weights, or of the configuration if each seed draws the weights."""
+    """Return 12 hexadecimal digits of tokenizer and weights, or of the configuration if seeds draw the weights."""
     model = encoder.model
     digest = hashlib.sha256(tokenizer_fingerprint(encoder.tokenizer).encode())
     if is_fresh:

@@ -66,7 +66,7 @@ def tokenize(
     *texts: Sequence[str],
     **options: Any,
 ) -> Columns:
-    """Columns of the tokenizer's output for texts, or for pairs of two sequences of texts; int32, types uint8."""
+    """Return the tokenizer's columns for texts, or for pairs of two sequences of texts; int32, types uint8."""
     columns: Columns = {}
     for start in range(0, len(texts[0]), TOKENIZER_BATCH):
         end = start + TOKENIZER_BATCH
@@ -108,7 +108,7 @@ def lengths_of(rows: Sequence[Any]) -> Array:
 
 
 def both_orders(examples: Examples) -> Examples:
-    """Each pair in both orders, twice the rows, for tasks in which the order has no meaning.
+    """Return each pair in both orders, twice the rows, for tasks in which the order has no meaning.
 
     Source: google-research/electra, finetune/classification, double_unordered.
     """
@@ -124,7 +124,7 @@ def cut_windows(
     *,
     is_last_full: bool = False,
 ) -> Array:
-    """First token of each window and the one after its last, int64 (W, 2); an empty text has one empty window.
+    """Return each window's first token and the one after its last, int64 (W, 2); an empty text has one empty window.
 
     Windows start `stride` tokens apart, or `size` if that is less, so that every token is in one. The last window ends
     with the text; with `is_last_full` it starts earlier to be as long as the others.
@@ -140,7 +140,7 @@ def cut_windows(
 
 
 def windows_with_most_context(windows: Array) -> Array:
-    """For each of T tokens of a text, the window that shows most context around it, int64 (T,), in ascending order.
+    """Return the window that shows most context around each of T tokens of a text, int64 (T,), ascending.
 
     The context of a token is its distance from the nearer edge of the window, plus 1 % of the window's length. The
     first of equal windows is chosen. Windows are as `cut_windows` returns them.
@@ -158,7 +158,7 @@ def windows_with_most_context(windows: Array) -> Array:
 
 
 def pad(rows: Sequence[Any], value: int) -> Tensor:
-    """Rows of different lengths as one int64 tensor (B, longest), padded on the right."""
+    """Pad rows of different lengths on the right to one int64 tensor (B, longest)."""
     tensors = [torch.as_tensor(np.asarray(row, np.int64)) for row in rows]
     return pad_sequence(tensors, batch_first=True, padding_value=value)
 

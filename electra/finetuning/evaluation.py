@@ -56,7 +56,7 @@ class Evaluation:
         return self.tasks[0].kind
 
     def is_start(self, task: Task) -> bool:
-        """Whether other tasks start from the encoders of this one."""
+        """Return True if other tasks start from the encoders of this one."""
         return any(other.start == task.name for other in self.tasks)
 
     def find(self, task: str, seed: int) -> Result | None:
@@ -66,7 +66,7 @@ class Evaluation:
         return None
 
     def best_first(self, task: Task, *more: Result) -> list[int]:
-        """Seeds of the finished runs in the folder and of `more`, ordered by headline, best first."""
+        """Return the seeds of the finished runs in the folder and of `more`, ordered by headline, best first."""
         runs = (*more, *self.results)  # the first result of a run, which is among `results`, counts
         scores = {r.seed: task.headline(r.metrics) for r in runs if r.task == task.name}
         return sorted(scores, key=lambda seed: (-scores[seed], seed))
@@ -77,7 +77,7 @@ class Evaluation:
 
     @contextmanager
     def claim(self, task: str, seed: int, timeout: float) -> Iterator[bool]:
-        """Whether this command may make a run: False if another one still makes it after `timeout` seconds.
+        """Yield True if this command may make a run, False if another one still makes it after `timeout` seconds.
 
         The system frees the lock of a command that dies.
         """
@@ -117,11 +117,11 @@ class Evaluation:
         return self.folder / "predictions"
 
     def encoder_path(self, task: str, seed: int) -> Path:
-        """Where the encoder of a run is kept, if other tasks start from it."""
+        """Return where the encoder of a run is kept, if other tasks start from the run."""
         return self.folder / "encoders" / f"{task}-{seed}"
 
     def read_logits(self, task: str, seed: int) -> Logits:
-        """Logits by split."""
+        """Read the logits by split."""
         with np.load(self.predictions / f"{task}-{seed}.npz", allow_pickle=False) as file:
             return dict(file)
 
@@ -136,7 +136,7 @@ T = TypeVar("T")
 
 
 def on_main(function: Callable[[], T]) -> T:
-    """The value of a function that only the main process calls, or its error, on every process."""
+    """Return on every process what a function that only the main process calls returns, or raise its error."""
     state = PartialState()
     shared: list[Any] = [None]
     if state.is_main_process:
@@ -183,7 +183,7 @@ def evaluation_folder(args: Arguments, prefix: str) -> Path:
 
 
 def model_name(path: str) -> str:
-    """The name of a run or model: output/quickstart/discriminator -> quickstart, with the number of a checkpoint."""
+    """Return the name of a run or model: output/quickstart/discriminator -> quickstart, with a checkpoint's number."""
     parts = [part for part in expand(path).absolute().parts if part not in NETWORKS]
     if re.fullmatch(r"checkpoint-\d+", parts[-1]):
         return f"{parts[-2]}-{parts[-1]}"
@@ -191,5 +191,5 @@ def model_name(path: str) -> str:
 
 
 def is_sweep() -> bool:
-    """Whether this command is a trial of a wandb sweep."""
+    """Return True if this command is a trial of a wandb sweep."""
     return "WANDB_SWEEP_ID" in os.environ and "WANDB_RUN_ID" in os.environ

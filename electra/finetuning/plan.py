@@ -82,7 +82,7 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
 
 
 def unfinished_seeds(evaluation: Evaluation, task: Task, seeds: Sequence[int]) -> list[int]:
-    """The seeds without a result, or whose encoder or model is missing."""
+    """Return the seeds without a result, or whose encoder or model is missing."""
 
     def is_finished(seed: int) -> bool:
         if evaluation.find(task.name, seed) is None:
@@ -115,7 +115,7 @@ def check_same(
 
 
 def with_batch(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with the rows of a training step in place of what they result from."""
+    """Return settings with the rows of a training step in place of the options that they result from."""
     rest = dict(settings)
     rows = rest.pop("per_device_train_batch_size", 1) * rest.pop("gradient_accumulation_steps", 1)
     rows *= rest.pop("processes", 1)

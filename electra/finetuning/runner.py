@@ -65,7 +65,7 @@ def evaluate(
 
 
 def open_encoder(args: Arguments) -> Encoder:
-    """The encoder to fine-tune, trained or of a configuration alone."""
+    """Return the encoder to fine-tune, trained or of a configuration alone."""
     path = args.encoder.pretrain_path
     tokenizer_path = args.encoder.tokenizer_path
     if path is not None:
@@ -180,7 +180,7 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
 
 
 def start_of(evaluation: Evaluation, task: Task) -> tuple[str, Path | None]:
-    """What a run starts from: its name in the results, and its folder unless it is the encoder itself."""
+    """Return what a run starts from: its name in the results, and its folder unless it is the encoder itself."""
     if task.start is None:
         return evaluation.args.start, None
     (source,) = (other for other in evaluation.tasks if other.name == task.start)
@@ -231,7 +231,7 @@ def keep(
 
 @contextmanager
 def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
-    """What follows is one run of a group in wandb; in a sweep, a part of the trial's run."""
+    """Track what follows as one run of a group in wandb; in a sweep, as a part of the trial's run."""
     if "wandb" not in report_to:
         yield
         return

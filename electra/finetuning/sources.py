@@ -17,7 +17,7 @@ SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
 def files_by_split(options: Any) -> dict[str, list[str]]:
-    """The files that `train_file`, `validation_file` and `test_file` name, one or several each."""
+    """Return the files that `train_file`, `validation_file` and `test_file` name, one or several each."""
     found = {}
     for split, theirs in SPLITS.items():
         named = getattr(options, f"{theirs}_file", None)
@@ -27,7 +27,7 @@ def files_by_split(options: Any) -> dict[str, list[str]]:
 
 
 def task_name(options: Any, kind: str) -> str:
-    """--task_name, the last part of the data set's name, or the folder of the first training file, or else `kind`.
+    """Return --task_name, the end of the data set's name, the folder of the first training file, or else `kind`.
 
     It is usable as a file name, and not that of a hidden file.
     """
@@ -42,7 +42,7 @@ def task_name(options: Any, kind: str) -> str:
 
 
 def data_settings(options: Any) -> dict[str, str]:
-    """The data of a task as recorded settings."""
+    """Return the data of a task as recorded settings."""
     if options.dataset_name is None:
         return file_settings(files_by_split(options))
     return dataset_settings(options.dataset_name, getattr(options, "dataset_config_name", None))
@@ -53,7 +53,7 @@ def file_settings(files: Mapping[str, Sequence[str | Path]]) -> dict[str, str]:
 
 
 def dataset_settings(name: str, config: str | None = None) -> dict[str, str]:
-    """The same of a data set on the Hub, or of a folder that `datasets` opens."""
+    """Return the recorded settings of a data set on the Hub, or of a folder that `datasets` opens."""
     if Path(name).is_dir():
         paths = sorted(Path(name).rglob("*"))
         name = fingerprint([path for path in paths if path.is_file()])
@@ -62,7 +62,7 @@ def dataset_settings(name: str, config: str | None = None) -> dict[str, str]:
 
 
 def fingerprint(paths: Sequence[str | Path]) -> str:
-    """12 hexadecimal digits of the contents of all files in order, independent of their names."""
+    """Return 12 hexadecimal digits of the contents of all files in order, independent of their names."""
     digest = hashlib.sha256()
     for path in paths:
         with open(expand(path), "rb") as file:
@@ -74,7 +74,7 @@ def fingerprint(paths: Sequence[str | Path]) -> str:
 
 
 def load_tables(name: str, config: str | None, instead: str) -> Any:
-    """The tables of a data set on the Hub, or of a folder that `datasets` saved or opens, by the names of its splits.
+    """Load the tables of a data set on the Hub, or of a folder that `datasets` saved or opens, by split.
 
     Args:
         instead: the options to use if it cannot be loaded.

@@ -81,7 +81,7 @@ class TaskData(NamedTuple):
 
     @property
     def scored(self) -> dict[str, Split]:
-        """The labelled splits besides train."""
+        """Return the labelled splits besides train."""
         return {name: split for name, split in self.splits.items() if split.is_labelled and name != "train"}
 
     @property
@@ -141,13 +141,13 @@ class Task(NamedTuple):
     note: str = ""
 
     def headline(self, metrics: Mapping[str, float | None]) -> float:
-        """The score that runs are ranked by; -infinity if it is undefined."""
+        """Return the score that runs are ranked by; -infinity if it is undefined."""
         value = defined(next((metrics[name] for name in self.headlines if name in metrics), None))
         return -math.inf if value is None else value
 
 
 def by_split(score: Score) -> Metrics:
-    """`Task.metrics` from a function of one split's logits and references; names of test metrics begin with test_."""
+    """Make `Task.metrics` from a function of one split's logits and references; test metrics begin with test_."""
 
     def metrics(logits: Logits, references: Mapping[str, Any]) -> dict[str, float]:
         found = {}
@@ -161,7 +161,7 @@ def by_split(score: Score) -> Metrics:
 
 
 def has_one_answer(answers: Sequence[Any] | Array, references: Sequence[Any] | Array) -> bool:
-    """Whether (almost) all examples get the same answer, which fewer references are: the run has collapsed."""
+    """Return True if (almost) all examples get one answer, which fewer references are: the run has collapsed."""
     found, counts = np.unique(answers, return_counts=True)
     most = counts.argmax()
     share = counts[most] / len(answers)

@@ -64,7 +64,7 @@ def read_rows(path: str | Path) -> Iterator[Row]:
 
 
 def text_of(row: Columns, column: str, place: str) -> str:
-    """The text in a column of a row; an error if there is none."""
+    """Return the text in a column of a row; raise an error if there is none."""
     text = row.get(column)
     if not isinstance(text, str) or not text.strip() or not is_encodable(text):
         raise UserError(
@@ -74,7 +74,7 @@ def text_of(row: Columns, column: str, place: str) -> str:
 
 
 def form_of(path: str | Path) -> str:
-    """The extension of a file, in lower case; of the standard input, that of the format that it has."""
+    """Return the extension of a file, in lower case; of the standard input, that of the format that it has."""
     if path == "-":
         waiting: Any = sys.stdin.buffer
         start = waiting.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -143,7 +143,7 @@ def csv_rows(
 
 
 def unquoted(cell: str) -> str:
-    """A cell of tsv without the quotation marks around it, if it is quoted as csv writers quote a whole cell."""
+    """Return a cell of tsv without the quotation marks around it, if they are those of csv writers."""
     inner = cell[1:-1].replace('""', "")
     is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner
     return cell[1:-1].replace('""', '"') if is_quoted else cell

@@ -46,7 +46,7 @@ ENERGY_KEY = "head_gives_energies"
 
 
 def locate_model(pretrain_path: str) -> str:
-    """The folder that holds config.json, or a Hub id as it is.
+    """Return the folder that holds config.json, or a Hub id as it is.
 
     Args:
         pretrain_path: a run folder of run_pretraining.py (its `discriminator/`, else its latest valid checkpoint), a
@@ -89,7 +89,7 @@ def _model_folder(folder: Path) -> Path:
 
 
 def read_config(source: str) -> PreTrainedConfig:
-    """The configuration of an encoder or of the joint model.
+    """Read the configuration of an encoder or of the joint model.
 
     Args:
         source: a result of `locate_model`, or a config.json file.
@@ -114,7 +114,7 @@ def read_config(source: str) -> PreTrainedConfig:
 
 
 def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
-    """The base model in float32 with every weight of its encoder from the files; heads are dropped.
+    """Load the base model in float32 with every weight of its encoder from the files; heads are dropped.
 
     Args:
         source: a result of `locate_model`.
@@ -142,7 +142,7 @@ def load_network(
     encoder_only: bool = False,
     **options: Any,
 ) -> tuple[PreTrainedModel, list[str]]:
-    """A network in float32; an error if weights are missing, which transformers would draw at random.
+    """Load a network in float32; raise an error if weights are missing, which transformers would draw.
 
     Args:
         network_class: class of transformers.
@@ -183,7 +183,7 @@ def load_network(
 
 
 def _missing_shared_weights(network: PreTrainedModel, source: str) -> set[str]:
-    """Shared weights that the files of a joint model lack: transformers does not report them, but draws them."""
+    """Name shared weights that the files of a joint model lack: transformers would draw them in silence."""
     if not isinstance(network, ElectraForJointPretraining):
         return set()
     stored: set[str] = set()
@@ -215,7 +215,7 @@ class Networks(NamedTuple):
 
     @property
     def is_electric(self) -> bool:
-        """The discriminator's head gives energies (`noise_logits` of objectives.py)."""
+        """Return True if the discriminator's head gives energies (`noise_logits` of objectives.py)."""
         is_known = self.joint is not None and self.joint.objective == "electric"
         return is_known or getattr(self.discriminator.config, ENERGY_KEY, False)
 
@@ -258,7 +258,7 @@ def load_networks(
 def _load_pair(
     source: str, of_any_type: bool
 ) -> tuple[PreTrainedModel | None, PreTrainedModel, ElectraPretrainingConfig | None]:
-    """Generator, main network and joint configuration of a checkpoint; without the others, an exported network.
+    """Load generator, main network and joint configuration of a checkpoint, or an exported network alone.
 
     An exported network is a discriminator or a masked language model, whichever its configuration names.
     """
@@ -284,7 +284,7 @@ def load_tokenizer_beside_model(source: str) -> PreTrainedTokenizerBase:
 
 
 def own_tokenizer(source: str, other: str) -> PreTrainedTokenizerBase | None:
-    """The tokenizer that lies with a model; None if there is none that can be read. `other` is used in its place."""
+    """Load the tokenizer that lies with a model, or `other` in its place; None if none can be read."""
     if not may_have_tokenizer(source):
         return None
     try:
@@ -295,7 +295,7 @@ def own_tokenizer(source: str, other: str) -> PreTrainedTokenizerBase | None:
 
 
 def without_pooling(config: PreTrainedConfig) -> dict[str, bool]:
-    """Options of the base model that leave its pooler out: heads draw their own, and it would get no gradient."""
+    """Return the options that leave the base model's pooler out: heads draw their own, so it has no gradient."""
     return pooling_option(MODEL_MAPPING[type(config)], False)
 
 

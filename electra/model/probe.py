@@ -30,7 +30,7 @@ OPTIONS_OF_CORRUPTION = {
 
 
 def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
-    """How the run of the networks corrupts text: from their checkpoint or the run's config.yaml, else the defaults.
+    """Return how the run of the networks corrupts text: by its checkpoint or config.yaml, else by default.
 
     It is a copy, because a joint configuration sets the attention implementation of its parts.
     """

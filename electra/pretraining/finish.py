@@ -74,7 +74,7 @@ def finish_run(trainer: ElectraTrainer, args: Configuration, data: PretrainingDa
 
 
 def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, start: str) -> dict[str, dict[str, float]]:
-    """Held-out metrics of the pair before its first step, of token frequencies alone, and of the trained pair.
+    """Measure held-out text by the untrained pair, by token frequencies alone, and by the trained pair.
 
     All three are measured on the same segments with the same masks, so a run resumed with other held-out text has no
     first column, which is called `start`. Empty if nothing is held out.
@@ -226,7 +226,7 @@ def _card(
     metrics: Mapping[str, float],
     options: Mapping[str, Any],
 ) -> tuple[ModelCardData, Card]:
-    """The card of the `network` "discriminator", which stands for the main network, or "generator"."""
+    """Build the card of the `network` "discriminator", which stands for the main network, or "generator"."""
     objective = model.objective
     is_main = network == "discriminator"
     kind = objective.main_network.replace("LM", "language model") if is_main else network

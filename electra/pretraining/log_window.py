@@ -19,7 +19,7 @@ def values_of_batch(
     objective: Objective,
     token_counts: Tensor | None,
 ) -> tuple[dict[str, Tensor | None], Tensor]:
-    """What a batch adds to the log: its losses, None where there is none, and its number of tokens.
+    """Return what a batch adds to the log: its losses, None where there is none, and its number of tokens.
 
     Args:
         inputs: the batch, as `ElectraForJointPretraining.forward` takes it.
@@ -81,7 +81,7 @@ class LogWindow:
 
     @property
     def step_loss(self) -> Tensor:
-        """Mean loss of the batches of this step so far, ()."""
+        """Return the mean loss of the batches of this step so far, ()."""
         return self._step["loss"] / self._batches
 
     def end_step(self, is_bad: Tensor) -> None:
@@ -95,7 +95,7 @@ class LogWindow:
         self._batches = 0
 
     def read_tokens(self, gather: Callable[[Tensor], Tensor]) -> int:
-        """The tokens of all processes since the last call."""
+        """Return the tokens of all processes since the last call."""
         if self.unread_tokens is None:
             return 0
         count = int(gather(self.unread_tokens.reshape(1)).sum())
@@ -104,7 +104,7 @@ class LogWindow:
         return count
 
     def read(self, gather: Callable[[Tensor], Tensor]) -> tuple[dict[str, float], int]:
-        """Means over batches and processes, and the number of skipped steps.
+        """Return the means over batches and processes, and the number of skipped steps.
 
         `gather` concatenates a tensor's rows from all processes. A name is missing where all its steps were skipped.
         """

@@ -53,7 +53,7 @@ class Field(IntEnum):
 
 
 def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: ElectraPretrainingOutput) -> Tensor:
-    """What the metrics need of each token, float32 (B, L, 12); see `Field`. Ids below 2^24 are exact.
+    """Record what the metrics need of each token, float32 (B, L, 12); see `Field`. Ids below 2^24 are exact.
 
     `input_ids` are the original ids, int64 (B, L). Fields that the objective does not have are zero.
     """
@@ -75,7 +75,7 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
 
 
 def _columns(records: NDArray[np.float32], *, chosen: bool = False) -> Any:
-    """The fields of all tokens, or of those at chosen positions, by their names: arrays (tokens,)."""
+    """Return the fields of all tokens, or of those at chosen positions, by their names: arrays (tokens,)."""
     tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
     if chosen:
         tokens = tokens[tokens[:, Field.MLM_MASK] == 1]
@@ -87,7 +87,7 @@ def evaluation_metrics(
     discriminator_weight: float,
     objective: Objective = ELECTRA,
 ) -> dict[str, float]:
-    """All held-out metrics of a model: those of docs/glossary.md, without a prefix.
+    """Compute all held-out metrics of a model: those of docs/glossary.md, without a prefix.
 
     Undefined ones are nan: AUC where nothing or everything was replaced, or a logit is not finite; an accuracy over no
     positions. Precision, recall, F1 and MCC are 0 where they would be 0/0, as usual.
@@ -127,14 +127,14 @@ def evaluation_metrics(
 
 
 def fixed_metrics(records: NDArray[np.float32]) -> dict[str, float]:
-    """Metrics of a discriminator on a fixed corrupted test set, over all tokens; see `evaluation_metrics`."""
+    """Compute a discriminator's metrics on a fixed corrupted test set, over all tokens; see `evaluation_metrics`."""
     tokens = _columns(records)
     metrics = {"replaced_rate": _mean(tokens.is_replaced), "tokens": float(len(tokens.original_ids))}
     return metrics | _detection_metrics(tokens, "discriminator_")
 
 
 def _detection_metrics(tokens: Any, prefix: str) -> dict[str, float]:
-    """Loss, and metrics of decisions at probability 0.5, which is logit 0."""
+    """Compute the loss, and metrics of decisions at probability 0.5, which is logit 0."""
     is_replaced = tokens.is_replaced == 1
     decisions = tokens.discriminator_logits >= 0
     precision = recall = f1 = mcc = 0.0
@@ -156,7 +156,7 @@ def _detection_metrics(tokens: Any, prefix: str) -> dict[str, float]:
 
 
 def area_under_curve(is_replaced: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
-    """ROC AUC, ties counted half; nan unless both classes occur and all scores are finite."""
+    """Return ROC AUC, ties counted half; nan unless both classes occur and all scores are finite."""
     if is_replaced.all() or not is_replaced.any() or not np.isfinite(scores).all():
         return math.nan
     return float(roc_auc_score(is_replaced, scores))
@@ -168,7 +168,7 @@ def unigram_metrics(
     special_token_ids: Sequence[int] = (),
     objective: Objective = ELECTRA,
 ) -> dict[str, float]:
-    """Metrics of token frequencies p on the same masks: a baseline without context.
+    """Compute the metrics of token frequencies p on the same masks: a baseline without context.
 
     The generator, or masked language model, always predicts p and samples from it. The discriminator, or copy gate,
     gets the same corrupted text and scores a token by -log p. Special tokens, which are never chosen, get the lowest
@@ -202,7 +202,7 @@ def unigram_metrics(
 
 
 def token_counts(cache: TokenCache, documents: Documents | NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
-    """How often each id occurs in the documents, or in every n-th of them, about 20 million tokens, int64 (V,)."""
+    """Count each id in the documents, or in every n-th of them, about 20 million tokens, int64 (V,)."""
     stride = math.ceil(cache.num_tokens / MAX_COUNTED_TOKENS)
     counts = np.zeros(vocab_size, dtype=np.int64)
     chosen = documents[np.arange(0, len(documents), stride)]
@@ -218,7 +218,7 @@ def _mean(values: NDArray) -> float:
 
 
 def rows_of(objective: Objective) -> Rows:
-    """Names and labels of the metrics that an objective has, found by measuring no tokens."""
+    """Return names and labels of the metrics that an objective has, found by measuring no tokens."""
     no_tokens = np.empty((0, 1, len(Field)), dtype=np.float32)
     measured = evaluation_metrics(no_tokens, 1.0, objective)
     return tuple((name, label) for name, label in LABELS.items() if name in measured)

@@ -72,7 +72,7 @@ class Plan:
     """A line for each step at which the options of a resumed run changed."""
 
     def facts(self) -> list[tuple[str, str]]:
-        """What is trained, on what, for how long: names, and sentences about them."""
+        """Return what is trained, on what, for how long: names, and sentences about them."""
         facts = [("corpus", _amount(self.documents, self.corpus_tokens))]
         for source in self.sources[:MOST_SOURCES]:
             facts.append(("source", f"{source['name']}: {_amount(source['documents'], source['tokens'])}"))
@@ -113,7 +113,7 @@ def make_plan(
     data: PretrainingData,
     changes: Sequence[str] = (),
 ) -> Plan:
-    """The plan of a run with resolved options; `changes`: see `Origin`."""
+    """Make the plan of a run with resolved options; `changes`: see `Origin`."""
     config = model.config
     parameters = parameter_counts(model)
     cache = data.cache
@@ -204,7 +204,7 @@ def check_documents(plan: Plan) -> None:
 def training_flops(
     config: ElectraPretrainingConfig, *, max_length: int, batch_size: int, steps: int
 ) -> tuple[float, float]:
-    """6 N T with attention, and the original's count, each summed over the networks.
+    """Count 6 N T with attention, and the original's FLOPs, each summed over the networks.
 
     A main network that predicts tokens has an LM head, at the chosen or at all positions. With two stages, the first
     has no discriminator, and in the second the generator runs only forward. Not counted: recomputation, and single
@@ -216,7 +216,7 @@ def training_flops(
     discriminator_steps = steps - config.generator_steps
 
     def total(rule: Callable[..., float], share: float, forward: float) -> float:
-        """`share` of the positions is chosen; the forward pass is the share `forward` of a step's FLOPs."""
+        """Sum up a rule's FLOPs; `share` of the positions is chosen, `forward` is the forward pass's part."""
         flops = 0.0
         if config.generator is not None:
             trained = config.generator_steps + forward * discriminator_steps if objective.has_stages else steps
@@ -244,7 +244,7 @@ def _shape(config: PreTrainedConfig) -> TransformerShape:
 
 
 def describe_network(config: PreTrainedConfig) -> str:
-    """Its sizes, and its type if it is not ELECTRA."""
+    """Return the sizes of a network, and its type if it is not ELECTRA."""
     kind = "" if config.model_type == "electra" else f"{config.model_type}, "
     return (
         f"{kind}{config.num_hidden_layers} layers of {config.hidden_size}, {config.num_attention_heads} heads, "

@@ -71,7 +71,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
 
 
 def prepare(asked: Configuration, run: Run, data: PretrainingData) -> tuple[Configuration, ElectraForJointPretraining]:
-    """The configuration with steps and sizes for this text, and the model."""
+    """Return the configuration with steps and sizes for this text, and the model."""
     args = resolve(asked, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer, run.checkpoint)
     return with_given_parts(args, model, data.tokenizer), model
@@ -86,7 +86,7 @@ def time_steps(args: Configuration, model: ElectraForJointPretraining, data: Pre
 
 
 def make_callbacks(args: Configuration, model: ElectraForJointPretraining, plan: Plan) -> list[TrainerCallback]:
-    """What watches and logs a run, and keeps its checkpoints."""
+    """Make what watches and logs a run, and keeps its checkpoints."""
     training = args.training
     callbacks: list[TrainerCallback] = [
         RecordSettings({"options": without_secrets(args.record), "plan": asdict(plan)}),
@@ -109,7 +109,7 @@ def make_trainer(
     origin: Origin | None,
     callbacks: Sequence[TrainerCallback],
 ) -> ElectraTrainer:
-    """The trainer of a run with resolved options; memory, modules of the networks and compilation suit the device."""
+    """Make the trainer of a run with resolved options; memory, modules and compilation suit the device."""
     training = args.training
     tokenizer = data.tokenizer
     tune_process(training.device)

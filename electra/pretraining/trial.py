@@ -58,7 +58,7 @@ class Clock(TrainerCallback):
 
 
 def trial_arguments(args: Configuration, folder: str) -> Configuration:
-    """The options of a run with a few steps in another folder, without evaluations, checkpoints and log."""
+    """Return the options of a run with a few steps in another folder, without evaluations, checkpoints and log."""
     training = args.training.with_values(
         max_steps=min(TRIAL_STEPS + 1, args.training.max_steps),
         output_dir=folder,
@@ -95,7 +95,7 @@ def announce_trial(clock: Clock, training: PretrainingArguments, plan: Plan) -> 
 
 
 def recipe_for(training: PretrainingArguments) -> str:
-    """The largest recipe whose steps fit into --budget by the rate of a matrix product on this device; else tiny."""
+    """Choose the largest recipe whose steps fit into --budget by the rate of a matrix product; else tiny."""
     flops = seconds_of(str(training.budget)) * UTILIZATION * measure_matmul_flops(training.device, torch.float32)
     fitting = ["tiny", *(name for name, needed in RECIPE_FLOPS.items() if needed <= flops)]
     (recipe,) = broadcast_object_list(fitting[-1:])
@@ -103,7 +103,7 @@ def recipe_for(training: PretrainingArguments) -> str:
 
 
 def fit_to_budget(args: Configuration, clock: Clock, plan: Plan) -> Configuration:
-    """The options with the steps that --budget allows by the time of a step; text is repeated 40 times at most."""
+    """Return the options with the steps that --budget allows by the time of a step, for 40 epochs at most."""
     seconds = seconds_of(str(args.training.budget))
     affordable = int(seconds * (1 - OVERHEAD) / clock.seconds_per_step)
     useful = MOST_EPOCHS * plan.segments_per_epoch // plan.batch_size

@@ -48,7 +48,7 @@ class Table(NamedTuple):
 
 
 def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
-    """A table of rows by column title; columns without any text are left out."""
+    """Make a table of rows by column title; columns without any text are left out."""
     titles = dict.fromkeys(title for row in rows for title in row)
     shown = [title for title in titles if any(row.get(title) for row in rows)]
     return Table(shown, [[row.get(title, "") for title in shown] for row in rows])
@@ -62,7 +62,7 @@ class Figure(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The picture itself as an address, so that its identifiers and styles stay apart from the page's."""
+        """Return the picture as an address, so that its identifiers and styles stay apart from the page's."""
         return f"data:image/svg+xml;base64,{base64.b64encode(self.svg).decode()}"
 
 
@@ -97,12 +97,12 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
-    """GitHub's Markdown, with a final newline."""
+    """Render GitHub's Markdown, with a final newline."""
     return _render("page.md", blocks=blocks)
 
 
 def text_table(table: Table) -> str:
-    """The table for a terminal: the first column aligned to the left, the others to the right."""
+    """Render the table for a terminal: the first column aligned to the left, the others to the right."""
     lines = [table.header, *table.rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = []
@@ -114,7 +114,7 @@ def text_table(table: Table) -> str:
 
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
-    """A complete page with its style sheet; light and dark."""
+    """Render a complete page with its style sheet; light and dark."""
     return _render("page.html", title=title, blocks=blocks, marked=marked)
 
 
@@ -131,7 +131,7 @@ def _render(template: str, **values: Any) -> str:
 
 
 def _escaped(cell: str) -> str:
-    """One line of Markdown that shows the text as it is."""
+    """Return one line of Markdown that shows the text as it is."""
     line = " ".join(cell.split())
     # An underscore inside a word needs no escape.
     line = re.sub(r"([\\`*\[\]|#~$]|(?<![a-zA-Z0-9])_|_(?![a-zA-Z0-9]))", r"\\\1", line)

@@ -34,7 +34,7 @@ class Curve(NamedTuple):
 
 
 def make_panels(runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
-    """The curves of each metric of `MAIN` that is in a log, over the steps of one run or the tokens of several."""
+    """Collect the curves of each metric of `MAIN` in a log, over the steps of one run or the tokens of several."""
     panels: dict[str, list[Curve]] = {name: [] for name in MAIN}
     for number, run in enumerate(runs):
         scale = 1.0
@@ -63,7 +63,7 @@ def make_panels(runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
 
 
 def _kind_and_name(key: str) -> tuple[str, str]:
-    """What a key of the log is: eval_new_discriminator_auc -> held-out: new, discriminator_auc."""
+    """Split a key of the log: eval_new_discriminator_auc -> held-out: new, discriminator_auc."""
     if not key.startswith("eval_"):
         return "training", key
     rest = key.removeprefix("eval_")

@@ -41,7 +41,7 @@ NOTES = (
 
 
 def efficiency_section(run: RunRecord, averages: Mapping[str, float | None]) -> Blocks:
-    """The row of a run above the published ones; empty if the run does not say how long it trained.
+    """Put the row of a run above the published ones; empty if the run does not say how long it trained.
 
     `averages` are AVG and GLUE as fractions, None if a task is missing.
     """

@@ -50,7 +50,7 @@ class PublishedScores(NamedTuple):
 
     @property
     def average(self) -> float:
-        """Mean of the row's scores; the printed one if the row has none."""
+        """Return the mean of the row's scores; the printed one if the row has none."""
         values = [score for by_metric in self.scores.values() for score in by_metric.values()]
         return statistics.fmean(values) if values else self.printed_average or 0.0
 
@@ -78,7 +78,7 @@ class Reporting:
     averages: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def report(self, folders: Sequence[Path]) -> Report:
-        """The report of evaluations, and the overview with a row per score for a terminal."""
+        """Return the report of evaluations, with an overview for a terminal that has a row per score."""
         runs = self.read_runs(folders)
         overview = self.overview(runs)
         columns = list(zip(overview.header, *overview.rows, strict=True))
@@ -87,14 +87,14 @@ class Reporting:
         return Report(self.title, self.blocks(runs), terminal)
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
-        """One summary per folder and model."""
+        """Read one summary per folder and model."""
         runs = []
         for folder, name in names_of(folders).items():
             runs += self.summarize(read_evaluation(folder), name)
         return runs
 
     def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:
-        """One summary per model in the folder `name`.
+        """Return one summary per model in the folder `name`.
 
         A model may have several names, such as a path with and without a slash at its end: its fingerprint counts.
         """
@@ -120,7 +120,7 @@ class Reporting:
         return summaries
 
     def tasks_of(self, results: Sequence[Result]) -> dict[str, ScoredTask]:
-        """The official tasks, then the tasks of the results that are named after their data."""
+        """Return the official tasks, then the tasks of the results that are named after their data."""
         found = dict(self.tasks)
         for result in results:
             headlines = [metric for metric in self.headlines if metric in result.metrics]
@@ -133,14 +133,14 @@ class Reporting:
         return found
 
     def tasks_in(self, runs: Sequence[RunSummary]) -> dict[str, ScoredTask]:
-        """The tasks of the runs: official ones in their order, then others."""
+        """Return the tasks of the runs: official ones in their order, then others."""
         found = {name: summary.task for run in runs for name, summary in run.tasks.items()}
         return {name: found[name] for name in [*self.tasks, *found] if name in found}
 
     # ---- blocks
 
     def blocks(self, runs: Sequence[RunSummary]) -> Blocks:
-        """The report without its title."""
+        """Return the report without its title."""
         blocks: Blocks = [Text(SUMMARY), Heading("Development sets"), *self.section(runs)]
         blocks += [Heading("By task"), *self._details(runs)]
         found = self.tasks_in(runs)
@@ -160,7 +160,7 @@ class Reporting:
         return blocks
 
     def section(self, runs: Sequence[RunSummary]) -> Blocks:
-        """The overview with its remarks, all that other pages show of a report."""
+        """Return overview and remarks, the part of the report that other pages include."""
         remarks = []
         for run in runs:
             for summary in run.tasks.values():
@@ -173,7 +173,7 @@ class Reporting:
         return [overview, Items(remarks)] if remarks else [overview]
 
     def overview(self, runs: Sequence[RunSummary]) -> Table:
-        """A row per run: the scores and, behind them, the averages."""
+        """Return a row per run: the scores and, behind them, the averages."""
         rows = []
         for run in runs:
             results = [result for summary in run.tasks.values() for result in summary.results]
@@ -194,7 +194,7 @@ class Reporting:
         return table_of(rows)
 
     def _details(self, runs: Sequence[RunSummary]) -> Blocks:
-        """A table per task with all metrics and seeds. Metrics without a title are called by their names."""
+        """Make a table per task with all metrics and seeds. Metrics without a title are called by their names."""
         blocks: Blocks = []
         for name, task in self.tasks_in(runs).items():
             rows = []
@@ -220,7 +220,7 @@ class Reporting:
         return blocks
 
     def _published_table(self, published: Sequence[PublishedScores], runs: Sequence[RunSummary]) -> Table:
-        """The runs above the published rows, with the tasks that both have; all tasks without runs."""
+        """Put the runs above the published rows, with the tasks that both have; all tasks without runs."""
         tasks = self.tasks_in(runs) if runs else self.tasks
         columns = {
             (task, metric): f"{tasks[task].title} {self.metrics.get(metric, metric)}"
@@ -251,7 +251,7 @@ class Reporting:
 
 
 def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
-    """A fraction in percent; `empty` if it is undefined."""
+    """Return a fraction in percent; `empty` if it is undefined."""
     return empty if fraction is None else f"{round(100 * fraction, digits) + 0.0:.{digits}f}"  # + 0.0: never -0.0
 
 
@@ -262,7 +262,7 @@ def cell(
     *,
     with_std: bool = True,
 ) -> str:
-    """A score such as `53.5 ± 1.2 (1 of 3 collapsed)`; empty if the run has no such score."""
+    """Return a score such as `53.5 ± 1.2 (1 of 3 collapsed)`; empty if the run has no such score."""
     summary = run.tasks.get(task)
     if summary is None or metric not in (summary.task.headline, *summary.metrics):
         return ""
@@ -277,6 +277,6 @@ def cell(
 
 
 def seeds_cell(run: RunSummary) -> str:
-    """The number of seeds, such as `5`, or `1 to 5` if it differs between tasks."""
+    """Return the number of seeds, such as `5`, or `1 to 5` if it differs between tasks."""
     counts = {len(summary.results) for summary in run.tasks.values()}
     return " to ".join(map(str, sorted({min(counts), max(counts)})))

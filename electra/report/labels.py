@@ -43,5 +43,5 @@ DEFINITIONS = {
 
 
 def metric_title(name: str) -> str:
-    """The name of a metric where it stands alone."""
+    """Return the name of a metric where it stands alone."""
     return "total loss" if name == "loss" else LABELS.get(name, name.replace("_", " "))

@@ -59,7 +59,7 @@ def report_blocks(
     curves: Any,
     more: Sequence[Block] = (),
 ) -> Blocks:
-    """The page of some runs.
+    """Build the page of some runs.
 
     Args:
         curves: a figure with a panel for each metric, see `draw`.
@@ -86,7 +86,7 @@ def report_blocks(
 
 
 def _held_out(runs: Sequence[RunRecord]) -> Blocks:
-    """All columns of one run; the last column of each of several runs."""
+    """Return all columns of one run, or the last column of each of several runs."""
     columns = runs[0].held_out
     if len(runs) > 1:
         columns = {run.name: list(run.held_out.values())[-1] for run in runs if run.held_out}
@@ -125,7 +125,7 @@ def _samples(runs: Sequence[RunRecord]) -> Blocks:
 
 
 def _options(runs: Sequence[RunRecord]) -> Blocks:
-    """All options of a run; of several runs, those that differ."""
+    """Return all options of one run, or those that differ between several runs."""
     rows = []
     for name in dict.fromkeys(name for run in runs for name in run.options):
         values = [str(run.options.get(name, "")) for run in runs]

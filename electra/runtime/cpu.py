@@ -32,7 +32,7 @@ ATTENTION = "sdpa_or_dense"
 
 
 def tune_process(device: torch.device) -> None:
-    """For training on a CPU: keep freed memory in the process, and use the faster exact matrix products."""
+    """Keep freed memory in the process, and use the faster exact matrix products: for training on a CPU."""
     if device.type != "cpu":
         return
     if platform.libc_ver()[0] == "glibc":
@@ -114,7 +114,7 @@ def attend(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(Q K^T / sqrt(d)) V, with dropout on the softmax: an attention function of transformers, not causal.
+    """Compute softmax(Q K^T / sqrt(d)) V, with dropout on the softmax, as an attention function of transformers.
 
     query, key and value are any float (B, H, L, d), the mask is bool, True where attention is allowed, or float, which
     is added (B or 1, 1 or H, L, L). Returns (B, L, H, d), and None in place of the weights.

@@ -18,7 +18,7 @@ ALIGNED_ROWS = 64
 
 
 def is_autocast(device: torch.device) -> bool:
-    """Whether a GPU casts to another precision now."""
+    """Return True if a GPU casts to another precision now."""
     return device.type == "cuda" and torch.is_autocast_enabled("cuda")
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def computes_bf16(*, use_cpu: bool = False) -> bool:
-    """Whether the device has bfloat16 instructions, rather than an emulation that is slower than float32."""
+    """Return True if the device has bfloat16 instructions, rather than a slow emulation."""
     import torch
 
     if torch.cuda.is_available() and not use_cpu:
@@ -22,7 +22,7 @@ def computes_bf16(*, use_cpu: bool = False) -> bool:
 
 
 def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds: float = 1.0) -> float:
-    """The best rate of a square matrix product within `seconds`, FLOP/s; float32 uses TF32 if the process does."""
+    """Measure the best rate of a square matrix product within `seconds`, FLOP/s; float32 is TF32 if allowed."""
     import torch
     from torch.utils.benchmark import Timer
 
@@ -33,7 +33,7 @@ def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds
 
 
 def device_name(device: torch.device | str) -> str:
-    """The maker's name of a device, as far as the system knows it."""
+    """Return the maker's name of a device, as far as the system knows it."""
     import torch
 
     device = torch.device(device)

@@ -13,7 +13,7 @@ PATIENCE = timedelta(days=30)
 
 
 def by_one_process(make: Callable[[], T], per_host: bool = True) -> T:
-    """What `make` returns, which the first process of each host, or of all hosts, calls; all raise its error."""
+    """Return what `make` returns, which one process of each host, or of all hosts, calls; all raise its error."""
     if not (dist.is_available() and dist.is_initialized()):
         return make()
     size = dist.get_world_size()

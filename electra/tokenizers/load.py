@@ -152,7 +152,7 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
 
 
 def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The rows of an embedding table: the largest id + 1, more than `len(tokenizer)` where ids have gaps.
+    """Return the rows of an embedding table: the largest id + 1, above `len(tokenizer)` where ids have gaps.
 
     A line that is repeated in a vocab.txt leaves a gap, because a token has one id.
     """
@@ -160,7 +160,7 @@ def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """A copy of the Rust tokenizer for encoding a corpus: only the ids of the text, whatever the text is.
+    """Copy the Rust tokenizer for encoding a corpus: special tokens in a text have no special meaning.
 
     It does not truncate, pad or add special tokens, and "[MASK]" in the text becomes the ids of its characters.
     tokenizers' option for that, `encode_special_tokens`, is lost in pickling, hence in every worker process, and
@@ -204,7 +204,7 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """The Rust backend as JSON."""
+    """Return the Rust backend as JSON."""
     if not tokenizer.is_fast:
         raise UserError(
             f"tokenizer {tokenizer.name_or_path}: {type(tokenizer).__name__} has no Rust backend, which encoding a "

@@ -56,7 +56,7 @@ def train_tokenizer(documents: Iterable[str], options: TokenizerArguments, seed:
 
 
 def prepare_documents(documents: Iterable[str], max_documents: int | None, seed: int) -> Iterable[str]:
-    """All documents or a sample, with words cut to 500 characters: trainers take quadratic time in their length."""
+    """Return all documents or a sample, with words cut to 500 characters: trainers are quadratic in the length."""
     cut = (re.sub(r"(\S{500})(?=\S)", r"\1 ", document) for document in documents)
     return cut if max_documents is None else _sample_documents(cut, max_documents, seed)
 
@@ -151,7 +151,7 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
 
 
 def _case_folding(options: TokenizerArguments) -> list[normalizers.Normalizer]:
-    """What BertNormalizer does with accents and capitals, for the algorithms that do not use it."""
+    """Return what BertNormalizer does with accents and capitals, for the algorithms that do not use it."""
     folding: list[normalizers.Normalizer] = []
     if options.strip_accents:
         folding += [normalizers.NFD(), normalizers.StripAccents()]

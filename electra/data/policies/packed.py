@@ -126,7 +126,7 @@ class PackedPolicy(Policy):
         return [next(packed) if here else next(windows) for here in is_packed.tolist()]
 
     def _packed(self, epoch: int, indices: Ints) -> list[PackedRow]:
-        """The packed rows `indices`, (N,): index -> kind -> places -> lengths and ranks -> documents."""
+        """Build the packed rows `indices`, (N,): index -> kind -> places -> lengths and ranks -> documents."""
         places = self.places
         kind = np.searchsorted(places.first_row, indices, side="right") - 1
         row_of_kind = indices - places.first_row[kind]
@@ -152,7 +152,7 @@ class PackedPolicy(Policy):
         lengths: Ints,
         ranks: Ints,
     ) -> Ints:
-        """The document with each rank among those of its length, in the order of an epoch, int64 (N,)."""
+        """Return the document with each rank among those of its length, in the order of an epoch, int64 (N,)."""
         counts = self.counts[lengths]
         # Lengths that occur equally often are permuted alike; the rotation makes their orders differ.
         rotation = uniform(self.seed, ROTATION, epoch, lengths)

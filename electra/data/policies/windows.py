@@ -64,7 +64,7 @@ class WindowPolicy(Policy):
         return np.maximum(1.0, self.cache.lengths[documents] / self.body)
 
     def _locate(self, epoch: int, indices: Ints) -> tuple[Ints, Floats, Floats]:
-        """Which of the documents each window is of, and how many windows there are before it and up to its end.
+        """Return the document of each window, and how many windows lie before the document and up to its end.
 
         Between the sums that are kept, windows are added up here in the order of the documents: to the last bit, the
         result is that of one sum over all documents.

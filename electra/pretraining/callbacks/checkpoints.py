@@ -87,7 +87,7 @@ def ignore_signals(worker: int) -> None:
 
 
 def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
-    """The optimizer steps of fractions, in (0, 1], of a run of `max_steps`: rounded, at least 1, ascending, unique."""
+    """Return the steps of fractions, in (0, 1], of a run of `max_steps`: rounded, at least 1, ascending, unique."""
     return sorted({max(1, round(fraction * max_steps)) for fraction in fractions})
 
 

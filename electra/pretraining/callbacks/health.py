@@ -90,7 +90,7 @@ class DiscriminatorHealth(TrainerCallback):
         return "late" if is_warm and state.num_input_tokens_seen >= START_BUDGET else "not started"
 
     def verdict(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
-        """One line: the state, the numbers of the last evaluation, and what to try."""
+        """Return one line: the state, the numbers of the last evaluation, and what to try."""
         last = next(logs for logs in reversed(state.log_history) if "eval_discriminator_auc" in logs)
         what, advice = VERDICTS[self.assess(args, state, frequencies_auc)]
         what = what.format(generator_loss=last["eval_generator_loss"], tokens=state.num_input_tokens_seen)

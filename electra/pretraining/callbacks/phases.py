@@ -29,7 +29,7 @@ class Phase(NamedTuple):
 
 
 def phase_at(step: int, log_history: Sequence[Mapping[str, Any]], options: ObjectiveArguments) -> Phase:
-    """What the step after `step` optimizer steps trains; `options` are resolved.
+    """Return what the step after `step` optimizer steps trains; `options` are resolved.
 
     A gate uses the last evaluation before the step, except that of the untrained pair at step 0. A metric that is nan
     is below every threshold.
@@ -47,7 +47,7 @@ def phase_at(step: int, log_history: Sequence[Mapping[str, Any]], options: Objec
 
 
 def stage_lengths(max_steps: int, generator_steps: int | None) -> list[int]:
-    """Optimizer steps of each stage of a run, in order; `generator_steps` is 0 or None where there is only one."""
+    """Return the steps of each stage of a run, in order; `generator_steps` is 0 or None where there is one stage."""
     return [generator_steps, max_steps - generator_steps] if generator_steps else [max_steps]
 
 

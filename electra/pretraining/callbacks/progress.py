@@ -94,7 +94,7 @@ def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> f
 
 
 def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> dict[str, Any]:
-    """The `compute` of metrics.json, at the end of training; see docs/glossary.md. Unknown values are left out."""
+    """Return `compute` of metrics.json, at the end of training, see docs/glossary.md; unknown values are left out."""
     tokens = state.num_input_tokens_seen
     done = state.global_step / plan.steps
     dtype = torch.float32

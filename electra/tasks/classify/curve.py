@@ -49,7 +49,7 @@ def run_curve(args: Arguments, prefix: str) -> None:
 
 
 def draw_curves(points: Mapping[str, Sequence[Evaluation]]) -> Any:
-    """The median over seeds against the number of texts, a curve for each start."""
+    """Draw the median over seeds against the number of texts, a curve for each start."""
     from matplotlib.figure import Figure as Picture  # takes a second
 
     figure = Picture(figsize=(7.2, 4))

@@ -58,7 +58,7 @@ def read_examples(
     columns: Sequence[str | None],
     needs_labels: bool,
 ) -> list[Example]:
-    """The rows of one split; without `needs_labels`, all or none have labels.
+    """Read the rows of one split. Labels that are not needed are on either all rows or none.
 
     Args:
         columns: of the text, of a second text, of the label; None for the usual names and no second text.
@@ -90,7 +90,7 @@ def read_example(columns: Sequence[str | None], row: Columns, place: str) -> Exa
 
 
 def first_of(names: Sequence[str], row: Columns) -> str:
-    """The first name that the row has."""
+    """Return the first name that the row has."""
     return next((name for name in names if name in row), names[0])
 
 
@@ -98,7 +98,7 @@ def first_of(names: Sequence[str], row: Columns) -> str:
 
 
 def as_number(label: Any) -> float | None:
-    """The value of a finite number or of its text, otherwise None; a truth value is not a number."""
+    """Return the value of a finite number or of its text, otherwise None; a truth value is not a number."""
     try:
         value = float(label)
     except (TypeError, ValueError):
@@ -107,7 +107,7 @@ def as_number(label: Any) -> float | None:
 
 
 def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -> Labels:
-    """The kind of the labels if it is "auto", and the classes in ascending order, or the range of the numbers."""
+    """Find the kind of the labels if it is "auto", and the classes, ascending, or the range of the numbers."""
     labels = [example.label for example in examples]
     if kind == "auto":
         kind = find_kind(labels, separator)
@@ -133,14 +133,14 @@ def find_kind(labels: Sequence[Any], separator: str | None) -> str:
 
 
 def class_names(label: Any, separator: str | None) -> list[str]:
-    """The classes in one label. Whole numbers lose the `.0` that tables add to columns with gaps."""
+    """Return the classes in one label. Whole numbers lose the `.0` that tables add to columns with gaps."""
     parts = label if isinstance(label, list) else str(label).split(separator or "\n")
     names = [re.sub(r"^(-?\d+)\.0$", r"\1", str(part).strip()) for part in parts]
     return [name for name in names if name]
 
 
 def number_label(example: Example, labels: Labels, separator: str | None) -> Example:
-    """The example with its label as numbers: 0 or 1 for each class, or one number in the range of training."""
+    """Return the example with its label as numbers: 0 or 1 for each class, or one number in training's range."""
     found: list[float] = []
     if labels.kind == NUMBER:
         number = as_number(example.label)
@@ -167,7 +167,7 @@ def choose_examples(
     share: float,
     seed: int,
 ) -> tuple[list[Example], list[Example]]:
-    """A share of the examples with the same share of each class, or of each range of numbers, and the others.
+    """Choose a share of the examples, the same of each class or of each range of numbers; return the others, too.
 
     Examples are ordered by their label, equal ones at random; of this order every (1 / share)-th is chosen.
     """

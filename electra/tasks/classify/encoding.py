@@ -16,7 +16,7 @@ def encode_texts(
     max_length: int,
     in_windows: bool,
 ) -> tuple[ColumnRows, Array]:
-    """Rows of at most `max_length` tokens, and the number of each row's example, int64 (R,), ascending.
+    """Return rows of at most `max_length` tokens, and the number of each row's example, int64 (R,), ascending.
 
     Without windows, tokens beyond that are left out, of a pair those of the longer text. Windows overlap by a quarter.
     """

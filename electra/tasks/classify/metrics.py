@@ -44,7 +44,7 @@ class References(NamedTuple):
 
 
 def mean_by_text(logits: Array, owners: Array) -> Array:
-    """The mean of the logits of each text's windows, float64 (N, C), from rows (R, C) of the texts `owners` (R,)."""
+    """Average the logits of each text's windows, float64 (N, C), from rows (R, C) of the texts `owners` (R,)."""
     counts = np.bincount(owners)
     firsts = np.cumsum(counts) - counts
     sums = np.add.reduceat(logits.astype(np.float64), firsts)
@@ -52,7 +52,7 @@ def mean_by_text(logits: Array, owners: Array) -> Array:
 
 
 def decide(labels: Labels, logits: Array) -> Array:
-    """What a model answers with logits (N, C), as labels are written (N, C)."""
+    """Return what a model answers with logits (N, C), as labels are written (N, C)."""
     if labels.kind == NUMBER:
         return logits
     is_answer = logits > 0
@@ -62,7 +62,7 @@ def decide(labels: Labels, logits: Array) -> Array:
 
 
 def names_of(labels: Labels, answers: Array) -> list[Any]:
-    """The class of each text, the list of its classes, or its number on the scale of the data."""
+    """Return the class of each text, the list of its classes, or its number on the scale of the data."""
     if labels.kind == NUMBER:
         numbers = labels.low + (labels.high - labels.low) * answers[:, 0]
         return list(numbers.tolist())
@@ -71,7 +71,7 @@ def names_of(labels: Labels, answers: Array) -> list[Any]:
 
 
 def score(logits: Array, references: References) -> dict[str, float]:
-    """The metrics of a split; logits (R, C)."""
+    """Compute the metrics of a split; logits (R, C)."""
     kind = references.labels.kind
     matrix = references.matrix
     by_text = mean_by_text(logits, references.owners)
@@ -103,7 +103,7 @@ def score(logits: Array, references: References) -> dict[str, float]:
 
 
 def is_collapsed(logits: Array, references: References) -> bool:
-    """Whether (almost) all texts get the same answer, of numbers to two digits; also logits that are not finite."""
+    """Return True if logits are not finite or (almost) all answers are equal (numbers: to two digits)."""
     answers = decide(references.labels, mean_by_text(logits, references.owners))
     named = []
     for matrix in (answers, references.matrix):
@@ -113,7 +113,7 @@ def is_collapsed(logits: Array, references: References) -> bool:
 
 
 def details(logits: Array, references: References) -> dict[str, Any]:
-    """What a report shows besides the metrics: the scores of the constant answer, and a text about the classes."""
+    """Return what a report shows besides the metrics: scores of the constant answer, and a text about the classes."""
     labels = references.labels
     constant = np.tile(references.constant, (len(references.owners), 1))
     baseline = score(constant, references)

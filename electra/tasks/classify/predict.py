@@ -29,7 +29,7 @@ GLUE_PAIRS = (
 
 
 def predictor(saved: Saved, given: Any) -> Predictor:
-    """Reads the columns of the options `given`, by default those of training or of GLUE."""
+    """Make the predictor, which reads the columns `given`, by default those of training or of GLUE."""
     text = given.text_column or saved.settings.get("text_column")
     pair = given.text_pair_column or saved.settings.get("text_pair_column")
     is_glue = "label_kind" not in saved.settings and text is None
@@ -44,7 +44,7 @@ def predictor(saved: Saved, given: Any) -> Predictor:
 
 
 def read_glue(columns: Sequence[str | None], row: Columns, place: str) -> Example:
-    """`read_example` of a pair if the row has one, else of a single text."""
+    """Read a pair if the row has one, else a single text: see `read_example`."""
     text, pair = next((names for names in GLUE_PAIRS if set(names) <= set(row)), (None, None))
     return read_example((text, pair, None), row, place)
 
@@ -55,7 +55,7 @@ def answer(
     examples: Sequence[Example],
     forward: Any,
 ) -> list[Columns]:
-    """The class and its probability; all classes above one half and the probabilities of all; or the number."""
+    """Return the class and its probability; or all classes above one half, with all probabilities; or the number."""
     in_windows = saved.settings.get("long_texts") == "windows"
     rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
     logits = mean_by_text(forward(rows), owners)

@@ -72,12 +72,12 @@ class Labelled(NamedTuple):
     splits: Mapping[str, Sequence[Example]]
 
     def matrix(self, split: str) -> Array:
-        """The labels, float64 (N, C)."""
+        """Return the labels, float64 (N, C)."""
         return np.array([example.label for example in self.splits[split]])
 
 
 def open_task(args: Arguments) -> Task:
-    """Reads the data, because the kind of its labels decides what the task is."""
+    """Read the data, because the kind of its labels decides what the task is."""
     options = args.options
     data = read_labelled(options)
     kind = data.labels.kind
@@ -101,7 +101,7 @@ def open_task(args: Arguments) -> Task:
 
 
 def read_labelled(options: Any) -> Labelled:
-    """All splits, of files or of a data set; without a development set, a share of the training data."""
+    """Read all splits, of files or of a data set; without a development set, draw one from the training data."""
     columns = [getattr(options, name) for name in COLUMNS]
     splits = {}
     for split, rows in rows_by_split(options, needs=["train"]).items():
@@ -127,7 +127,7 @@ def read_labelled(options: Any) -> Labelled:
 
 
 def log_labels(data: Labelled) -> None:
-    """What the labels are, how frequent they are, and which texts are in two splits."""
+    """Log what the labels are, how frequent they are, and which texts are in two splits."""
     labels = data.labels
     shares = data.matrix("train").mean(0)
     shown = [f"{name}: {share:.1%}" for name, share in zip(labels.classes, shares, strict=False)]
@@ -176,7 +176,7 @@ def load(
 
 
 def class_weights(data: Labelled) -> Tensor:
-    """Weights (C,) of the classes, or of a yes to each, in inverse proportion to their frequency."""
+    """Return weights (C,) of the classes, or of a yes to each, in inverse proportion to their frequency."""
     shares = torch.tensor(data.matrix("train").mean(0), dtype=torch.float32).clamp(min=1e-6)
     if data.labels.kind == SINGLE:
         return 1 / (len(shares) * shares)
@@ -184,7 +184,7 @@ def class_weights(data: Labelled) -> Tensor:
 
 
 def head(labels: Labels, encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWithHead:
-    """A saved model answers numbers on the scale of the data."""
+    """Build encoder and head; a saved model answers numbers on the scale of the data."""
     model = EncoderWithHead(encoder, tuning.head, len(data.labels), tuning.head_dropout)
     head: Any = model.head
     head.output_range = (labels.low, labels.high)
@@ -196,7 +196,7 @@ def predictions(
     logits: Array,
     references: References,
 ) -> dict[str, Any]:
-    """A csv row per text, with its place in the data; of the development set also what the report shows."""
+    """Write a csv row per text, with its place in the data; of the development set also what the report shows."""
     labels = references.labels
     table = pd.DataFrame({"place": references.places})
     if references.matrix is not None:

@@ -38,13 +38,13 @@ def parse_arguments(argv: list[str] | None) -> Arguments:
 
 
 def _default_config(flags: Values) -> str | None:
-    """The file of the demonstration, which needs no data."""
+    """Return the file of the demonstration, which needs no data."""
     is_demo = _task_names(flags.get("tasks", [])) == ["demo"]
     return str(DEMO) if is_demo else None
 
 
 def _task_names(names: list[str]) -> list[str]:
-    """Task names in the order of GLUE's tables, without repetitions. A word may hold several, with commas."""
+    """Return task names in the order of GLUE's tables, without repetitions. A word may hold several, with commas."""
     words = ",".join(names).split(",")
     chosen = {task_by_name(word).name for word in words if word}
     return [name for name in TASKS if name in chosen]

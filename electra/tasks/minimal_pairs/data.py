@@ -40,7 +40,7 @@ class Pair(NamedTuple):
 def load_pairs(
     data: str, max_pairs: int | None = None, config: str | None = None, columns: Sequence[str] = ()
 ) -> list[Pair]:
-    """The pairs of a file, of all tables in a folder, or of a Hub data set.
+    """Load the pairs of a file, of all tables in a folder, or of a Hub data set.
 
     Args:
         max_pairs: of each paradigm, the first ones.
@@ -71,7 +71,7 @@ def load_pairs(
 
 
 def _rows(data: str, config: str | None) -> Iterator[tuple[str, Row]]:
-    """Each row with its file or configuration."""
+    """Yield each row with its file or configuration."""
     path = expand(data)
     if config is None and path.exists():
         files = [path]
@@ -95,5 +95,5 @@ def _rows(data: str, config: str | None) -> Iterator[tuple[str, Row]]:
 
 
 def _first(row: Columns, names: tuple[str, ...]) -> str:
-    """The first of these columns that has a value."""
+    """Return the first of these columns that has a value."""
     return next((str(row[name]) for name in names if row.get(name)), "")

@@ -34,7 +34,7 @@ PAIRS_NAME = "pair_scores.jsonl"
 
 
 def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
-    """The scorer, with its networks on the device, and P of scores.py as the run had it.
+    """Make the scorer, with its networks on the device, and P of scores.py as the run had it.
 
     The derivation of `corrected` does not hold where the generator could not sample the original.
     """

@@ -37,12 +37,12 @@ class Questions:
 
     @cached_property
     def references(self) -> dict[str, tuple[str, ...]]:
-        """Id of each question -> its correct answers."""
+        """Map the id of each question to its correct answers."""
         return {question.id: question.answers for question in self.questions}
 
 
 def read_questions(path: str | Path) -> Questions:
-    """Reads SQuAD's JSON, version 1.1 or 2.0."""
+    """Read SQuAD's JSON, version 1.1 or 2.0."""
     try:
         content = json.loads(expand(path).read_text(encoding="utf-8-sig"))
     except ValueError as error:
@@ -51,7 +51,7 @@ def read_questions(path: str | Path) -> Questions:
 
 
 def load_questions(options: Any) -> dict[str, Questions]:
-    """The splits `train` and `dev` of files, or of a data set with SQuAD's columns."""
+    """Load the splits `train` and `dev` of files, or of a data set with SQuAD's columns."""
     if options.dataset_name is None:
         return {split: read_questions(path) for split, (path,) in files_by_split(options).items()}
     rows = rows_by_split(options, names_classes=False)

@@ -23,12 +23,12 @@ def predictor(saved: Saved, given: Any) -> Predictor:
 
 
 def parse(row: Columns, place: str) -> tuple[str, str]:
-    """Question and context."""
+    """Return question and context of a row."""
     return text_of(row, "question", place), text_of(row, "context", place)
 
 
 def answer(saved: Saved, items: Sequence[tuple[str, str]], forward: Any) -> list[Columns]:
-    """The best answer and its share of the n best; "" and the probability of none if that is above one half."""
+    """Return the best answer and its share of the n best; "" and its probability if no answer is above one half."""
     may_be_none = saved.settings["task"] == "squad_v2"
     contexts = []
     questions = []

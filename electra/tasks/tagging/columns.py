@@ -34,7 +34,7 @@ def read_columns(
     *,
     needs_labels: bool = True,
 ) -> Sentences:
-    """Reads a file whose columns are separated by spaces or tabs.
+    """Read a file whose columns are separated by spaces or tabs.
 
     `label_column` counts from 0; negative numbers count from the end; None is the last, of CoNLL-U the part of speech.
     Without `needs_labels` a file that does not have this column has no labels.
@@ -76,7 +76,7 @@ def read_columns(
 
 
 def as_columns(words: Sequence[Sequence[str]], *labels: Sequence[Sequence[str]]) -> str:
-    """A line for each word with its labels, and a blank line behind each sentence."""
+    """Write a line for each word with its labels, and a blank line behind each sentence."""
     lines = []
     for columns in zip(words, *labels, strict=True):
         for cells in zip(*columns, strict=True):

@@ -14,7 +14,7 @@ ROW_FILES = (*JSON_LINES, ".parquet")
 
 
 def load_splits(options: Any) -> dict[str, Sentences]:
-    """The splits train, dev and, if there is one, test, of a data set or of files."""
+    """Load the splits train, dev and, if there is one, test, of a data set or of files."""
     column = options.label_column
     files = files_by_split(options)
     splits = {}

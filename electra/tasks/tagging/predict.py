@@ -50,7 +50,7 @@ def answer(
     items: Sequence[Item],
     forward: Any,
 ) -> list[Columns]:
-    """`prediction`: start, end and label of each span; `probability` of each."""
+    """Return `prediction`: start, end and label of each span; and `probability` of each."""
     sentences = [words for words, _ in items]
     windows = make_windows(sentences, None, saved.tokenizer, saved.settings["max_length"])
     logits = forward(windows)

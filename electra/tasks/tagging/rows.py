@@ -22,7 +22,7 @@ def read_sentences(
     *,
     needs_labels: bool = True,
 ) -> Sentences:
-    """Reads rows of words and labels, or of texts and spans.
+    """Read rows of words and labels, or of texts and spans.
 
     Without `needs_labels` there are no labels if one is missing, null or -1.
     """
@@ -54,7 +54,7 @@ def read_sentences(
 
 
 def tokens_of(row: Columns, place: str) -> list[str] | None:
-    """The words of a row; None if it has a text instead."""
+    """Return the words of a row; None if the row has a text instead."""
     tokens = row.get("tokens", row.get("words"))
     if tokens is None:
         return None
@@ -68,7 +68,7 @@ def read_labels(
     label_column: str | None,
     place: str,
 ) -> list[str] | None:
-    """The labels by name, from the column, by default the only one that ends in tags or labels; None if hidden."""
+    """Read the labels by name, by default from the only column that ends in tags or labels; None if hidden."""
     columns = [label_column] if label_column else [name for name in row if re.search(r"(tags|labels)$", name)]
     if len(columns) > 1:
         raise UserError(f"{place} has the columns {', '.join(row)}; choose the labels with --label_column")

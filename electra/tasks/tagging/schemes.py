@@ -25,7 +25,7 @@ Labels = Sequence[Sequence[str]]
 
 
 def convert(labels: Sequence[str], scheme: str) -> list[str]:
-    """The entities of a sentence in a scheme; plain labels are returned as they are."""
+    """Write the entities of a sentence in a scheme; plain labels are returned as they are."""
     if scheme == "plain":
         return list(labels)
     converted = [OUTSIDE] * len(labels)
@@ -39,13 +39,13 @@ def convert(labels: Sequence[str], scheme: str) -> list[str]:
 
 
 def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Type, first and last word of each entity."""
+    """Return type, first and last word of each entity."""
     bioes = [re.sub("^L-", "E-", re.sub("^U-", "S-", label)) for label in labels]
     return get_entities(bioes)
 
 
 def choose_scheme(sentences: Labels, asked: str) -> str:
-    """The scheme to train in: the one that was asked for, or by default that of the data, with IOB2 for IOB1."""
+    """Choose the scheme to train in: as asked for, or by default that of the data, with IOB2 for IOB1."""
     labels = set(chain.from_iterable(sentences)) - {OUTSIDE}
     prefixes = {label[0] for label in labels if LABEL.fullmatch(label)}
     others = sorted(label for label in labels if not LABEL.fullmatch(label))
@@ -59,7 +59,7 @@ def choose_scheme(sentences: Labels, asked: str) -> str:
 
 
 def tag_set(sentences: Labels, scheme: str) -> list[str]:
-    """All labels that a scheme has for the entity types of these sentences; O first."""
+    """Return all labels that a scheme has for the entity types of these sentences; O first."""
     labels = set(chain.from_iterable(sentences))
     if scheme == "plain":
         return sorted(labels)
@@ -72,7 +72,7 @@ def score(
     references: Labels,
     scheme: str,
 ) -> dict[str, float]:
-    """Scores as fractions. An entity is correct if its type and both ends are. Without any entity F1 is 0.
+    """Compute scores as fractions. An entity is correct if its type and both ends are. F1 is 0 without entities.
 
     f1, precision, recall, accuracy, and f1_TYPE for each type in the references; only accuracy for plain labels.
     """

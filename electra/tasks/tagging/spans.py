@@ -29,12 +29,12 @@ class Span(NamedTuple):
 
 
 def words_of(text: str) -> list[Bounds]:
-    """Where the words of a text are."""
+    """Find where the words of a text are."""
     return [match.span() for match in WORD.finditer(text)]
 
 
 def labels_of(words: Sequence[Bounds], spans: Iterable[Span], place: str) -> list[str]:
-    """The label of each word in IOB2: of the span that it is in, as a whole or in part.
+    """Return the label of each word in IOB2: of the span that the word is in, as a whole or in part.
 
     Raises:
         UserError: a span holds no word, or has a word in common with another.
@@ -51,7 +51,7 @@ def labels_of(words: Sequence[Bounds], spans: Iterable[Span], place: str) -> lis
 
 
 def read_entities(row: Columns, place: str) -> list[Span]:
-    """The spans of a row; an error if one is not [start, end, label] within the text."""
+    """Read the spans of a row; raise an error if one is not [start, end, label] within the text."""
     spans = []
     for entity in row["entities"]:
         try:

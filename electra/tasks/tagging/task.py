@@ -68,13 +68,13 @@ class References(NamedTuple):
     tags: Sequence[str]
 
     def predicted(self, logits: Array) -> list[list[str]]:
-        """Labels of all words, repaired, from logits (windows, most words in one, tags)."""
+        """Return the labels of all words, repaired, from logits (windows, most words in one, tags)."""
         numbers = self.windows.predictions(logits.argmax(-1))
         return [convert([self.tags[number] for number in sentence], self.scheme) for sentence in numbers]
 
     @property
     def labels(self) -> list[list[str]]:
-        """The right labels; none if they are unknown."""
+        """Return the right labels; none if they are unknown."""
         return [convert(sentence, self.scheme) for sentence in self.sentences.labels or []]
 
 
@@ -103,7 +103,7 @@ def class_ids(
     tags: Sequence[str],
     split: str,
 ) -> list[int]:
-    """The classes of a sentence's labels; an error if one of them is not known from training."""
+    """Return the classes of a sentence's labels; raise an error if one of them is not known from training."""
     converted = convert(labels, scheme)
     for label, written in zip(converted, labels, strict=True):
         if label not in tags or (label == OUTSIDE) != (written == OUTSIDE):
@@ -120,7 +120,7 @@ class EncoderWithTagger(TaskModel):
         )
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, positions: Tensor) -> Tensor:
-        """Logits of W words, float32 (B, W, num_labels), with their first tokens at `positions`, int64 (B, W)."""
+        """Return logits of W words, float32 (B, W, num_labels), with first tokens at `positions`, int64 (B, W)."""
         hidden = self.hidden_states(input_ids, attention_mask)
         words = gather_hidden(hidden, positions)
         return self.head(words, torch.ones_like(positions)).logits
@@ -131,7 +131,7 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWit
 
 
 def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """Mean cross-entropy over the words of a step."""
+    """Return the mean cross-entropy over the words of a step."""
     is_word = labels != IGNORED
     return step_loss(output[is_word], labels[is_word], num_items_in_batch)
 
@@ -147,7 +147,7 @@ def is_collapsed(logits: Array, references: References) -> bool:
 
 
 def predictions(split: str, logits: Array, references: References) -> dict[str, str]:
-    """A line per word: the word, its label if it is known, and the prediction, in the scheme of training."""
+    """Write a line per word: the word, its label if known, and the prediction, in the scheme of training."""
     labels = [references.labels] if references.sentences.labels else []
     predicted = references.predicted(logits)
     return {f"-{split}.txt": as_columns(references.sentences.words, *labels, predicted)}

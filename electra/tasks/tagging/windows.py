@@ -30,7 +30,7 @@ class Windows(ColumnRows):
     sentence_of_window: list[int]
 
     def predictions(self, values: Array) -> list[list[Any]]:
-        """Predictions (windows, most words in a window) as one list per sentence; windows are in the text's order."""
+        """Return predictions (windows, most words in a window) as one list per sentence, in the text's order."""
         found: dict[int, list[Any]] = defaultdict(list)
         for row, sentence, positions in zip(values, self.sentence_of_window, self.columns["positions"], strict=True):
             found[sentence] += row[: len(positions)].tolist()
@@ -38,7 +38,7 @@ class Windows(ColumnRows):
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """The ids that the tokenizer puts before and behind a text."""
+    """Return the ids that the tokenizer puts before and behind a text."""
     encoded = tokenizer("a")
     ids = encoded["input_ids"]
     sequence_ids = encoded.sequence_ids(0)  # None at special tokens
@@ -52,7 +52,7 @@ def make_windows(
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
 ) -> Windows:
-    """Tokenizes sentences into windows of at most `max_length` tokens; `labels` are classes of words, if known."""
+    """Cut sentences into windows of at most `max_length` tokens; `labels` are classes of words, if known."""
     before, behind = special_tokens(tokenizer)
     size = max_length - len(before) - len(behind)
     stride = max(1, size // 2)
@@ -82,7 +82,7 @@ def make_windows(
 
 
 def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
-    """Sentence -> word -> token ids, at least one for each word. Each distinct word is tokenized once.
+    """Tokenize sentence -> word -> ids, at least one for each word. Each distinct word is tokenized once.
 
     A word after another one is tokenized with a space before it, which byte-level tokenizers need and others ignore. A
     word without any token, such as a zero-width space, becomes the unknown token.
