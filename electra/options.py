@@ -11,12 +11,16 @@ a score depends on it. A `CommandLine` fills such dataclasses from these layers,
 
 A recipe that is named on the command line overrides the file. Words and file are each parsed once, by one parser, so
 that `5e-4` is a number in both.
+
+An option is given if a word of the command line or a line of the file says so, whatever the value. Where an option
+would do nothing (`Need`), a word is refused; a line of a file, which may be for several runs, is left out and logged.
 """
 
 import ast
 import difflib
 import inspect
 import json
+import logging
 import math
 import sys
 from argparse import Action, Namespace
@@ -25,6 +29,7 @@ from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 from transformers import HfArgumentParser
@@ -33,6 +38,8 @@ from transformers.hf_argparser import string_to_bool
 from electra.io.errors import UserError
 from electra.io.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
 from electra.recipes import RECIPES
+
+logger = logging.getLogger(__name__)
 
 Values = Mapping[str, Any]
 """Options by name."""
@@ -86,6 +93,12 @@ class Rules(NamedTuple):
     """A score of fine-tuning depends on it."""
     absolute: Callable[[str], str] | None = None
     """It names files or folders, and this makes their paths absolute: a run goes on from any folder."""
+    replaced_by: Sequence[str] = ()
+    """Options; a line of a file is ignored if one of these is given on the command line."""
+    opposite: str = ""
+    """Another spelling of this switch, with the opposite value: `--cased` for `--lowercase false`."""
+    sets: Mapping[str, Values] | None = None
+    """Value -> values of other options that come with it: a recipe."""
 
 
 def option(
@@ -148,6 +161,32 @@ class Options:
         check_options(self)
 
 
+# ---- options that need others
+
+
+@dataclass(frozen=True)
+class Need:
+    """A condition without which an option would do nothing, or something else than was asked.
+
+    Attributes:
+        option: the name of the option.
+        needs: whether the condition holds; the argument has the values of all options as attributes.
+        message: why the option does not work without the condition; `{name}` stands for the value of an option. A
+            message without advice, which follows a semicolon, means: leave the option out.
+        is_strict: refuse the option also in a file, because the run would be another one without it.
+    """
+
+    option: str
+    needs: Callable[[Any], bool]
+    message: str | Callable[[Any], str]
+    is_strict: bool = False
+
+    def reason(self, options: Any) -> str:
+        """Return the message for these options."""
+        message = self.message if isinstance(self.message, str) else self.message(options)
+        return message.format(**vars(options))
+
+
 # ---- command lines
 
 _NOT_GIVEN = object()
@@ -157,19 +196,31 @@ class CommandLine(HfArgumentParser):
     """An `HfArgumentParser` with `--config FILE`, `--cased` and one-line errors (`UserError`).
 
     Attributes:
-        flags: after `parse`, the names of options that the command line itself gives.
-        lines: after `parse`, those that the file gives.
-        record: after `parse`, the options to be written for `--config`: given as flags, different from their default,
-            or `always_recorded`; paths are absolute.
+        config: after `read`, the YAML file; None if there is none.
+        names_config: after `read`, whether the command line names this file.
+        flags: after `read`, the names of options that the command line itself gives.
+        lines: after `fill`, those that the file gives and that apply.
+        left_out: after `fill`, why lines of the file do not apply, by name.
+        unused: after `fill`, the names of options that do nothing in this run, given or not.
+        record: after `fill`, the options to be written for `--config`: given, different from their default, or
+            `always_recorded`; without the unused ones. Paths are absolute.
     """
 
-    def __init__(self, groups: Sequence[type], description: str) -> None:
+    def __init__(self, groups: Sequence[type], description: str, needs: Sequence[Need] = ()) -> None:
         usage = "%(prog)s [--option value ...]"
         super().__init__(list(groups), description=description, allow_abbrev=False, usage=usage)
+        self.needs = needs
+        self._with_recipes = next((f for f in self._fields() if rules_of(f).sets is not None), None)
         self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
-        if "--lowercase" in self._option_string_actions:
-            is_lowercase = {"dest": "lowercase", "const": False, "type": lambda word: not string_to_bool(word)}
-            self.add_argument("--cased", nargs="?", help="Keep upper case.", **is_lowercase)
+        for f in self._fields():
+            opposite = rules_of(f).opposite
+            if opposite:
+                is_off = {"dest": f.name, "const": False, "type": lambda word: not string_to_bool(word)}
+                self.add_argument(f"--{opposite}", nargs="?", help=f"The opposite of --{f.name}.", **is_off)
+
+    def _fields(self) -> list[Field[Any]]:
+        """Return the options of all groups."""
+        return [f for group in self.dataclass_types for f in fields(group) if f.init]
 
     def add_argument(self, *names: str, rules: Any = None, **kwargs: Any) -> Action:
         """argparse's, without spellings with hyphens, which `parse` translates, and without a field's rules."""
@@ -206,26 +257,94 @@ class CommandLine(HfArgumentParser):
         inherited: Callable[[Values], Values] = lambda given: {},
         recipe: str | None = None,
     ) -> tuple[Any, ...]:
-        """Fill the dataclasses from a command line, by default `sys.argv`.
+        """Return the groups of options, filled from a command line; see `read` and `fill`."""
+        self.read(argv, default_config)
+        groups = self.fill(inherited, recipe)
+        self.log_left_out()
+        return groups
+
+    def read(
+        self,
+        argv: Sequence[str] | None = None,
+        default_config: Callable[[Values], str | None] = lambda flags: None,
+    ) -> None:
+        """Read a command line, by default `sys.argv`, and its YAML file.
 
         Args:
-            default_config: the YAML file that is used without `--config`, from the flags.
-            inherited: options of the run that this one starts from, from flags and file.
-            recipe: the `model_size` if none is given.
+            default_config: the file that is used without `--config`, from the flags.
         """
-        flags = self._read(_normalized(sys.argv[1:] if argv is None else argv))
-        config = flags.pop("config", None) or default_config(flags)
-        lines = self._read_file(config, flags) if config else {}
-        given = {**lines, **flags}
-        size = given.get("model_size", recipe)
-        sizes = {**RECIPES[size], "model_size": size} if size in RECIPES else {}
-        values = {**sizes, **inherited(given), **given}
-        if "model_size" in flags:
-            values |= {**sizes, **flags}
-        self.flags = frozenset(flags)
+        words = _normalized(sys.argv[1:] if argv is None else argv)
+        self._flags = self._read(words)
+        self._spelled = [word.partition("=")[0] for word in words]
+        named = self._flags.pop("config", None)
+        self.config = named or default_config(self._flags)
+        self.names_config = named is not None
+        self._lines = self._read_file(self.config, self._flags) if self.config else {}
+        self.flags = frozenset(self._flags)
+
+    def fill(
+        self, inherited: Callable[[Values], Values] = lambda given: {}, recipe: str | None = None
+    ) -> tuple[Any, ...]:
+        """Return the groups of options from what was read, without the lines of the file that do not apply.
+
+        Args:
+            inherited: options of the run that this one starts from, from flags and file.
+            recipe: that of the option which has recipes (`Rules.sets`), if none is given.
+        Raises:
+            UserError: an option of the command line does not apply.
+        """
+        is_named = self._with_recipes is not None and self._with_recipes.name in self._flags
+        overriding = self._recipe(self._flags) if is_named else {}
+        lines = {name: value for name, value in self._lines.items() if name not in overriding}
+        self.left_out: dict[str, str] = {}
+        while True:
+            given = {**lines, **self._flags}
+            lower = {**self._recipe(given, recipe), **inherited(given)}
+            values = {**{f.name: default_of(f) for f in self._fields()}, **lower, **given, **overriding, **self._flags}
+            options = SimpleNamespace(**values)
+            unmet = [need for need in self.needs if not need.needs(options)]
+            need = next((need for need in unmet if need.option in lines and not need.is_strict), None)
+            if need is None:
+                break
+            del lines[need.option]  # one at a time: without it, others may apply
+            self.left_out[need.option] = need.reason(options)
+        for need in unmet:
+            if need.option in self.flags or need.option in lines:
+                reason = need.reason(options)
+                advice = "" if ";" in reason else "; leave it out"
+                shown = self._shown(need.option, values[need.option])
+                raise UserError(f"{shown} does not work here: {reason}{advice}")
         self.lines = frozenset(lines)
+        self.unused = frozenset(need.option for need in unmet)
         self.record: dict[str, Any] = {}
         return tuple(self._make(group, values) for group in self.dataclass_types)
+
+    def _recipe(self, given: Values, unnamed: str | None = None) -> Values:
+        """Return what the recipe sets that is given, else `unnamed`, else the default; {} if there are no recipes."""
+        f = self._with_recipes
+        recipes = rules_of(f).sets if f is not None else None
+        if f is None or recipes is None:
+            return {}
+        name = given.get(f.name, unnamed or f.default)
+        return {**recipes[name], f.name: name}
+
+    def log_left_out(self) -> None:
+        """Log one line that names all lines of the file that do not apply, and why."""
+        names_by_reason: dict[str, list[str]] = {}
+        for name, reason in self.left_out.items():
+            names_by_reason.setdefault(reason, []).append(name)
+        if names_by_reason:
+            parts = [f"{', '.join(names)} ({reason})" for reason, names in names_by_reason.items()]
+            logger.info("left out of %s: %s", self.config, "; ".join(parts))
+
+    def _shown(self, name: str, value: Any) -> str:
+        """Return an option and its value as they are written on a command line."""
+        (rules,) = (rules_of(f) for f in self._fields() if f.name == name)
+        for other in (rules.opposite, f"no_{name}"):
+            if other and f"--{other}" in self._spelled:
+                return f"--{other}"
+        words = value if isinstance(value, list) else [value]
+        return f"--{name} {' '.join(map(str, words))}"
 
     def _read(self, words: Sequence[str]) -> dict[str, Any]:
         """The options that the words give, of the types of their fields; not their defaults."""
@@ -240,12 +359,12 @@ class CommandLine(HfArgumentParser):
         given = {}
         for f in filter(lambda f: f.init, fields(group)):
             rules = rules_of(f)
-            default = default_of(f)
-            value = values.get(f.name, default)
+            value = values[f.name]
             if rules.absolute is not None and value:
                 value = [*map(rules.absolute, value)] if isinstance(value, list) else rules.absolute(value)
-            is_recorded = rules.always_recorded or f.name in self.flags or value != default
-            if is_recorded and value is not None:
+            is_given = f.name in self.flags or f.name in self.lines
+            is_recorded = rules.always_recorded or is_given or value != default_of(f)
+            if is_recorded and value is not None and f.name not in self.unused:
                 self.record[f.name] = value
             given[f.name] = value
         return group(**given)
@@ -259,7 +378,7 @@ class CommandLine(HfArgumentParser):
         raise UserError(f"unknown option {word}{where}; {hint}")
 
     def _read_file(self, path: str, flags: Values) -> dict[str, Any]:
-        """The options that a YAML file gives, without the text that flags replace by another."""
+        """The options that a YAML file gives, without those that flags replace (`Rules.replaced_by`)."""
         try:
             content = read_as_written(config_path(path).read_text(encoding="utf-8"))
         except YAML_ERRORS as error:
@@ -270,16 +389,10 @@ class CommandLine(HfArgumentParser):
         for name, value in (content or {}).items():
             if f"--{name}" not in self._option_string_actions or name in ("config", "help"):
                 self._refuse(f"--{name}", where=f" in {path}")
-            if not _is_replaced(name, flags):
-                words += _words(name, value)
-        return self._read(words)
-
-
-def _is_replaced(name: str, flags: Values) -> bool:
-    """Whether flags replace a line of the file: data sets replace data sets and files, files replace data sets."""
-    if name.startswith("dataset_"):
-        return "dataset_name" in flags or "train_file" in flags
-    return name in ("train_file", "validation_file") and "dataset_name" in flags
+            words += _words(name, value)
+        lines = self._read(words)
+        replaced = {f.name for f in self._fields() if not flags.keys().isdisjoint(rules_of(f).replaced_by)}
+        return {name: value for name, value in lines.items() if name not in replaced}
 
 
 def _normalized(argv: Sequence[str]) -> list[str]:

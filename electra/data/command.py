@@ -7,7 +7,7 @@ from electra.data.options import CacheArguments, CorpusArguments
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.options import SEED, CommandLine, Options, option
-from electra.tokenizers.options import TokenizerArguments, TokenizerPathArguments
+from electra.tokenizers.options import NEEDS, PATH_NEEDS, TokenizerArguments, TokenizerPathArguments
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ GROUPS = (CorpusArguments, TokenizerPathArguments, TokenizerArguments, CacheArgu
 
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
-    command_line = CommandLine(GROUPS, "Tokenize a corpus for pre-training.")
+    command_line = CommandLine(GROUPS, "Tokenize a corpus for pre-training.", [*PATH_NEEDS, *NEEDS])
     corpus_args, path, new_tokenizer, cache, shards = command_line.parse(argv)
     shard = None
     if shards.shard is not None:

@@ -11,12 +11,16 @@ from electra.options import (
     NOT_EMPTY,
     POSITIVE,
     UP_TO_ONE,
+    Need,
     Options,
     Resuming,
     check,
     from_recipe,
     option,
 )
+
+TEXTS = ("dataset_name", "train_file", "token_cache")
+"""Options that name a text to train on; on a command line, one of them replaces the data sets of a file."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +33,24 @@ class CorpusArguments(Options):
         [],
         "Data sets of the Hugging Face Hub by id or short name (openwebtext, wikipedia, bookcorpus, wikitext), "
         "folders saved by the datasets library, or 'builtin': the documentation that comes with Python.",
+        replaced_by=TEXTS,
     )
-    dataset_config_name: list[str] = option([], "Configuration of each data set, or one for all; 'none' for none.")
-    dataset_split: str = option("train", "Split of the data sets to read.")
+    dataset_config_name: list[str] = option(
+        [], "Configuration of each data set, or one for all; 'none' for none.", replaced_by=TEXTS
+    )
+    dataset_split: str = option("train", "Split of the data sets to read.", replaced_by=TEXTS)
     train_file: list[str] = option(
         [],
         "Text files, folders or globs: .txt .md .jsonl .csv .tsv .parquet, also .gz or .zst. In options with one "
         "value per corpus, files come after data sets.",
         absolute=absolute,
+        replaced_by=("dataset_name", "token_cache"),
     )
     dataset_sampling: list[float] = option(
         [],
         "Share of the documents of each corpus to use, in (0, 1]: a random subset. One for all, or one per corpus.",
         UP_TO_ONE,
+        replaced_by=TEXTS,
     )
     text_column: str = option("text", "Column of the text in jsonl, parquet, csv and data sets.")
     document_separator: Literal["blank_line", "line", "file"] = option(
@@ -62,6 +71,7 @@ class CacheArguments(Options):
         "datatrove (.ds with .ds.index); or of datasets.save_to_disk, with input_ids.",
         NOT_EMPTY,
         absolute=absolute,
+        replaced_by=("dataset_name", "train_file"),
     )
 
 
@@ -87,6 +97,7 @@ class SegmentArguments(Options):
         "Several texts, each with its own metrics: name=path name=path; the first decides about checkpoints.",
         resuming="compared",
         absolute=absolute_named,
+        replaced_by=("dataset_name",),
     )
     validation_fraction: float = option(
         0.01, "Share of the documents to hold out; 0: no evaluation.", BELOW_ONE, resuming="compared"
@@ -102,6 +113,12 @@ class SegmentArguments(Options):
         resuming="compared",
         absolute=absolute_if_there,
     )
+
+
+NEEDS = [
+    Need(name, lambda o: o.token_cache is None, "--token_cache is trained on; leave one of them out")
+    for name in ("dataset_name", "dataset_config_name", "dataset_split", "train_file", "dataset_sampling")
+]
 
 
 def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:

@@ -175,8 +175,12 @@ class ProtocolArguments(Options):
 class FileTaskArguments(ProtocolArguments):
     """Data of the user, and output."""
 
-    dataset_name: str | None = option(None, "Data set on the Hub, or a folder, instead of files.", NOT_EMPTY)
-    dataset_config_name: str | None = option(None, "Configuration of the data set.")
+    dataset_name: str | None = option(
+        None, "Data set on the Hub, or a folder, instead of files.", NOT_EMPTY, replaced_by=("train_file",)
+    )
+    dataset_config_name: str | None = option(
+        None, "Configuration of the data set.", replaced_by=("dataset_name", "train_file")
+    )
     task_name: str | None = option(
         None,
         "Name of the task; the report compares conll2003 and swag with published scores. Default: the name of the "

@@ -1,11 +1,11 @@
 """Options of the networks, and of the objective that they are trained with."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from electra.backbones import BACKBONES, UNIFORM
 from electra.io.files import absolute_if_there
-from electra.objectives import OBJECTIVES
+from electra.objectives import OBJECTIVES, Objective, objective_of
 from electra.options import (
     BELOW_ONE,
     INSIDE,
@@ -14,6 +14,7 @@ from electra.options import (
     POSITIVE,
     SHARE,
     UP_TO_ONE,
+    Need,
     Options,
     Resuming,
     from_recipe,
@@ -33,6 +34,7 @@ class ModelArguments(Options):
         "Recipe: architecture, masking, length, batch, learning rate, steps. small to large: the paper's table 6; "
         "tiny, mini: one hour, ten hours on two CPU cores; modern-small: small's FLOPs with ModernBERT's layers.",
         choices=RECIPES,
+        sets=RECIPES,
         resuming="free",
     )
     discriminator_type: str = option("electra", "Architecture of the discriminator.", choices=BACKBONES)
@@ -158,3 +160,152 @@ class ObjectiveArguments(Options):
     init_from_generator: bool = option(True, "Start the second stage of two_stage from the equally large generator.")
     temperature: float = option(1.0, "Temperature of the generator's samples: divides the logits.", POSITIVE)
     disallow_correct: bool = option(False, "The generator may not sample the original token.")
+
+
+# ---- what the options of an objective and its networks need
+
+SET_BY_OBJECTIVE = ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight")
+"""Options whose values are those of the objective where they are not given."""
+MASKING = ("mlm_probability", "mlm_replacement_probability", "mlm_random_probability")
+_OF_GENERATOR = (
+    "tie",
+    "init_generator",
+    "generator_size",
+    "generator_layer_size",
+    "generator_num_attention_heads",
+    "generator_intermediate_size",
+    "temperature",
+    "disallow_correct",
+    "discriminator_weight",
+    "generator_gate",
+)
+"""Options of a generator network, and of training it together with the main one."""
+
+
+def given_objective(options: Any, generator_type: str | None) -> Objective:
+    """Return what an objective trains, with the shares and the weight that the user gives.
+
+    Args:
+        options: `ObjectiveArguments`, or anything with these attributes.
+    """
+    objective = objective_of(options.objective, generator_type == UNIFORM)
+    given = {name: getattr(options, name) for name in SET_BY_OBJECTIVE}
+    return objective._replace(**{name: value for name, value in given.items() if value is not None})
+
+
+def _spec(o: Any) -> Objective:
+    return given_objective(o, o.generator_type)
+
+
+def _fits_share(o: Any, other: float | None) -> bool:
+    """Return True unless the shares of [MASK] and of random tokens exceed 1 because of the one that is not given."""
+    spec = _spec(o)
+    return other is not None or spec.mlm_replacement_probability + spec.mlm_random_probability <= 1 + 1e-9
+
+
+def _has_generator(o: Any) -> bool:
+    return OBJECTIVES[o.objective].has_generator
+
+
+def _is_uniform(o: Any) -> bool:
+    return o.generator_type == UNIFORM
+
+
+def _fits_generator_type(o: Any) -> bool:
+    spec = OBJECTIVES[o.objective]
+    trains_generator_alone = spec.has_stages or spec.is_adversarial or spec.is_energy_based
+    return spec.has_generator and not (_is_uniform(o) and trains_generator_alone)
+
+
+def _projects_embeddings(o: Any) -> bool:
+    backbones = {o.discriminator_type, o.generator_type or o.discriminator_type} - {UNIFORM}
+    return any(BACKBONES[backbone].projection for backbone in backbones)
+
+
+def _starts_from_generator(o: Any) -> bool:
+    return OBJECTIVES[o.objective].has_stages and o.init_from_generator
+
+
+def _starts_untrained(o: Any) -> bool:
+    shares_trained = o.init_generator and o.tie != "none"
+    return not (o.init_discriminator or shares_trained or _starts_from_generator(o))
+
+
+NEEDS = [
+    Need("generator_type", _fits_generator_type, "it does not fit --objective {objective}"),
+    *(Need(name, _has_generator, "--objective {objective} has no generator network") for name in _OF_GENERATOR),
+    *(
+        Need(name, lambda o: not _is_uniform(o), "--generator_type uniform has no generator network")
+        for name in (*_OF_GENERATOR, "mlm_replacement_probability", "mlm_random_probability")
+    ),
+    *(Need(name, lambda o: not _spec(o).is_causal, "--objective {objective} masks nothing") for name in MASKING),
+    *(
+        Need(name, lambda o: not _spec(o).has_stages, "--objective {objective} trains one network at a time")
+        for name in ("discriminator_weight", "generator_gate")
+    ),
+    *(
+        Need(name, lambda o: _spec(o).has_stages, "--objective {objective} has no stages")
+        for name in ("generator_steps", "init_from_generator")
+    ),
+    *(
+        Need(
+            name,
+            lambda o: not _spec(o).is_adversarial and not _spec(o).is_energy_based,
+            "--objective {objective} needs unmodified samples of the generator",
+        )
+        for name in ("temperature", "disallow_correct")
+    ),
+    Need(
+        "mlm_replacement_probability",
+        lambda o: not _spec(o).is_energy_based or _spec(o).mlm_replacement_probability == 1,
+        "it must be 1 with electric, whose noise must not know the token",
+    ),
+    Need(
+        "mlm_random_probability",
+        lambda o: not _spec(o).is_energy_based or _spec(o).mlm_random_probability == 0,
+        "it must be 0 with electric, which masks all chosen tokens",
+    ),
+    Need(
+        "mlm_replacement_probability",
+        lambda o: _fits_share(o, o.mlm_random_probability),
+        "it adds up to more than 1 with the random tokens of --objective {objective}; lower it, or give "
+        "--mlm_random_probability",
+    ),
+    Need(
+        "mlm_random_probability",
+        lambda o: _fits_share(o, o.mlm_replacement_probability),
+        "it adds up to more than 1 with the [MASK] of --objective {objective}; lower it, or give "
+        "--mlm_replacement_probability",
+    ),
+    Need(
+        "tie",
+        lambda o: o.tie != "gdes" or _spec(o).finds_replaced,
+        "the main network of --objective {objective} predicts tokens; choose another",
+    ),
+    Need(
+        "tie",
+        lambda o: o.tie in (None, "none") or not _spec(o).has_stages,
+        "the frozen generator of --objective {objective} must not change",
+    ),
+    Need(
+        "init_discriminator",
+        lambda o: not _starts_from_generator(o),
+        "--objective {objective} starts the discriminator from the generator; add --no_init_from_generator",
+    ),
+    Need(
+        "init_generator_layers",
+        lambda o: bool(o.init_generator),
+        "it needs --init_generator; --generator_layer_size is for a new generator",
+    ),
+    Need(
+        "initialization",
+        lambda o: o.initialization != "local" or _starts_untrained(o),
+        "weights of the discriminator are from --init_discriminator, or shared with --init_generator, or from the "
+        "generator, without --no_init_from_generator",
+    ),
+    Need(
+        "embedding_size",
+        lambda o: _projects_embeddings(o) or o.embedding_size == o.hidden_size,
+        "embeddings of --discriminator_type {discriminator_type} are as wide as the network",
+    ),
+]

@@ -13,11 +13,10 @@ from typing import Any, ClassVar, Self
 import torch
 from transformers import TrainingArguments
 
-from electra.backbones import UNIFORM
 from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
 from electra.io.errors import UserError
-from electra.model.options import ModelArguments, ObjectiveArguments
-from electra.objectives import Objective, objective_of
+from electra.model.options import ModelArguments, ObjectiveArguments, given_objective
+from electra.objectives import Objective
 from electra.options import (
     BELOW_ONE,
     NOT_NEGATIVE,
@@ -25,16 +24,15 @@ from electra.options import (
     SEED,
     STEPS,
     UP_TO_ONE,
+    Need,
     Range,
     Resuming,
     check_options,
-    default_of,
     from_recipe,
     option,
     rules_of,
 )
 from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes
-from electra.recipes import RECIPES
 from electra.tokenizers.options import TokenizerArguments, TokenizerPathArguments
 
 CONFIG_NAME = "config.yaml"
@@ -51,8 +49,6 @@ _RECORDED = (
     "dataloader_drop_last",
 )
 """What resuming does with options that only transformers declares; the others are free."""
-SET_BY_OBJECTIVE = ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight")
-"""Options whose values are those of the objective where they are not given."""
 
 
 def seconds_of(budget: str) -> float:
@@ -215,9 +211,56 @@ class PretrainingArguments(TrainingArguments):
         return self.train_batch_size * self.gradient_accumulation_steps * self.world_size
 
 
+NOT_USED = (
+    "load_best_model_at_end",
+    "metric_for_best_model",
+    "greater_is_better",
+    "auto_find_batch_size",
+    "batch_eval_metrics",
+    "label_smoothing_factor",
+    "train_sampling_strategy",
+    "neftune_noise_alpha",
+    "use_liger_kernel",
+    "prediction_loss_only",
+    "eval_do_concat_batches",
+    "ignore_data_skip",
+    "enable_jit_checkpoint",
+    "hub_revision",
+    "hub_strategy",
+    "include_num_input_tokens_seen",
+)
+"""Options of Trainer."""
+NEEDS = [
+    Need("plan", lambda o: not o.plan or o.resume_from_checkpoint is None, "it is for a new run", is_strict=True),
+    Need(
+        "budget",
+        lambda o: o.resume_from_checkpoint is None and not o.auto_resume,
+        "it is for a new run",
+        is_strict=True,
+    ),
+    Need("max_steps", lambda o: o.budget is None, "--budget sets it"),
+    Need(
+        "num_train_epochs",
+        lambda o: o.max_steps == -1,
+        "the run ends after --max_steps {max_steps}; add --max_steps -1",
+    ),
+    Need(
+        "product_schedule",
+        lambda o: not o.product_schedule or o.lr_scheduler_type == "linear",
+        "its decay is linear; leave --lr_scheduler_type out",
+    ),
+    Need(
+        "adam_bias_correction",
+        lambda o: o.optim in ("adamw_torch_fused", "adamw_torch"),
+        "it needs --optim adamw_torch_fused or adamw_torch",
+    ),
+    *(Need(name, lambda o: False, "pre-training does not use it") for name in NOT_USED),
+]
+
+
 @dataclass(frozen=True)
-class Configuration:
-    """All options of a pre-training run. `parse_arguments` makes it, and `resolve` another one; nothing changes it."""
+class OptionGroups:
+    """The options of a pre-training run, by subject."""
 
     corpus: CorpusArguments
     cache: CacheArguments
@@ -227,43 +270,36 @@ class Configuration:
     objective: ObjectiveArguments
     segments: SegmentArguments
     training: PretrainingArguments
+
+    def values(self) -> dict[str, Any]:
+        """Return all options by name."""
+        groups = [getattr(self, group.name) for group in fields(OptionGroups)]
+        return {f.name: getattr(group, f.name) for group in groups for f in fields(group)}
+
+
+@dataclass(frozen=True)
+class Configuration(OptionGroups):
+    """All options of a pre-training run. `parse_arguments` makes it, and `resolve` another one; nothing changes it."""
+
     record: Mapping[str, Any]
-    """The options to be written to config.yaml, by name: given as flags, not the default, or always recorded."""
+    """The options to be written to config.yaml, by name: given, not the default, or always recorded."""
     flags: frozenset[str]
     lines: frozenset[str]
     """Options given on the command line itself, and in the file of --config; both without those of a recipe."""
-
-    def values(self) -> dict[str, Any]:
-        """All options by name."""
-        groups = [getattr(self, f.name) for f in fields(self)[: len(GROUPS)]]
-        return {f.name: getattr(group, f.name) for group in groups for f in fields(group)}
+    unused: frozenset[str]
+    """Options that do nothing in this run, given or not. Neither config.yaml nor origin.json has them."""
 
     def is_given(self, name: str) -> bool:
-        """Whether the user chose the value of an option.
-
-        A recipe's value does not count, and a size in a file, which may be for several runs, neither.
-        """
-        if name not in self.flags and (name not in self.lines or name in RECIPES["small"]):
-            return False
-        usual = RECIPES[self.model.model_size].get(name, DEFAULTS[name])
-        return self.values()[name] != usual
-
-    @property
-    def evaluates(self) -> bool:
-        """Whether text is held out and evaluated on."""
-        holds_text_out = self.segments.validation_fraction > 0 or bool(self.segments.validation_file)
-        return self.training.eval_strategy != "no" and holds_text_out
+        """Return True if a word of the command line or a line of the file gives the option, whatever its value."""
+        return name in self.flags or name in self.lines
 
     @property
     def spec(self) -> Objective:
         """What the objective trains, with the shares and the weight that the user gives."""
-        objective = objective_of(self.objective.objective, self.model.generator_type == UNIFORM)
-        given = {name: getattr(self.objective, name) for name in SET_BY_OBJECTIVE}
-        return objective._replace(**{name: value for name, value in given.items() if value is not None})
+        return given_objective(self.objective, self.model.generator_type)
 
 
-GROUPS: tuple[Any, ...] = tuple(Configuration.__annotations__.values())[:8]
-DEFAULTS = {f.name: default_of(f) for group in GROUPS for f in fields(group)}
+GROUPS: tuple[Any, ...] = tuple(group.type for group in fields(OptionGroups))
 RESUMING: dict[str, Resuming] = {
     **{f.name: rules_of(f).resuming or group.resuming for group in GROUPS for f in fields(group)},
     **dict.fromkeys(_KEPT, "kept"),

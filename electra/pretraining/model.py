@@ -1,7 +1,7 @@
 """From options to the joint model, with new or trained networks."""
 
 import logging
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,10 +24,11 @@ from electra.model.configuration import (
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.local_heads import allow_local_heads, set_local_heads
 from electra.model.networks import backbone_of, can_share_rows
+from electra.model.options import SET_BY_OBJECTIVE
 from electra.model.pretrained import STEP_KEY, load_network, own_tokenizer, read_config, trained_source
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.model.tying import DisentangledEmbedding, difference, load_plain_state, plain_state
-from electra.pretraining.configuration import SET_BY_OBJECTIVE, Configuration
+from electra.pretraining.configuration import Configuration
 from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
@@ -146,7 +147,7 @@ def _trained_config(
         dropouts = set(DROPOUTS)
     else:
         config = _resized_config(args, role, tokenizer, discriminator)
-        dropouts = {*DROPOUTS} & (args.flags | args.lines)
+        dropouts = {name for name in DROPOUTS if args.is_given(name)}
     renamed = BACKBONES[config.model_type].renamed
     for name in dropouts:
         setattr(config, renamed.get(name, name), getattr(args.model, name))
@@ -255,7 +256,7 @@ def _sizes_beside(discriminator: PreTrainedConfig, generator: PreTrainedConfig, 
 def with_given_parts(
     args: Configuration, model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase
 ) -> Configuration:
-    """The configuration with the sizes of trained networks and of a given tokenizer, not the recipe's."""
+    """Return the configuration with the sizes of trained networks and of a given tokenizer, not the recipe's."""
     sizes: dict[str, Any] = {}
     generator = model.config.generator
     discriminator = model.config.discriminator
@@ -264,10 +265,8 @@ def with_given_parts(
         tokenizer.model_max_length = longest_text(discriminator)
     if args.model.init_generator:
         sizes |= _sizes_beside(discriminator, generator, generator.num_hidden_layers)
-    record = {**args.record, **sizes}
-    if args.tokenizer_path.tokenizer_path or sizes:
-        for field in fields(args.tokenizer):  # options of a new tokenizer
-            record.pop(field.name, None)
+    record = {**args.record, **{name: value for name, value in sizes.items() if name not in args.unused}}
+    if "vocab_size" in args.unused:
         record["vocab_size"] = len(tokenizer)
     return replace(args, model=replace(args.model, **sizes), record=record)
 

@@ -1,26 +1,28 @@
 """From a command line to the configuration of a pre-training run, and from there to steps once the data are known.
 
-Parsing imports neither networks nor data sets, so that a wrong option is named at once. `NEEDS` holds options that
-would silently do nothing, or train or measure something else than was asked. A rule of one option alone, its range, is
-beside the option.
+Parsing imports neither networks nor data sets, so that a wrong option is named at once. `NEEDS` holds conditions of
+options that would silently do nothing, or train or measure something else than was asked; those of one subject are
+beside its options. A rule of one option alone, its range, is beside the option.
 """
 
 import logging
 import math
 import re
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from transformers.trainer_utils import IntervalStrategy
 
-from electra.backbones import BACKBONES, UNIFORM
+from electra.data import options as data_options
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, run_options
-from electra.objectives import OBJECTIVES
-from electra.options import CommandLine, Values, rules_of
+from electra.model import options as model_options
+from electra.model.options import MASKING, given_objective
+from electra.options import CommandLine, Need, Values, rules_of
+from electra.pretraining import configuration
 from electra.pretraining.configuration import CONFIG_NAME, GROUPS, Configuration
+from electra.tokenizers import options as tokenizer_options
 
 if TYPE_CHECKING:
     from electra.pretraining.run_folder import Run
@@ -35,25 +37,74 @@ SIZED = {"model_size", "hidden_size", "init_discriminator", "init_generator"}
 WARM_UP = 10
 """A warm-up that is not given is at most this part of the run."""
 
+# ---- options that do not go together
+
+
+def _evaluates(o: Any) -> bool:
+    return o.eval_strategy != "no" and (o.validation_fraction > 0 or bool(o.validation_file))
+
+
+def _metrics(o: Any) -> list[str]:
+    """Return the metrics that a --generator_gate can have."""
+    from electra.pretraining.metrics import rows_of  # imports scikit-learn
+
+    return ["loss", *(name for name, _ in rows_of(given_objective(o, o.generator_type)))]
+
+
+def _of_gate(o: Any) -> str:
+    return f"metrics of --objective {o.objective} are {', '.join(_metrics(o))}; choose one"
+
+
+NEEDS: list[Need] = [
+    *model_options.NEEDS,
+    *data_options.NEEDS,
+    *tokenizer_options.PATH_NEEDS,
+    *(
+        Need(
+            name,
+            lambda o: not (o.init_discriminator or o.init_generator),
+            "the tokenizer of the trained networks is used as it is",
+        )
+        for name in tokenizer_options.OF_TRAINING
+    ),
+    *(
+        Need(name, lambda o: o.token_cache is None, "the tokenizer of --token_cache is used as it is")
+        for name in tokenizer_options.OF_TRAINING
+    ),
+    *tokenizer_options.NEEDS,
+    *configuration.NEEDS,
+    Need(
+        "eval_corruption",
+        lambda o: given_objective(o, None).finds_replaced and not given_objective(o, None).is_energy_based,
+        "--objective {objective} trains no network to find replaced tokens",
+    ),
+    *(
+        Need(name, _evaluates, "it needs held-out text and --eval_strategy steps or epoch")
+        for name in ("eval_corruption", "generator_gate")
+    ),
+    Need("generator_gate", lambda o: not o.generator_gate or o.generator_gate[0] in _metrics(o), _of_gate),
+]
+
 # ---- parsing
 
 
-def parse_arguments(argv: list[str] | None, recipe: str | None = None) -> Configuration:
-    """Parse and check the options; those of the quickstart if neither a corpus nor a configuration is named.
-
-    `recipe` is the size of a network if none is given.
-    """
-    command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.")
-    groups = command_line.parse(argv, default_config=_default_config, inherited=_inherited, recipe=recipe)
+def parse_arguments(argv: list[str] | None) -> Configuration:
+    """Parse and check the options; those of the quickstart if neither a corpus nor a configuration is named."""
+    command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.", NEEDS)
+    command_line.read(argv, _default_config)
+    groups = command_line.fill(_inherited)
     training = groups[-1]
-    if training.budget and recipe is None and not SIZED & (command_line.flags | command_line.lines):
+    if training.budget and not SIZED & (command_line.flags | command_line.lines):
         from electra.pretraining.trial import recipe_for  # imports networks and data sets
 
-        return parse_arguments(argv, recipe_for(training))
+        groups = command_line.fill(_inherited, recipe_for(training))
+        training = groups[-1]
+    if command_line.names_config or not training.resume_from_checkpoint:  # a run's own file needs no remark
+        command_line.log_left_out()
     record = {**command_line.record, "bf16": training.bf16}  # a run that goes on elsewhere keeps its precision
     if training.fp16:
         record["fp16"] = True
-    parts: tuple[Any, ...] = (*groups, record, command_line.flags, command_line.lines)
+    parts: tuple[Any, ...] = (*groups, record, command_line.flags, command_line.lines, command_line.unused)
     config = Configuration(*parts)
     _check(config)
     if training.visible_gpus > 1:
@@ -88,180 +139,17 @@ def _inherited(given: Values) -> Values:
     before = run_options(start) if start else {}
     names = {*before} & INHERITED
     if given.get("objective") == "causal":
-        names -= {*MASKING.split()}
+        names -= {*MASKING}
     if given.get("objective", "electra") != before.get("objective", "electra"):
         names -= {"tie", "mlm_replacement_probability"}
     return {name: before[name] for name in names}
 
 
-MASKING = "mlm_probability mlm_replacement_probability mlm_random_probability"
 INHERITED = {f.name for group in GROUPS for f in fields(group) if rules_of(f).inherited}
-
-# ---- options that do not go together
-
-
-class Need(NamedTuple):
-    """Options that need a condition, and why. A reason without advice means: leave the option out."""
-
-    options: str
-    holds: Callable[[Configuration], bool]
-    reason: str
-
-
-def _is_uniform(c: Configuration) -> bool:
-    return c.model.generator_type == UNIFORM
-
-
-def _fits_generator_type(c: Configuration) -> bool:
-    trains_generator_alone = c.spec.has_stages or c.spec.is_adversarial or c.spec.is_energy_based
-    is_possible = not (_is_uniform(c) and trains_generator_alone)
-    return OBJECTIVES[c.objective.objective].has_generator and is_possible
-
-
-def _projects_embeddings(c: Configuration) -> bool:
-    backbones = {c.model.discriminator_type, c.model.generator_type or c.model.discriminator_type} - {UNIFORM}
-    return any(BACKBONES[backbone].projection for backbone in backbones)
-
-
-def _starts_from_generator(c: Configuration) -> bool:
-    return c.spec.has_stages and c.objective.init_from_generator
-
-
-def _starts_untrained(c: Configuration) -> bool:
-    shares_trained = c.model.init_generator and c.model.tie != "none"
-    return not (c.model.init_discriminator or shares_trained or _starts_from_generator(c))
-
-
-NEEDS = (
-    Need(
-        "token_cache",
-        lambda c: not {"train_file", "dataset_name", "dataset_sampling"} & c.flags,
-        "--train_file, --dataset_name and --dataset_sampling would not be used",
-    ),
-    Need(
-        "temperature disallow_correct discriminator_weight generator_gate tie init_generator generator_size "
-        "generator_layer_size generator_num_attention_heads generator_intermediate_size",
-        lambda c: c.spec.has_generator,
-        "it needs a generator network, which --objective {objective} with --generator_type {generator_type} has not",
-    ),
-    Need(
-        "mlm_replacement_probability mlm_random_probability",
-        lambda c: not _is_uniform(c),
-        "--generator_type uniform has no generator network",
-    ),
-    Need(
-        MASKING,
-        lambda c: not c.spec.is_causal,
-        "--objective {objective} masks nothing",
-    ),
-    Need(
-        "generator_type",
-        _fits_generator_type,
-        "it does not fit --objective {objective}",
-    ),
-    Need(
-        "discriminator_weight generator_gate",
-        lambda c: not c.spec.has_stages,
-        "--objective {objective} trains one network at a time",
-    ),
-    Need(
-        "generator_steps init_from_generator",
-        lambda c: c.spec.has_stages,
-        "--objective {objective} has no stages",
-    ),
-    Need(
-        "temperature disallow_correct",
-        lambda c: not c.spec.is_adversarial and not c.spec.is_energy_based,
-        "--objective {objective} needs unmodified samples of the generator",
-    ),
-    Need(
-        "mlm_replacement_probability",
-        lambda c: not c.spec.is_energy_based or c.spec.mlm_replacement_probability == 1,
-        "it must be 1 with electric, whose noise must not know the token",
-    ),
-    Need(
-        "init_generator_layers",
-        lambda c: bool(c.model.init_generator),
-        "it needs --init_generator; --generator_layer_size is for a new generator",
-    ),
-    Need(
-        "initialization",
-        lambda c: c.model.initialization != "local" or _starts_untrained(c),
-        "weights of the discriminator are from --init_discriminator, or shared with --init_generator, or from the "
-        "generator, without --no_init_from_generator",
-    ),
-    Need(
-        "embedding_size",
-        lambda c: _projects_embeddings(c) or c.model.embedding_size == c.model.hidden_size,
-        "embeddings of --discriminator_type {discriminator_type} are as wide as the network",
-    ),
-    Need(
-        "tie",
-        lambda c: c.model.tie != "gdes" or c.spec.finds_replaced,
-        "the main network of --objective {objective} predicts tokens; choose another",
-    ),
-    Need(
-        "tie",
-        lambda c: c.model.tie in (None, "none") or not c.spec.has_stages,
-        "the frozen generator of --objective {objective} must not change",
-    ),
-    Need(
-        "eval_corruption",
-        lambda c: c.spec.finds_replaced and not c.spec.is_energy_based,
-        "--objective {objective} trains no network to find replaced tokens",
-    ),
-    Need(
-        "eval_corruption generator_gate",
-        lambda c: c.evaluates,
-        "it needs held-out text and --eval_strategy steps or epoch",
-    ),
-    Need("plan", lambda c: c.training.resume_from_checkpoint is None, "it is for a new run"),
-    Need(
-        "init_discriminator",
-        lambda c: not _starts_from_generator(c),
-        "--objective two_stage starts the discriminator from the generator; add --no_init_from_generator",
-    ),
-    Need(
-        "budget",
-        lambda c: c.training.resume_from_checkpoint is None and not c.training.auto_resume,
-        "it is for a new run",
-    ),
-    Need("max_steps", lambda c: c.training.budget is None, "--budget sets it"),
-    Need(
-        "num_train_epochs",
-        lambda c: c.training.max_steps == -1 or "num_train_epochs" not in c.flags,
-        "the run ends after --max_steps {max_steps}; add --max_steps -1",
-    ),
-    Need(
-        "product_schedule",
-        lambda c: c.training.lr_scheduler_type == "linear",
-        "its decay is linear; leave --lr_scheduler_type out",
-    ),
-    Need(
-        "adam_bias_correction",
-        lambda c: c.training.optim.value in ("adamw_torch_fused", "adamw_torch"),
-        "it needs --optim adamw_torch_fused or adamw_torch",
-    ),
-    Need(
-        "load_best_model_at_end metric_for_best_model greater_is_better auto_find_batch_size batch_eval_metrics "
-        "label_smoothing_factor train_sampling_strategy neftune_noise_alpha use_liger_kernel prediction_loss_only "
-        "eval_do_concat_batches ignore_data_skip enable_jit_checkpoint hub_revision hub_strategy "
-        "include_num_input_tokens_seen",
-        lambda c: False,
-        "pre-training does not use it",
-    ),
-)
 
 
 def _check(c: Configuration) -> None:
-    """Refuse options that do not go together."""
-    values = c.values()
-    for need in NEEDS:
-        wrong = [name for name in need.options.split() if c.is_given(name)]
-        if wrong and not need.holds(c):
-            reason = need.reason.format(**values)
-            advice = "" if ";" in reason else "; leave it out"
-            raise UserError(f"--{wrong[0]} {values[wrong[0]]} does not work here: {reason}{advice}")
+    """Refuse values that do not go together."""
     if c.segments.max_length > c.model.max_position_embeddings:
         raise UserError(
             f"--max_length {c.segments.max_length} is more than --max_position_embeddings "
@@ -274,20 +162,11 @@ def _check(c: Configuration) -> None:
             f"--mlm_replacement_probability {masked:g} and --mlm_random_probability {random:g} add up to more than 1; "
             "lower one of them"
         )
-    if c.objective.generator_gate:
-        _check_gate(c, c.objective.generator_gate)
-
-
-def _check_gate(c: Configuration, gate: list[str]) -> None:
-    """Refuse a --generator_gate on a metric that the run does not have."""
-    from electra.pretraining.metrics import rows_of  # imports scikit-learn
-
-    rows = rows_of(c.spec)
-    metrics = ["loss", *(name for name, _ in rows)]
-    if len(gate) != 2 or gate[0] not in metrics or not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", gate[1]):
+    gate = c.objective.generator_gate
+    if gate and (len(gate) != 2 or not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", gate[1])):
         raise UserError(
-            f"--generator_gate {' '.join(gate)} is not possible: expected METRIC THRESHOLD, such as discriminator_auc "
-            f"0.6; metrics of --objective {c.objective.objective} are {', '.join(metrics)}"
+            f"--generator_gate {' '.join(gate)} is not possible: expected METRIC THRESHOLD, such as "
+            "discriminator_auc 0.6"
         )
 
 
@@ -349,8 +228,7 @@ def _fitting_steps(asked: Configuration, run: "Run", max_steps: int, shortest_st
     A resumed run keeps its own.
     """
     training = asked.training
-    given = asked.flags | asked.lines
     chosen = {"warmup_steps": min(int(training.warmup_steps), math.ceil(shortest_stage / WARM_UP))}
     for name, parts in MOST.items():
         chosen[name] = min(int(getattr(training, name)), math.ceil(max_steps / parts))
-    return {name: run.options.get(name, steps) for name, steps in chosen.items() if name not in given}
+    return {name: run.options.get(name, steps) for name, steps in chosen.items() if not asked.is_given(name)}

@@ -190,8 +190,9 @@ def find_checkpoint(resume_from_checkpoint: str) -> Path:
 
 
 def origin_of(args: Configuration, text: Mapping[str, Any]) -> Origin:
-    """The origin of this start, with resolved options and the fingerprints of the text."""
-    kept = {name: value for name, value in args.values().items() if RESUMING[name] in ("kept", "recorded")}
+    """Return the origin of this start: resolved options that decide something, and fingerprints of the text."""
+    values = {name: value for name, value in args.values().items() if name not in args.unused}
+    kept = {name: value for name, value in values.items() if RESUMING[name] in ("kept", "recorded")}
     as_read = json.loads(json.dumps(kept, default=lambda value: value.value))
     batch_size = args.training.segments_per_step
     return Origin(**text, first_held_out_text=text["held_out_text"], batch_size=batch_size, options=as_read)

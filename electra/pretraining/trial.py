@@ -113,4 +113,5 @@ def fit_to_budget(args: Configuration, clock: Clock, plan: Plan) -> Configuratio
     size = args.model.model_size
     logger.info("budget         %s: --model_size %s --max_steps %d", format_seconds(seconds), size, steps)
     training = args.training.with_values(max_steps=steps)
-    return replace(args, training=training, record={**args.record, "max_steps": steps})
+    record = {**args.record, "max_steps": steps}
+    return replace(args, training=training, record=record, unused=args.unused - {"max_steps"})

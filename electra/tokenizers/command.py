@@ -7,23 +7,17 @@ from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import expand
 from electra.options import CommandLine
-from electra.tokenizers.options import TokenizerArguments, TokenizerTrainingArguments
+from electra.tokenizers.options import EXTEND_NEEDS, NEEDS, TokenizerArguments, TokenizerTrainingArguments
 
 logger = logging.getLogger("electra.tokenizers")
 
 GROUPS = (CorpusArguments, TokenizerArguments, TokenizerTrainingArguments)
-KEPT_BY_EXTEND = ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents")
 
 
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
-    command_line = CommandLine(GROUPS, "Train a tokenizer.")
+    command_line = CommandLine(GROUPS, "Train a tokenizer.", [*NEEDS, *EXTEND_NEEDS])
     corpus_args, options, output = command_line.parse(argv)
-    for name in KEPT_BY_EXTEND:
-        if output.extend is not None and name in command_line.flags:
-            raise UserError(f"--{name} has no effect with --extend: {output.extend} keeps its own; leave it out")
-    if output.extend is None and "new_tokens" in command_line.flags:
-        raise UserError("--new_tokens extends a tokenizer: name it with --extend, or give --vocab_size")
     folder = expand(output.output_dir).absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
     if folder.exists() and any(folder.iterdir()):

@@ -1,10 +1,10 @@
 """Options of tokenizers: an existing one, or a new one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
 from electra.io.files import absolute_if_there
-from electra.options import NOT_EMPTY, POSITIVE, SEED, VOCAB_SIZE, Options, Resuming, option
+from electra.options import NOT_EMPTY, POSITIVE, SEED, VOCAB_SIZE, Need, Options, Resuming, option
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,30 @@ class TokenizerArguments(Options):
     tokenizer_algorithm: Literal["wordpiece", "byte_bpe", "unigram"] = option(
         "wordpiece", "Algorithm of a newly trained tokenizer."
     )
-    vocab_size: int = option(
-        30522, "Tokens in a newly trained vocabulary, including special tokens.", VOCAB_SIZE, resuming="compared"
-    )
+    vocab_size: int = option(30522, "Tokens in a newly trained vocabulary, including special tokens.", VOCAB_SIZE)
     min_frequency: int = option(
         2, "Minimum number of occurrences of a pair that is merged into a token; not of unigram.", POSITIVE
     )
-    lowercase: bool = option(True, "Lower-case the text (--cased keeps the case).")
+    lowercase: bool = option(True, "Lower-case the text (--cased keeps the case).", opposite="cased")
     strip_accents: bool = option(False, "Remove accents, as BERT does for English: ü becomes u, й becomes и.")
     max_documents: int | None = option(
         None, "Train the tokenizer on this many documents, drawn at random. Not set: on all.", POSITIVE
     )
+
+
+OF_TRAINING = tuple(f.name for f in fields(TokenizerArguments))
+"""Options of a tokenizer that is trained; they do nothing beside a finished one."""
+PATH_NEEDS = [
+    Need(name, lambda o: o.tokenizer_path is None, "the tokenizer of --tokenizer_path is used as it is")
+    for name in OF_TRAINING
+]
+NEEDS = [
+    Need(
+        "min_frequency",
+        lambda o: o.tokenizer_algorithm != "unigram",
+        "unigram merges no pairs",
+    )
+]
 
 
 @dataclass(frozen=True)
@@ -57,3 +70,16 @@ class TokenizerTrainingArguments(Options):
     new_tokens: int = option(2000, "Tokens to add with --extend.", POSITIVE)
     output_dir: str = option("tokenizer", "Folder to write the tokenizer to.")
     seed: int = option(42, "Seed of the sampled subset and of the documents held out to measure the tokenizer.", SEED)
+
+
+EXTEND_NEEDS = [
+    *(
+        Need(name, lambda o: o.extend is None, "--extend keeps what its tokenizer has")
+        for name in ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents")
+    ),
+    Need(
+        "new_tokens",
+        lambda o: o.extend is not None,
+        "name the tokenizer to extend with --extend; or give --vocab_size",
+    ),
+]

@@ -215,6 +215,20 @@ def test_a_run_is_resumed_after_it_was_moved(finished, tmp_path, monkeypatch):
     assert (options["output_dir"], options["cache_dir"]) == (str(there), str(here / "cache"))
 
 
+def test_a_run_with_a_finished_tokenizer_is_resumed_by_its_name_alone(finished, tmp_path):
+    (tmp_path / "mine.yaml").write_text("tokenizer_algorithm: byte_bpe\nlowercase: false\nmax_documents: 5\n")
+    shared = {"config": tmp_path / "mine.yaml", "train_file": finished / "corpus.txt", "max_steps": 2, "save_steps": 2}
+    tokenizer = {"tokenizer_path": finished / "output" / "run" / "tokenizer"}
+    network = {"init_discriminator": finished / "output" / "run", "embedding_size": None, "hidden_size": None}
+    for name, start in (("given", tokenizer), ("continued", {**network, "num_attention_heads": None})):
+        main(flags(tmp_path, **{**FAST, **shared, **start}, experiment_name=name))
+        run = tmp_path / "output" / name
+        main([f"--resume_from_checkpoint={run}", "--max_steps=4"])
+        assert (run / "checkpoint-4").is_dir()
+        options = yaml.safe_load((run / "config.yaml").read_text())
+        assert not {"tokenizer_algorithm", "lowercase", "max_documents"} & {*options}
+
+
 @parametrize("file", ["model.safetensors", "optimizer.pt"])
 def test_a_failed_write_keeps_the_last_checkpoint(copy, file):
     size = (copy.run / "checkpoint-12" / file).stat().st_size - 1

@@ -78,7 +78,9 @@ def flags(folder, **options):
         **TINY,
         **options,
     }
-    # What a network that is not there, or one without projection, would refuse.
+    # What a network that is not there, or one without projection, or a finished tokenizer would refuse.
+    if any(options.get(name) for name in ("tokenizer_path", "init_discriminator", "init_generator", "token_cache")):
+        values["vocab_size"] = options.get("vocab_size")
     if options.get("objective") in ("mlm", "causal") or options.get("generator_type") == UNIFORM:
         values["generator_size"] = options.get("generator_size")
     discriminator = BACKBONES.get(str(options.get("discriminator_type", "electra")), BACKBONES["electra"])

@@ -6,6 +6,9 @@ import pytest
 from pytest import raises
 
 from electra.io.errors import UserError
+from electra.io.files import CONFIGS
+from electra.objectives import OBJECTIVES
+from electra.options import write_yaml
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.run_folder import Origin, Run, open_run
 from tests.conftest import refused
@@ -38,6 +41,20 @@ from tests.pretraining.runs import TWO_STAGE, flags
         ({"objective": "electric", "mlm_replacement_probability": 0.5}, "--mlm_replacement_probability electric"),
         ({"objective": "causal", "mlm_probability": 0.3}, "--mlm_probability causal"),
         ({"num_train_epochs": 1}, "--num_train_epochs 1.0 --max_steps -1"),
+        ({"budget": "2h"}, "--max_steps 12 --budget"),
+        # also with the value that they have anyway
+        ({"num_train_epochs": 3}, "--num_train_epochs 3.0 --max_steps -1"),
+        ({"budget": "2h", "model_size": "small", "max_steps": 1_000_000}, "--max_steps 1000000 --budget"),
+        ({"objective": "mlm", "generator_size": 0.25}, "--generator_size mlm"),
+        ({"objective": "causal", "mlm_probability": 0.15}, "--mlm_probability causal"),
+        ({"init_from_generator": True}, "--init_from_generator electra"),
+        # a tokenizer that is not trained
+        ({"tokenizer_path": "tok", "cased": True}, "--cased --tokenizer_path"),
+        ({"tokenizer_path": "tok", "tokenizer_algorithm": "wordpiece"}, "--tokenizer_algorithm --tokenizer_path"),
+        ({"tokenizer_path": "tok", "vocab_size": 30_522}, "--vocab_size --tokenizer_path"),
+        ({"init_discriminator": "a", "max_documents": 50}, "--max_documents networks"),
+        ({"token_cache": "a", "train_file": None, "strip_accents": False}, "--strip_accents --token_cache"),
+        ({"token_cache": "a"}, "--train_file --token_cache"),
         ({"product_schedule": True, "lr_scheduler_type": "cosine"}, "--lr_scheduler_type --product_schedule"),
         ({"initialization": "local", "init_generator": "a"}, "--initialization --init_generator"),
         ({"init_generator_layers": 2}, "--init_generator_layers --init_generator"),
@@ -48,6 +65,75 @@ from tests.pretraining.runs import TWO_STAGE, flags
 def test_options_without_effect_are_refused(tmp_path, options, named):
     message = refused(lambda: parse_arguments(flags(tmp_path, **options)))
     assert all(word in message for word in named.split()), message
+
+
+@pytest.fixture
+def parsed(tmp_path, caplog):
+    """Options parsed with an objective and a file, and the lines of the log on what was left out of the file."""
+
+    def make(objective, file=None, *more):
+        caplog.clear()
+        caplog.set_level(logging.INFO)
+        config = [f"--config={file}"] if file else []
+        args = parse_arguments([*config, f"--objective={objective}", *more])
+        assert args.objective.objective == objective
+        return args, [line for line in caplog.messages if line.startswith("left out")]
+
+    return make
+
+
+STUDY = CONFIGS / "pretraining" / "study_cpu.yaml"
+
+
+@parametrize("objective", OBJECTIVES)
+def test_an_objective_can_be_named_beside_a_file_of_another_one(parsed, tmp_path, objective):
+    for file in (None, STUDY):
+        args, lines = parsed(objective, file)
+        has_generator = OBJECTIVES[objective].has_generator
+        assert args.is_given("tie") == args.is_given("generator_size") == has_generator
+        assert len(lines) <= 1 and all("None" not in line for line in lines)
+        if not has_generator:
+            assert "tie, generator_size, generator_layer_size" in lines[0] and not args.lines & {"tie"}
+    # The file that its run writes: each other objective can be named, and its own needs no remark.
+    options = {
+        "mlm": ["--mlm_replacement_probability=0.8", "--mlm_random_probability=0.1"],
+        "electra": [
+            "--tie=all",
+            "--temperature=2",
+            "--generator_gate",
+            "discriminator_auc",
+            "0.6",
+        ],
+        "two_stage": ["--generator_steps=5", "--no_init_from_generator"],
+        "replace_mlm": ["--discriminator_weight=5", "--generator_num_attention_heads=1", "--init_generator=g"],
+    }
+    args, _ = parsed(objective, STUDY, *options.get(objective, []))
+    write_yaml(args.record, tmp_path / "config.yaml", "test")
+    for other in OBJECTIVES:
+        again, lines = parsed(other, tmp_path / "config.yaml")
+        assert len(lines) <= 1
+        if other == objective:
+            assert lines == [] and again.record == args.record
+
+
+def test_a_uniform_generator_of_a_file_gives_way_to_an_objective_that_needs_a_network(parsed, tmp_path):
+    file = tmp_path / "uniform.yaml"
+    file.write_text("generator_type: uniform\ngenerator_size: 0.5\n")
+    assert parsed("electra", file)[1][0].count("generator_size") == 1
+    args, (line,) = parsed("adversarial", file)
+    assert (args.model.generator_type, args.model.generator_size) == (None, 0.5) and "generator_type" in line
+
+
+def test_steps_of_a_file_give_way_to_those_of_the_command_line(parsed, tmp_path):
+    file = tmp_path / "epochs.yaml"
+    file.write_text("max_steps: -1\nnum_train_epochs: 2\n")
+    args, lines = parsed("electra", file)
+    assert not lines and args.training.max_steps == -1
+    args, (line,) = parsed("electra", file, "--max_steps=10")
+    assert args.training.max_steps == 10 and "num_train_epochs" in line and "num_train_epochs" not in args.record
+    file.write_text("train_file: [a]\nbudget: 2h\n")
+    for words in (["--auto_resume"], ["--resume_from_checkpoint=somewhere"]):  # not a million steps instead
+        assert "--budget 2h" in refused(lambda words=words: parse_arguments([f"--config={file}", *words]))
 
 
 def test_options_are_found_from_checkpoint_and_run(tmp_path, caplog):

@@ -3,9 +3,8 @@
 from pytest import approx, raises
 
 from electra.io.errors import UserError
-from electra.model.options import ObjectiveArguments
+from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
 from electra.pretraining.callbacks.phases import Phase, phase_at, stage_lengths
-from electra.pretraining.configuration import SET_BY_OBJECTIVE
 from electra.pretraining.options import parse_arguments
 from tests.helpers import parametrize
 from tests.pretraining.runs import TWO_STAGE, flags, make

@@ -10,6 +10,7 @@ from electra.io.errors import UserError
 from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import (
+    Origin,
     Run,
     check_resumed,
     find_checkpoint,
@@ -133,6 +134,19 @@ def test_an_option_that_changes_learning_is_refused_or_recorded(origin):
         else:
             line = f"from step 4 on: {name} another instead of {origin.options[name]}"
             assert resumed(origin, other).changes == [line]
+
+
+@parametrize("start", [{"tokenizer_path": "tok"}, {"init_discriminator": "network"}, {"objective": "mlm"}], ids=str)
+def test_both_records_of_a_run_are_of_the_options_that_decide_something(tmp_path, start):
+    (tmp_path / "a.yaml").write_text("strip_accents: true\ntokenizer_algorithm: byte_bpe\ntie: none\n")
+    args = parse_arguments(flags(tmp_path, config=tmp_path / "a.yaml", **start))
+    options = origin_of(args, TEXT).options
+    unused = {"tie", "generator_size"} if "objective" in start else {"strip_accents", "lowercase", "vocab_size"}
+    assert args.unused >= unused
+    assert not args.unused & (set(options) | set(args.record))
+    # What an earlier version recorded of them decides nothing.
+    before = Origin("t", 4, "h", batch_size=4, options={**options, **dict.fromkeys(args.unused, "another")})
+    assert resumed(before, origin_of(args, TEXT)).changes == []
 
 
 def test_changes_of_earlier_starts_are_kept(origin):

@@ -12,10 +12,12 @@ class ClassifyArguments(FileTaskArguments):
     """Texts and labels, and output."""
 
     train_file: str | None = option(
-        None, "Texts with labels: .csv or .tsv with a header, .jsonl or .parquet; without it, give --dataset_name."
+        None,
+        "Texts with labels: .csv or .tsv with a header, .jsonl or .parquet; without it, give --dataset_name.",
+        replaced_by=("dataset_name",),
     )
     validation_file: str | None = option(
-        None, "Development set in one of these formats. Default: see the next option."
+        None, "Development set in one of these formats. Default: see the next option.", replaced_by=("dataset_name",)
     )
     validation_fraction: float = option(
         0.1, "Share of the training data that becomes the development set, if there is none.", INSIDE

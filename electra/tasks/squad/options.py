@@ -15,9 +15,14 @@ class SquadArguments(ProtocolArguments):
         None,
         "Hub id, or folder saved by datasets: squad, squad_v2, or a data set with the same columns. Default: squad.",
         NOT_EMPTY,
+        replaced_by=("train_file",),
     )
-    train_file: str | None = option(None, "Training set in SQuAD's JSON, version 1.1 or 2.0; needs --validation_file.")
-    validation_file: str | None = option(None, "Development set in SQuAD's JSON.")
+    train_file: str | None = option(
+        None,
+        "Training set in SQuAD's JSON, version 1.1 or 2.0; needs --validation_file.",
+        replaced_by=("dataset_name",),
+    )
+    validation_file: str | None = option(None, "Development set in SQuAD's JSON.", replaced_by=("dataset_name",))
     max_query_length: int = option(64, "Maximum length of a question in tokens; longer ones are truncated.", POSITIVE)
     doc_stride: int = option(128, "Tokens between the starts of two windows on a long paragraph.", POSITIVE)
     n_best_size: int = option(

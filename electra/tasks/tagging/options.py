@@ -15,8 +15,9 @@ class TaggingArguments(FileTaskArguments):
         None,
         "File of columns: the word first, its label in --label_column; blank lines separate sentences. Or "
         ".conllu; or .jsonl or .parquet with tokens and tags, or with text and entities: [[start, end, label], ...].",
+        replaced_by=("dataset_name",),
     )
-    validation_file: str | None = option(None, "Development set in the same format.")
+    validation_file: str | None = option(None, "Development set in the same format.", replaced_by=("dataset_name",))
     test_file: str | None = option(None, "Test set in the same format; labels are optional.")
     label_column: str | None = option(
         None,
