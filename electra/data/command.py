@@ -30,9 +30,11 @@ def main(argv: list[str] | None = None) -> None:
     corpus_args, path, new_tokenizer, cache, shards = command_line.parse(argv)
     shard = None
     if shards.shard is not None:
-        match = re.fullmatch(r"(\d+)/(\d+)", shards.shard)
+        match = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", shards.shard)
         if match is None or int(match[1]) >= int(match[2]):
-            raise UserError(f"--shard {shards.shard}: expected i/N with i from 0 to N-1, such as 0/16")
+            raise UserError(f"--shard {shards.shard}: expected i/N with i from 0 to N-1, N up to 99999, such as 0/16")
+        if shards.merge:
+            raise UserError("--shard builds a shard, --merge completes the cache when all are there; give one of them")
         shard = int(match[1]), int(match[2])
     # These take seconds: help and errors of the options come before.
     from electra.data.corpus import Corpus
@@ -50,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
     if shard is not None:
         build_shard(corpus, tokenizer, folder, *shard)
     elif shards.merge:
-        merge_shards(folder, tokenizer)
+        merge_shards(corpus, tokenizer, folder)
     else:
         load_or_build_cache(corpus, tokenizer, cache.cache_dir)
     print(folder)  # noqa: T201 - the command's output, for scripts

@@ -3,14 +3,23 @@
 Shard i of N has the documents that begin in the i-th of N equal parts of the corpus's bytes. Its folder,
 `shard-i-of-N/`, appears when it is complete; one that is there is not built again. `merge_shards` completes the cache
 when all are there, without copying tokens. Whatever N is, the cache has the same documents in the same order.
+
+Who writes into the folder of a cache:
+
+    a job that builds a shard      its shard, under a lock of this shard
+    all others, one at a time      index and manifest, under the lock of the cache; shards that are not there
+
+Nobody deletes a shard: neither one of another N, nor one that is whole. A damaged one is replaced.
 """
 
 import hashlib
 import logging
 import multiprocessing
 import os
+import re
 import shutil
 import threading
+from collections.abc import Collection, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,18 +33,20 @@ from electra.data.corpus import Corpus
 from electra.data.encode import Encoder
 from electra.data.options import CorpusArguments
 from electra.data.token_cache import (
+    DESCRIPTION_NAME,
     FORMAT_VERSION,
     TOKENIZER_NAME,
     IndexedFile,
     TokenCache,
+    find_cache_damage,
     locate_tokens,
     read_arrow,
     write_index,
 )
-from electra.io.checkpoints import MANIFEST_NAME, find_damage
+from electra.io.checkpoints import MANIFEST_NAME, find_damage, translate_write_errors, write_manifest
 from electra.io.errors import UserError
-from electra.io.files import lock_beside, read_json, write_json
-from electra.io.folders import build_folder
+from electra.io.files import read_json, sync_folder, write_json
+from electra.io.folders import build_folder, is_being_built, locked, remove_leftovers
 from electra.tokenizers.load import tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
@@ -48,25 +59,37 @@ MOST_PROCESSES = 16
 WARN_UNKNOWN_RATE = 0.05
 ARROW_NAME = "data.arrow"
 SUMS_NAME = "shard.json"
+WHAT = "the token cache"
+_NAME = re.compile(r"shard-([0-9]{5})-of-([0-9]{5})")
 
 
 def load_or_build_cache(
     corpus: Corpus,
     tokenizer: PreTrainedTokenizerBase,
     cache_dir: str | Path,
+    may_merge: bool = True,
 ) -> TokenCache:
-    """Open the cache of a corpus under a tokenizer; build it first, with several processes, if there is none."""
+    """Open the cache of a corpus under a tokenizer; build or complete it first if need be, with several processes.
+
+    Shards of jobs are merged if all are there; of a cache that was complete, damaged shards are built again.
+
+    Args:
+        may_merge: False leaves a folder with shards of jobs as it is.
+    Raises:
+        UserError: jobs have not built all shards yet, or `may_merge` is False and there are some.
+    """
     target = cache_folder(corpus, tokenizer, cache_dir)
-    if find_damage(target) is None:
+    if find_cache_damage(target) is None:
         return TokenCache(target)
-    with lock_beside(target, "the token cache"):
-        wrong = find_damage(target)
+    with locked(target, WHAT):
+        wrong = find_cache_damage(target)
         if wrong is not None:  # no other process has built it meanwhile
+            own_count = min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
+            count = _count_to_build(target, own_count, may_merge)
             if (target / MANIFEST_NAME).exists():
                 logger.warning("completing %s again: it %s", target, wrong)
-            count = min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
             _build_shards(corpus, tokenizer, target, count)
-            merge_shards(target, tokenizer, count)
+            _complete(corpus, tokenizer, target, count)
     return TokenCache(target)
 
 
@@ -83,17 +106,18 @@ def _build_shards(
     target: Path,
     count: int,
 ) -> None:
-    """Build all shards of a cache on this host."""
+    """Build all shards of a cache on this host that are not whole."""
+    numbers = sorted(_wrong_shards(target, count))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    processes = min(count, cores, MOST_PROCESSES)
+    processes = min(len(numbers), cores, MOST_PROCESSES)
     build = partial(_build_in_process, corpus.options, corpus.seed, tokenizer=tokenizer, target=target, count=count)
-    bar = partial(tqdm, total=count, unit="shard", desc="Tokenizing", disable=None)
-    if processes == 1:
-        list(bar(map(build, range(count))))
+    bar = partial(tqdm, total=len(numbers), unit="shard", desc="Tokenizing", disable=None if numbers else True)
+    if processes < 2:
+        list(bar(map(build, numbers)))
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, _start_worker, (cores // processes,)) as pool:
-        list(bar(pool.map(build, range(count))))
+        list(bar(pool.map(build, numbers)))
 
 
 def _start_worker(threads: int) -> None:
@@ -136,7 +160,7 @@ def _write_tokens(
 ) -> dict[str, Any]:
     """Tokenize a part of a corpus into a file. Returns documents and tokens of each source, and unknown tokens."""
     encoder = Encoder(tokenizer)
-    sources = [{**source, "documents": 0, "tokens": 0} for source in corpus.describe()]
+    sources = [{"documents": 0, "tokens": 0} for _ in corpus.sources]
     unknown = 0
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, encoder.schema) as writer:
         for source, documents in zip(sources, corpus.by_source(shard, count), strict=True):
@@ -148,56 +172,184 @@ def _write_tokens(
     return {"sources": sources, "unknown": unknown}
 
 
-def merge_shards(target: Path, tokenizer: PreTrainedTokenizerBase, count: int | None = None) -> None:
-    """Complete a cache whose shards, `count` or as many as the last one says, are all there.
+def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, Any]]:
+    """Return the sources of a corpus by the names that they have now, with their documents and tokens, for reports."""
+    counts = cache.description["sources"]
+    return [
+        {**source, "documents": count["documents"], "tokens": count["tokens"]}
+        for source, count in zip(corpus.describe(), counts, strict=True)
+    ]
+
+
+# ---- which shards are there
+
+
+def _shards_of(target: Path) -> dict[int, set[int]]:
+    """Return the numbers of the shards that have a folder in a cache, whole or damaged, by N."""
+    found: dict[int, set[int]] = {}
+    for path in target.glob("shard-*"):
+        match = _NAME.fullmatch(path.name)
+        if match and int(match[1]) < int(match[2]):
+            found.setdefault(int(match[2]), set()).add(int(match[1]))
+    return found
+
+
+def _indexed_count(target: Path) -> int | None:
+    """Return N of the shards that the index of a cache names; None if there is no index that can be read."""
+    try:
+        match = _NAME.match(read_json(target / DESCRIPTION_NAME)["files"][0]["path"])
+    except (OSError, UserError, LookupError, TypeError):
+        return None
+    return int(match[2]) if match else None
+
+
+def _wrong_shards(target: Path, count: int) -> dict[int, str]:
+    """Return what is wrong with the shards of a cache, as half a sentence, by the number of each that is not whole."""
+    wrongs = {number: find_damage(target / _name(number, count)) for number in range(count)}
+    return {number: wrong for number, wrong in wrongs.items() if wrong is not None}
+
+
+def _whole_count(target: Path) -> int | None:
+    """Return an N whose shards are all whole: that of the index, else the smallest; None if there is none."""
+    indexed = _indexed_count(target)
+    counts = [count for count, numbers in _shards_of(target).items() if len(numbers) == count]
+    ordered = sorted(counts, key=lambda count: (count != indexed, count))
+    return next((count for count in ordered if not _wrong_shards(target, count)), None)
+
+
+def _count_to_build(target: Path, own_count: int, may_merge: bool) -> int:
+    """Return the N of the shards that a cache is to consist of; those that are not whole are to be built.
+
+    Shards that are all whole come first; then those of the index, which was complete; then those that are all there;
+    then `own_count`.
+
+    Raises:
+        UserError: jobs have built some shards of another N, but not all; or all, and `may_merge` is False.
+    """
+    there = _shards_of(target)
+    building: dict[int, set[int]] = {}
+    for path in target.glob("shard-*.lock"):
+        match = _NAME.fullmatch(path.stem)
+        if match and is_being_built(path.with_suffix("")):
+            building.setdefault(int(match[2]), set()).add(int(match[1]))
+    of_jobs = {*there, *building} - {own_count}
+    full = (count for count in sorted(there) if len(there[count]) == count)
+    found = _whole_count(target) or _indexed_count(target) or next(full, None)
+    if of_jobs and (found is None or not may_merge):
+        raise UserError(f"{target} has shards that are not merged: {_advise(of_jobs, there, building)}")
+    return found or own_count
+
+
+def _advise(counts: Iterable[int], there: dict[int, set[int]], building: dict[int, set[int]]) -> str:
+    """Return how many shards of some N are there and being built, and what is to be done, as the end of a message."""
+    parts = []
+    for count in sorted(counts):
+        at_work = building.get(count, set())
+        parts.append(f"{len(there.get(count, ()))} of {count}" + (f" ({len(at_work)} being built)" if at_work else ""))
+    begun = {count: there.get(count, set()) | building.get(count, set()) for count in counts}
+    nearest = max(begun, key=lambda count: (len(begun[count]) / count, -count))
+    missing = sorted({*range(nearest)} - begun[nearest])
+    steps = [f"build --shard {missing[0]}/{nearest}{_and_more(missing)}"] if missing else []
+    if building.get(nearest):
+        steps.append("wait for those being built")
+    steps.append("run `electra cache` with the same options and --merge")
+    return f"{', '.join(parts)}; {', then '.join(steps)}; to tokenize all anew instead, delete that folder"
+
+
+def _and_more(numbers: Collection[int]) -> str:
+    return f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+
+
+# ---- the index
+
+
+def merge_shards(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
+    """Complete a cache whose shards are all there; one that is complete stays as it is.
 
     Raises:
         UserError: a shard is missing, damaged or of another cache, or there is no text.
     """
-    shards = _complete_set(target, count)
+    if _is_merged(target):  # found without the lock, which a read-only folder would refuse
+        return
+    if not _shards_of(target):
+        raise UserError(f"{target} has no shard; build them with --shard 0/N to --shard N-1/N")
+    with locked(target, WHAT):
+        if not _is_merged(target):  # no other process has merged them meanwhile
+            _complete(corpus, tokenizer, target, _count_to_merge(target))
+
+
+def _is_merged(target: Path) -> bool:
+    """Return True if a cache is complete, and its shards are whole."""
+    count = _indexed_count(target)
+    return count is not None and find_cache_damage(target) is None and not _wrong_shards(target, count)
+
+
+def _count_to_merge(target: Path) -> int:
+    """Return the N whose shards are to be merged, see `_whole_count`; UserError if no N has all of them."""
+    count = _whole_count(target)
+    if count is not None:
+        return count
+    there = _shards_of(target)
+    nearest = max(there, key=lambda count: (len(there[count]) / count, -count))
+    others = "".join(f"; there are also shards of {count}" for count in sorted(there) if count != nearest)
+    wrongs = _wrong_shards(target, nearest)
+    number = min(wrongs)
+    advice = f"build it with --shard {number}/{nearest}{_and_more(wrongs)}{others}"
+    raise UserError(f"{target / _name(number, nearest)} {wrongs[number]}; {advice}")
+
+
+def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, count: int) -> None:
+    """Write index and manifest of a cache whose `count` shards are whole, holding its lock."""
+    shards = [target / _name(number, count) for number in range(count)]
     sums = [read_json(shard / SUMS_NAME) for shard in shards]
     for shard, found in zip(shards, sums, strict=True):
         if found["cache"] != target.name:
             raise UserError(f"{shard} belongs to {found['cache']}, of other text or another tokenizer; delete it")
-    sources = sums[0]["sources"]
-    for found in sums[1:]:
-        for source, part in zip(sources, found["sources"], strict=True):
-            source["documents"] += part["documents"]
-            source["tokens"] += part["tokens"]
+    sources = [
+        {name: sum(part[name] for part in parts) for name in ("documents", "tokens")}
+        for parts in zip(*(found["sources"] for found in sums), strict=True)
+    ]
     tokens = sum(source["tokens"] for source in sources)
     if tokens == 0:
-        names = ", ".join(source["name"] for source in sources)
-        raise UserError(f"the corpus is empty: no text in {names}; name a file with text")
+        raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
     unknown_rate = sum(found["unknown"] for found in sums) / tokens
     if unknown_rate > WARN_UNKNOWN_RATE:
         logger.warning(f"{unknown_rate:.1%} unknown tokens: was the tokenizer made for this language?")
-    for path in {*target.iterdir()} - {*shards}:  # locks, and what killed builds and other numbers of shards left
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    remove_leftovers(target)
+    unused = ", ".join(str(other) for other in sorted(_shards_of(target)) if other != count)
+    if unused:
+        logger.info("%s does not need its shards of %s: delete them, unless a job builds more", target, unused)
 
     files: list[IndexedFile] = []
     for shard in shards:
         table, buffer = read_arrow(shard / ARROW_NAME)
         hashes = table.column("content_hash").to_numpy()
         files.append((f"{shard.name}/{ARROW_NAME}", *locate_tokens(table, buffer), hashes))
-    tokenizer.save_pretrained(target / TOKENIZER_NAME)
     description = {
         "tokenizer": tokenizer_fingerprint(tokenizer),
         "has_lines": True,
         "sources": sources,
     }
-    write_index(target, files, description)
+    unfinished = target / "index.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)  # of a merge that was killed
+    try:
+        with translate_write_errors(target, lambda: "name another --cache_dir"):
+            unfinished.mkdir()
+            tokenizer.save_pretrained(unfinished / TOKENIZER_NAME)
+            write_index(unfinished, files, description, target)
+            write_manifest(unfinished)
+            _move_index(unfinished, target)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _complete_set(target: Path, count: int | None) -> list[Path]:
-    """The folders of all shards in order."""
-    if count is None:
-        last = max(target.glob("shard-*-of-?????"), default=None)
-        if last is None:
-            raise UserError(f"{target} has no shard; build them with --shard 0/N to --shard N-1/N")
-        count = int(last.name[-5:])
-    shards = [target / _name(shard, count) for shard in range(count)]
-    for number, shard in enumerate(shards):
-        wrong = find_damage(shard)
-        if wrong is not None:
-            raise UserError(f"{shard} {wrong}; build it with --shard {number}/{count}")
-    return shards
+def _move_index(unfinished: Path, target: Path) -> None:
+    """Move a complete index into the folder of its cache, which has no manifest until all is there."""
+    (target / MANIFEST_NAME).unlink(missing_ok=True)
+    shutil.rmtree(target / TOKENIZER_NAME, ignore_errors=True)
+    for path in unfinished.iterdir():
+        if path.name != MANIFEST_NAME:
+            os.replace(path, target / path.name)
+    sync_folder(target)
+    os.replace(unfinished / MANIFEST_NAME, target / MANIFEST_NAME)
+    sync_folder(target)

@@ -7,11 +7,12 @@ A cache is a folder:
     starts.npy                the first token of each document in its file, counted in tokens, int64 (D,)
     hashes.npy                hash of each document's text, uint64 (D,)
     tokenizer/                the tokenizer
-    cache.json                content, sources, and the files with their sizes
+    cache.json                documents and tokens of each source, and the files with their sizes
     manifest.json             checksums of all but the shards, written last
 
 All of them are memory-mapped: processes on a host share the pages, and a document takes no memory of a process. The
-folder can be moved and copied. A cache of foreign.py names files of others, which stay where they are.
+folder can be moved and copied. A cache of foreign.py names files of others, which stay where they are. Sources have no
+names here: equal text under another name has the same cache.
 """
 
 from bisect import bisect_right
@@ -25,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from electra.data.rng import Bits, Ints
-from electra.io.checkpoints import write_manifest
+from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.io.files import read_json, write_json
 
@@ -64,10 +65,10 @@ class TokenCache:
         return len(self.lengths)
 
     def _open(self, path: str, dtype: str, bytes: int, **_: Any) -> TokenIds:
-        file = self.path / path
-        if file.stat().st_size != bytes:
-            raise UserError(f"{file} has not its {bytes:,} bytes; delete {self.path} to build it again, or copy it")
-        return map_tokens(file, dtype)
+        wrong = _wrong_size(self.path, path, bytes)
+        if wrong is not None:
+            raise UserError(f"{self.path} {wrong}; copy it again, or mend it with `electra cache` and its options")
+        return map_tokens(self.path / path, dtype)
 
     def _array(self, name: str) -> NDArray[Any]:
         return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r"))
@@ -92,6 +93,27 @@ class TokenCache:
     def _lines(self) -> pa.ChunkedArray:
         files = [self.path / file["path"] for file in self.description["files"]]
         return pa.concat_tables(read_arrow(file)[0] for file in files).column("line_lengths")
+
+
+def find_cache_damage(folder: Path) -> str | None:
+    """Return what is wrong with a cache, as half a sentence; None if nothing is.
+
+    The index is compared with its checksums; of the tokens, which may have terabytes, only the size is looked at.
+    """
+    wrong = find_damage(folder)
+    if wrong is not None:
+        return wrong
+    files = read_json(folder / DESCRIPTION_NAME)["files"]
+    return next(filter(None, (_wrong_size(folder, file["path"], file["bytes"]) for file in files)), None)
+
+
+def _wrong_size(folder: Path, path: str, size: int) -> str | None:
+    """Return what is wrong with the size of a file of tokens, as half a sentence; None if nothing is."""
+    file = folder / path
+    if not file.is_file():
+        return f"has no {path}"
+    found = file.stat().st_size
+    return None if found == size else f"is damaged: {path} has {found:,} of {size:,} bytes"
 
 
 def map_tokens(path: Path, dtype: str) -> TokenIds:
@@ -128,16 +150,19 @@ def write_index(
     folder: Path,
     files: list[IndexedFile],
     description: dict[str, Any],
+    root: Path | None = None,
 ) -> None:
-    """Complete a cache whose files are there: arrays of all documents, description, manifest."""
+    """Write the index of a cache whose files of tokens are there: arrays of all documents, and the description.
+
+    Relative paths of files begin in `root`, which is `folder` unless given.
+    """
     paths, dtypes, starts, lengths, hashes = zip(*files, strict=True)
     for name, arrays in (("starts", starts), ("lengths", lengths), ("hashes", hashes)):
         np.save(folder / f"{name}.npy", np.concatenate(arrays))
     entries = [
-        {"path": path, "dtype": dtype, "documents": len(own), "bytes": (folder / path).stat().st_size}
+        {"path": path, "dtype": dtype, "documents": len(own), "bytes": ((root or folder) / path).stat().st_size}
         for path, dtype, own in zip(paths, dtypes, lengths, strict=True)
     ]
     tokens = int(sum(own.sum() for own in lengths))
     content = {"format_version": FORMAT_VERSION, **description, "tokens": tokens, "files": entries}
     write_json(content, folder / DESCRIPTION_NAME)
-    write_manifest(folder, "data.arrow", "shard.json")

@@ -2,6 +2,7 @@
 
 import argparse
 import atexit
+import errno
 import os
 import re
 import signal
@@ -70,6 +71,8 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         if isinstance(error, OSError) and error.filename is None and error.errno is None:
             raise
         message = f"error: {' '.join(str(error).split())}"
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            message += "; choose a shorter name"
     if message:
         print(message, file=sys.stderr)  # noqa: T201 - the command's own output
     _exit(code, waits=not message)

@@ -1,4 +1,4 @@
-"""Atomic writes, locks, the paths that users give, and YAML."""
+"""Atomic writes, the paths that users give, and YAML."""
 
 import json
 import math
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import yaml
-from filelock import AcquireReturnProxy, FileLock
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
@@ -96,15 +95,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def lock_beside(target: Path, what: str) -> AcquireReturnProxy:
-    """Wait for the lock of a cache folder, to write `what` there. The system frees it if the process dies."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return FileLock(f"{target}.lock").acquire()
-    except OSError as error:
-        raise UserError(f"cannot write {what} to {target.parent}: {error}; name another --cache_dir") from error
 
 
 # ---- paths

@@ -4,7 +4,7 @@ import hashlib
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from electra.data.foreign import open_cache
 from electra.data.options import held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
-from electra.data.shards import load_or_build_cache
+from electra.data.shards import describe_sources, load_or_build_cache
 from electra.data.split import Documents, held_out_documents, remembered, shared_documents, text_fingerprint
 from electra.data.token_cache import TOKENIZER_NAME, TokenCache
 from electra.data.tokenizer import load_or_train_tokenizer
@@ -45,6 +45,8 @@ class PretrainingData:
     """Segments of the first held-out text, which decides about checkpoints, gates and warnings."""
     more_evaluations: dict[str, EvaluationSegments | CorruptedSegments]
     """Segments of the other held-out texts by name, and `FIXED`."""
+    sources: list[dict[str, Any]]
+    """The sources of the text as this run names them, with their documents and tokens."""
     text: dict[str, Any]
     """What is trained and evaluated on: numbers of documents and fingerprints, see `Origin` in run_folder.py."""
 
@@ -57,7 +59,7 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     """
     options = args.segments
     # One process of a host opens the text and builds what is not there yet; all of them open the result.
-    tokenizer, folder, held_out_folders, split = by_one_process(lambda: _prepare(args, checkpoint))
+    tokenizer, folder, sources, held_out_folders, split = by_one_process(lambda: _prepare(args, checkpoint))
     fixed = None
     if options.eval_corruption:
         fixed = read_corruption_set(options.eval_corruption)
@@ -92,6 +94,7 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
         ),
         evaluation=evaluation,
         more_evaluations=evaluations,
+        sources=sources,
         text={
             "training_text": str(split["training_text"]),
             "training_documents": len(documents),
@@ -100,13 +103,23 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     )
 
 
-def _prepare(
-    args: Configuration,
-    checkpoint: str | None,
-) -> tuple[PreTrainedTokenizerBase, Path, dict[str, Path], dict[str, Any]]:
-    """The tokenizer, the folders of the token caches of the corpus and of each held-out text, and the split."""
+class Prepared(NamedTuple):
+    """What one process of a host makes, and all of them open."""
+
+    tokenizer: PreTrainedTokenizerBase
+    cache: Path
+    sources: list[dict[str, Any]]
+    """See `PretrainingData`."""
+    held_out: dict[str, Path]
+    """The token cache of each held-out text."""
+    split: dict[str, Any]
+
+
+def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
+    """Return what is built once, or was found: tokenizer, token caches and split."""
     seed = args.training.eval_seed
     folder = args.cache.cache_dir
+    may_merge = not args.training.plan  # which leaves the shards of jobs as they are
     corpus = None if args.cache.token_cache else Corpus(args.corpus, seed)
     without_data = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
     validation = {}  # opened early: a wrong path is refused at once
@@ -115,14 +128,16 @@ def _prepare(
     tokenizer = _tokenizer(args, checkpoint, corpus)
     if corpus is None:
         cache = open_cache(Path(str(args.cache.token_cache)), tokenizer, folder)
+        sources = [{"name": args.cache.token_cache, "documents": len(cache), "tokens": cache.num_tokens}]
     else:
-        cache = load_or_build_cache(corpus, tokenizer, folder)
-    held_out = {name: load_or_build_cache(text, tokenizer, folder) for name, text in validation.items()}
+        cache = load_or_build_cache(corpus, tokenizer, folder, may_merge)
+        sources = describe_sources(corpus, cache)
+    held_out = {name: load_or_build_cache(text, tokenizer, folder, may_merge) for name, text in validation.items()}
     manifests = [(text.path / MANIFEST_NAME).read_text() for text in (cache, *held_out.values())]
     key = [manifests, args.segments.validation_fraction, seed]
     path = Path(folder, f"split-{hashlib.sha256(str(key).encode()).hexdigest()[:16]}.npz")
     split = remembered(path, lambda: _split(args, cache, [*held_out.values()]))
-    return tokenizer, cache.path, {name: text.path for name, text in held_out.items()}, split
+    return Prepared(tokenizer, cache.path, sources, {name: text.path for name, text in held_out.items()}, split)
 
 
 def _split(args: Configuration, cache: TokenCache, held_out: list[TokenCache]) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def make_plan(
     flops, google_flops = training_flops(config, max_length=max_length, batch_size=batch_size, steps=steps)
     return Plan(
         objective=config.objective,
-        sources=cache.description["sources"],
+        sources=data.sources,
         documents=len(cache),
         corpus_tokens=cache.num_tokens,
         held_out_documents=len(data.held_out_lengths),

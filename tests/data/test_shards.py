@@ -6,12 +6,14 @@ import os
 import random
 import shutil
 import signal
+from pathlib import Path
 
 import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from filelock import FileLock
 
 from electra.data import shards
 from electra.data.command import main
@@ -20,12 +22,12 @@ from electra.data.encode import Encoder
 from electra.data.foreign import open_cache
 from electra.data.options import CorpusArguments
 from electra.data.rng import random_bits
-from electra.data.shards import build_shard, cache_folder, load_or_build_cache, merge_shards
+from electra.data.shards import build_shard, cache_folder, describe_sources, load_or_build_cache, merge_shards
 from electra.data.split import Documents, held_out_documents, remembered, shared_documents, text_fingerprint
 from electra.data.token_cache import TokenCache
 from tests.conftest import TEXTS, refused
 from tests.data.rows import all_ids
-from tests.helpers import parametrize
+from tests.helpers import exit_codes, fork, parametrize
 
 WORDS = " ".join(TEXTS).split()
 
@@ -78,7 +80,7 @@ def test_one_two_and_seven_shards_give_one_cache(corpus, wordpiece_tokenizer, tm
         for shard in random.Random(count).sample(range(count), count):
             build_shard(corpus, wordpiece_tokenizer, folder, shard, count)
             build_shard(corpus, wordpiece_tokenizer, folder, shard, count)  # again: it is there
-        merge_shards(folder, wordpiece_tokenizer)
+        merge_shards(corpus, wordpiece_tokenizer, folder)
         cache = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / str(count))
         sums = {name: cache.description[name] for name in ("tokens", "sources")}
         found.append((contents(cache), sums))
@@ -91,7 +93,7 @@ def test_unknown_tokens_of_all_shards_are_said(write_corpus, number_tokenizer, t
     folder = cache_folder(corpus, number_tokenizer, tmp_path)
     for shard in range(2):
         build_shard(corpus, number_tokenizer, folder, shard, 2)
-    merge_shards(folder, number_tokenizer)
+    merge_shards(corpus, number_tokenizer, folder)
     assert "50.0% unknown tokens" in caplog.text
 
 
@@ -103,7 +105,7 @@ def test_a_cache_of_another_format_has_a_folder_of_its_own(corpus, number_tokeni
 
 def test_a_missing_damaged_or_foreign_shard_is_one_line(corpus, wordpiece_tokenizer, number_tokenizer, tmp_path):
     folder = cache_folder(corpus, wordpiece_tokenizer, tmp_path)
-    merge = lambda: merge_shards(folder, wordpiece_tokenizer)  # noqa: E731
+    merge = lambda: merge_shards(corpus, wordpiece_tokenizer, folder)  # noqa: E731
     assert "no shard" in refused(merge)
     build_shard(corpus, wordpiece_tokenizer, folder, 2, 3)
     build_shard(corpus, wordpiece_tokenizer, folder, 0, 3)
@@ -149,12 +151,190 @@ def test_a_host_builds_with_several_processes(corpus, wordpiece_tokenizer, tmp_p
     assert len(together.description["files"]) == 5 and contents(together) == contents(alone)
 
 
-def test_a_damaged_index_costs_no_tokens(corpus, wordpiece_tokenizer, tmp_path, monkeypatch):
-    cache = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path)
-    expected = contents(cache)
-    os.truncate(cache.path / "lengths.npy", 100)
+# Whose the folder is
+
+
+@pytest.fixture
+def shards_of(corpus, wordpiece_tokenizer, tmp_path):
+    """`shards_of(3, 0, 2)`: the folder of the cache, with shards 0 and 2 of 3; all of them without numbers."""
+
+    def build(count, *numbers):
+        folder = cache_folder(corpus, wordpiece_tokenizer, tmp_path)
+        for shard in numbers or range(count):
+            build_shard(corpus, wordpiece_tokenizer, folder, shard, count)
+        return folder
+
+    return build
+
+
+@pytest.fixture
+def load(corpus, wordpiece_tokenizer, tmp_path):
+    return lambda **options: load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path, **options)
+
+
+@pytest.fixture
+def merge(corpus, wordpiece_tokenizer, tmp_path):
+    return lambda: merge_shards(corpus, wordpiece_tokenizer, cache_folder(corpus, wordpiece_tokenizer, tmp_path))
+
+
+@pytest.fixture
+def expected(corpus, wordpiece_tokenizer, tmp_path):
+    return contents(load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "alone"))
+
+
+def stamps(folder):
+    """Of each file its time and number, which change if it is written again; lock files are left out."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.stat().st_ino) for path in files}
+
+
+def test_shards_of_jobs_stay_and_stop_a_run(shards_of, load):
+    folder = shards_of(4, 0, 1, 3)
+    shards_of(9, 5)
+    (folder / "shard-00001-of-00009.unfinished").mkdir()
+    before = stamps(folder)
+    for options in ({}, {"may_merge": False}):
+        with FileLock(folder / "shard-00007-of-00009.lock"):
+            message = refused(lambda options=options: load(**options))
+        assert "3 of 4, 1 of 9 (1 being built); build --shard 2/4, then" in message and "--merge" in message
+    assert stamps(folder) == before
+    assert not (folder.parent / f"{folder.name}.lock").exists()
+
+
+def test_a_run_waits_for_no_job_but_refuses(shards_of, load):
+    folder = shards_of(2, 1)
+    with FileLock(folder / "shard-00000-of-00002.lock"):
+        assert "1 of 2 (1 being built); wait for those being built, then" in refused(load)
+    shutil.rmtree(folder)
+    folder.mkdir()
+    with FileLock(folder / "shard-00000-of-00002.lock"):  # the first job has just begun
+        assert "0 of 2 (1 being built)" in refused(load)
+    load()
+
+
+def test_shards_that_are_all_there_are_merged_by_a_run_but_not_by_a_plan(shards_of, load, expected, monkeypatch):
+    folder = shards_of(3)
+    shards_of(4, 1)
     monkeypatch.setattr(Encoder, "_encode", None)
-    assert contents(load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path)) == expected
+    before = stamps(folder)
+    assert "3 of 3, 1 of 4; run `electra cache` with the same options and --merge" in refused(
+        lambda: load(may_merge=False)
+    )
+    assert stamps(folder) == before
+    cache = load()
+    assert contents(cache) == expected and len(cache.description["files"]) == 3
+    assert stamps(folder).items() >= before.items()
+    assert contents(load(may_merge=False)) == expected
+
+
+DAMAGES = {
+    "index": lambda folder: os.truncate(folder / "lengths.npy", 100),
+    "no manifest": lambda folder: (folder / "manifest.json").unlink(),
+    "no index": lambda folder: [path.unlink() for path in folder.iterdir() if path.is_file()],
+    "tokens": lambda folder: os.truncate(folder / "shard-00001-of-00003" / "data.arrow", 100),
+    "no tokens": lambda folder: (folder / "shard-00001-of-00003" / "data.arrow").unlink(),
+    "no shard": lambda folder: shutil.rmtree(folder / "shard-00001-of-00003"),
+}
+
+
+@parametrize("damage", DAMAGES)
+def test_a_damaged_part_of_a_cache_is_built_again_alone(damage, shards_of, merge, load, expected):
+    folder = shards_of(3)
+    merge()
+    before = stamps(folder)
+    DAMAGES[damage](folder)
+    lost = "shard-00001" if damage in ("tokens", "no tokens", "no shard") else "none"
+    assert contents(load()) == expected
+    after = stamps(folder)
+    assert after.keys() == before.keys()
+    kept = [name for name in before if name.startswith("shard-") and not name.startswith(lost)]
+    assert [after[name] for name in kept] == [before[name] for name in kept]
+
+
+def test_the_shards_that_are_whole_decide_their_number(shards_of, merge, load, expected):
+    folder = shards_of(2)
+    shards_of(9, 5, 7)
+    before = stamps(folder)
+    merge()
+    assert len(load().description["files"]) == 2 and contents(load()) == expected
+    assert stamps(folder).items() >= before.items()
+    shards_of(3)
+    os.truncate(folder / "shard-00001-of-00002" / "data.arrow", 100)
+    merge()
+    assert len(load().description["files"]) == 3 and contents(load()) == expected
+    os.truncate(folder / "shard-00001-of-00003" / "data.arrow", 100)
+    message = refused(merge)
+    assert "shard-00001-of-00002 is damaged" in message and "build it with --shard 1/2;" in message
+    assert message.endswith("also shards of 3; there are also shards of 9")
+
+
+def test_a_merge_of_a_complete_cache_writes_nothing(shards_of, merge, monkeypatch):
+    folder = shards_of(3)
+    merge()
+    before = stamps(folder)
+    monkeypatch.setattr(shards, "locked", None)  # as on a disk that is read-only
+    merge()
+    assert stamps(folder) == before
+
+
+def test_a_merge_removes_what_killed_jobs_left_and_nothing_else(shards_of, merge):
+    folder = shards_of(3)
+    for name in ("shard-00000-of-00002", "shard-00001-of-00002", "shard-00001-of-00003"):
+        (folder / f"{name}.unfinished").mkdir()
+        (folder / f"{name}.lock").touch()
+    with FileLock(folder / "shard-00000-of-00002.lock"):  # a job is at work
+        merge()
+    assert [path.name for path in folder.glob("*.unfinished")] == ["shard-00000-of-00002.unfinished"]
+
+
+@pytest.mark.slow
+def test_merges_and_builds_at_once_all_succeed(shards_of, merge, load, expected, tmp_path):
+    folder = shards_of(3)
+    before = stamps(folder)
+    processes = [fork(do, log=tmp_path / f"{n}.txt") for n, do in enumerate((merge, load) * 4)]
+    assert exit_codes(processes) == [0] * 8
+    assert contents(load()) == expected
+    assert stamps(folder).items() >= before.items()
+    assert not [*folder.glob("*.unfinished")]
+
+
+@pytest.mark.slow
+@parametrize("moves", range(7))
+def test_a_killed_merge_is_completed_by_the_next(moves, shards_of, merge, load, expected, tmp_path, monkeypatch):
+    folder = shards_of(3)
+    merge()
+    finished = {name: (folder / name).read_bytes() for name in ("cache.json", "manifest.json", "lengths.npy")}
+    (folder / "hashes.npy").unlink()
+    before = stamps(folder)
+    left, move = iter(range(moves)), os.replace
+
+    def move_or_die(source, target):
+        if "index.unfinished" in str(source) and Path(target).parent == folder and next(left, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        move(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", move_or_die)
+        assert exit_codes([fork(merge, log=tmp_path / "log.txt")]) == [-signal.SIGKILL if moves < 6 else 0]
+    (merge if moves % 2 else load)()
+    assert contents(load()) == expected
+    after = stamps(folder)
+    assert all(after[name] == before[name] for name in before if name.startswith("shard-"))
+    assert {name: (folder / name).read_bytes() for name in finished} == finished
+
+
+def test_sources_have_the_names_of_this_run(corpus, wordpiece_tokenizer, tmp_path, load):
+    cache = load()
+    (tmp_path / "a.txt").rename(tmp_path / "renamed.txt")
+    files = [str(tmp_path / "renamed.txt"), *corpus.options.train_file[1:]]
+    renamed = Corpus(CorpusArguments(**{**vars(corpus.options), "train_file": files}))
+    again = load_or_build_cache(renamed, wordpiece_tokenizer, tmp_path)
+    assert again.path == cache.path
+    sources = describe_sources(renamed, again)
+    assert [source["name"] for source in sources] == [str(tmp_path / "saved"), *files]
+    assert sources[2].items() >= {"documents": 90, "files": 1}.items()
+    texts = [path.read_text() for path in cache.path.rglob("*.json")]
+    assert not any("a.txt" in text or "saved" in text for text in texts)
 
 
 def test_a_moved_cache_is_trained_on_without_its_text(corpus, wordpiece_tokenizer, number_tokenizer, tmp_path):
@@ -165,13 +345,19 @@ def test_a_moved_cache_is_trained_on_without_its_text(corpus, wordpiece_tokenize
     shutil.rmtree(cache.path)
     assert contents(open_cache(moved, wordpiece_tokenizer, str(tmp_path))) == expected
     assert "another tokenizer" in refused(lambda: open_cache(moved, number_tokenizer, str(tmp_path)))
-    os.truncate(moved / "shard-00000-of-00001" / "data.arrow", 100)
-    assert "data.arrow" in refused(lambda: open_cache(moved, wordpiece_tokenizer, str(tmp_path)))
+    tokens = moved / "shard-00000-of-00001" / "data.arrow"
+    os.truncate(tokens, 100)
+    assert "data.arrow has 100 of" in refused(lambda: open_cache(moved, wordpiece_tokenizer, str(tmp_path)))
+    tokens.unlink()
+    assert "has no shard-00000-of-00001/data.arrow" in refused(
+        lambda: open_cache(moved, wordpiece_tokenizer, str(tmp_path))
+    )
 
 
-@parametrize("words", ["1", "2/2", "a/b"])
+@parametrize("words", ["1", "2/2", "a/b", "0/100000", "\u0660/\u0662"])
 def test_a_shard_is_a_number_below_another(words, tmp_path):
     assert "i/N" in refused(lambda: main(["--train_file", str(tmp_path), "--shard", words]))
+    assert "--merge" in refused(lambda: main(["--train_file", str(tmp_path), "--shard", "0/2", "--merge"]))
 
 
 # Tokens of other programs
@@ -191,7 +377,8 @@ def test_tokens_of_datatrove_are_read_where_they_are(number_tokenizer, tmp_path)
     assert "a.ds does not have the 3 tokens" in refused(lambda: open_cache(tmp_path, number_tokenizer, str(tmp_path)))
     np.array([70_000], "<u4").tofile(tmp_path / "a.ds")
     np.array([1], "<u8").tofile(tmp_path / "a.ds.index")
-    assert "70000" in refused(lambda: open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache")))
+    assert "70000" in refused(lambda: open_cache(tmp_path, number_tokenizer, str(tmp_path / "refused")))
+    assert not [*(tmp_path / "refused").iterdir()]
 
 
 @parametrize(("dtype", "length"), [("int32", 4), ("int64", -1), ("uint16", -1)])

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from filelock import FileLock
 from pytest import raises
 
 from electra.data import encode
@@ -133,7 +132,7 @@ def test_the_description_counts_what_is_inside_by_source(number_tokenizer, tmp_p
     counts = [{"documents": 2, "tokens": 6}, {"documents": 0, "tokens": 0}, {"documents": 2, "tokens": 3}]
     expected = {
         "format_version": FORMAT_VERSION,
-        "sources": [{**source, **count} for source, count in zip(corpus.describe(), counts, strict=True)],
+        "sources": counts,
         "tokens": 9,
     }
     description = read_json(cache.path / DESCRIPTION_NAME)
@@ -183,10 +182,10 @@ def test_a_build_that_fails_leaves_no_cache_and_frees_the_lock(build, tmp_path, 
     broken.write_bytes(b"the fox \xff\xfe")
     with raises(UserError, match=r"2\.txt") as caught:
         build(Corpus(CorpusArguments(train_file=[str(good), str(broken)])))
-    (lock,) = (tmp_path / "cache").glob("*.lock")
-    assert not [*(tmp_path / "cache").rglob("*.json")]
-    with FileLock(lock, timeout=0):  # free, although the traceback still has the frames of the build
-        assert caught.value is not None
+    assert caught.value is not None  # it has a traceback with the frames of the build
+    assert not [*(tmp_path / "cache").iterdir()]
+    broken.write_bytes(b"the fox")
+    build(Corpus(CorpusArguments(train_file=[str(good), str(broken)])))  # the lock is free
 
 
 def test_two_builds_at_once_both_get_the_complete_cache(wordpiece_tokenizer, write_corpus, tmp_path):

@@ -59,7 +59,8 @@ class Rows:
 def plan_of(cache):
     """The plan of 12 steps of 10 x 16 tokens with a pair."""
     args = parse_arguments(flags(Path(), per_device_train_batch_size=10))
-    data = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=Rows(30, 14))
+    sources = [{"name": "numbers", "documents": 4, "tokens": 100}]
+    data = SimpleNamespace(cache=cache, sources=sources, held_out_lengths=[10], policy=Rows(30, 14))
     return lambda pair: make_plan(args, pair, data)
 
 

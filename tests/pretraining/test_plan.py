@@ -58,7 +58,7 @@ def test_the_plan_has_a_fact_for_each_part(planned):
 def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
     warn = Mock()
     monkeypatch.setattr(plan_module.logger, "warning", warn)
-    data = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=Rows(30, 14))
+    data = SimpleNamespace(cache=cache, sources=[], held_out_lengths=[10], policy=Rows(30, 14))
 
     def announce(**options):
         warn.reset_mock()
