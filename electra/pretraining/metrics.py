@@ -6,7 +6,7 @@ not means of batch means.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +19,11 @@ from torch import Tensor
 
 from electra.data.split import Documents
 from electra.data.token_cache import TokenCache
+from electra.io.errors import UserError
 from electra.model.output import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, Objective
 from electra.report.labels import LABELS
+from electra.report.runs import FIXED
 
 ELECTRA = OBJECTIVES["electra"]
 PADDING = -100.0
@@ -50,6 +52,10 @@ class Field(IntEnum):
     PREDICTED_IDS = 9
     SAMPLED_IDS = 10
     GENERATOR_ENTROPY = 11
+
+
+_NO_TOKENS = np.empty((0, 1, len(Field)), dtype=np.float32)
+"""Token records by which the names of metrics are found."""
 
 
 def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: ElectraPretrainingOutput) -> Tensor:
@@ -219,6 +225,32 @@ def _mean(values: NDArray) -> float:
 
 def rows_of(objective: Objective) -> Rows:
     """Return names and labels of the metrics that an objective has, found by measuring no tokens."""
-    no_tokens = np.empty((0, 1, len(Field)), dtype=np.float32)
-    measured = evaluation_metrics(no_tokens, 1.0, objective)
+    measured = evaluation_metrics(_NO_TOKENS, 1.0, objective)
     return tuple((name, label) for name, label in LABELS.items() if name in measured)
+
+
+# ---- names of held-out texts
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse a name of a held-out text whose metrics could be taken for those of another text.
+
+    The metrics of a text have its name in front: `new_mlm_loss`; those of the first text have no name. So no metric of
+    any objective may be called like a text or begin with its name, and no two texts may have a metric of one name.
+    """
+    metrics = {name for objective in OBJECTIVES.values() for name in evaluation_metrics(_NO_TOKENS, 1.0, objective)}
+    metrics |= fixed_metrics(_NO_TOKENS).keys()
+    owners = {f"{FIXED}_{metric}": FIXED for metric in metrics}
+    for name in names:
+        if name == FIXED or any(f"{metric}_".startswith(f"{name}_") for metric in metrics):
+            raise UserError(
+                f"--validation_file {name}=... is not possible: metrics are called {name}, or begin with this word; "
+                "choose another name"
+            )
+        for metric in sorted(metrics):
+            owner = owners.setdefault(f"{name}_{metric}", name)
+            if owner != name:
+                raise UserError(
+                    f"--validation_file {name}=... is not possible beside {owner}: both would have a metric "
+                    f"{name}_{metric}; choose another name"
+                )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from transformers.trainer_utils import IntervalStrategy
 
 from electra.data import options as data_options
+from electra.data.options import held_out_texts
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, run_options
 from electra.model import options as model_options
@@ -162,6 +163,11 @@ def _check(c: Configuration) -> None:
             f"--mlm_replacement_probability {masked:g} and --mlm_random_probability {random:g} add up to more than 1; "
             "lower one of them"
         )
+    names = held_out_texts(c.segments.validation_file).keys() - {""}
+    if names:
+        from electra.pretraining.metrics import check_names  # imports scikit-learn
+
+        check_names(sorted(names))
     gate = c.objective.generator_gate
     if gate and (len(gate) != 2 or not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", gate[1])):
         raise UserError(

@@ -118,4 +118,3 @@ def test_held_out_texts_are_found_by_name(folder):
     assert held_out_texts(["a=x", "plain", "a=y", "other"]) == {"": ["plain", "other"], "a": ["x", "y"]}
     file = write_corpus(folder / "a=b.txt", 3)
     assert held_out_texts([str(file)]) == {"": [str(file)]}
-    assert "named otherwise" in refused(lambda: held_out_texts(["fixed=x"]))

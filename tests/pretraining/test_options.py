@@ -2,6 +2,7 @@
 
 import logging
 
+import numpy as np
 import pytest
 from pytest import raises
 
@@ -9,6 +10,7 @@ from electra.io.errors import UserError
 from electra.io.files import CONFIGS
 from electra.objectives import OBJECTIVES
 from electra.options import write_yaml
+from electra.pretraining.metrics import evaluation_metrics
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.run_folder import Origin, Run, open_run
 from tests.conftest import refused
@@ -134,6 +136,27 @@ def test_steps_of_a_file_give_way_to_those_of_the_command_line(parsed, tmp_path)
     file.write_text("train_file: [a]\nbudget: 2h\n")
     for words in (["--auto_resume"], ["--resume_from_checkpoint=somewhere"]):  # not a million steps instead
         assert "--budget 2h" in refused(lambda words=words: parse_arguments([f"--config={file}", *words]))
+
+
+def held_out(*names):
+    """Options with held-out texts of these names."""
+    return parse_arguments(["--train_file=a", "--validation_file", *(f"{name}={name}.txt" for name in names)])
+
+
+@parametrize("objective", OBJECTIVES)
+def test_no_held_out_text_is_called_like_the_metrics_of_another(objective):
+    records = np.empty((0, 1, 12), dtype=np.float32)
+    for metric in evaluation_metrics(records, 1.0, OBJECTIVES[objective]):
+        for name in (metric, metric.rpartition("_")[0]):
+            if name:
+                assert f" {name}" in refused(lambda name=name: held_out(name))
+
+
+def test_names_of_held_out_texts_that_share_a_metric_are_refused():
+    for names in (("new", "new_mlm"), ("new_all_tokens", "new"), ("fixed_discriminator",), ("fixed",)):
+        assert "choose another name" in refused(lambda names=names: held_out(*names))
+    assert held_out("new", "old", "new_2", "masked_words").segments.validation_file
+    assert held_out("copying", "de").segments.validation_file
 
 
 def test_options_are_found_from_checkpoint_and_run(tmp_path, caplog):
