@@ -12,15 +12,18 @@ language model in the discriminator's place. It is called `discriminator` in che
 outputs that belong to either are called main.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from accelerate.utils import set_seed
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.corruption import count_chosen, draw_tokens, maskable_tokens, replace_tokens, sample_tokens
+from electra.io.errors import UserError
 from electra.model.ablations import adversarial_loss, copy_or_predict, noisy_text, predict_originals
 from electra.model.configuration import ElectraPretrainingConfig
+from electra.model.initialization import initialize, joint_config, set_local_heads
 from electra.model.judge import judge
 from electra.model.networks import (
     attention_bias,
@@ -32,9 +35,10 @@ from electra.model.networks import (
     replaced_logits,
     token_detector,
 )
+from electra.model.options import network_options
 from electra.model.output import ElectraPretrainingOutput
 from electra.model.texts import CorruptedText, MaskedText, mask_text
-from electra.model.tying import disentangle, tied_weights
+from electra.model.tying import difference, disentangle, tied_weights
 from electra.objectives import (
     discriminator_nll,
     electra_loss,
@@ -132,6 +136,52 @@ class ElectraForJointPretraining(PreTrainedModel):
                 its_own = network.get_expanded_tied_weights_keys()
                 self._keys_to_ignore_on_save |= {f"{role}.{name}" for name in its_own}
         self.post_init()
+
+    # ---- making one
+
+    @classmethod
+    def from_recipe(
+        cls, recipe: str, tokenizer: PreTrainedTokenizerBase, *, seed: int = 42, **options: Any
+    ) -> "ElectraForJointPretraining":
+        """Build untrained networks of a recipe.
+
+        Args:
+            recipe: a name of `RECIPES`: tiny, mini, small, modern-small, small++, base, large.
+            tokenizer: its vocabulary size, [MASK] and special tokens.
+            seed: of the weights.
+            options: fields of `ModelArguments` and `ObjectiveArguments` in place of the recipe's, such as
+                generator_size, tie, discriminator_type, objective.
+        Raises:
+            UserError: an unknown recipe or option, or options that do not go together.
+        """
+        sizes, objective = network_options(recipe, options)
+        return cls.untrained(joint_config(sizes, objective, tokenizer), sizes.initialization, seed)
+
+    @classmethod
+    def untrained(
+        cls, config: ElectraPretrainingConfig, initialization: str = "normal", seed: int = 42
+    ) -> "ElectraForJointPretraining":
+        """Build the networks of a configuration with initial weights, which follow from the seed.
+
+        Args:
+            initialization: see `initialize`.
+        Raises:
+            UserError: the second stage shall start from a generator of another size.
+        """
+        set_seed(seed)
+        model = cls(config)
+        if config.init_from_generator:
+            different = difference(model.generator, model.discriminator)
+            if different is not None:
+                raise UserError(
+                    f"the discriminator cannot start from the generator: {different}; choose equal sizes and "
+                    "--initialization normal, or --no_init_from_generator"
+                )
+        for network in filter(None, (model.discriminator, model.generator)):
+            initialize(network, initialization)
+        if initialization == "local":
+            set_local_heads(model.discriminator)
+        return model
 
     def get_input_embeddings(self) -> nn.Module | None:
         """Return the discriminator's embeddings, which FSDP shards as a group of their own.

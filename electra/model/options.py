@@ -1,9 +1,13 @@
 """Options of the networks, and of the objective that they are trained with."""
 
-from dataclasses import dataclass
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 from electra.backbones import BACKBONES, UNIFORM
+from electra.io.errors import UserError
 from electra.io.files import absolute_if_there
 from electra.objectives import OBJECTIVES, Objective, objective_of
 from electra.options import (
@@ -191,6 +195,31 @@ def given_objective(options: Any, generator_type: str | None) -> Objective:
     objective = objective_of(options.objective, generator_type == UNIFORM)
     given = {name: getattr(options, name) for name in SET_BY_OBJECTIVE}
     return objective._replace(**{name: value for name, value in given.items() if value is not None})
+
+
+def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArguments, ObjectiveArguments]:
+    """Return a recipe's options of the networks and of the objective, with others in their place.
+
+    Raises:
+        UserError: an unknown recipe or option, or options that do not go together.
+    """
+    if recipe not in RECIPES:
+        raise UserError(f"there is no recipe {recipe!r}; the recipes are {', '.join(RECIPES)}")
+    groups = {group: {f.name for f in fields(group)} for group in (ModelArguments, ObjectiveArguments)}
+    known = set().union(*groups.values())
+    for name in options.keys() - known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else "see ModelArguments and ObjectiveArguments"
+        raise UserError(f"unknown option {name} of the networks; {hint}")
+    values = {**RECIPES[recipe], "model_size": recipe, **options}
+    chosen = [{name: value for name, value in values.items() if name in names} for names in groups.values()]
+    sizes = ModelArguments(**chosen[0])
+    objective = ObjectiveArguments(**chosen[1])
+    everything = SimpleNamespace(**vars(sizes), **vars(objective))
+    for need in NEEDS:
+        if need.option in options and not need.needs(everything):
+            raise UserError(f"{need.option}={options[need.option]!r} does not work here: {need.reason(everything)}")
+    return sizes, objective
 
 
 def _spec(o: Any) -> Objective:

@@ -4,30 +4,17 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-import torch
-from accelerate.utils import set_seed
-from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.backbones import BACKBONES, UNIFORM
+from electra.backbones import BACKBONES
 from electra.io.errors import UserError
-from electra.model.configuration import (
-    DROPOUTS,
-    SIZES,
-    ElectraPretrainingConfig,
-    discriminator_config,
-    embedding_width,
-    generator_config,
-    longest_text,
-    value_of,
-)
+from electra.model.configuration import DROPOUTS, embedding_width, longest_text, value_of
+from electra.model.initialization import joint_config, untrained_discriminator
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.local_heads import allow_local_heads, set_local_heads
-from electra.model.networks import backbone_of, can_share_rows
-from electra.model.options import SET_BY_OBJECTIVE
+from electra.model.networks import can_share_rows
 from electra.model.pretrained import STEP_KEY, load_network, own_tokenizer, read_config, trained_source
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
-from electra.model.tying import DisentangledEmbedding, difference, load_plain_state, plain_state
+from electra.model.tying import load_plain_state, plain_state
 from electra.pretraining.configuration import Configuration
 from electra.tokenizers.load import vocabulary_size
 
@@ -37,98 +24,37 @@ logger = logging.getLogger(__name__)
 def build_model(
     args: Configuration, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None = None
 ) -> ElectraForJointPretraining:
-    """The joint model with new weights, or those of --init_discriminator and --init_generator.
+    """Build the joint model with new weights, or those of --init_discriminator and --init_generator.
 
     Args:
         checkpoint: the one to resume. Trainer loads all weights from it, so trained networks are not read.
     Raises:
         UserError: the options do not fit the networks.
     """
-    config = _pair_config(args, tokenizer, checkpoint)
-    set_seed(args.training.seed)
-    model = ElectraForJointPretraining(config)
-    if config.init_from_generator:
-        different = difference(model.generator, model.discriminator)
-        if different is not None:
+    sizes = args.model
+    resumed: Any = read_config(checkpoint) if checkpoint is not None else None
+    discriminator = generator = None
+    if sizes.init_discriminator:
+        discriminator = _trained_config(args, "discriminator", tokenizer, resumed)
+    if sizes.init_generator:
+        beside = discriminator or untrained_discriminator(sizes, tokenizer)
+        generator = _trained_config(args, "generator", tokenizer, resumed, beside)
+    config = joint_config(sizes, args.objective, tokenizer, discriminator, generator)
+    for network in filter(None, (config.discriminator, config.generator)):
+        if (args.spec.is_causal or args.segments.segment_policy == "packed") and not can_share_rows(network):
             raise UserError(
-                f"the discriminator cannot start from the generator: {different}; choose equal sizes and "
-                "--initialization normal, or --no_init_from_generator"
-            )
-
-    for network in (model.discriminator, model.generator):
-        if network is None:
-            continue
-        if (args.spec.is_causal or args.segments.segment_policy == "packed") and not can_share_rows(network.config):
-            raise UserError(
-                f"--segment_policy packed and --objective causal do not work with this {network.config.model_type}: "
+                f"--segment_policy packed and --objective causal do not work with this {network.model_type}: "
                 "its attention cannot hide single tokens; choose windows, or another objective"
             )
-        initialize(network, args.model.initialization)
-    if args.model.initialization == "local" and not args.model.init_discriminator:
-        set_local_heads(model.discriminator)
-
+    is_local = sizes.initialization == "local"
+    initialization = "normal" if is_local and discriminator is not None else sizes.initialization
+    model = ElectraForJointPretraining.untrained(config, initialization, args.training.seed)
     if checkpoint is None:  # weights that both share are the discriminator's, which is loaded last
         for role in ("generator", "discriminator"):
             path = getattr(args.model, f"init_{role}")
             if path:
                 load_into(getattr(model, role), path, role, tokenizer, args.segments.max_length)
     return model
-
-
-def _pair_config(
-    args: Configuration, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None
-) -> ElectraPretrainingConfig:
-    sizes = args.model
-    objective = args.objective
-    spec = args.spec
-    resumed: Any = read_config(checkpoint) if checkpoint is not None else None
-    if sizes.init_discriminator:
-        discriminator = _trained_config(args, "discriminator", tokenizer, resumed)
-    else:
-        discriminator = discriminator_config(
-            vocab_size=vocabulary_size(tokenizer),
-            pad_token_id=tokenizer.pad_token_id,
-            **{name: getattr(sizes, name) for name in (*SIZES, *DROPOUTS, "initializer_range")},
-            model_type=sizes.discriminator_type,
-        )
-        if sizes.initialization == "local":
-            allow_local_heads(discriminator)
-    generator = _generator_config(args, discriminator, tokenizer, resumed) if spec.has_generator else None
-    return ElectraPretrainingConfig(
-        generator=generator,
-        discriminator=discriminator,
-        objective=objective.objective,
-        mask_token_id=tokenizer.mask_token_id,
-        special_token_ids=sorted(tokenizer.all_special_ids),
-        mlm_probability=1.0 if spec.is_causal else objective.mlm_probability,
-        **{name: getattr(spec, name) for name in SET_BY_OBJECTIVE},
-        sampling_temperature=objective.temperature,
-        disallow_correct=objective.disallow_correct,
-        uniform_generator=sizes.generator_type == UNIFORM,
-        tie=sizes.tie,
-        generator_steps=objective.generator_steps or 0,
-        init_from_generator=spec.has_stages and objective.init_from_generator,
-    )
-
-
-def _generator_config(
-    args: Configuration, discriminator: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, resumed: Any
-) -> PreTrainedConfig:
-    sizes = args.model
-    if sizes.init_generator:
-        return _trained_config(args, "generator", tokenizer, resumed, discriminator)
-    fresh = generator_config(
-        discriminator,
-        sizes.generator_size,
-        sizes.generator_layer_size,
-        model_type=None if sizes.generator_type == UNIFORM else sizes.generator_type,
-        num_attention_heads=sizes.generator_num_attention_heads,
-        intermediate_size=sizes.generator_intermediate_size,
-    )
-    fresh.initializer_range = sizes.initializer_range  # not that of a trained discriminator
-    if sizes.tie == "all" and getattr(discriminator, "attention_bias", False):
-        fresh.attention_bias = True  # encoders of one shape, also with local heads
-    return fresh
 
 
 # ---- trained networks
@@ -269,40 +195,3 @@ def with_given_parts(
     if "vocab_size" in args.unused:
         record["vocab_size"] = len(tokenizer)
     return replace(args, model=replace(args.model, **sizes), record=record)
-
-
-# ---- initial weights
-
-
-@torch.no_grad()
-def initialize(network: PreTrainedModel, initialization: str) -> None:
-    """Initialize a fresh network from torch's current random state.
-
-    `initialization` is one of:
-    normal            normal with the configuration's standard deviation, as transformers initializes
-    truncated_normal  the same, truncated at two standard deviations, which leaves .88 of the standard deviation
-    original          truncated normal, but Glorot uniform for the two layers without an initializer in the original:
-                      the embedding projection and the discriminator's output
-    local             normal, but two heads of a new discriminator look at the neighbouring tokens (local_heads.py)
-
-    In all of them biases are zero and normalizations the identity.
-
-    Source: google-research/electra, model/modeling.py (create_initializer; embeddings_project has none) and
-    run_pretraining.py (the discriminator's last layer has none: TensorFlow's default is Glorot's).
-    """
-    if initialization in ("normal", "local"):
-        return
-    for module in network.modules():
-        if isinstance(module, nn.Linear | nn.Embedding) and not isinstance(module, DisentangledEmbedding):
-            std = network.config.initializer_range
-            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-    for module in network.modules():  # last: the LM head may share this table
-        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-            module.weight[module.padding_idx].zero_()
-    if initialization == "original":
-        path = backbone_of(network).projection
-        modules = dict(network.base_model.named_modules())
-        if path in modules:
-            nn.init.xavier_uniform_(modules[path].weight)
-        if hasattr(network, "discriminator_predictions"):
-            nn.init.xavier_uniform_(network.discriminator_predictions.dense_prediction.weight)

@@ -6,11 +6,12 @@ import torch
 from pytest import approx, raises
 
 from electra.io.errors import UserError
-from electra.model.local_heads import SCORES, allow_local_heads, set_local_heads
+from electra.model.initialization import SCORES, allow_local_heads, initialize, set_local_heads
+from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import token_detector
 from electra.model.tying import plain_state
 from electra.options import as_flags
-from electra.pretraining.model import build_model, initialize
+from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments
 from tests.conftest import make_number_tokenizer
 from tests.helpers import parametrize
@@ -113,3 +114,29 @@ def test_a_causal_network_must_be_able_to_hide_single_tokens():
     argv = ["--train_file=text", "--objective=causal", "--discriminator_type=deberta-v2", "--embedding_size=256"]
     with raises(UserError, match="deberta-v2: its attention cannot hide"):
         build_model(parse_arguments(argv), make_number_tokenizer(64))
+
+
+def test_a_recipe_in_python_has_the_weights_of_the_command():
+    tokenizer = make_number_tokenizer(64)
+    for options in (
+        {"generator_size": 0.5},
+        {"objective": "mlm"},
+        {"discriminator_type": "electra", "tie": "word", "initialization": "original"},
+    ):
+        argv = as_flags({"train_file": "text.txt", "use_cpu": True, "model_size": "tiny", "seed": 3, **options})
+        expected = build_model(parse_arguments(argv), tokenizer)
+        model = ElectraForJointPretraining.from_recipe("tiny", tokenizer, seed=3, **options)
+        assert model.config.to_dict() == expected.config.to_dict()
+        assert all(torch.equal(*pair) for pair in zip(model.parameters(), expected.parameters(), strict=True))
+
+
+def test_a_recipe_in_python_refuses_what_the_command_refuses():
+    tokenizer = make_number_tokenizer(64)
+    for recipe, options, expected in (
+        ("tiniest", {}, "tiny"),
+        ("tiny", {"generator_sise": 0.5}, "generator_size"),
+        ("tiny", {"objective": "mlm", "generator_size": 0.5}, "generator_size"),
+        ("tiny", {"mlm_probability": 1.5}, "mlm_probability"),
+    ):
+        with raises(UserError, match=expected):
+            ElectraForJointPretraining.from_recipe(recipe, tokenizer, **options)

@@ -1,0 +1,255 @@
+"""Untrained networks: their configurations from a recipe's options, and their initial weights.
+
+`--initialization local` is this project's own: two attention heads look at the neighbouring tokens. Whether a token
+was replaced shows in its neighbours first. A fresh network has to discover them: its attention is flat, and for
+millions of tokens the discriminator is no better than token frequencies (docs/results.md). Here two heads of the first
+layer look at the previous and the next token from the first step on. Architecture and training stay as they are. The
+score of a neighbour must not depend on the text:
+
+- rotary positions (ModernBERT) turn queries and keys, so their biases are enough;
+- with learned positions (ELECTRA), some dimensions of the embeddings are sinusoids of the position, and no part of
+  words; queries and keys of the two heads read them there.
+"""
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from electra.backbones import UNIFORM
+from electra.io.errors import UserError
+from electra.model.configuration import (
+    DROPOUTS,
+    SIZES,
+    ElectraPretrainingConfig,
+    discriminator_config,
+    generator_config,
+)
+from electra.model.networks import backbone_of
+from electra.model.options import SET_BY_OBJECTIVE, ModelArguments, ObjectiveArguments, given_objective
+from electra.model.tying import DisentangledEmbedding
+from electra.tokenizers.load import vocabulary_size
+
+SCORES = (6.0, 2.0, 2.0, 2.0)
+"""What each rotation adds to the score of the neighbour, nats. The fastest tells it from the tokens beside it, the
+others from distances at which the fastest comes round again. In a ModernBERT of width 128 with weights of .06 the
+neighbour has on average .7 of the attention of a text of 64 tokens, .6 of 128 and .3 of 512."""
+ANGLES = (1.0, 0.473, 0.224, 0.106)
+"""Radians per position of the sinusoids: those of ModernBERT's first layer with heads of width 32."""
+SPREAD = 5.0
+"""Amplitude of the sinusoids, in standard deviations of the other embeddings."""
+NEIGHBOURS = (-1, 1)
+"""Distance at which the first heads look."""
+
+
+# ---- configurations
+
+
+def joint_config(
+    sizes: ModelArguments,
+    objective: ObjectiveArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    discriminator: PreTrainedConfig | None = None,
+    generator: PreTrainedConfig | None = None,
+) -> ElectraPretrainingConfig:
+    """Build the configuration of the joint model.
+
+    Args:
+        sizes, objective: the options of a recipe, changed as the user likes.
+        tokenizer: its vocabulary size, [MASK] and special tokens.
+        discriminator, generator: configurations of trained networks, in place of those that `sizes` describe.
+    Raises:
+        UserError: the sizes do not fit the architecture.
+    """
+    spec = given_objective(objective, sizes.generator_type)
+    if discriminator is None:
+        discriminator = untrained_discriminator(sizes, tokenizer)
+    if spec.has_generator and generator is None:
+        generator = _untrained_generator(sizes, discriminator)
+    return ElectraPretrainingConfig(
+        generator=generator,
+        discriminator=discriminator,
+        objective=objective.objective,
+        mask_token_id=tokenizer.mask_token_id,
+        special_token_ids=sorted(tokenizer.all_special_ids),
+        mlm_probability=1.0 if spec.is_causal else objective.mlm_probability,
+        **{name: getattr(spec, name) for name in SET_BY_OBJECTIVE},
+        sampling_temperature=objective.temperature,
+        disallow_correct=objective.disallow_correct,
+        uniform_generator=sizes.generator_type == UNIFORM,
+        tie=sizes.tie,
+        generator_steps=objective.generator_steps or 0,
+        init_from_generator=spec.has_stages and objective.init_from_generator,
+    )
+
+
+def untrained_discriminator(sizes: ModelArguments, tokenizer: PreTrainedTokenizerBase) -> PreTrainedConfig:
+    """Build the configuration of a discriminator, or of the main network in its place."""
+    config = discriminator_config(
+        vocab_size=vocabulary_size(tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        **{name: getattr(sizes, name) for name in (*SIZES, *DROPOUTS, "initializer_range")},
+        model_type=sizes.discriminator_type,
+    )
+    if sizes.initialization == "local":
+        allow_local_heads(config)
+    return config
+
+
+def _untrained_generator(sizes: ModelArguments, discriminator: PreTrainedConfig) -> PreTrainedConfig:
+    fresh = generator_config(
+        discriminator,
+        sizes.generator_size,
+        sizes.generator_layer_size,
+        model_type=None if sizes.generator_type == UNIFORM else sizes.generator_type,
+        num_attention_heads=sizes.generator_num_attention_heads,
+        intermediate_size=sizes.generator_intermediate_size,
+    )
+    fresh.initializer_range = sizes.initializer_range  # not that of a trained discriminator
+    if sizes.tie == "all" and getattr(discriminator, "attention_bias", False):
+        fresh.attention_bias = True  # encoders of one shape, also with local heads
+    return fresh
+
+
+# ---- initial weights
+
+
+@torch.no_grad()
+def initialize(network: PreTrainedModel, initialization: str) -> None:
+    """Initialize a fresh network from torch's current random state.
+
+    `initialization` is one of:
+    normal            normal with the configuration's standard deviation, as transformers initializes
+    truncated_normal  the same, truncated at two standard deviations, which leaves .88 of the standard deviation
+    original          truncated normal, but Glorot uniform for the two layers without an initializer in the original:
+                      the embedding projection and the discriminator's output
+    local             normal, but two heads of a new discriminator look at the neighbouring tokens
+
+    In all of them biases are zero and normalizations the identity.
+
+    Source: google-research/electra, model/modeling.py (create_initializer; embeddings_project has none) and
+    run_pretraining.py (the discriminator's last layer has none: TensorFlow's default is Glorot's).
+    """
+    if initialization in ("normal", "local"):
+        return
+    for module in network.modules():
+        if isinstance(module, nn.Linear | nn.Embedding) and not isinstance(module, DisentangledEmbedding):
+            std = network.config.initializer_range
+            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+    for module in network.modules():  # last: the LM head may share this table
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            module.weight[module.padding_idx].zero_()
+    if initialization == "original":
+        path = backbone_of(network).projection
+        modules = dict(network.base_model.named_modules())
+        if path in modules:
+            nn.init.xavier_uniform_(modules[path].weight)
+        if hasattr(network, "discriminator_predictions"):
+            nn.init.xavier_uniform_(network.discriminator_predictions.dense_prediction.weight)
+
+
+# ---- heads that look at the neighbours
+
+
+def allow_local_heads(config: PreTrainedConfig) -> None:
+    """Give ModernBERT's attention the biases that local heads need; refuse architectures that cannot have them."""
+    if config.model_type == "modernbert":
+        config.attention_bias = True
+    elif config.model_type != "electra":
+        raise UserError(
+            f"--initialization local needs --discriminator_type electra or modernbert, not {config.model_type}"
+        )
+    elif config.embedding_size < 2 * len(SCORES):
+        raise UserError(f"--initialization local needs --embedding_size of at least 8, not {config.embedding_size}")
+
+
+@torch.no_grad()
+def set_local_heads(network: PreTrainedModel) -> None:
+    """Let the first head of the first layer look at the previous token, and the second at the next one."""
+    if network.config.model_type == "modernbert":
+        _set_biases(network)
+    else:
+        _set_sinusoids(network)
+
+
+def _set_biases(network: PreTrainedModel) -> None:
+    """Set biases q of queries, k of keys, which add (R(i) q)^T R(j) k to the score of tokens i, j; R(t) rotates by t.
+
+    k is the same for both heads, q is k turned by the distance: the summand is largest at j = i + distance.
+    """
+    config = network.config
+    layer = network.base_model.layers[0]
+    heads = config.num_attention_heads
+    width = config.hidden_size // heads
+    half = width // 2
+    count = min(len(SCORES), half)
+    planes = torch.arange(count)  # a rotation turns dimensions m and m + width / 2
+    theta = config.rope_parameters[config.layer_types[0]]["rope_theta"]
+    angles = theta ** (-planes / half)
+    scores = torch.tensor(SCORES)[planes]
+    product = scores * width**0.5  # of query and key, which attention divides by the root of the width
+    size = product.sqrt()
+
+    biases = layer.attn.Wqkv.bias.view(3, heads, width)
+    query, key, _ = biases
+    for head, distance in enumerate(NEIGHBOURS[:heads]):
+        turns = distance * angles
+        query[head, planes] = size * turns.cos()
+        query[head, planes + half] = size * turns.sin()
+        key[head, planes] = size
+
+
+def _set_sinusoids(network: PreTrainedModel) -> None:
+    """The first rows of a head's queries are the sinusoids of the position; those of its keys are turned back by the
+    distance, so that the product is largest at that distance."""
+    config = network.config
+    base = network.base_model
+    heads = config.num_attention_heads
+    width = config.hidden_size // heads
+    half = width // 2
+    count = min(len(SCORES), half)
+    used = 2 * count  # dimensions: sine and cosine of each angle
+    angles = torch.tensor(ANGLES[:count])
+    scores = torch.tensor(SCORES[:count])
+    amplitude = SPREAD * config.initializer_range
+
+    words = base.embeddings.word_embeddings
+    positions = base.embeddings.position_embeddings
+    places = torch.arange(len(positions.weight))
+    phases = places[:, None] * angles  # (positions, count)
+    pairs = torch.stack([phases.sin(), phases.cos()], dim=2)
+    sinusoids = pairs.flatten(1)  # (positions, used)
+    words.weight[:, :used] = 0
+    positions.weight[:, :used] = amplitude * sinusoids
+    for table in (words, positions):
+        if isinstance(table, DisentangledEmbedding):  # --tie gdes: the generator's rows are added
+            rows_of_generator = table.shared.weight[:, :used]
+            table.weight[:, :used] -= rows_of_generator
+    if hasattr(base, "embeddings_project"):
+        projection = base.embeddings_project.weight
+        projection[:used] = torch.eye(used, config.embedding_size)
+
+    # The norm of the embeddings divides by the root of this: words, positions and token types, and the sinusoids.
+    of_tables = 3 * config.initializer_range**2
+    of_sinusoids = count * amplitude**2 / config.embedding_size
+    variance = of_tables + of_sinusoids
+    product = scores * width**0.5
+    size = product.sqrt() * variance**0.5 / amplitude
+
+    attention = base.encoder.layer[0].attention.self
+    for head, distance in enumerate(NEIGHBOURS[:heads]):
+        first = head * width
+        rows = slice(first, first + used)
+        query = attention.query.weight[rows]
+        key = attention.key.weight[rows]
+        _look_back(query, key, distance * angles, size)
+
+
+def _look_back(query: Tensor, key: Tensor, turns: Tensor, size: Tensor) -> None:
+    """Let queries read the sinusoids, and keys the sinusoids turned back by `turns`; weights are (used, D)."""
+    query.zero_()
+    key.zero_()
+    cos = size * turns.cos()
+    sin = size * turns.sin()
+    rotations = torch.stack([cos, -sin, sin, cos], dim=1).view(-1, 2, 2)  # of each plane
+    query[:, : len(query)] = size.repeat_interleave(2).diag()
+    key[:, : len(key)] = torch.block_diag(*rotations)
