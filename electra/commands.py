@@ -154,7 +154,7 @@ VERBS = {
 """,
     ),
     "sweep": Verb(
-        "electra.sweep",
+        "electra.sweep.command",
         "run a sweep file of wandb on this machine, without an account",
         "configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml",
         """

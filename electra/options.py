@@ -35,6 +35,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
 
+from electra.io.console import hide_secrets
 from electra.io.errors import UserError
 from electra.io.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
 from electra.recipes import RECIPES
@@ -350,8 +351,10 @@ class CommandLine(HfArgumentParser):
         """The options that the words give, of the types of their fields; not their defaults."""
         blank = Namespace(**{action.dest: _NOT_GIVEN for action in self._actions})
         namespace, unknown = self.parse_known_args(words, blank)
-        if unknown:
+        if unknown and unknown[0].startswith("-"):
             self._refuse(unknown[0])
+        if unknown:
+            _refuse_word(words, unknown[0])
         return {name: _plain(value) for name, value in vars(namespace).items() if value is not _NOT_GIVEN}
 
     def _make(self, group: type, values: Values) -> Any:
@@ -393,6 +396,15 @@ class CommandLine(HfArgumentParser):
         lines = self._read(words)
         replaced = {f.name for f in self._fields() if not flags.keys().isdisjoint(rules_of(f).replaced_by)}
         return {name: value for name, value in lines.items() if name not in replaced}
+
+
+def _refuse_word(words: Sequence[str], stray: str) -> NoReturn:
+    """Refuse a word that belongs to no option, such as a second value; a secret is not repeated."""
+    place = len(words) - 1 - [*reversed(words)].index(stray)
+    options = ["", *(word for word in words[:place] if word.startswith("--"))]
+    is_secret = "..." in [shown for word, shown in zip(words, hide_secrets(words), strict=True) if word == stray]
+    behind = f" behind {options[-1].partition('=')[0]}" if options[-1] else ""
+    raise UserError(f"unexpected word {'...' if is_secret else stray}{behind}; quote a value that has spaces")
 
 
 def _normalized(argv: Sequence[str]) -> list[str]:

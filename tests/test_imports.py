@@ -10,7 +10,7 @@ LAYERS = (
     "report",
     "finetuning pretraining",
     "tasks",
-    "inspect corruption_set testset",
+    "inspect corruption_set testset sweep",
 )
 """Packages and commands of electra/, lowest first. What is not named here is the base, below all of them."""
 
@@ -36,7 +36,7 @@ def imports_of(path, modules):
 
 def layer(module):
     """Commands are above everything else."""
-    if module.rpartition(".")[2] in ("run", "command", "commands", "sweep", "__main__"):
+    if module.rpartition(".")[2] in ("run", "command", "commands", "checks", "__main__"):
         return len(LAYERS) + 1
     room = module.split(".")[1] if "." in module else ""
     return next((level for level, names in enumerate(LAYERS, start=1) if room in names.split()), 0)

@@ -27,7 +27,15 @@ def first_line(error: Exception) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """An `ArgumentParser` that raises `UserError`."""
+    """An `ArgumentParser` that raises `UserError`, which does not repeat secret values."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        from electra.io.console import hide_secrets  # here, because that module needs libraries
+
+        given, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(hide_secrets(unknown))}")
+        return given
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see --help")

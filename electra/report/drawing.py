@@ -7,7 +7,7 @@ global state.
 import io
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from electra.report.curves import Curve
 from electra.report.labels import metric_title
@@ -19,7 +19,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "training": {"linewidth": 0.8, "alpha": 0.8},
     "held-out": {"linewidth": 1.5, "marker": "o", "markersize": 2},
     "frequencies": {"linewidth": 1.0, "linestyle": "--"},
-    "median": {"linewidth": 1.5, "marker": "o", "markersize": 4},
+    "point": {"linestyle": "none", "marker": "o", "markersize": 4, "alpha": 0.5, "color": COLOURS[0]},
+    "median": {"linewidth": 1.5, "marker": "_", "markersize": 9, "color": COLOURS[1]},
 }
 """Kind of a curve -> its line."""
 LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, no context"}
@@ -77,3 +78,51 @@ def render(figure: Any, form: Literal["svg", "png"]) -> bytes:
     with rc_context(_SETTINGS):
         figure.savefig(content, format=form, metadata=metadata)
     return content.getvalue()
+
+
+class Scatter(NamedTuple):
+    """Scores over the values of one option: each point, and medians of the points with the same value.
+
+    Values that are no numbers have places next to each other.
+    """
+
+    option: str
+    score: str
+    points: Sequence[tuple[Any, float]]
+    medians: Sequence[tuple[Any, float]] = ()
+    is_logarithmic: bool = False
+
+
+def draw_scatters(scatters: Sequence[Scatter]) -> Any:
+    """Return a matplotlib figure with a panel for each option, in rows of up to four."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    columns = min(COLUMNS, len(scatters))
+    rows = math.ceil(len(scatters) / columns)
+    with rc_context(_SETTINGS):
+        figure = Figure(figsize=(3.6 * max(2, columns), 2.8 * rows + 0.4), dpi=110, layout="constrained")
+        for position, one in enumerate(scatters, start=1):
+            axes = figure.add_subplot(rows, columns, position)
+            axes.set(xlabel=one.option, ylabel=one.score)
+            axes.grid(alpha=0.25)
+            values = [value for value, _ in one.points]
+            are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+            # In the order of the medians, which are sorted.
+            names = list(dict.fromkeys(str(value) for value, _ in (*one.medians, *one.points)))
+            for kind, pairs in (("point", one.points), ("median", one.medians)):
+                x = [value if are_numbers else names.index(str(value)) for value, _ in pairs]
+                style = STYLES[kind] if are_numbers else {**STYLES[kind], "linestyle": "none"}
+                axes.plot(x, [score for _, score in pairs], label=kind, **style)
+            if not are_numbers:
+                is_long = max(map(len, names)) > 8
+                turned: dict[str, Any] = {"rotation": 20, "ha": "right"} if is_long else {}
+                axes.set_xticks(range(len(names)), [name[-24:] for name in names], **turned)
+            elif one.is_logarithmic or (min(values) > 0 and max(values) >= 20 * min(values)):
+                axes.set_xscale("log")
+                axes.xaxis.set_major_formatter("{x:g}")
+                axes.xaxis.set_minor_formatter("")
+        handles = axes.get_legend_handles_labels()[0] if one.medians else []
+        if handles:
+            figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    return figure

@@ -8,7 +8,7 @@ from functools import partial
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, Tuning
-from electra.finetuning.encoding import both_orders, encode
+from electra.finetuning.encoding import Examples, both_orders, encode
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.task import Kind, Split, Task, TaskData
 from electra.finetuning.trainer import Logits
@@ -56,6 +56,16 @@ def open_task(args: Arguments, task: GlueTask) -> Task:
     )
 
 
+def read_rows(task: GlueTask, glue_dir: str | None, is_predicted: bool) -> dict[str, Examples] | None:
+    """Return the rows of a task by split; None, with a warning, if it has no training or development set."""
+    wanted = [split for split in task.rows if is_predicted or split not in task.test_files]
+    found = load_task(task, glue_dir, wanted)
+    if not {"train", "dev"} <= set(found):
+        logger.warning("%s is skipped", task.title)
+        return None
+    return found
+
+
 def load(
     task: GlueTask,
     glue_dir: str | None,
@@ -68,10 +78,8 @@ def load(
 
     Labels of a regression are targets in [0, 1], as in google-research/electra; references are on GLUE's scale.
     """
-    wanted = [split for split in task.rows if is_predicted or split not in task.test_files]
-    found = load_task(task, glue_dir, wanted)
-    if not {"train", "dev"} <= set(found):
-        logger.warning("%s is skipped", task.title)
+    found = read_rows(task, glue_dir, is_predicted)
+    if found is None:
         return None
     if is_predicted and task.name == "mnli":
         found |= load_task(DIAGNOSTICS, glue_dir, ["ax"])

@@ -1,0 +1,217 @@
+"""A sweep file in wandb's format -> a `Sweep`. Everything in the file is checked here, before anything is trained.
+
+Format: docs.wandb.ai, "Sweep configuration options".
+"""
+
+import logging
+import math
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from electra.io.console import SECRET, hide_secrets
+from electra.io.errors import UserError
+from electra.io.files import YAML_ERRORS, is_encodable, read_yaml
+
+logger = logging.getLogger(__name__)
+
+PROGRAMS = {"run_pretraining.py": "pretrain", "run_glue.py": "glue"}
+"""Program of a sweep file -> the command's verb."""
+METHODS = ("grid", "random", "bayes")
+GOALS = ("minimize", "maximize")
+RANGES = ("int_uniform", "uniform", "log_uniform_values", "q_uniform")
+"""wandb's distributions of numbers between `min` and `max`."""
+ENTRIES = ("program", "method", "metric", "parameters", "command", "run_cap")
+UNUSED = ("name", "description", "project", "entity")
+"""Entries that are for wandb's server and change nothing here."""
+MACRO = re.compile(r"\$\{(env|interpreter|program|args\w*)\}")
+"""What wandb's agent replaces in `command`, and this command writes itself."""
+STARTERS = ("/usr/bin/env", "python", "python3")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep file.
+
+    Attributes:
+        program: the script that is run for each point, one of `PROGRAMS`.
+        parameters: option of the script -> its entry in the file, such as {"values": [1, 2]}.
+        run_cap: the most points, if the file has a number.
+        words_before, words_after: words of the script in `command`, before and after the parameters.
+    """
+
+    program: str
+    method: str
+    metric: str
+    goal: str
+    parameters: dict[str, dict[str, Any]]
+    run_cap: int | None = None
+    words_before: tuple[str, ...] = ()
+    words_after: tuple[str, ...] = ()
+
+    @property
+    def verb(self) -> str:
+        """The command of the program: pretrain or glue."""
+        return PROGRAMS[self.program]
+
+    @property
+    def swept(self) -> list[str]:
+        """The parameters that have more than a fixed value."""
+        return [name for name, entry in self.parameters.items() if "value" not in entry]
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a sweep file.
+
+    Raises:
+        UserError: the file cannot be read, an entry is missing or wrong, or works with wandb's own agent only.
+    """
+    try:
+        content = read_yaml(path.read_text(encoding="utf-8"))
+    except YAML_ERRORS as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(content, dict) or not content:
+        raise UserError(f"{path} is no sweep file; it needs program, method, metric and parameters")
+    for name in content:
+        if name not in (*ENTRIES, *UNUSED):
+            raise UserError(f"{path}: {name} works with wandb's own agent only; remove it")
+    program = PurePath(str(content.get("program"))).name
+    if program not in PROGRAMS:
+        raise UserError(f"{path}: program {program} must be {' or '.join(PROGRAMS)}")
+    method = content.get("method")
+    if method not in METHODS:
+        raise UserError(f"{path}: method {method} must be {', '.join(METHODS)}")
+    metric = content.get("metric")
+    if not isinstance(metric, dict) or not isinstance(metric.get("name"), str):
+        raise UserError(f"{path}: metric {metric} must be a mapping such as {{name: AVG, goal: maximize}}")
+    goal = metric.get("goal", "minimize")
+    if goal not in GOALS:
+        raise UserError(f"{path}: goal {goal} of the metric must be {' or '.join(GOALS)}")
+    for name in metric.keys() - {"name", "goal"}:
+        logger.info("%s of the metric in %s is for wandb's agent and has no effect here", name, path)
+    run_cap = content.get("run_cap")
+    if run_cap is not None and (type(run_cap) is not int or run_cap < 1):
+        raise UserError(f"{path}: run_cap {run_cap!r} must be a number of points, at least 1")
+    parameters = content.get("parameters")
+    if not isinstance(parameters, dict):
+        raise UserError(
+            f"{path}: parameters {parameters} must be a mapping from options to value, values or min and max"
+        )
+    for name, entry in parameters.items():
+        wrong = why_wrong(name, entry, method)
+        if wrong is not None:
+            raise UserError(f"{path}: parameter {name} {wrong}")
+    before, after = _script_words(content.get("command"), path)
+    return Sweep(program, method, metric["name"], goal, parameters, run_cap, before, after)
+
+
+# ---- parameters
+
+
+def why_wrong(name: Any, entry: Any, method: str) -> str | None:
+    """Return what is wrong with a parameter, None if nothing. Values are not repeated: they may be secret."""
+    if not isinstance(name, str):
+        return "is no name of an option; put it in quotes"
+    if not isinstance(entry, dict) or not entry.keys() & {"value", "values", "min", "max"}:
+        return "needs value, values, or min and max"
+    kind = entry.get("distribution")
+    given = entry.keys() - {"distribution"}
+    if given == {"value"} and kind in (None, "constant"):
+        return None if _is_value(entry["value"]) else "has a value that is no option's: text, number, true, list"
+    if SECRET.search(name):
+        return "is secret and can only have one value; folders are named after the others"
+    if given == {"values"} and kind in (None, "categorical"):
+        values = entry["values"]
+        if not isinstance(values, list) or not values:
+            return "needs a list of values, such as [1, 2]"
+        return None if _is_value(values) else "has a value that is no option's: text, number, true, list"
+    needed = {"min", "max"}
+    if kind == "q_uniform" and "q" in given:
+        needed.add("q")
+    if given != needed or kind not in (None, *RANGES):
+        return (
+            "must have value, or values, or min and max, with nothing beside them but a distribution of "
+            f"{', '.join(RANGES)} and, for q_uniform, q"
+        )
+    if method == "grid":
+        return "has a range, but a grid needs values"
+    return _why_no_range(entry)
+
+
+def _why_no_range(entry: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with `min`, `max` and `q`; None if nothing."""
+    for bound in entry.keys() & {"min", "max", "q"}:
+        if not _is_number(entry[bound]):
+            return f"has {bound} {entry[bound]!r}, which must be a finite number"
+    low = entry["min"]
+    high = entry["max"]
+    if low > high:
+        return f"has min {low} above max {high}"
+    if not math.isfinite(high - low):
+        return f"has min {low} and max {high}, which are too far apart"
+    kind = distribution_of(entry)
+    if kind == "int_uniform" and not (type(low) is type(high) is int):
+        return f"is int_uniform with min {low} and max {high}, which must be whole numbers"
+    if kind == "log_uniform_values" and low <= 0:
+        return f"has min {low}, which must be positive for log_uniform_values"
+    if entry.get("q", 1) <= 0:
+        return f"has q {entry['q']}, which must be positive"
+    return None
+
+
+def distribution_of(entry: Mapping[str, Any]) -> str:
+    """Return the distribution of a range: without one, whole numbers if both ends are whole numbers."""
+    are_whole = type(entry["min"]) is type(entry["max"]) is int
+    kind: str = entry.get("distribution") or ("int_uniform" if are_whole else "uniform")
+    return kind
+
+
+def _is_number(value: Any) -> bool:
+    """Return True for a number that is finite also as a float."""
+    try:
+        return type(value) in (int, float) and math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def _is_value(value: Any) -> bool:
+    """Return True for what a command line can give an option: text, number, boolean, null, or a list or mapping."""
+    if isinstance(value, list):
+        return all(_is_value(one) for one in value)
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_value(one) for name, one in value.items())
+    if isinstance(value, str):
+        return is_encodable(value) and "\0" not in value
+    return value is None or isinstance(value, bool) or _is_number(value)
+
+
+# ---- command
+
+
+def _script_words(command: Any, path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words for the script in wandb's `command`, before and after the parameters; log what is not used.
+
+    The sweep starts the program itself, so words before the program have no effect.
+    """
+    if command is None:
+        return (), ()
+    if not isinstance(command, list) or not all(isinstance(word, str | int | float) for word in command):
+        raise UserError(f"{path}: command {command} must be a list of words, as wandb's agent reads it")
+    words = [str(word) for word in command]
+    programs = [place for place, word in enumerate(words) if word == "${program}" or PurePath(word).name in PROGRAMS]
+    end = programs[0] if programs else len(words)
+    behind = words[end + 1 :]
+    places = [place for place, word in enumerate(behind) if word.startswith("${args")]
+    split = places[0] if places else len(behind)
+    before, after = ([word for word in part if not MACRO.fullmatch(word)] for part in (behind[:split], behind[split:]))
+    for word in (*before, *after):
+        if "${" in word:
+            raise UserError(f"{path}: {word} in command works with wandb's own agent only; write the value itself")
+    unused = [word for word in words[:end] if not MACRO.fullmatch(word) and word not in STARTERS]
+    parts = [("passed to the script", [*before, *after]), ("ignored", unused)]
+    said = "".join(f"; {what}: {shlex.join(hide_secrets(words))}" for what, words in parts if words)
+    logger.info("command in %s is for wandb's agent; here the sweep starts the program itself%s", path, said)
+    return tuple(before), tuple(after)

@@ -1,0 +1,170 @@
+"""The folder of a sweep: its settings and its finished points.
+
+settings.yaml        what the points depend on, without secrets
+POINT.json           swept values and metrics of a finished point
+POINT/               its run
+glue/POINT/          its evaluation on GLUE, with --glue
+logs/                what the processes of the points print
+results.csv          a row per point
+report.md, .html     a row per point, all seeds in one row; the metric over each parameter
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import BaseFileLock, FileLock, Timeout
+
+from electra.io.console import SECRET, without_secrets
+from electra.io.errors import UserError
+from electra.io.files import YAML_ERRORS, config_path, read_as_written, read_json, read_yaml, write_as_yaml, write_file
+from electra.report.results import RESULTS_NAME
+from electra.sweep.file import Sweep
+from electra.sweep.points import options_in
+
+SETTINGS_NAME = "settings.yaml"
+Point = dict[str, Any]
+"""The swept values and the metrics of a finished point, by name."""
+
+
+# ---- points
+
+
+def point_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.json"
+
+
+def read_point(path: Path, sweep: Sweep) -> Point:
+    """Read POINT.json; UserError if the file is damaged, or of another sweep."""
+    point = read_json(path)
+    is_point = isinstance(point, dict) and point.keys() >= {*sweep.swept}
+    metrics = {name: value for name, value in point.items() if name not in sweep.swept} if is_point else {"": ""}
+    for name, value in metrics.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise UserError(
+                f"{path} is no point of this sweep: {name or 'a parameter'} is not as a finished point has it; remove "
+                "the file, and the point's run is read again"
+            )
+    return point
+
+
+def read_points(folder: Path, sweep: Sweep) -> list[Point]:
+    """Read all finished points, in the order of their names."""
+    return [read_point(path, sweep) for path in sorted(folder.glob("*.json"))]
+
+
+def has_glue(point: Mapping[str, Any]) -> bool:
+    """Return True if a point has scores of GLUE."""
+    return any(name.startswith("median/") for name in point)
+
+
+# ---- settings
+
+
+def settings_of(sweep: Sweep, flags: Sequence[str], glue: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what the points depend on.
+
+    Args:
+        glue: the options of GLUE on which scores depend; None without --glue.
+    """
+    parameters = {name: "..." if SECRET.search(name) else entry for name, entry in sweep.parameters.items()}
+    before = options_in(sweep.words_before)
+    after = options_in(sweep.words_after)
+    given = options_in(flags)
+    entry = sweep.parameters.get("config", {})
+    named = [
+        *entry.get("values", [entry.get("value")]),
+        before.get("config"),
+        after.get("config"),
+        given.get("config"),
+    ]
+    return {
+        "program": sweep.program,
+        "method": sweep.method,
+        "metric": {"name": sweep.metric, "goal": sweep.goal},
+        "parameters": parameters,
+        "command": {"before": before, "after": after},
+        "flags": given,
+        "configs": {name: _options_of(name) for name in named if isinstance(name, str)},
+        "glue": glue,
+    }
+
+
+def _options_of(config: str) -> dict[str, Any]:
+    """Return the options of a --config file, which the check of the points has read before."""
+    return without_secrets(read_as_written(config_path(config).read_text(encoding="utf-8")) or {})
+
+
+def claim(folder: Path, sweep: Sweep, settings: Mapping[str, Any]) -> BaseFileLock:
+    """Make the folder, or go on in it; return its lock, which no other process has.
+
+    Settings may change as long as nothing depends on them: those of GLUE until there is a result of GLUE, those of the
+    points until one of them has a run, the metric unless a Bayesian search has learned from it.
+
+    Raises:
+        UserError: the folder has other files, is in use, or has results of other settings.
+    """
+    path = folder / SETTINGS_NAME
+    others = [entry for entry in _visible(folder) if entry.name != "logs"]
+    if others and not path.is_file():
+        raise UserError(f"{folder} holds other files, or has lost its {SETTINGS_NAME}; choose another --folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"{folder} is used by another process; wait for it, stop it, or choose another --folder"
+        ) from None
+    if path.is_file():
+        _check_settings(folder, sweep, _read_settings(path), settings)
+    write_file(write_as_yaml(dict(settings)).encode(), path)
+    (folder / "logs").mkdir(exist_ok=True)
+    return lock
+
+
+def _visible(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        return dict(read_yaml(path.read_text(encoding="utf-8")))
+    except (TypeError, *YAML_ERRORS) as error:
+        raise UserError(f"{path} cannot be read: {error}; restore the file, or choose another --folder") from error
+
+
+def _check_settings(folder: Path, sweep: Sweep, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse other settings than those that results in the folder depend on."""
+    points = read_points(folder, sweep) if then.get("parameters") == now["parameters"] else []
+    bound: set[str] = set()
+    if any(path.suffix == ".json" or (path.is_dir() and path.name != "logs") for path in _visible(folder)):
+        bound = now.keys() - {"metric", "glue"}
+    evaluations = (folder / "glue").glob(f"*/{RESULTS_NAME}")
+    if any(map(has_glue, points)) or any(os.path.getsize(results) for results in evaluations):
+        bound.add("glue")
+    metric = then.get("metric")
+    if sweep.method == "bayes" and isinstance(metric, dict) and any(metric.get("name") in point for point in points):
+        bound.add("metric")
+    now = read_yaml(write_as_yaml(dict(now)))  # as it is read back
+    for name in (name for name in now if name in bound):
+        for option, old, new in _differences(then.get(name), now[name], name):
+            raise UserError(
+                f"{folder} has results of a sweep with other settings: {option} is {_shown(old)} there and "
+                f"{_shown(new)} here; restore the setting, or choose another --folder"
+            )
+
+
+def _differences(then: Any, now: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield name, old and new value of each setting that differs, of mappings those of their entries."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        for key in dict.fromkeys([*now, *then]):
+            yield from _differences(then.get(key), now.get(key), f"{name}.{key}")
+    elif then != now:
+        yield name, then, now
+
+
+def _shown(value: Any) -> str:
+    text = "not set" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,228 @@
+"""The finished points of a sweep -> a table, a page with a chart, and results.csv."""
+
+import csv
+import json
+import logging
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from electra.io.files import open_new
+from electra.report.blocks import Blocks, Figure, Report, Text, table_of, write_report
+from electra.report.drawing import Scatter, draw_scatters, render
+from electra.report.evaluation import percent
+from electra.report.labels import LABELS, metric_title
+from electra.sweep.file import Sweep, distribution_of
+from electra.sweep.folder import Point
+from electra.tasks.glue.report import REPORTING
+
+logger = logging.getLogger(__name__)
+
+NOT_COMPARABLE = (
+    "Metrics on held-out text rank points with the same text, tokenizer, length, masks and generator. To compare "
+    "others, add --glue, or use eval/fixed_discriminator_auc with --eval_corruption."
+)
+
+
+class Row(NamedTuple):
+    """Points that differ in nothing but the seed, and what they have in common."""
+
+    values: dict[str, Any]
+    points: list[Point]
+
+    def median(self, metric: str) -> float | None:
+        """Return the median of a metric; None if a point has no value: the median of the others would be too good."""
+        values = [point.get(metric) for point in self.points]
+        return None if None in values else statistics.median(values)  # type: ignore[type-var]
+
+    def std(self, metric: str, over_seeds: bool) -> float | None:
+        """Return the standard deviation (n - 1) over the points, or over the fine-tuning runs of a single point."""
+        if not over_seeds:
+            (first, *_) = self.points
+            return first.get(metric.replace("median/", "std/")) if metric.startswith("median/") else None
+        values = [point.get(metric) for point in self.points]
+        return None if None in values or len(values) < 2 else statistics.stdev(values)  # type: ignore[type-var]
+
+
+def report(sweep: Sweep, folder: Path, points: Sequence[Point]) -> None:
+    """Write results.csv, report.md and report.html into a folder; log the table."""
+    write_csv(points, folder / "results.csv")
+    rank, is_falling = ranking(sweep, points)
+    rows = rows_of(sweep, points, rank, is_falling)
+    table = table_of(cells(sweep, points, rows, rank))
+    notes = [Text(note) for note in notes_of(sweep, points, rank)]
+    blocks: Blocks = [Text(about(sweep, points, rank)), table, *notes]
+    scatters = [scatter(sweep, axis, points, rank) for axis in axes_of(sweep)]
+    if any(one.points for one in scatters):
+        what = f"{title_of(rank)} over {', '.join(axes_of(sweep))}"
+        blocks.append(Figure(render(draw_scatters(scatters), "svg"), what))
+    write_report(Report(f"Sweep: {folder.name}", blocks, table), folder)
+    logger.info("all points     %s", folder / "results.csv")
+    for note in notes:
+        logger.info(note.text)
+
+
+def write_csv(points: Sequence[Point], path: Path) -> None:
+    """Write a row per point, all values and metrics as they are."""
+    with open_new(path) as file:
+        writer = csv.DictWriter(file, dict.fromkeys(name for point in points for name in point))
+        writer.writeheader()
+        writer.writerows(points)
+
+
+# ---- what is shown
+
+
+def axes_of(sweep: Sweep) -> list[str]:
+    """Return the swept options, without the seed unless there is nothing else."""
+    return [name for name in sweep.swept if name != "seed"] or sweep.swept
+
+
+def is_over_seeds(sweep: Sweep) -> bool:
+    """Return True if the points of a row differ in their seed."""
+    return "seed" in sweep.swept and axes_of(sweep) != ["seed"]
+
+
+def glue_metrics(points: Sequence[Point]) -> list[str]:
+    """Return the medians of tasks and the averages of GLUE that some point has."""
+    names = dict.fromkeys(name for point in points for name, value in point.items() if value is not None)
+    return [name for name in names if name in REPORTING.averages or name.startswith("median/")]
+
+
+def ranking(sweep: Sweep, points: Sequence[Point]) -> tuple[str, bool]:
+    """Return the metric that decides on the order of the rows, and True if high values come first.
+
+    It is the metric of the sweep; if there are scores of GLUE and the metric is none of them, AVG or the first task.
+    """
+    glue = glue_metrics(points)
+    for name in (sweep.metric, "AVG", *glue):
+        if name in glue:
+            return name, True
+    return sweep.metric, sweep.goal == "maximize"
+
+
+def depends_on_generator(metric: str) -> bool:
+    """Return True for a held-out metric whose value says as much about the generator as about the discriminator."""
+    return metric.startswith(("eval/discriminator", "eval/loss"))
+
+
+def rows_of(sweep: Sweep, points: Sequence[Point], rank: str, is_falling: bool) -> list[Row]:
+    """Return the rows, the best first; those without a value last, by their values."""
+    axes = axes_of(sweep)
+    rows: dict[str, Row] = {}
+    for point in points:
+        values = {name: point[name] for name in axes}
+        rows.setdefault(json.dumps(values), Row(values, [])).points.append(point)
+
+    def order(row: Row) -> tuple[Any, ...]:
+        median = row.median(rank)
+        place = 0.0 if median is None else -median if is_falling else median
+        return median is None, place, [_sortable(value) for value in row.values.values()]
+
+    return sorted(rows.values(), key=order)
+
+
+def _sortable(value: Any) -> tuple[float, str]:
+    """Return a key that orders numbers by value, and after them everything else by text."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value), ""
+    return float("inf"), str(value)
+
+
+def is_share(metric: str) -> bool:
+    """Return True for a metric that is shown in percent."""
+    name = metric.removeprefix("eval/").removeprefix("fixed_")
+    return metric in REPORTING.averages or metric.startswith("median/") or "(nats)" not in LABELS.get(name, "(nats)")
+
+
+def shown(metric: str, value: float | None, empty: str = "–") -> str:
+    if value is None:
+        return empty
+    return percent(value) if is_share(metric) else f"{value:.4f}"
+
+
+def title_of(metric: str) -> str:
+    """Return the title of a metric: eval/fixed_discriminator_auc -> discriminator AUC (fixed test set)."""
+    if metric.startswith("median/"):
+        task = REPORTING.tasks.get(metric.removeprefix("median/"))
+        return f"{task.title} {REPORTING.metrics[task.headline]}" if task else metric
+    if metric.startswith("eval/fixed_"):
+        return f"{metric_title(metric.removeprefix('eval/fixed_'))} (fixed test set)"
+    return metric_title(metric.removeprefix("eval/")) if metric.startswith("eval/") else metric
+
+
+def cells(sweep: Sweep, points: Sequence[Point], rows: Sequence[Row], rank: str) -> list[dict[str, str]]:
+    """Return the cells of each row by title: values, numbers of seeds, and median ± std of each metric."""
+    glue = glue_metrics(points)
+    metrics = [rank, *(name for name in dict.fromkeys([*glue, sweep.metric]) if name != rank)]
+    if glue:  # fine-tuning compares what the metrics of different generators do not
+        metrics = [name for name in metrics if not depends_on_generator(name)]
+    over_seeds = is_over_seeds(sweep)
+    table = []
+    for row in rows:
+        line = {name: _short(value) for name, value in row.values.items()}
+        if over_seeds or not glue:
+            line["seeds"] = str(len(row.points))
+        runs = {value for point in row.points for name, value in point.items() if name.startswith("seeds/")}
+        if runs:
+            line["fine-tuning seeds"] = " to ".join(f"{number:g}" for number in sorted({min(runs), max(runs)}))
+        for metric in metrics:
+            if all(point.get(metric) is None for point in points):
+                continue
+            line[title_of(metric)] = shown(metric, row.median(metric))
+            std = row.std(metric, over_seeds)
+            if std is not None:
+                line[title_of(metric)] += f" ± {shown(metric, std)}"
+        table.append(line)
+    return table
+
+
+def _short(value: Any) -> str:
+    """Return a value as text, a drawn number with five digits; results.csv has all of them."""
+    text = str(value)
+    return f"{value:.5g}" if isinstance(value, float) and len(text) > 8 else text
+
+
+def about(sweep: Sweep, points: Sequence[Point], rank: str) -> str:
+    """Return what the numbers of the table are."""
+    over_seeds = is_over_seeds(sweep)
+    of_what = "seeds of pre-training" if sweep.verb == "pretrain" else "points with another first seed"
+    spread = f"the {of_what}" if over_seeds else "the fine-tuning seeds of a point"
+    text = f"{len(points)} finished points, ranked by {title_of(rank)}, the best first. "
+    if over_seeds or glue_metrics(points):
+        text += f"Median over {spread} ± standard deviation, with n - 1. "
+    return f"{text}Scores are in percent, losses in nats."
+
+
+def notes_of(sweep: Sweep, points: Sequence[Point], rank: str) -> list[str]:
+    """Return remarks about the metrics: which is missing, left out, or does not compare all points."""
+    notes = []
+    names = dict.fromkeys(name for point in points for name, value in point.items() if value is not None)
+    metrics = [name for name in names if name not in sweep.swept and not name.startswith(("std/", "seeds/"))]
+    if sweep.metric not in metrics:
+        notes.append(f"No point has the metric {sweep.metric}; the metrics are {', '.join(metrics)}.")
+    elif depends_on_generator(sweep.metric) and rank != sweep.metric:
+        notes.append(
+            f"{title_of(sweep.metric)} is left out: each point has its own generator, on which this metric depends."
+        )
+    if rank.startswith("eval/") and not rank.startswith("eval/fixed_"):
+        notes.append(NOT_COMPARABLE)
+    return notes
+
+
+# ---- chart
+
+
+def scatter(sweep: Sweep, axis: str, points: Sequence[Point], rank: str) -> Scatter:
+    """Return the metric over one option: all points, and the median of those with the same value."""
+    factor = 100 if is_share(rank) else 1
+    scored = [(point[axis], factor * score) for point in points if (score := point.get(rank)) is not None]
+    entry = sweep.parameters[axis]
+    medians = []
+    if "values" in entry:
+        for value in sorted({json.dumps(value): value for value, _ in scored}.values(), key=_sortable):
+            medians.append((value, statistics.median(score for other, score in scored if other == value)))
+    is_logarithmic = "min" in entry and distribution_of(entry) == "log_uniform_values"
+    unit = " (percent)" if is_share(rank) else ""
+    return Scatter(axis, f"{title_of(rank)}{unit}", scored, medians, is_logarithmic)
