@@ -43,8 +43,7 @@ def check_all(lines: Lines) -> dict[str, Any]:
         for verb, words in commands.items():
             try:
                 if verb == "pretrain":
-                    # The recipe stands for the one that --budget would choose by a trial.
-                    check_trackers(parse_pretraining([*words], recipe="small").training.report_to)
+                    check_trackers(parse_pretraining([*words]).training.report_to)
                 else:
                     args = parse_glue([*words])
                     check_glue(args, read)
