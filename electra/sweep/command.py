@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = settings_of(sweep, commands.flags, glue_options if glue is not None else None)
     lock = claim(folder, sweep, settings)
     read_points(folder, sweep)  # a damaged point is named before hours of training
-    logger.info("%s search of %d points in %s", sweep.method, total, folder)
+    logger.info("%s search, points: %d, folder: %s", sweep.method, total, folder)
     runner = Runner(commands, options.parallel, shown_command("-m electra sweep", words))
     signal.signal(signal.SIGINT, runner.stop)
     signal.signal(signal.SIGTERM, runner.stop)

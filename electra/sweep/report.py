@@ -206,7 +206,7 @@ def notes_of(sweep: Sweep, points: Sequence[Point], rank: str) -> list[str]:
         notes.append(
             f"{title_of(sweep.metric)} is left out: each point has its own generator, on which this metric depends."
         )
-    if rank.startswith("eval/") and not rank.startswith("eval/fixed_"):
+    if rank in metrics and rank.startswith("eval/") and not rank.startswith("eval/fixed_"):
         notes.append(NOT_COMPARABLE)
     return notes
 
