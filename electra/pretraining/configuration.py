@@ -32,7 +32,8 @@ from electra.options import (
     option,
     rules_of,
 )
-from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes
+from electra.pretraining.compilation import compiles_by_default
+from electra.pretraining.device import choose_for_device, join_processes
 from electra.tokenizers.options import TokenizerArguments, TokenizerPathArguments
 
 CONFIG_NAME = "config.yaml"
@@ -173,6 +174,8 @@ class PretrainingArguments(TrainingArguments):
     license: str | None = option(None, "Licence for the model cards: an id of the Hub, such as apache-2.0.")
     language: list[str] = option([], "Languages of the text, for the model cards: codes such as en.")
     report_to: list[str] = option(["none"], "Trackers: tensorboard, wandb, none ... one or several.")
+    must_compile: bool = field(default=False, init=False)
+    """Compilation was asked for."""
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -184,6 +187,7 @@ class PretrainingArguments(TrainingArguments):
             super().__post_init__()
         except (ValueError, TypeError, ImportError, OSError, OverflowError) as error:
             raise UserError(f"these options do not work: {error}") from error
+        self.must_compile = bool(self.torch_compile)
         if self.torch_compile is None:  # not earlier: transformers would switch TF32 on
             self.torch_compile = compiles_by_default(self)
         if self.device.type == "cuda":  # the step goes on while its batch is copied

@@ -1,4 +1,4 @@
-"""What a run chooses by itself for the device that it trains on: precision, workers, compilation.
+"""What a run chooses by itself for the device that it trains on: precision and workers.
 
 Processes are connected here, too, and the loss of one becomes a line with what to do. Options that are given win.
 Nothing here changes what is computed, except for its precision.
@@ -59,22 +59,17 @@ def join_processes(training: Any) -> None:
         PartialState(cpu=True, backend=training.ddp_backend, timeout=timeout)
 
 
-def explain_failure(error: Exception, training: Any, run: Path) -> UserError | None:
-    """The failure of the compiler or of another process in one line; None for other errors."""
-    if type(error).__module__.startswith("torch._dynamo"):
-        reason = " ".join(str(error).split("\n")[:2])
-        return UserError(f"the training step cannot be compiled: {reason}; add --torch_compile false")
-    is_lost = isinstance(error, dist.DistError) or _LOST.search(str(error))
-    if training.world_size == 1 or not is_lost:
+def is_lost_process(error: Exception) -> bool:
+    """Return True if the error says that another process has ended or cannot be reached."""
+    return isinstance(error, dist.DistError) or bool(_LOST.search(str(error)))
+
+
+def explain_lost_process(error: Exception, training: Any, run: Path) -> UserError | None:
+    """Return the loss of another process as an error of one line; None for other errors."""
+    if training.world_size == 1 or not is_lost_process(error):
         return None
     return UserError(
         f"another of the {training.world_size} processes has ended or cannot be reached; "
         f"{describe_latest_valid(run)}; start the same command again on all hosts, with --auto_resume or "
         "--resume_from_checkpoint"
     )
-
-
-def compiles_by_default(training: Any) -> bool:
-    """Whether a run compiles its step unless it is told not to: on GPUs that Triton supports."""
-    is_sharded = training.fsdp or training.deepspeed
-    return training.device.type == "cuda" and not is_sharded and torch.cuda.get_device_capability() >= (7, 0)

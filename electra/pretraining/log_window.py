@@ -80,6 +80,11 @@ class LogWindow:
         self.unread_tokens = tokens if self.unread_tokens is None else self.unread_tokens + tokens
 
     @property
+    def is_at_new_step(self) -> bool:
+        """Whether no batch of the step was added yet."""
+        return self._batches == 0
+
+    @property
     def step_loss(self) -> Tensor:
         """Return the mean loss of the batches of this step so far, ()."""
         return self._step["loss"] / self._batches

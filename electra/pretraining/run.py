@@ -16,6 +16,7 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks.checkpoints import SavesAt, StopRequests
 from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
+from electra.pretraining.compilation import compile_model
 from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData, load_data
 from electra.pretraining.finish import finish_run
@@ -144,9 +145,5 @@ def make_trainer(
     # accelerate would put the networks into another module.
     trainer.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
     if training.torch_compile:
-        trainer.model.compile(
-            backend=training.torch_compile_backend or "inductor",
-            mode=training.torch_compile_mode,
-            dynamic=False,
-        )
+        compile_model(trainer.model, training)
     return trainer

@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ from electra.model.options import ObjectiveArguments
 from electra.optimizers import AdamWNoBiasCorrection
 from electra.pretraining.callbacks.checkpoints import ignore_signals
 from electra.pretraining.callbacks.phases import TrainingPhases, stage_lengths
+from electra.pretraining.compilation import take_compiled_step
 from electra.pretraining.configuration import PretrainingArguments
-from electra.pretraining.device import explain_failure
+from electra.pretraining.device import explain_lost_process
 from electra.pretraining.log_window import LogWindow, values_of_batch
 from electra.pretraining.metrics import evaluation_metrics, fixed_metrics, token_records
 from electra.pretraining.plan import Plan
@@ -97,12 +99,13 @@ class ElectraTrainer(Trainer):
         for callback in (TrainingPhases(self.model, objective), *callbacks, self.checkpoints, self.guard):
             self.add_callback(callback)
         self._evaluates_fixed_text = False
+        self._values_of_batch: Any = None
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().train(*args, **kwargs)
         except (RuntimeError, OSError) as error:
-            failure = explain_failure(error, self.args, self.run_folder)
+            failure = explain_lost_process(error, self.args, self.run_folder)
             if failure is None:
                 raise
             raise failure from error
@@ -135,15 +138,26 @@ class ElectraTrainer(Trainer):
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """Trainer's step; returns 0 in place of a loss that is not finite."""
         self.window.start(self.state.global_step)
-        loss = super().training_step(model, inputs, num_items_in_batch)
+        self._values_of_batch = None
+        step = partial(super().training_step, model, inputs, num_items_in_batch)
+        loss = take_compiled_step(step, self._undo_batch, self.args) if self.args.torch_compile else step()
+        assert self._values_of_batch is not None
+        self.window.add(*self._values_of_batch)
         return torch.where(torch.isfinite(loss), loss, 0.0)  # Trainer would keep a nan in its sum for ever
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         output = model(**inputs, token_counts=num_items_in_batch)
-        self.window.add(*values_of_batch(output, inputs, self.model.objective, num_items_in_batch))
+        self._values_of_batch = values_of_batch(output, inputs, self.model.objective, num_items_in_batch)
         return (output.loss, output) if return_outputs else output.loss
+
+    def _undo_batch(self) -> bool:
+        """Drop the gradients of the current batch; return False if they are added to those of earlier batches."""
+        if self.window.is_at_new_step:
+            self.model.zero_grad()
+            return True
+        return self._values_of_batch is None  # there is no gradient before the loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         is_bad, norm = self.guard.check(model, self.window.step_loss)
