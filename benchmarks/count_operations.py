@@ -2,10 +2,10 @@
 
     python -m benchmarks.count_operations --model_size small --batch 128 --length 128
 
-fake_cuda.cpp lets a build of torch for CPUs believe in a GPU. The step runs under bf16 autocast on tensors without
-data: as on a GPU, an operation that would wait for its result is an error. One operation is at least one launch. Bytes
-are those of all inputs and outputs, as if there were no cache. Attention is forced to the operation that a GPU chooses
-without or with a mask. Needs a C++ compiler.
+fake_cuda.cpp lets a build of torch for CPUs believe in a GPU, which needs a C++ compiler; a build for CUDA needs a real
+GPU. The step runs under bf16 autocast on tensors without data: as on a GPU, an operation that would wait for its result
+is an error. One operation is at least one launch. Bytes are those of all inputs and outputs, as if there were no cache.
+Attention is forced to the operation that a GPU chooses without or with a mask.
 """
 
 # ruff: noqa: E402
@@ -54,6 +54,8 @@ def build_library(folder: Path) -> Path:
 
 def start_with_a_gpu() -> None:
     """Run this command again, in a process that has a CUDA device without memory."""
+    if torch.backends.cuda.is_built():  # another CUDA device cannot be registered there
+        raise SystemExit("error: this build of torch is for CUDA and finds no GPU; use the build for CPUs")
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.count_operations", *sys.argv[1:]]
         environment = {**os.environ, LIBRARY: str(build_library(Path(folder)))}
@@ -152,7 +154,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--padded", action="store_true", help="the batch has an attention mask")
     options = parser.parse_args()
-    if LIBRARY not in os.environ:
+    if LIBRARY not in os.environ and not torch.cuda.is_available():
         start_with_a_gpu()
     believe_in_a_gpu()
     count = count_step(options.model_size, options.batch, options.length, options.padded)

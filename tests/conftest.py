@@ -1,9 +1,16 @@
-"""What several test files share: two tiny tokenizers, corpora of a few lines, token caches with known ids."""
+"""What several test files share: two tiny tokenizers, corpora of a few lines, token caches with known ids.
+
+Tests run on the CPU: on a GPU each tiny training would be compiled, and a process that has used one cannot be forked.
+With ELECTRA_TEST_GPU=1 in the environment the tests that are marked `gpu` run, and no others.
+"""
 
 import json
 import os
 import re
 
+WANTS_GPU = os.environ.get("ELECTRA_TEST_GPU") == "1"
+if not WANTS_GPU:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch looks for GPUs
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before transformers reads it: no test waits for a network
 
 import pytest
@@ -27,6 +34,16 @@ TEXTS = [
 ]
 NUMBERS = 6000
 """Ids of the number tokenizer: enough to give every token of a test's corpus an id of its own."""
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out the tests that need a GPU, or all others."""
+    parts = {True: [], False: []}
+    for item in items:
+        needs_gpu = item.get_closest_marker("gpu") is not None
+        parts[needs_gpu == WANTS_GPU].append(item)
+    config.hook.pytest_deselected(items=parts[False])
+    items[:] = parts[True]
 
 
 def refused(make):

@@ -15,7 +15,7 @@ from electra.schedules import create_schedule, product_schedule
 from tests.helpers import parametrize
 
 KERNELS = [{"foreach": False, "fused": False}, {"foreach": True}, {"fused": True}]
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 BETAS, EPSILON = (0.9, 0.999), 1e-6
 WEIGHT_DECAY, LEARNING_RATE = 0.01, 5e-3
 

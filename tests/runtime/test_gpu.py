@@ -110,14 +110,21 @@ def test_no_step_reads_from_the_device_or_copies_to_it(backbone, objective, monk
     assert copies.count == 0 or backbone == "deberta-v2"
 
 
+IS_FOR_CUDA = torch.backends.cuda.is_built()
+NEEDS_CUDA = pytest.mark.gpu if IS_FOR_CUDA else pytest.mark.skipif(not shutil.which("c++"), reason="no C++ compiler")
+"""A build of torch for CPUs is given a CUDA device without memory; a build for CUDA needs a real one."""
+
+
 @pytest.fixture(scope="module")
 def fake_gpu(tmp_path_factory):
-    """The environment of a process that has a CUDA device without memory."""
+    """The environment of a process that has a CUDA device."""
+    if IS_FOR_CUDA:
+        return {**os.environ}
     return {**os.environ, LIBRARY: str(build_library(tmp_path_factory.mktemp("library")))}
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+@NEEDS_CUDA
 @parametrize("padded", [[], ["--padded"]], ids=["full", "padded"])
 def test_a_step_has_few_operations_and_none_waits_for_the_device(fake_gpu, padded):
     """ELECTRA-Small in bf16 as on CUDA, 128 x 128."""
