@@ -2,9 +2,9 @@
 
     python -m benchmarks.count_operations --model_size small --batch 128 --length 128
 
-fake_cuda.cpp lets a build of torch for CPUs believe in a GPU, which needs a C++ compiler; a build for CUDA needs a real
-GPU. The step runs under bf16 autocast on tensors without data: as on a GPU, an operation that would wait for its result
-is an error. One operation is at least one launch. Bytes are those of all inputs and outputs, as if there were no cache.
+fake_cuda.cpp lets a build of torch for CPUs believe in a GPU, which needs a C++ compiler; a build for CUDA needs one.
+The step runs under bf16 autocast on tensors without data: as on a GPU, an operation that would wait for its result is
+an error. One operation is at least one launch. Bytes are those of all inputs and outputs, as if there were no cache.
 Attention is forced to the operation that a GPU chooses without or with a mask.
 """
 
