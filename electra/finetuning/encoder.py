@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.finetuning.heads import longest_input
 from electra.io.errors import UserError
 from electra.model.configuration import DROPOUTS, SIZES, ElectraPretrainingConfig, discriminator_config
 from electra.model.pretrained import (
@@ -27,8 +28,6 @@ from electra.tokenizers.load import load_tokenizer, tokenizer_fingerprint, vocab
 
 UNUSED_ROWS = 1000
 """Maximum number of embeddings without a token: tables are padded, that of mDeBERTa by 898 rows."""
-UNBOUNDED = 2**20
-"""Positions of a model without a limit."""
 
 
 class Encoder(NamedTuple):
@@ -119,13 +118,8 @@ def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, na
             f"the tokenizer has {tokens} tokens, but {name} has embeddings for {rows}; pass the tokenizer of "
             f"the model with --tokenizer_path"
         )
-    positions = getattr(model.config, "max_position_embeddings", None) or UNBOUNDED
-    for path, module in model.named_modules():
-        # RoBERTa and similar models count positions from the padding id on.
-        if path.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
-            positions -= module.padding_idx + 1
-            break
-    return Encoder(model, tokenizer, name, min(positions, tokenizer.model_max_length))  # 10**30 if it has no limit
+    limit = tokenizer.model_max_length  # 10**30 if it has none
+    return Encoder(model, tokenizer, name, min(longest_input(model), limit))
 
 
 def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:

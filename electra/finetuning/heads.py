@@ -9,6 +9,7 @@ import inspect
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import (
     AutoModelForMultipleChoice,
@@ -19,11 +20,25 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from electra.io.errors import UserError
+from electra.runtime.gpu import row_multiple
+
+UNBOUNDED = 2**20
+"""Positions of a model without a limit."""
 
 
 def full_precision(hidden: Tensor) -> torch.autocast:
     """Return a context that computes in float32: a head costs little, and bfloat16 turns answers into ties."""
     return torch.autocast(hidden.device.type, enabled=False)
+
+
+def longest_input(encoder: PreTrainedModel) -> int:
+    """Return how many tokens, special ones included, an encoder of any architecture accepts."""
+    positions: int = getattr(encoder.config, "max_position_embeddings", None) or UNBOUNDED
+    for path, module in encoder.named_modules():
+        # RoBERTa and similar models count positions from the padding id on.
+        if path.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return positions - int(module.padding_idx) - 1
+    return positions
 
 
 class GivenStates(nn.Module):
@@ -134,6 +149,7 @@ class TaskModel(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.head = head
+        self.longest_input = longest_input(encoder)
         config = encoder.config
         # RoBERTa has one token type: the 1 of a second text would be out of range.
         self.takes_token_types = (
@@ -157,9 +173,20 @@ class TaskModel(nn.Module):
         attention_mask: Tensor,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
-        """Return the last hidden states (B, L, D); arguments int64 (B, L). Encoders of one type ignore token types."""
-        types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
-        return self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
+        """Return the last hidden states (B, L, D); arguments int64 (B, L). Encoders of one type ignore token types.
+
+        On a GPU the encoder sees rows of a multiple of 16 tokens, where it accepts them.
+        """
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if self.takes_token_types and token_type_ids is not None:
+            inputs["token_type_ids"] = token_type_ids
+        length = input_ids.size(1)
+        missing = -length % row_multiple(input_ids.device)
+        if missing == 0 or length + missing > self.longest_input:
+            return self.encoder(**inputs)[0]
+        padding = {"input_ids": self.encoder.config.pad_token_id or 0}
+        inputs = {name: F.pad(values, (0, missing), value=padding.get(name, 0)) for name, values in inputs.items()}
+        return self.encoder(**inputs)[0][:, :length]
 
 
 class EncoderWithHead(TaskModel):

@@ -8,6 +8,7 @@ with the same random numbers, and if that works, compiling was to blame.
 import logging
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -27,6 +28,19 @@ def compiles_by_default(training: Any) -> bool:
     """Return True if a run compiles its step unless it is told not to: on GPUs that Triton supports."""
     is_sharded = training.fsdp or training.deepspeed
     return training.device.type == "cuda" and not is_sharded and torch.cuda.get_device_capability() >= (7, 0)
+
+
+def uses_cuda_graphs(options: Any) -> bool:
+    """Return True if the compiled step is a CUDA graph, whose outputs and gradients keep their place in memory."""
+    if options.torch_compile_backend == "cudagraphs":
+        return True
+    if options.torch_compile_mode is None or options.torch_compile_backend not in (None, "inductor"):
+        return False
+    from torch._inductor import list_mode_options  # takes a second
+
+    with suppress(RuntimeError):  # unknown; `compile_model` refuses it
+        return bool(list_mode_options(options.torch_compile_mode).get("triton.cudagraphs"))
+    return False
 
 
 def compile_model(model: nn.Module, training: Any) -> None:

@@ -32,7 +32,7 @@ from electra.options import (
     option,
     rules_of,
 )
-from electra.pretraining.compilation import compiles_by_default
+from electra.pretraining.compilation import compiles_by_default, uses_cuda_graphs
 from electra.pretraining.device import choose_for_device, join_processes
 from electra.tokenizers.options import TokenizerArguments, TokenizerPathArguments
 
@@ -259,6 +259,15 @@ NEEDS = [
         "it needs --optim adamw_torch_fused or adamw_torch",
     ),
     *(Need(name, lambda o: False, "pre-training does not use it") for name in NOT_USED),
+    *(
+        Need(
+            name,
+            lambda o: o.gradient_accumulation_steps == 1 or not uses_cuda_graphs(o),
+            "CUDA graphs overwrite the gradients of earlier micro-batches, --gradient_accumulation_steps is "
+            "{gradient_accumulation_steps}; leave one of the two out",
+        )
+        for name in ("torch_compile_mode", "torch_compile_backend")
+    ),
 ]
 
 

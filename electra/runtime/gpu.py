@@ -15,6 +15,15 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 ALIGNED_ROWS = 64
+"""The number of rows of logits is a multiple of this."""
+
+
+def row_multiple(device: torch.device) -> int:
+    """Return a number: rows of another number of tokens than a multiple of it would be slow on the device.
+
+    cuDNN's attention, which torch chooses on some GPUs, plans anew for each length.
+    """
+    return 16 if device.type == "cuda" else 1
 
 
 def is_autocast(device: torch.device) -> bool:

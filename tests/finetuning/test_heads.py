@@ -19,6 +19,7 @@ from transformers import (
 
 from electra.finetuning.config import HeadName
 from electra.finetuning.heads import EncoderWithHead, TaskModel, TransformersHead
+from electra.runtime.gpu import row_multiple
 from tests.conftest import refused
 from tests.finetuning.encoders import tiny_configs
 from tests.helpers import parametrize
@@ -108,6 +109,27 @@ def test_the_mean_head_reads_every_token_but_the_padding_equally():
 def test_more_padding_changes_no_logit(head):
     model = make_model(head)
     assert_close(model(**make_batch(width=20)), model(**make_batch()), rtol=1e-4, atol=1e-5)
+
+
+def test_only_gpus_have_rows_of_a_multiple_of_tokens():
+    assert row_multiple(torch.device("cpu")) == 1 and row_multiple(torch.device("cuda:1")) == 16
+
+
+@parametrize("model_type", list(tiny_configs()))
+def test_a_gpu_sees_longer_rows_and_gives_the_same(model_type, monkeypatch):
+    encoder = make_encoder(model_type)
+    model = make_model("mean_pool", encoder=encoder)
+    lengths, found = [], {}
+    encoder.register_forward_pre_hook(
+        lambda _, args, kwargs: lengths.append(kwargs["input_ids"].size(1)), with_kwargs=True
+    )
+    for multiple in (1, 16):
+        monkeypatch.setattr("electra.finetuning.heads.row_multiple", lambda device, multiple=multiple: multiple)
+        batches = [make_batch(padding_id=encoder.config.pad_token_id, width=width) for width in (9, 16, 35)]
+        found[multiple] = [model(**batch) for batch in batches]
+    assert lengths == [9, 16, 35, 16, 16, 35]  # there are 40 positions, or 38, which 48 tokens do not fit into
+    for padded, wanted in zip(found[16], found[1], strict=True):
+        assert_close(padded, wanted, rtol=1e-4, atol=1e-5)
 
 
 @parametrize("head", ["google", "mean_pool"])

@@ -3,7 +3,8 @@
 from contextlib import suppress
 
 import torch
-from pytest import approx, raises
+import torch.nn.functional as F
+from pytest import approx, raises, skip
 from torch.testing import assert_close
 from transformers import (
     AutoModel,
@@ -15,12 +16,21 @@ from transformers import (
 from electra.backbones import BACKBONES
 from electra.io.errors import UserError
 from electra.model.configuration import (
+    CAUSAL_KEY,
     embedding_width,
     generator_config,
     longest_text,
 )
 from electra.model.joint import parameter_counts
-from electra.model.networks import attention_bias, encode, lm_logits, masked_lm, replaced_logits, token_detector
+from electra.model.networks import (
+    attention_bias,
+    can_share_rows,
+    encode,
+    lm_logits,
+    masked_lm,
+    replaced_logits,
+    token_detector,
+)
 from electra.model.tying import plain_state
 from electra.pretraining.plan import describe_network, training_flops
 from electra.runtime.cpu import ATTENTION
@@ -109,6 +119,31 @@ def test_a_bias_made_once_hides_what_the_mask_hides(model_type, attention, batch
     if not BACKBONES[model_type].counts_positions_behind_padding:  # counts positions by its padding
         hidden = encode(network, **{**batch, "input_ids": shown}, bias=bias)
         assert_close(hidden[real], wanted[real], rtol=1e-5, atol=1e-6)
+
+
+@parametrize("dtype", [torch.bfloat16, torch.float16, None])
+@parametrize("model_type", BACKBONES)
+def test_a_bias_has_the_type_of_the_queries(model_type, dtype, batch, monkeypatch):
+    """Kernels of GPUs read a bias of another type wrongly, without an error."""
+    network = masked_lm(network_config(model_type)).eval()
+    if not can_share_rows(network.config):
+        skip("builds its own masks")
+    network.set_attn_implementation("sdpa")
+    seen = set()
+    attention = F.scaled_dot_product_attention
+
+    def watch(query, key, value, attn_mask=None, **options):
+        seen.add((query.dtype, key.dtype, value.dtype, attn_mask.dtype))
+        return attention(query, key, value, attn_mask, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", watch)
+    numbers = torch.arange(LONGEST).expand(2, -1) // 8
+    with torch.autocast("cpu", dtype, enabled=dtype is not None):
+        for segment_numbers in (None, numbers):
+            bias = attention_bias(batch["attention_mask"], network.dtype, segment_numbers)
+            encode(network, **batch, bias=bias)
+            setattr(network.config, CAUSAL_KEY, True)
+    assert seen == {(dtype or torch.float32,) * 4}
 
 
 @parametrize("model_type", BACKBONES)

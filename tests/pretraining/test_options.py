@@ -61,12 +61,22 @@ from tests.pretraining.runs import TWO_STAGE, flags
         ({"initialization": "local", "init_generator": "a"}, "--initialization --init_generator"),
         ({"init_generator_layers": 2}, "--init_generator_layers --init_generator"),
         ({"generator_type": "uniform", "discriminator_weight": 5}, "--discriminator_weight uniform"),
+        ({"torch_compile_mode": "max-autotune", "gradient_accumulation_steps": 2}, "--torch_compile_mode graphs"),
+        ({"torch_compile_backend": "cudagraphs", "gradient_accumulation_steps": 2}, "--torch_compile_backend graphs"),
     ],
     ids=str,
 )
 def test_options_without_effect_are_refused(tmp_path, options, named):
     message = refused(lambda: parse_arguments(flags(tmp_path, **options)))
     assert all(word in message for word in named.split()), message
+
+
+@parametrize("accumulation", [1, 2])
+def test_modes_without_graphs_accumulate(tmp_path, accumulation):
+    """Only CUDA graphs are refused, and only with micro-batches."""
+    mode = "reduce-overhead" if accumulation == 1 else "max-autotune-no-cudagraphs"
+    options = {"torch_compile_mode": mode, "gradient_accumulation_steps": accumulation}
+    assert parse_arguments(flags(tmp_path, **options)).training.torch_compile_mode == mode
 
 
 @pytest.fixture
