@@ -22,7 +22,7 @@ test: .venv/ready-dev lint
 test-fast: .venv/ready-dev lint
 	$(PYTEST) -m "not slow"
 
-# Some of it: python -m tests.chaos --kills 2 --segment_policy google
+# Some of it: python -m tests.chaos --kills 2 --segment_policy google, or --kills 20 --shards
 chaos: .venv/ready-dev
 	$(BIN)/python -m tests.chaos
 

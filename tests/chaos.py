@@ -1,9 +1,11 @@
-"""Kill a tiny run at random moments, start it again each time, and compare it with a run that nobody disturbed.
+"""Kill tiny commands at random moments, start them again each time, and compare with what nobody disturbed.
 
-    python -m tests.chaos                                      the kills shared out to every entry of MATRIX
+    python -m tests.chaos                                      the kills shared out: every entry of MATRIX, shards
     python -m tests.chaos --kills 2 --segment_policy google    to the entries with this policy
+    python -m tests.chaos --kills 50 --shards                  to the shards of a token cache
 
-After each kill every checkpoint must be whole; in the end weights, optimizer and schedule must be equal bit for bit.
+Runs: after each kill every checkpoint must be whole; in the end weights, optimizer and schedule must be equal bit for
+bit. Shards: no kill and no command beside it may cost a shard; in the end all files of the cache must be equal.
 """
 
 import argparse
@@ -13,14 +15,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
-from electra.io.checkpoints import checkpoints_of, find_damage
+from electra.data.command import main as tokenize
+from electra.io.checkpoints import MANIFEST_NAME, checkpoints_of, find_damage
 from electra.pretraining.command import main as pretrain
-from tests.helpers import exit_codes, fork, wait_for
-from tests.pretraining.runs import assert_same_state, flags, write_corpus
+from tests.helpers import contents, exit_codes, fork, wait_for
+from tests.pretraining.runs import FAST, assert_same_state, flags, write_corpus
 
 TWO_STAGE = {"objective": "two_stage", "generator_size": 1, "intermediate_size": 64}
 MATRIX = (
@@ -40,8 +44,8 @@ WHEN = {"cache": 2, "begin": 1, "save": 2, "step": 5}
 """When to kill, and how often: while tokenizer and cache are built, before the first step, in a save, after a step."""
 
 
-def run_to_its_end(argv, log):
-    assert exit_codes([fork(pretrain, argv, log=log)]) == [0], log.read_text()
+def run_to_its_end(argv, log, main=pretrain):
+    assert exit_codes([fork(main, argv, log=log)]) == [0], log.read_text()
 
 
 def kill_at_random(argv, folder, source, when):
@@ -108,23 +112,118 @@ def disturb(folder, kills, seed, **options):
     return reached
 
 
+# ---- the shards of a token cache
+
+SHARDS = 3
+SHARD_WHEN = {"shard": 4, "merge": 3, "run": 3}
+"""What to kill, and how often: a job that builds a shard, a merge, a run that merges."""
+
+
+def file_stamps(shards):
+    """Of each file of some folders, by its path, its time and inode, which change if it is written again."""
+    files = [path for shard in shards for path in shard.iterdir()]
+    return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in files}
+
+
+def whole_shards(cache):
+    return [path for path in cache.glob("shard-*-of-?????") if find_damage(path) is None]
+
+
+def kill_beside(when, commands, cache, source, folder):
+    """Kill a command of this kind at a random moment of its writing, while another one and perhaps its twin go on.
+
+    Returns:
+        whether it was still alive.
+    Raises:
+        AssertionError: a shard is lost, or a command fails that was not killed.
+    """
+    (cache / MANIFEST_NAME).unlink(missing_ok=True)  # as if the shards had never been merged
+    unfinished = cache / "index.unfinished"
+    if when == "shard":
+        shard = source.randrange(SHARDS)
+        commands = {**commands, when: (tokenize, [*commands["merge"][1][:-1], f"--shard={shard}/{SHARDS}"])}
+        shutil.rmtree(cache / f"shard-{shard:05d}-of-{SHARDS:05d}", ignore_errors=True)
+        unfinished = cache / f"shard-{shard:05d}-of-{SHARDS:05d}.unfinished"
+    before = file_stamps(whole_shards(cache))
+    others = [source.choice(("merge", "run")), *[when] * source.randint(0, 1)]
+    first, *rest = [fork(*commands[name], log=folder / f"{n}.txt") for n, name in enumerate((when, *others))]
+    while first.is_alive() and not unfinished.exists():
+        time.sleep(0.0005)
+    time.sleep(source.uniform(0, 0.2 if when == "shard" else 0.02))
+    was_alive = first.is_alive()
+    first.kill()
+    first.join()
+    # 2: the shard was not there.
+    allowed = [{0, 2} if when == "shard" and name != "shard" else {0} for name in others]
+    for process, code, codes in zip(rest, exit_codes(rest), allowed, strict=True):
+        assert code in codes, process.log.read_text()
+    assert before.items() <= file_stamps(whole_shards(cache)).items(), "a shard is lost"
+    return was_alive
+
+
+def disturb_shards(folder, kills, seed):
+    """Build a token cache in shards twice below `folder`: undisturbed, and with `kills` kills beside other commands.
+
+    Returns:
+        of each kill its kind, see `SHARD_WHEN`, and the number of shards that are whole after it.
+    Raises:
+        AssertionError: a shard is lost, a command fails that was not killed, or the caches are not equal.
+    """
+    write_corpus(folder / "corpus.txt", documents=3000)
+    log = folder / "log.txt"
+    words = [f"--train_file={folder / 'corpus.txt'}", "--vocab_size=120"]
+    caches = {name: [*words, f"--cache_dir={folder / name}"] for name in ("killed", "whole")}
+    training = flags(folder, cache_dir=folder / "killed", max_steps=1, **FAST)
+    commands = {"merge": (tokenize, [*caches["killed"], "--merge"]), "run": (pretrain, training)}
+
+    def build(argv):
+        for shard in range(SHARDS):
+            run_to_its_end([*argv, f"--shard={shard}/{SHARDS}"], log, tokenize)
+
+    source, reached = random.Random(seed), []
+    build(caches["killed"])
+    (cache,) = (folder / "killed").glob("documents-*[!k]")  # not its lock
+    while len(reached) < kills:
+        (when,) = source.choices(list(SHARD_WHEN), list(SHARD_WHEN.values()))
+        if when != "shard":
+            build(caches["killed"])
+        if kill_beside(when, commands, cache, source, folder):
+            reached.append((when, len(whole_shards(cache))))
+    for argv in caches.values():
+        build(argv)
+        run_to_its_end([*argv, "--merge"], log, tokenize)
+    one, two = (
+        {path.relative_to(root): content for path, content in contents(root).items() if path.suffix != ".lock"}
+        for root in (cache, folder / "whole" / cache.name)
+    )
+    different = sorted(str(path) for path in one.keys() | two.keys() if one.get(path) != two.get(path))
+    assert not different, different
+    return reached
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--segment_policy", help="entries of MATRIX with this policy alone")
+    parser.add_argument("--shards", action="store_true", help="the shards of a token cache alone")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    series = {
+        " ".join(f"{name}={value}" for name, value in options.items()): partial(disturb, **options)
+        for options in MATRIX
+        if args.segment_policy in (None, options.get("segment_policy")) and not args.shards
+    }
+    if args.segment_policy is None:
+        series["shards"] = disturb_shards
     total = Counter()
-    entries = [entry for entry in MATRIX if args.segment_policy in (None, entry.get("segment_policy"))]
-    for number, options in enumerate(entries):
-        kills = args.kills // len(entries) + (number < args.kills % len(entries))
+    for number, (words, disturbed) in enumerate(series.items()):
+        kills = args.kills // len(series) + (number < args.kills % len(series))
         if not kills:
             continue
         started = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            reached = disturb(Path(folder), kills, args.seed + number, **options)
+            reached = disturbed(Path(folder), kills, args.seed + number)
         total.update(when for when, _ in reached)
-        words = " ".join(f"{name}={value}" for name, value in options.items())
         print(f"{words}: {reached} alike, {time.monotonic() - started:.0f} s", flush=True)
     print(f"killed {total.total()} times ({dict(total)}): all ended bit for bit alike")
 

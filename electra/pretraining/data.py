@@ -137,6 +137,8 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
     key = [manifests, args.segments.validation_fraction, seed]
     path = Path(folder, f"split-{hashlib.sha256(str(key).encode()).hexdigest()[:16]}.npz")
     split = remembered(path, lambda: _split(args, cache, [*held_out.values()]))
+    # Now that the caches have it: they do not depend on the run that makes them.
+    tokenizer.model_max_length = args.model.max_position_embeddings
     return Prepared(tokenizer, cache.path, sources, {name: text.path for name, text in held_out.items()}, split)
 
 
@@ -174,5 +176,4 @@ def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus | Non
     else:
         tokenizer = load_or_train_tokenizer(corpus, args.tokenizer, args.cache.cache_dir, args.training.eval_seed)
     check_tokenizer(tokenizer, path or "of the text")
-    tokenizer.model_max_length = args.model.max_position_embeddings
     return tokenizer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chaos import disturb
+from tests.chaos import disturb, disturb_shards
 
 pytestmark = pytest.mark.slow
 
@@ -12,3 +12,7 @@ def test_a_run_killed_three_times_ends_bit_for_bit_alike(tmp_path):
     assert {when for when, _ in reached} == {"cache", "save", "step"}
     steps = [step for _, step in reached]
     assert steps == sorted(steps) and steps[-1] > 0
+
+
+def test_shards_and_merges_killed_beside_each_other_end_as_one_cache(tmp_path):
+    assert len(disturb_shards(tmp_path, kills=4, seed=1)) == 4

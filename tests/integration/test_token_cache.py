@@ -51,6 +51,10 @@ def test_a_plan_leaves_shards_of_jobs_as_they_are_and_a_run_merges_them(tmp_path
             assert f"{shard + 1} of 4" in refused(lambda argv=argv: pretrain(argv))
         assert contents(folder) == before
     pretrain(run)
-    assert contents(folder).items() >= before.items()
-    assert not [path for path in contents(folder) if "-of-00001" in str(path)]
+    merged = contents(folder)
+    assert merged.items() >= before.items()
+    assert not [path for path in merged if "-of-00001" in str(path)]
     pretrain(plan)
+    (folder / "manifest.json").unlink()
+    cache([*words, "--merge"])
+    assert contents(folder) == merged
