@@ -12,7 +12,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _FEISTEL_ROUNDS = 8
-"""Four are enough for large ranges, but make some orders of fewer than 20 elements twice as likely as others."""
+"""Four are enough for large ranges, but make some orders of fewer than 20 elements twice as likely as others. Eight
+still prefer some orders of five or six elements: frequencies differ by 9 and 14 % (root mean square)."""
 
 POOL = 2**20
 STRETCH = 2**14
@@ -73,9 +74,10 @@ def permute(indices: Ints, size: int | Ints, seed: int, *counters: int) -> Ints:
 def permute_locally(indices: Ints, size: int, seed: int, *counters: int) -> Ints:
     """Return the images of `indices`, (N,), under a permutation of range(size) that reads few places at a time.
 
-    Up to 2^20 elements are permuted as by `permute`. Of more, stretches of 2^14 are permuted; then 64 stretches at a
-    time, whose elements are. So 2^20 samples in a row come from 64 random places of the whole range, and each place
-    is read from end to end. What is left over comes last; a random rotation makes it another part in every epoch.
+    Up to 2^20 elements are permuted as by `permute`. Of more, stretches of 2^14 are permuted; then the elements of 64
+    stretches at a time are, a pool, and each pool by the same permutation of its places. So 2^20 samples in a row come
+    from 64 random places of the whole range, and each place is read from end to end. What is left over comes last; a
+    random rotation makes it another part in every epoch.
     """
     if size <= POOL:
         return permute(indices, size, seed, *counters)

@@ -56,6 +56,14 @@ class ColumnRows:
     def __iter__(self) -> Iterator[Columns]:
         return (self[row] for row in range(len(self)))
 
+    def take(self, numbers: Array) -> Self:
+        """Return the rows with these numbers, int64 (M,), in this order."""
+        columns = {
+            name: values[numbers] if isinstance(values, np.ndarray) else [values[number] for number in numbers]
+            for name, values in self.columns.items()
+        }
+        return replace(self, columns=columns, lengths=self.lengths[numbers])
+
     def without_labels(self) -> Self:
         shown = {name: values for name, values in self.columns.items() if name not in LABELS}
         return replace(self, columns=shown)

@@ -28,12 +28,17 @@ class PlannedTask(NamedTuple):
     seeds: list[int]  # that are not finished
 
     @property
+    def rows(self) -> int:
+        """Number of rows that a run trains on. Between seeds it differs if texts are chosen and cut into windows."""
+        return len(self.data.rows_of(self.seeds[0]))
+
+    @property
     def steps(self) -> int:
         """Number of optimizer steps of a run with the processes of this command, as Trainer counts them."""
         tuning = self.tuning
         processes = PartialState().num_processes
         step = tuning.per_device_train_batch_size * tuning.gradient_accumulation_steps * processes
-        return math.ceil(math.ceil(len(self.data.train) / step) * tuning.num_train_epochs)
+        return math.ceil(math.ceil(self.rows / step) * tuning.num_train_epochs)
 
 
 def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
@@ -130,7 +135,7 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
     for p in to_do:
         logger.info(
             "%-14s %d rows, %d steps, learning rate %g, %d tokens, seeds %s",
-            p.task.name, len(p.data.train), p.steps, p.tuning.learning_rate, p.tuning.max_length, p.seeds,
+            p.task.name, p.rows, p.steps, p.tuning.learning_rate, p.tuning.max_length, p.seeds,
         )  # fmt: skip
     runs = sum(len(p.seeds) for p in to_do)
     logger.info("%d runs, %d are finished", runs, len(evaluation.results))

@@ -144,7 +144,7 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
             lambda: task.head(new_encoder(evaluation, source), p.tuning, data),
             p.tuning,
             seed=seed,
-            train=data.train,
+            train=data.rows_of(seed),
             dev={name: split.rows for name, split in data.scored.items()},
             score=lambda logits: task.headline(task.metrics(logits, references)),
             collator=task.collator(evaluation.encoder.tokenizer.pad_token_id),

@@ -69,15 +69,21 @@ class TaskData(NamedTuple):
         splits: `train`, `dev` and others by name. Names of the development sets begin with dev.
         labels: names of the classes by number, for a saved model.
         problem_type: of a saved sequence classifier, as in transformers' configuration.
+        chosen: seed of a run -> numbers of the rows of `train` that it trains on, int64 (M,); None for all rows.
     """
 
     splits: Mapping[str, Split]
     labels: Sequence[str] = ()
     problem_type: str | None = None
+    chosen: Callable[[int], Array] | None = None
 
     @property
     def train(self) -> ColumnRows:
         return self.splits["train"].rows
+
+    def rows_of(self, seed: int) -> ColumnRows:
+        """Return the rows that the run with this seed trains on."""
+        return self.train if self.chosen is None else self.train.take(self.chosen(seed))
 
     @property
     def scored(self) -> dict[str, Split]:

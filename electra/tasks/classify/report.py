@@ -1,6 +1,6 @@
 """Reports of classification: scores beside those of a constant answer, classes, confusions.
 
-Scores come from results.jsonl, the rest from predictions/TASK-SEED-details.json of the first seed.
+Scores come from results.jsonl, the rest from predictions/TASK-SEED-details.json of the first seed of each folder.
 """
 
 from collections.abc import Sequence
@@ -48,10 +48,18 @@ class LabelReporting(Reporting):
     """Adds a row with the constant answer, and the classes and confusions of each folder."""
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
-        result, details = read_details(folders[0])
-        metrics = details["baseline"]
-        constant = result._replace(metrics=metrics, collapsed=False, start="", model="", parameters=0)
-        return [*super().read_runs(folders), *self.summarize([constant], BASELINE)]
+        """Return the runs, then the constant answer: a row for each folder, or one for all with equal scores."""
+        constants: dict[str, tuple[Result, list[str]]] = {}
+        for folder, name in names_of(folders).items():
+            result, details = read_details(folder)
+            constant = result._replace(metrics=details["baseline"], collapsed=False, start="", model="", parameters=0)
+            key = f"{result.task} {constant.metrics}"
+            constants.setdefault(key, (constant, []))[1].append(name)
+        rows = super().read_runs(folders)
+        for constant, names in constants.values():
+            of_which = "" if len(constants) == 1 else f" of {', '.join(names)}"
+            rows += self.summarize([constant], f"{BASELINE}{of_which}")
+        return rows
 
     def report(self, folders: Sequence[Path]) -> Report:
         report = super().report(folders)

@@ -28,6 +28,7 @@ from electra.tasks.classify.data import (
     Labels,
     choose_examples,
     find_labels,
+    nested_order,
     number_label,
     read_examples,
 )
@@ -83,12 +84,15 @@ def open_task(args: Arguments) -> Task:
     kind = data.labels.kind
     settings = {name: getattr(options, name) for name in RECORDED}
     weights = class_weights(data) if options.class_weights == "balanced" else None
+    (fraction,) = options.train_fractions
+    if fraction < 1:  # results of runs that all had the same texts are not continued
+        settings["train_texts"] = "drawn for each seed"
     return Task(
         kind=CLASSIFY,
         name=task_name(options, CLASSIFY.name),
         headlines=(HEADLINES[kind],),
         settings={"label_kind": kind, **settings, **data_settings(options)},
-        load=partial(load, data, options.long_texts == "windows"),
+        load=partial(load, data, options.long_texts == "windows", fraction, options.eval_seed),
         head=partial(head, data.labels),
         loss=partial(step_loss, weights=weights),
         metrics=by_split(score),
@@ -118,8 +122,7 @@ def read_labelled(options: Any) -> Labelled:
     seed = options.eval_seed
     if "dev" not in splits:
         splits["dev"], splits["train"] = choose_examples(splits["train"], options.validation_fraction, seed)
-    splits["train"], _ = choose_examples(splits["train"], options.train_fractions[0], seed)
-    if not splits["train"] or not splits["dev"]:
+    if not round(options.train_fractions[0] * len(splits["train"])) or not splits["dev"]:
         raise UserError("there are too few texts to train on and to hold out; add some, or give a --validation_file")
     data = Labelled(labels, splits)
     log_labels(data)
@@ -146,9 +149,12 @@ def log_labels(data: Labelled) -> None:
 def load(
     data: Labelled,
     in_windows: bool,
+    fraction: float,
+    eval_seed: int,
     tokenizer: PreTrainedTokenizerBase,
     tuning: Tuning,
 ) -> TaskData:
+    """Encode all splits. If `fraction` < 1, a run trains on a part of the training texts, which its seed chooses."""
     kind = data.labels.kind
     mean = data.matrix("train").mean(0)
     constant = mean if kind == NUMBER else logit(mean)
@@ -168,8 +174,16 @@ def load(
             rows = replace(rows, columns={**rows.columns, "labels": targets[kind][owners]})
         places = [example.place for example in examples]
         references = References(data.labels, matrix, owners, places, constant)
-        splits[split] = Split(rows, references, len(examples), matrix is not None)
-    return TaskData(splits, data.labels.classes or ("score",), PROBLEM_TYPES[kind])
+        used = round(fraction * len(examples)) if split == "train" else len(examples)
+        splits[split] = Split(rows, references, used, matrix is not None)
+    chosen = None if fraction == 1 else partial(choose_rows, data, splits["train"], eval_seed)
+    return TaskData(splits, data.labels.classes or ("score",), PROBLEM_TYPES[kind], chosen)
+
+
+def choose_rows(data: Labelled, train: Split, eval_seed: int, seed: int) -> Array:
+    """Return the numbers of the rows of the texts that the run with this seed trains on, int64 (M,), ascending."""
+    texts = nested_order(data.splits["train"], eval_seed + seed)[: train.examples]
+    return np.flatnonzero(np.isin(train.references.owners, texts))
 
 
 # ---- the model

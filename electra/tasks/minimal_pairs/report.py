@@ -25,7 +25,8 @@ TITLE = "Minimal pairs"
 TITLES = {"phenomena": "phenomenon", "paradigms": "paradigm"}
 DEFINITIONS = (
     "Accuracy: share of the pairs whose acceptable sentence has the higher score, in percent. A tie counts half; "
-    "guessing gives 50.",
+    "guessing gives 50. So does a network that knows nothing where both sentences have the same number of tokens; of "
+    "others it tends to prefer the shorter one.",
     "A phenomenon is the mean of its paradigms, overall is the mean of all paradigms. ± is the standard error, "
     "sqrt(sum of s^2) / k for k paradigms, each with s = sqrt(a (1 - a) / pairs) if there are no ties.",
     "Scores are sums over the tokens of a sentence without [CLS] and [SEP], not corrected for its length. "

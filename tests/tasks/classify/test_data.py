@@ -15,6 +15,7 @@ from electra.tasks.classify.data import (
     choose_examples,
     class_names,
     find_labels,
+    nested_order,
     number_label,
     read_examples,
 )
@@ -153,6 +154,27 @@ def test_a_share_has_each_class_in_its_proportion():
 def test_a_share_has_each_range_of_numbers_in_its_proportion():
     inside, _ = choose_examples(examples([[number / 100] for number in range(100)]), 0.2, seed=0)
     assert [int(row.label[0] * 10) // 2 for row in inside] == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4
+
+
+@parametrize("count", [20, 57, 200, 399])
+def test_every_beginning_of_an_order_has_the_shares_of_the_whole(count):
+    classes = examples([[1.0, 0.0, 0.0]] * 280 + [[0.0, 1.0, 0.0]] * 100 + [[0.0, 0.0, 1.0]] * 20)
+    numbers = examples([[number / 400] for number in range(400)])
+    for rows, shares in ((classes, (0.7, 0.25, 0.05)), (numbers, (0.25,) * 4)):
+        parts = Counter()
+        for number in nested_order(rows, seed=3)[:count]:
+            label = rows[number].label
+            parts[label.index(1.0) if len(label) > 1 else int(4 * label[0])] += 1
+        assert all(abs(parts[part] - count * share) <= 2 for part, share in enumerate(shares))
+
+
+def test_an_order_has_every_row_once_and_another_seed_begins_with_others():
+    rows = examples([[1.0, 0.0]] * 60 + [[0.0, 1.0]] * 40)
+    orders = [nested_order(rows, seed) for seed in range(400)]
+    assert all(sorted(order) == list(range(100)) for order in orders)
+    assert nested_order(rows, 0) == orders[0]
+    counts = Counter(number for order in orders for number in order[:20])
+    assert all(abs(counts[number] - 80) <= 40 for number in range(100))  # 5 standard deviations
 
 
 def test_the_whole_is_all_rows_in_their_order():

@@ -13,10 +13,11 @@ from transformers import pipeline
 from electra.finetuning.trainer import step_loss
 from electra.options import as_flags
 from electra.report.command import main as report
-from electra.report.results import read_results
+from electra.report.results import Result, append_result, read_results
 from electra.tasks.classify.command import main as classify
 from electra.tasks.classify.command import parse_arguments
 from electra.tasks.classify.encoding import encode_texts
+from electra.tasks.classify.report import REPORTING
 from electra.tasks.classify.task import class_weights, open_task
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
@@ -81,9 +82,32 @@ def test_a_share_of_the_training_data_is_held_out(folder):
     assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 36, "dev": 12}
     assert data.matrix("dev").mean(0).tolist() == [0.5, 0.5]
     half = opened(train_file=file, validation_fraction=0.25, train_fractions=0.5)
-    assert half.splits["dev"] == data.splits["dev"]
-    assert len(half.splits["train"]) == 18
-    assert {row.text for row in half.splits["train"]} < {row.text for row in data.splits["train"]}
+    assert half == data
+
+
+@parametrize("long_texts", ["truncate", "windows"])
+def test_each_seed_trains_on_its_own_texts_and_shares_are_nested(folder, glue_tokenizer, long_texts):
+    file = folder / "reviews" / "train.csv"
+
+    def texts(fraction, seed, eval_seed=0):
+        options = {"train_fractions": fraction, "eval_seed": eval_seed, "long_texts": long_texts, "max_length": 8}
+        args = parse_arguments(
+            as_flags({"pretrain_path": "encoder", "train_file": str(file), "validation_file": str(file), **options})
+        )
+        task = open_task(args)
+        assert ("train_texts" in task.settings) == (fraction < 1)
+        data = task.load(glue_tokenizer, args.tuning)
+        owners = data.references["train"].owners
+        rows = range(len(data.train)) if data.chosen is None else data.chosen(seed)
+        assert len(data.rows_of(seed)) == len(rows)
+        assert [*data.rows_of(seed)[0]["input_ids"]] == [*data.train[int(rows[0])]["input_ids"]]
+        chosen = {int(owner) for owner in owners[list(rows)]}
+        assert len(chosen) == data.examples["train"]
+        return chosen
+
+    assert len(texts(0.25, 42)) == 12 and len(texts(1.0, 42)) == 48
+    assert texts(0.25, 42) < texts(0.5, 42) < texts(1.0, 42)
+    assert texts(0.25, 42) != texts(0.25, 43) == texts(0.25, 42, eval_seed=1)
 
 
 @parametrize(
@@ -188,6 +212,20 @@ def test_the_plan_of_a_curve_has_every_point(folder, capsys):
     options = {**SETTINGS, "save_model": False, "train_fractions": [0.5, 1], "plan": True}
     run(folder, "reviews", "csv", **options, experiment_name="planned")
     assert capsys.readouterr().out.count("folder  ") == 4
+
+
+def test_each_folder_has_its_own_constant_answer(folder, tmp_path):
+    for name, baseline in (("a", 0.2), ("b", 0.2), ("c", 0.6)):
+        part = tmp_path / name
+        (part / "predictions").mkdir(parents=True)
+        result = Result("t", 1, {"accuracy": 0.9}, False, 1.0, "pretrained", name, 10, {"train": 5}, {"encoder": name})
+        append_result(part / "results.jsonl", result)
+        details = {"baseline": {"accuracy": baseline}, "text": ""}
+        (part / "predictions" / "t-1-details.json").write_text(json.dumps(details))
+    parts = [tmp_path / name for name in "abc"]
+    rows = {run.name: run.tasks["t"].headline.median for run in REPORTING.read_runs(parts)[3:]}
+    assert rows == {"majority or mean of a, b": 0.2, "majority or mean of c": 0.6}
+    assert [run.name for run in REPORTING.read_runs(parts[:2])] == ["a", "b", "majority or mean"]
 
 
 @pytest.mark.slow
