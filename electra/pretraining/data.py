@@ -137,7 +137,7 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
     key = [manifests, args.segments.validation_fraction, seed]
     path = Path(folder, f"split-{hashlib.sha256(str(key).encode()).hexdigest()[:16]}.npz")
     split = remembered(path, lambda: _split(args, cache, [*held_out.values()]))
-    # Now that the caches have it: they do not depend on the run that makes them.
+    # Not before the caches are written: the tokenizer in a cache does not depend on the length of a run.
     tokenizer.model_max_length = args.model.max_position_embeddings
     return Prepared(tokenizer, cache.path, sources, {name: text.path for name, text in held_out.items()}, split)
 

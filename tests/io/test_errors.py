@@ -1,5 +1,6 @@
 """Commands end with an exit code and one line."""
 
+import errno
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tests.helpers import ROOT, parametrize
     [
         (UserError("first\n  second"), 2, "error: first second"),
         (OSError(28, "No space left", "a.txt"), 2, "error: [Errno 28] No space left: 'a.txt'"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "aaa"), 2, "'aaa'; choose a shorter name"),
         (ModuleNotFoundError("No module", name="seqeval"), 2, "pip install seqeval"),
         (KeyboardInterrupt(), 130, "stopped"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes\n"), 2, "not enough memory"),
