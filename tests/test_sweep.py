@@ -667,13 +667,13 @@ def test_a_point_of_fixed_values_is_reported(tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_pretrains_fine_tunes_and_reports(tmp_path):
-    """The whole command, on the smallest networks and two points: GLUE's flags are wrong, then corrected."""
+    """The whole command, on the smallest networks and one point: GLUE's flags are wrong, then corrected."""
     text = tmp_path / "text.txt"
     text.write_text("".join(f"A sentence about the number {n} and its neighbours.\n\n" for n in range(400)))
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "embedding_size": 16}
     more = {"vocab_size": 300, "max_length": 16, "max_steps": 4, "eval_steps": 4, "save_steps": 4, "generator_size": 1}
     parameters = {name: {"value": value} for name, value in {**sizes, **more}.items()}
-    parameters |= {"mlm_probability": {"values": [0.2, 0.3]}, "hub_token": {"value": "hf_SECRET"}}
+    parameters |= {"mlm_probability": {"values": [0.3]}, "hub_token": {"value": "hf_SECRET"}}
     sweep_of(tmp_path, parameters=parameters)
     glue = f"--glue_dir {write_glue(tmp_path / 'glue', 'CoLA')} --tasks cola --num_seeds 1 --num_train_epochs 1"
     words = [str(tmp_path / "sweep.yaml"), f"--folder={tmp_path / 's'}", "--glue=configs/glue/paper.yaml"]
@@ -681,16 +681,12 @@ def test_a_sweep_pretrains_fine_tunes_and_reports(tmp_path):
     with raises(UserError, match="--max_steps"):
         main([*words, "--glue_flags", f"{glue} --max_steps 3", *flags])
     assert not (tmp_path / "s").exists()
-    with raises(UserError, match="2 of 2 points failed"):
+    with raises(UserError, match="1 of 1 points failed"):
         main([*words, "--glue_flags", f"{glue} --max_length 1000", *flags])  # only the network knows its positions
     trained = {path: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("*/metrics.json")}
-    assert len(trained) == 2
+    assert len(trained) == 1
     main([*words, "--glue_flags", glue, *flags])
     assert trained == {path: path.stat().st_mtime_ns for path in trained}
     header, *rows = (tmp_path / "s" / "results.csv").read_text().splitlines()
-    assert "median/cola" in header and "eval/discriminator_auc" in header and len(rows) == 2
-    with raises(UserError, match=r"glue.num_seeds is 1 there and 2 here"):
-        main([*words, "--glue_flags", f"{glue} --num_seeds 2", *flags])
-    with raises(UserError, match=r"flags.max_steps is not set there and 3 here"):
-        main([*words, "--glue_flags", glue, *flags, "--max_steps=3"])
+    assert "median/cola" in header and "eval/discriminator_auc" in header and len(rows) == 1
     assert [path for path, content in contents(tmp_path / "s").items() if b"hf_SECRET" in content] == []
