@@ -49,9 +49,12 @@ def choose_in_segments(
     uniform: Tensor,
     mlm_probability: float,
     segment_lengths: Tensor,
+    most: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Choose round(mlm_probability * n) positions of every segment of n tokens; see `choose_positions`.
 
+    Args:
+        most: the largest number that any row has, if that is known; else K follows from L and S.
     Returns:
         mlm_positions: int64 (B, K), where K is at least the largest number that any row can have.
         mlm_mask: bool (B, K), which slots are used.
@@ -75,7 +78,7 @@ def choose_in_segments(
     # of [CLS] x [SEP] is more than its share; that of floats may leave an attainable bound just below an integer.
     added = max(0.5, 1 - 3 * mlm_probability)
     bound = mlm_probability * length + segment_lengths.size(1) * added
-    slots = max(1, min(length, int(bound + 1e-6)))
+    slots = max(1, min(length, int(bound + 1e-6), most or length))
     first = is_chosen.byte().argsort(dim=1, descending=True, stable=True)
     first = first[:, :slots]  # (B, K)
     mlm_positions = order.gather(1, first)

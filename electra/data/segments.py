@@ -25,8 +25,6 @@ _TRAINING_MASK = 102
 
 _SAMPLES = 3
 """Random numbers of a token: two for the masks, one for the generator's sample."""
-_WIDTH_STEP = 8
-"""`segment_lengths` has a multiple of so many columns, so that there are few shapes to compile."""
 
 
 class Segment(NamedTuple):
@@ -150,13 +148,15 @@ class SegmentCollator:
     samples. A batch without padding has no `attention_mask`, so that nobody has to look at the device for it.
 
     If segments share a row, `segment_lengths`, int64 (B, S), counts the tokens of each, with special tokens, in their
-    order; 0 where a row has fewer than S. The random numbers of a segment are those of a row of its own.
+    order; 0 where a row has fewer than S. The random numbers of a segment are those of a row of its own. With `length`
+    S is at least `most_segments`: the largest number of any row of the run gives all batches one shape.
     """
 
     cls_token_id: int
     sep_token_id: int
     pad_token_id: int
     length: int | None = None
+    most_segments: int = 0
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers."""
@@ -198,7 +198,7 @@ class SegmentCollator:
             batch["attention_mask"] = is_real.astype(np.int64)
         width = max(map(len, lengths))
         if width > 1:
-            width += -width % _WIDTH_STEP if self.length else 0
+            width = max(width, self.most_segments if self.length else 0)
             padded = [row + [0] * (width - len(row)) for row in lengths]
             batch["segment_lengths"] = np.array(padded)
         return {name: torch.from_numpy(values) for name, values in batch.items()}

@@ -76,7 +76,8 @@ class ElectraForJointPretraining(PreTrainedModel):
 
     Two attributes say what a training step trains; pretraining/callbacks/phases.py sets them: `train_generator` and
     `train_discriminator`. A generator that is not trained runs without gradient; a discriminator that is not trained
-    does not run. Evaluation ignores them.
+    does not run. A third, `most_in_shared_rows`, is the largest number of positions that is chosen in any training row
+    that segments share; None if that is unknown. Evaluation ignores all three.
 
     Arguments of `forward`:
         input_ids: original token ids, int64 (B, L).
@@ -115,6 +116,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         self.objective = objective_of(config.objective, config.uniform_generator)
         self.train_generator = True
         self.train_discriminator = True
+        self.most_in_shared_rows: int | None = None
         build_main = token_detector if self.objective.finds_replaced else masked_lm
         self.generator = masked_lm(config.generator) if self.objective.has_generator else None
         self.discriminator = build_main(config.discriminator)
@@ -231,7 +233,8 @@ class ElectraForJointPretraining(PreTrainedModel):
             sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
         rows = self._rows(input_ids, attention_mask, token_type_ids, segment_lengths)
 
-        masked = mask_text(input_ids, is_real, mask_noise, self.config, segment_lengths)
+        most = self.most_in_shared_rows if self.training else None
+        masked = mask_text(input_ids, is_real, mask_noise, self.config, segment_lengths, most)
         slots: Fields = {"mlm_positions": masked.mlm_positions, "mlm_mask": masked.mlm_mask}
         generated = self.generate(masked, rows, num_chosen)
         if generated is not None and self.training and not self.train_discriminator:

@@ -32,6 +32,7 @@ def mask_text(
     mask_noise: Tensor,
     config: ElectraPretrainingConfig,
     segment_lengths: Tensor | None = None,
+    most_in_shared_rows: int | None = None,
 ) -> MaskedText:
     """Choose positions and mask them: m, then x_masked = REPLACE(x, m, [MASK]).
 
@@ -40,14 +41,16 @@ def mask_text(
         is_real: 1 for real tokens, 0 for padding, (B, L).
         mask_noise: uniform numbers that choose [..., 0] and mask [..., 1] positions, float (B, L, 2).
         config: shares and special tokens.
-        segment_lengths: see packing.py.
+        segment_lengths, most_in_shared_rows: see packing.py.
     """
     noise_of_choice, noise_of_mask = mask_noise.unbind(dim=2)  # (B, L)
     maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
     if segment_lengths is None:
         positions, mlm_mask = choose_positions(maskable, is_real, noise_of_choice, config.mlm_probability)
     else:
-        positions, mlm_mask = choose_in_segments(maskable, noise_of_choice, config.mlm_probability, segment_lengths)
+        positions, mlm_mask = choose_in_segments(
+            maskable, noise_of_choice, config.mlm_probability, segment_lengths, most_in_shared_rows
+        )
     noise = noise_of_mask.gather(1, positions)  # (B, K)
     masked_input_ids, is_mask_token = mask_tokens(
         input_ids,

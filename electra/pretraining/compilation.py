@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from electra.io.errors import UserError, first_line
 from electra.pretraining.device import is_lost_process
+from electra.runtime.gpu import tune_compiler
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ def compile_model(model: nn.Module, training: Any) -> None:
     Raises:
         UserError: --torch_compile_mode or --torch_compile_backend has a value that torch does not know.
     """
+    if training.device.type == "cuda":
+        tune_compiler()
     try:
         model.compile(
             backend=training.torch_compile_backend or "inductor",

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from accelerate.utils import DynamoBackend, set_seed
 from transformers import TrainerCallback
 
+from electra.data.policies.packed import PackedPolicy
 from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.io.console import RunLog, without_secrets
 from electra.io.errors import UserError
@@ -123,7 +124,10 @@ def make_trainer(
         tokenizer.sep_token_id,
         tokenizer.pad_token_id,
         args.segments.max_length if has_fixed_shapes else None,
+        data.policy.most_segments if isinstance(data.policy, PackedPolicy) else 0,
     )
+    if isinstance(data.policy, PackedPolicy):
+        model.most_in_shared_rows = data.policy.most_chosen(model.config.mlm_probability)
     try:
         trainer = ElectraTrainer(
             model=model,

@@ -1,10 +1,14 @@
 """Fewer operations of a training step on a GPU under autocast, whose launches take longer than their work.
 
     casts            autocast casts each weight by itself, and LayerNorm's output once for each of query, key and value
+    products         query, key and value are one product, with the three weights side by side
     vocabulary       rows of logits are aligned, as tensor cores want them, if their number is a multiple of 64
     token types      the gradient of an embedding of two rows adds up thousands of rows one by one
 
-Modules are those of transformers and their weights stay as they are. Results differ by rounding only.
+Modules are those of transformers and their weights stay as they are. Results differ by rounding only. Compiled, a step
+needs all of this, too: compilers launch a kernel for the cast of each weight and of each gradient. ALBERT, DeBERTa and
+ModernBERT keep their products: the first adds the input of attention to its output, the second has products of
+positions as well, and the third has a single product.
 """
 
 from typing import Any
@@ -32,8 +36,8 @@ def is_autocast(device: torch.device) -> bool:
 
 
 def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
-    """`network(**inputs)`, with the weights of its linear layers cast at once. Compilers fuse casts by themselves."""
-    if torch.compiler.is_compiling() or not is_autocast(inputs["input_ids"].device):
+    """Call `network(**inputs)` with the weights of its linear layers cast at once."""
+    if not is_autocast(inputs["input_ids"].device):
         return network(**inputs)
     # DDP sends gradients while others are computed, and sharded weights are gathered module by module.
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -67,22 +71,53 @@ def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ..
 
 
 def tune_for_gpu(model: nn.Module) -> None:
-    """Cast the input of query, key and value once, and embed token types without an index."""
+    """Make one product of query, key and value, and embed token types without an index."""
     module: Any
     for module in model.modules():
         layers = [getattr(module, name, None) for name in ("query", "key", "value")]
-        if all(isinstance(layer, nn.Linear) for layer in layers):
-            module.register_forward_pre_hook(_cast_input)
+        adds_its_input = hasattr(module, "LayerNorm")  # ALBERT's, which must not be cast
+        if all(type(layer) is nn.Linear for layer in layers) and not adds_its_input:
+            module.register_forward_pre_hook(_multiply_at_once)
+            for layer in layers:
+                layer.__class__ = PartOfProduct
         table = getattr(module, "token_type_embeddings", None)
         if type(table) is nn.Embedding and table.num_embeddings == 2:
             table.__class__ = TwoEmbeddings
 
 
-def _cast_input(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def _multiply_at_once(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the inputs of attention with the hidden states cast; its layers get their parts of one product."""
     if not inputs or not is_autocast(inputs[0].device):
         return None
     hidden, *others = inputs
-    return hidden.to(torch.get_autocast_dtype(hidden.device.type)), *others
+    hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
+    layers = [module.query, module.key, module.value]
+    if all(layer.weight.dtype == hidden.dtype for layer in layers):  # by `call_with_cast_weights`
+        weight = torch.cat([layer.weight for layer in layers])
+        bias = torch.cat([layer.bias for layer in layers])
+        parts = F.linear(hidden, weight, bias).split([layer.out_features for layer in layers], dim=-1)
+        for layer, part in zip(layers, parts, strict=True):
+            layer.part = part
+    return hidden, *others
+
+
+class PartOfProduct(nn.Linear):
+    """`nn.Linear` whose result may be there already, as part of a product with other layers."""
+
+    part: Tensor | None = None
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.part is None:
+            return super().forward(input)
+        part, self.part = self.part, None
+        return part
+
+
+def tune_compiler() -> None:
+    """Let inductor put small kernels that do not depend on each other into one launch."""
+    import torch._inductor.config as inductor  # not at the top: it takes a second
+
+    inductor.combo_kernels = True
 
 
 class TwoEmbeddings(nn.Embedding):

@@ -6,13 +6,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from pytest import approx, raises
 from scipy import stats
 
 from electra.data.policies import POLICIES, GooglePolicy, make_policy
 from electra.data.policies.packed import pack_lengths
-from electra.data.segments import PackedRow, Segment
+from electra.data.segments import PackedRow, Segment, SegmentCollator
 from electra.io.errors import UserError
+from electra.packing import choose_in_segments
 from tests.data.rows import contents
 from tests.helpers import parametrize
 
@@ -277,6 +279,26 @@ def test_packed_documents_that_fill_a_row_are_windows(mixed):
     assert all(isinstance(row, Segment) and len(text_of(row)) == BODY + (row.second is None) for row in long[:50])
     alone = make_policy("packed", mixed.cache, mixed.documents[is_long], max_length=MAX_LENGTH, seed=42)
     assert len(alone) == len(long)
+
+
+@parametrize("p", [0.15, 0.4])
+def test_packed_batches_have_one_shape_and_the_slots_that_a_row_needs(make_numbered_cache, p):
+    lengths = np.random.default_rng(0).integers(1, 17, 300)
+    policy = Corpus(make_numbered_cache, lengths.tolist()).policy("packed", max_length=40)
+    collator = SegmentCollator(1, 2, 0, length=40, most_segments=policy.most_segments)
+    most, largest, widths = policy.most_chosen(p), 0, set()
+    for epoch in range(4):
+        rows = epoch_of(policy, epoch)
+        for start in range(0, len(rows), 8):
+            batch = collator(rows[start : start + 8])
+            widths.add(batch["segment_lengths"].size(1))
+            chosen = batch["input_ids"] >= 5, batch["mask_noise"][..., 0], p, batch["segment_lengths"]
+            positions, is_chosen = choose_in_segments(*chosen)
+            fewer, are_chosen = choose_in_segments(*chosen, most)
+            assert torch.equal(fewer, positions[:, :most]) and torch.equal(are_chosen, is_chosen[:, :most])
+            assert not is_chosen[:, most:].any()
+            largest = max(largest, int(is_chosen.sum(dim=1).max()))
+    assert widths == {policy.most_segments} and largest == most < positions.size(1)
 
 
 @parametrize("capacity", [8, 64])

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
+from electra.corruption import share_of, slots_of
 from electra.data.policies.common import (
     MEMBER,
     MEMBER_SINGLE,
@@ -112,6 +114,21 @@ class PackedPolicy(Policy):
         self.counts = np.bincount(lengths[is_short], minlength=self.max_length)
         """Number of short documents of each length, int64 (max_length,)."""
         self.places = _arrange(self.counts, self.max_length)
+
+    @property
+    def most_segments(self) -> int:
+        """Return the largest number of segments that share a row; 0 if no document is short."""
+        return int(self.places.num_places.max(initial=0))
+
+    def most_chosen(self, mlm_probability: float) -> int:
+        """Return the largest number of positions that is chosen in any row that segments share; 0 if there is none."""
+        if not self.most_segments:
+            return 0
+        sizes = torch.arange(self.max_length + 1)
+        available = (sizes - PAIR_SPECIALS).clamp(min=0)
+        of_size = share_of(sizes, available, mlm_probability, slots_of(self.max_length, mlm_probability)).numpy()
+        of_place = of_size[self.places.length + PAIR_SPECIALS]
+        return int(np.add.reduceat(of_place, self.places.first_place).max())
 
     def __len__(self) -> int:
         return self.places.rows + (len(self.windows) if self.windows else 0)
