@@ -148,6 +148,7 @@ def test_a_wrong_entry_is_named_in_one_line(tmp_path, keys, named):
         ("x", {"distribution": "int_uniform", "min": 0.5, "max": 2}, "whole numbers"),
         ("x", {"distribution": "q_uniform", "min": 0, "max": 2, "q": 0}, "q 0"),
         ("x", {"distribution": "q_uniform", "min": 0, "max": 2, "q": "1"}, "q '1'"),
+        ("x", {"distribution": "q_uniform", "min": 0, "max": 2, "q": 1e-300}, "q 1e-300"),
         ("x", {"distribution": "uniform", "min": 0, "max": 2, "q": 1}, "x must have"),
         ("x", {"distribution": "log_normal", "mu": 0, "min": 1, "max": 2}, "log_uniform_values"),
         ("x", {"distribution": ["uniform"], "min": 1, "max": 2}, "x must have"),
@@ -166,6 +167,13 @@ def test_a_wrong_parameter_is_named_in_one_line(tmp_path, name, entry, named):
 def test_a_grid_has_no_ranges(tmp_path):
     with raises(UserError, match="learning_rate has a range"):
         sweep_of(tmp_path, parameters={"learning_rate": RATE})
+
+
+def test_a_parameter_that_contains_itself_is_named(tmp_path):
+    text = "program: run_pretraining.py\nmethod: grid\nmetric: {name: AVG}\nparameters: {x: &a {value: *a}}\n"
+    (tmp_path / "sweep.yaml").write_text(text)
+    with raises(UserError, match="parameter x contains itself"):
+        read_sweep(tmp_path / "sweep.yaml")
 
 
 @parametrize("content", ["", "- a", "a: [", "5"])

@@ -27,6 +27,8 @@ RANGES = ("int_uniform", "uniform", "log_uniform_values", "q_uniform")
 ENTRIES = ("program", "method", "metric", "parameters", "command", "run_cap")
 UNUSED = ("name", "description", "project", "entity")
 """Entries that are for wandb's server and change nothing here."""
+MOST_STEPS = 10**9
+"""Values of a q_uniform; optuna counts them in decimal numbers of 28 digits."""
 MACRO = re.compile(r"\$\{(env|interpreter|program|args\w*)\}")
 """What wandb's agent replaces in `command`, and this command writes itself."""
 STARTERS = ("/usr/bin/env", "python", "python3")
@@ -101,7 +103,10 @@ def read_sweep(path: Path) -> Sweep:
             f"{path}: parameters {parameters} must be a mapping from options to value, values or min and max"
         )
     for name, entry in parameters.items():
-        wrong = why_wrong(name, entry, method)
+        try:
+            wrong = why_wrong(name, entry, method)
+        except RecursionError:  # a YAML alias of the entry that it is in
+            wrong = "contains itself"
         if wrong is not None:
             raise UserError(f"{path}: parameter {name} {wrong}")
     before, after = _script_words(content.get("command"), path)
@@ -159,6 +164,8 @@ def _why_no_range(entry: Mapping[str, Any]) -> str | None:
         return f"has min {low}, which must be positive for log_uniform_values"
     if entry.get("q", 1) <= 0:
         return f"has q {entry['q']}, which must be positive"
+    if (high - low) / entry.get("q", 1) > MOST_STEPS and kind == "q_uniform":
+        return f"has q {entry.get('q', 1)}, which gives more than {MOST_STEPS:,} values"
     return None
 
 
