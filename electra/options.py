@@ -22,6 +22,7 @@ import inspect
 import json
 import logging
 import math
+import os
 import sys
 from argparse import Action, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
 
 from electra.io.console import hide_secrets
-from electra.io.errors import UserError
+from electra.io.errors import UserError, check_words
 from electra.io.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
 from electra.recipes import RECIPES
 
@@ -64,6 +65,10 @@ SHARE = Range(lambda value: 0 <= value <= 1, "in [0, 1]")
 AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8")
 STEPS = Range(lambda value: value > 0 or value == -1, "positive, or -1")
 SEED = Range(lambda value: 0 <= value < 2**32, "in [0, 2^32)")
+FOLDER_NAME = Range(
+    lambda name: Path(name).name == name != ".." and len(os.fsencode(name)) <= 200,
+    "a plain folder name, without slashes and of at most 200 bytes",
+)
 NOT_EMPTY = Range(lambda value: value != "", "a name or a folder, or left out")
 # Larger ids are not exact in float32, in which held-out records are gathered.
 VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]")
@@ -349,6 +354,7 @@ class CommandLine(HfArgumentParser):
 
     def _read(self, words: Sequence[str]) -> dict[str, Any]:
         """The options that the words give, of the types of their fields; not their defaults."""
+        check_words(words)
         blank = Namespace(**{action.dest: _NOT_GIVEN for action in self._actions})
         namespace, unknown = self.parse_known_args(words, blank)
         if unknown and unknown[0].startswith("-"):

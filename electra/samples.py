@@ -7,8 +7,8 @@ A token that begins a word is stored with the space before it. Other pieces of a
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypedDict
 
-from electra.io.errors import UserError
 from electra.io.files import read_json, write_json
 
 SAMPLES_NAME = "samples.json"
@@ -33,6 +33,11 @@ class Sample:
     score: str = REPLACED
     """"log p" for an Electric: of each shown token given the others."""
 
+    def __post_init__(self) -> None:
+        versions = (self.masked, self.shown, self.probabilities, self.restored)
+        if any(version is not None and len(version) != len(self.original) for version in versions):
+            raise ValueError("a sample has versions of different lengths")
+
     def lines(self) -> Iterator[tuple[str, list[str], list[float | None] | None]]:
         """The versions of the text in the order in which they arise: name, tokens, their probabilities if judged."""
         yield "text", self.original, None
@@ -46,6 +51,13 @@ class Sample:
             yield "restored", self.restored, None
 
 
+class Samples(TypedDict):
+    """What samples.json holds: the samples, and the step of the networks, None if unknown."""
+
+    step: int | None
+    samples: list[Sample]
+
+
 def write_samples(samples: Sequence[Sample], folder: Path, step: int | None = None) -> None:
     """Write samples.json into a run folder; `step`: of the networks."""
     values = [asdict(sample) for sample in samples]
@@ -57,10 +69,7 @@ def read_samples(folder: Path) -> list[Sample]:
     path = folder / SAMPLES_NAME
     if not path.exists():
         return []
-    try:
-        return [Sample(**values) for values in read_json(path)["samples"]]
-    except (TypeError, LookupError) as error:
-        raise UserError(f"{path} is damaged or of another version: {error}; remove it") from error
+    return read_json(path, Samples)["samples"]
 
 
 def marked(token: str) -> str:

@@ -9,7 +9,7 @@ A special token at the beginning or at the end of a document is left out: rows o
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -59,13 +59,25 @@ def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str)
     return cache
 
 
+class DataFile(TypedDict):
+    """An Arrow file of a data set."""
+
+    filename: str
+
+
+class SavedDataset(TypedDict):
+    """What state.json holds of a data set that `save_to_disk` wrote."""
+
+    _data_files: list[DataFile]
+
+
 def _tables_of(folder: Path) -> list[Path]:
     """The Arrow files of folders that `save_to_disk` wrote, without those that `datasets` has cached beside them."""
     if (folder / "dataset_dict.json").is_file():
         raise UserError(f"--token_cache {folder} has several splits; name one, such as {folder}/train")
     tables = []
     for state in sorted(folder.rglob("state.json")):
-        files = read_json(state)["_data_files"]
+        files = read_json(state, SavedDataset)["_data_files"]
         tables += [state.parent / file["filename"] for file in files]
     return tables
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from electra.io.errors import UserError, first_line
-from electra.io.files import is_encodable
 from electra.io.rows import DELIMITERS, JSON_LINES, Row, csv_rows, json_rows
+from electra.io.text import is_encodable
 
 FORMATS = {
     **dict.fromkeys(("", ".txt", ".text", ".raw", ".tokens", ".md"), "text"),

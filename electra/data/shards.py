@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 from tqdm.auto import tqdm
@@ -37,6 +37,7 @@ from electra.data.token_cache import (
     FORMAT_VERSION,
     TOKENIZER_NAME,
     IndexedFile,
+    Source,
     TokenCache,
     find_cache_damage,
     locate_tokens,
@@ -61,6 +62,14 @@ ARROW_NAME = "data.arrow"
 SUMS_NAME = "shard.json"
 WHAT = "the token cache"
 _NAME = re.compile(r"shard-([0-9]{5})-of-([0-9]{5})")
+
+
+class Sums(TypedDict):
+    """What shard.json holds: the name of the cache, documents and tokens of each source, and unknown tokens."""
+
+    cache: str
+    sources: list[Source]
+    unknown: int
 
 
 def load_or_build_cache(
@@ -301,7 +310,7 @@ def _count_to_merge(target: Path) -> int:
 def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, count: int) -> None:
     """Write index and manifest of a cache whose `count` shards are whole, holding its lock."""
     shards = [target / _name(number, count) for number in range(count)]
-    sums = [read_json(shard / SUMS_NAME) for shard in shards]
+    sums = [read_json(shard / SUMS_NAME, Sums) for shard in shards]
     for shard, found in zip(shards, sums, strict=True):
         if found["cache"] != target.name:
             raise UserError(f"{shard} belongs to {found['cache']}, of other text or another tokenizer; delete it")

@@ -19,7 +19,7 @@ from bisect import bisect_right
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -42,12 +42,41 @@ IndexedFile = tuple[str, str, Ints, Lengths, Bits]
 """A file of tokens: its path, in the cache's folder or absolute, and type; start, length and hash of each document."""
 
 
+class Source(TypedDict):
+    """A source of a corpus; tokens without special ones."""
+
+    name: str
+    documents: int
+    tokens: int
+    files: NotRequired[int]
+    text_files: NotRequired[int]
+
+
+class TokenFile(TypedDict):
+    """A file of tokens: its path, in the cache's folder or absolute, the type of its ids, its sizes."""
+
+    path: str
+    dtype: str
+    documents: int
+    bytes: int
+
+
+class Description(TypedDict):
+    """What cache.json holds."""
+
+    tokenizer: str
+    has_lines: bool
+    sources: list[Source]
+    tokens: int
+    files: list[TokenFile]
+
+
 class TokenCache:
     """A complete cache, memory-mapped. Pickled as a path: a worker process maps the files again."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.description = read_json(self.path / DESCRIPTION_NAME)
+        self.description = read_json(self.path / DESCRIPTION_NAME, Description)
         self.num_tokens: int = self.description["tokens"]
         self.lengths: Lengths = self._array("lengths")
         """Tokens of each document, int32 (D,)."""
@@ -56,7 +85,7 @@ class TokenCache:
         self._starts: Ints = self._array("starts")
         files = self.description["files"]
         self._ends = list(accumulate(file["documents"] for file in files))
-        self._ids = [self._open(**file) for file in files]
+        self._ids = [self._open(file["path"], file["dtype"], file["bytes"]) for file in files]
 
     def __reduce__(self) -> tuple[type["TokenCache"], tuple[Path]]:
         return TokenCache, (self.path,)
@@ -64,7 +93,7 @@ class TokenCache:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def _open(self, path: str, dtype: str, bytes: int, **_: Any) -> TokenIds:
+    def _open(self, path: str, dtype: str, bytes: int) -> TokenIds:
         wrong = _wrong_size(self.path, path, bytes)
         if wrong is not None:
             raise UserError(f"{self.path} {wrong}; copy it again, or mend it with `electra cache` and its options")

@@ -13,6 +13,7 @@ from electra.io.errors import UserError
 from electra.options import (
     AT_LEAST_8,
     BELOW_ONE,
+    FOLDER_NAME,
     NOT_EMPTY,
     NOT_NEGATIVE,
     POSITIVE,
@@ -158,6 +159,7 @@ class ProtocolArguments(Options):
         None,
         "Name of the evaluation and of its folder. Default: the kind of task and the name of the model. An existing "
         "evaluation is continued.",
+        FOLDER_NAME,
     )
     save_model: bool = option(
         False,

@@ -52,11 +52,6 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
     """
     source = locate_model(pretrain_path)
     model = load_weights(source, read_config(source))
-    for name, value in model.state_dict().items():
-        if not value.isfinite().all():
-            raise UserError(
-                f"{pretrain_path}: its weight {name} is not finite: the network has diverged, or is damaged"
-            )
     tokenizer = _tokenizer(source, tokenizer_path)
     own = None if tokenizer_path is None else own_tokenizer(source, tokenizer_path)
     if own is not None and tokenizer_fingerprint(own) != tokenizer_fingerprint(tokenizer):

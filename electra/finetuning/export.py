@@ -16,13 +16,13 @@ from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.task import Task, TaskData
 from electra.io.console import shown_command
 from electra.io.errors import UserError
-from electra.io.files import expand, may_be_hub_id, read_json, replace_folder, write_json
+from electra.io.files import expand, may_be_hub_id, replace_folder, write_json
 from electra.model.pretrained import silent_transformers
 from electra.options import as_flags
 from electra.report.blocks import Table
 from electra.report.card import Card, write_card
 from electra.report.evaluation import percent
-from electra.report.results import Result
+from electra.report.results import Result, read_result
 
 logger = logging.getLogger(__name__)
 
@@ -44,17 +44,18 @@ def check_can_save(args: Arguments) -> None:
 def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:
     """Whether the model of a finished run is there or not wanted."""
     is_wanted = evaluation.args.options.save_model and evaluation.best_first(task)[0] == seed
-    return not is_wanted or read_saved(evaluation, task).get("seed") == seed
+    saved = read_saved(evaluation, task) if is_wanted else None
+    return not is_wanted or (saved is not None and saved.seed == seed)
 
 
 def folder_of(evaluation: Evaluation, task: Task) -> Path:
     return evaluation.folder / "models" / task.name
 
 
-def read_saved(evaluation: Evaluation, task: Task) -> dict[str, Any]:
-    """The result of the run whose model is saved; empty if there is none."""
+def read_saved(evaluation: Evaluation, task: Task) -> Result | None:
+    """Return the result of the run whose model is saved; None if there is none."""
     path = folder_of(evaluation, task) / RESULT_NAME
-    return read_json(path) if path.is_file() else {}
+    return read_result(path) if path.is_file() else None
 
 
 def save_model(
@@ -88,24 +89,24 @@ def save_model(
 def describe_model(evaluation: Evaluation, task: Task) -> None:
     """Write the card of a saved model, now that all seeds are known, and log where it is."""
     result = read_saved(evaluation, task)
-    if not result:
+    if result is None:
         return
     folder = folder_of(evaluation, task)
     kind = task.kind
-    model = result["model"]
-    settings = result["settings"]
+    model = result.model
+    settings = result.settings
     (summary,) = (run.tasks[task.name] for run in kind.reporting.summarize(evaluation.results, ""))
     is_on_hub = may_be_hub_id(model) and not expand(model).exists()
     metadata = ModelCardData(
         library_name="transformers",
         pipeline_tag=kind.pipeline,
-        base_model=model if result["start"] != "scratch" and is_on_hub else None,
+        base_model=model if result.start != "scratch" and is_on_hub else None,
     )
     rows = [
-        [metric, *map(percent, (spread.values[result["seed"]], spread.median, spread.std))]
+        [metric, *map(percent, (spread.values.get(result.seed), spread.median, spread.std))]
         for metric, spread in summary.metrics.items()
     ]
-    training = {"source network": model, "start": result["start"], "seed": result["seed"], **settings}
+    training = {"source network": model, "start": result.start, "seed": result.seed, **settings}
     reads_windows = kind.reads_windows or settings.get("long_texts") == "windows"
     treatment = "cut into windows of" if reads_windows else "truncated to"
     card = Card(

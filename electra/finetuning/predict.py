@@ -25,16 +25,18 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArgum
 
 from electra.finetuning.encoding import PaddingCollator
 from electra.finetuning.export import RESULT_NAME
-from electra.finetuning.heads import TaskModel
+from electra.finetuning.heads import TaskModel, longest_input
 from electra.finetuning.trainer import Collator, FineTuner
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError
-from electra.io.files import expand, open_new, read_json
+from electra.io.files import expand, open_new
 from electra.io.rows import DELIMITERS, JSON_LINES, TABLES, Columns, form_of, read_rows
 from electra.model.pretrained import load_network, load_tokenizer_beside_model, read_config
 from electra.options import check
+from electra.report.results import read_result
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.hardware import computes_bf16
+from electra.tokenizers.load import vocabulary_size
 
 PREDICTORS = {
     "SequenceClassification": "electra.tasks.classify.predict",
@@ -84,7 +86,7 @@ def open_saved(path: str) -> tuple[Saved, str]:
         folder = models[0]
     if not (folder / RESULT_NAME).is_file():
         raise UserError(f"{path} is no fine-tuned model; name a folder in models/, which --save_model writes")
-    run = read_json(folder / RESULT_NAME)
+    run = read_result(folder / RESULT_NAME)
     source = str(folder)
     config = read_config(source)
     architecture, *_ = config.architectures or [""]
@@ -92,8 +94,18 @@ def open_saved(path: str) -> tuple[Saved, str]:
     if head not in PREDICTORS:
         raise UserError(f"{path} is a model for {head or 'nothing'}; name one that was fine-tuned")
     model, _ = load_network(getattr(transformers, f"AutoModelFor{head}"), source, config)
-    settings = {"task": run["task"], **run["settings"]}
-    return Saved(model, load_tokenizer_beside_model(source), settings), PREDICTORS[head]
+    tokenizer = load_tokenizer_beside_model(source)
+    rows = model.get_input_embeddings().num_embeddings
+    if tokenizer.pad_token_id is None or vocabulary_size(tokenizer) > rows:
+        raise UserError(f"{path} has {rows} embeddings, but another tokenizer; restore its tokenizer.json")
+    positions = longest_input(model)
+    length = run.settings.get("max_length")
+    if length is None or not 8 <= length <= positions:
+        raise UserError(
+            f"{folder / RESULT_NAME} has the max_length {length}, not one of 8 to {positions}, the positions of the "
+            "model; restore it"
+        )
+    return Saved(model, tokenizer, {**run.settings, "task": run.task}), PREDICTORS[head]
 
 
 def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
@@ -103,7 +115,7 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
         tempfile.gettempdir(),  # nothing is written, but Trainer would make a folder
         per_device_eval_batch_size=batch_size,
         use_cpu=not torch.accelerator.is_available(),
-        bf16=saved.settings["precision"] == "bf16" and computes_bf16(),
+        bf16=saved.settings.get("precision") == "bf16" and computes_bf16(),
         remove_unused_columns=False,
         report_to="none",
         disable_tqdm=True,
@@ -146,7 +158,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("model", metavar="MODEL", help="folder of a saved model, or its evaluation")
     parser.add_argument("file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet; - is the standard input")
     parser.add_argument(
-        "--output_file", metavar="PATH", help="where rows and answers go; default: the standard output"
+        "--output_file", metavar="PATH", help="where rows and answers go; - and default: the standard output"
     )
     parser.add_argument("--text_column", metavar="NAME", help="column of the text; default: as in training")
     parser.add_argument("--text_pair_column", metavar="NAME", help="column of a second text; default: as in training")
@@ -158,9 +170,9 @@ def main(argv: list[str] | None = None) -> None:
     if form not in TABLES:
         raise UserError(f"{given.file} must be one of {', '.join(TABLES)}; convert it")
     output: Any = nullcontext(sys.stdout)
-    if given.output_file:
+    if given.output_file not in (None, "-"):
         path = expand(given.output_file)
-        is_free = path.parent.is_dir() and not path.is_dir()
+        is_free = path.resolve().parent.is_dir() and not path.is_dir()
         check(is_free, "output_file", path, "a file in a folder that exists")
         forms = (form,) if form in DELIMITERS else JSON_LINES
         is_other = form_of(path) in set(TABLES).difference(forms)
@@ -170,7 +182,7 @@ def main(argv: list[str] | None = None) -> None:
 
     saved, module = open_saved(given.model)
     predictor: Predictor = import_module(module).predictor(saved, given)
-    if given.file != "-":
+    if expand(given.file).is_file():  # no stream
         for place, columns in read_rows(given.file):
             predictor.parse(columns, place)  # refuses a bad row before hours of work
     forward = forward_of(predictor, saved, size)

@@ -11,20 +11,19 @@ Trainer itself writes in place, and resumes from some incomplete checkpoints wit
 """
 
 import hashlib
-import json
 import logging
 import os
-import pickle
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypedDict
 
 from safetensors import SafetensorError
 
 from electra.io.errors import UserError
-from electra.io.files import sync_folder, write_json
+from electra.io.files import read_json, sync_folder, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +31,6 @@ MANIFEST_NAME, ORIGIN_NAME, UNFINISHED = "manifest.json", "origin.json", "unfini
 """`origin.json` says what a run is trained on (pretraining/run_folder.py)."""
 RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
 """Prefixes of files that only resuming reads. They may be deleted where only the networks are wanted."""
-LOADING_ERRORS = (OSError, RuntimeError, ValueError, LookupError, EOFError, pickle.UnpicklingError, SafetensorError)
-"""What damaged files, and those of other programs, raise. A `TypeError`, for example, would be a mistake of ours."""
 _PIECE_BYTES, _SAMPLES = 2**20, 64
 
 # ---- manifests
@@ -55,24 +52,44 @@ def write_manifest(folder: Path, *editable: str) -> None:
         sync_folder(subfolder)
 
 
+class Entry(TypedDict):
+    """A file of a folder: its size in bytes and its checksum."""
+
+    size: int
+    blake2b: str
+
+
+class Manifest(TypedDict):
+    """What manifest.json holds: the files of its folder by their path in it."""
+
+    files: dict[str, Entry]
+
+
 def find_damage(folder: Path, *ignored: str) -> str | None:
-    """What is wrong with a folder by its manifest, as half a sentence; names that begin with `ignored` may differ."""
+    """Return what is wrong with a folder by its manifest, as half a sentence; None if nothing is.
+
+    Files whose names begin with `ignored` may differ or be missing.
+    """
+    path = folder / MANIFEST_NAME
     try:
-        entries = json.loads((folder / MANIFEST_NAME).read_text())["files"].items()
-    except FileNotFoundError:
-        return f"has no {MANIFEST_NAME}"
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return f"is damaged: {MANIFEST_NAME} cannot be read"
-    for name, entry in entries:
-        path = folder / name
-        if name.startswith(ignored):
-            continue
-        if not path.is_file():
-            return f"has no {name}"
-        if path.stat().st_size != entry["size"]:
-            return f"is damaged: {path.name} has {path.stat().st_size:,} of {entry['size']:,} bytes"
-        if _checksum(path) != entry["blake2b"]:
-            return f"is damaged: {path.name} is not what was written"
+        if not path.exists():
+            return f"has no {MANIFEST_NAME}"
+        files = read_json(path, Manifest)["files"]
+        if not files:
+            return f"is damaged: {MANIFEST_NAME} names no files"
+        for name, entry in files.items():
+            path = folder / name
+            if name.startswith(ignored):
+                continue
+            if not path.is_file():
+                return f"has no {name}"
+            size = path.stat().st_size
+            if size != entry["size"]:
+                return f"is damaged: {path.name} has {size:,} of {entry['size']:,} bytes"
+            if _checksum(path) != entry["blake2b"]:
+                return f"is damaged: {path.name} is not what was written"
+    except (OSError, UserError):
+        return f"is damaged: {path.name} cannot be read"
     return None
 
 

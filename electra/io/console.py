@@ -10,12 +10,16 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
 from tqdm import tqdm
+
+import electra
+from electra.io.text import printable
 
 LOG_NAME = "log.txt"
 SECRET = re.compile(r"token$|password|secret|api_?key")
@@ -41,6 +45,13 @@ def format_bytes(count: float) -> str:
     return f"{count / 1e3:.1f} kB"
 
 
+class _Printable(logging.Formatter):
+    """Escapes what labels and file names may hold to steer a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 class _Lines(logging.StreamHandler[TextIO]):
     """Lines above a progress bar, if there is one."""
 
@@ -54,7 +65,7 @@ def log_plainly(stream: TextIO | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without "±" shows an escape instead of failing
         sys.stdout.reconfigure(errors="backslashreplace")
     handler = _Lines(stream or sys.stdout)
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(_Printable("%(message)s"))
     package = logging.getLogger("electra")
     package.handlers = [handler]
     package.propagate = False
@@ -80,30 +91,42 @@ class RunLog(logging.handlers.MemoryHandler):
     def write_to(self, folder: Path) -> None:
         """Append to the file, which has the lines of the run's earlier starts."""
         file = logging.FileHandler(folder / LOG_NAME, encoding="utf-8")
-        file.setFormatter(logging.Formatter("%(asctime)s  %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
+        file.setFormatter(_Printable("%(asctime)s  %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
         self.setTarget(file)
         self.flush()
 
 
 def environment() -> dict[str, Any]:
-    """`host`, `git_commit` of the checkout, and `versions` of the libraries that decide on a result."""
+    """Return `host`, `git_commit` of the package's checkout, and `versions` of libraries that decide on a result."""
     packages = ("torch", "transformers", "tokenizers", "datasets", "accelerate", "numpy")
     return {
         "host": platform.node(),
-        "git_commit": git_commit(Path(__file__).resolve().parents[1]),
+        "git_commit": git_commit(Path(electra.__file__).resolve().parent),
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
     }
 
 
-def git_commit(root: Path) -> str | None:
-    """The commit of the checkout at `root`, with `-dirty` if tracked files were changed; None if it is no checkout."""
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+def git_commit(package: Path) -> str | None:
+    """Return the commit of the checkout that a package is imported from, with `-dirty` if tracked files were changed.
+
+    None if the package is no part of a checkout of its own project: a wheel, or a copy within another repository. A
+    project is known by the name in its pyproject.toml, which is the package's.
+    """
+    root = package.parent
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    if project != package.name or not (root / ".git").exists():
+        return None
+    # Variables such as GIT_DIR, which hooks have, name another repository. A container may run as another user.
+    others = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-c", "safe.directory=*", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        done = subprocess.run([*command, "--exclude=*"], env=others, capture_output=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
+    return done.stdout.decode().strip()
 
 
 def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,11 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NoReturn
+
+from electra.io.text import is_encodable, printable
 
 OPTIONAL = {"seqeval", "optuna", "tensorboard", "wandb"}
 """Packages that only some commands need; each belongs to an extra of this package."""
@@ -26,6 +28,13 @@ def first_line(error: Exception) -> str:
     return lines[0].strip() if lines else type(error).__name__
 
 
+def check_words(words: Iterable[str]) -> None:
+    """Refuse words of a command line that are not UTF-8, or hold NUL: no file of results could hold them."""
+    for word in words:
+        if not is_encodable(word) or "\0" in word:
+            raise UserError(f"{word!r:.200} is not UTF-8; convert the text, or rename the file or folder")
+
+
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` that raises `UserError`, which does not repeat secret values."""
 
@@ -36,6 +45,11 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(hide_secrets(unknown))}")
         return given
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = sys.argv[1:] if args is None else args
+        check_words(words)
+        return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see --help")
@@ -82,7 +96,7 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             message += "; choose a shorter name"
     if message:
-        print(message, file=sys.stderr)  # noqa: T201 - the command's own output
+        print(printable(message), file=sys.stderr)  # noqa: T201 - the command's own output
     _exit(code, waits=not message)
 
 

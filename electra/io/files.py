@@ -1,23 +1,30 @@
-"""Atomic writes, the paths that users give, and YAML."""
+"""Atomic writes, JSON of a known shape, the paths that users give, and YAML."""
 
+import fcntl
+import glob
 import json
 import math
 import os
 import re
+import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypedDict, overload
 
 import yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
+import electra
 from electra.io.errors import UserError
+from electra.io.shapes import T, as_shape, parse_json
+from electra.io.text import is_encodable
 
-_ROOT = Path(__file__).parents[1]
-CONFIGS = _ROOT / "configs" if (_ROOT / "configs").is_dir() else _ROOT.parent / "configs"
+_PACKAGE = Path(electra.__file__).parent
+CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 """The experiment files: inside the installed package, beside it in a checkout."""
 
 # ---- writing
@@ -25,16 +32,71 @@ CONFIGS = _ROOT / "configs" if (_ROOT / "configs").is_dir() else _ROOT.parent / 
 
 @contextmanager
 def open_new(path: Path) -> Iterator[TextIO]:
-    """A text file to be written, which appears at `path` when it is complete: a reader never sees a part of it."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    """Open a text file to be written, which appears at `path` when it is complete: no reader sees a part of it.
+
+    A symbolic link stays, and its target is written. A file that is replaced keeps its mode and, if possible, its
+    owner. A device, a pipe and an open file such as /dev/stdout cannot be replaced: they are written directly.
+    """
+    options: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+    if _is_stream(path):
+        with open(path, "a", **options) as file:  # "w" would empty a file that the standard output is appended to
+            yield file
+        return
+    path = Path(os.path.realpath(path))
+    descriptor, unfinished = _open_beside(path)
     try:
-        with open(unfinished, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        with open(descriptor, "w", **options) as file:
+            with suppress(FileNotFoundError):
+                before = path.stat()
+                with suppress(OSError):  # only root may give files away
+                    os.fchown(descriptor, before.st_uid, before.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
+            os.fsync(descriptor)
+            os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _is_stream(path: Path) -> bool:
+    """Return True if a path names a device, a pipe, or a file that a process has open, such as /dev/stdout."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return False
+    link = path
+    while link.is_symlink():
+        if str(link.parent.resolve()).startswith("/proc/"):
+            return True
+        link = link.parent / os.readlink(link)
+    return not stat.S_ISREG(mode)
+
+
+def _open_beside(path: Path) -> tuple[int, Path]:
+    """Open a new hidden file in the folder of `path`, locked while it is open; remove those that killed writers left.
+
+    Returns:
+        the descriptor, and the path of the new file: .NAME.RANDOM.unfinished.
+    """
+    name = os.fsencode(path.name)[:200].decode(errors="ignore")  # a name may have 255 bytes
+    for left in path.parent.glob(f".{glob.escape(name)}.????????.unfinished"):
+        with suppress(OSError):  # not ours, or gone
+            descriptor = os.open(left, os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer lives
+                left.unlink()
+            finally:
+                os.close(descriptor)
+    while True:
+        unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}.unfinished")
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):  # another process took the file for one that was left
+            if os.path.samestat(os.stat(unfinished), os.fstat(descriptor)):
+                return descriptor, unfinished
+        os.close(descriptor)
 
 
 def write_file(content: bytes, path: Path) -> None:
@@ -49,10 +111,24 @@ def write_json(values: dict[str, Any], path: Path) -> None:
     write_file(f"{text}\n".encode(), path)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The mapping in a file; UserError if it is damaged."""
+@overload
+def read_json(path: Path) -> dict[str, Any]: ...
+
+
+@overload
+def read_json(path: Path, shape: type[T]) -> T: ...
+
+
+def read_json(path: Path, shape: Any = dict[str, Any]) -> Any:
+    """Return what a JSON file holds, as its shape says (shapes.py).
+
+    Raises:
+        UserError: the file is missing, is no JSON, or holds something else.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} is {'no file' if path.exists() else 'missing'}; restore it")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"), shape)
     except ValueError as error:
         raise UserError(f"{path} cannot be read: {error}; restore or remove it") from error
 
@@ -76,6 +152,20 @@ def check_results(folder: Path, name: str, about: Mapping[str, Any]) -> None:
     found = read_json(path) if path.is_file() else {}
     if holds_files(folder) and not about.items() <= found.items():
         raise UserError(f"{folder} holds other files or other results; choose another --output_dir")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """Make a folder and its parents; if what follows fails, remove those that were made and are empty."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for path in made:
+            with suppress(OSError):  # it holds a file
+                path.rmdir()
+        raise
 
 
 def replace_folder(new: Path, target: Path) -> None:
@@ -110,12 +200,23 @@ def config_path(name: str) -> Path:
 
 
 def expand(path: str | Path) -> Path:
-    """The path with `~` replaced by the home folder, if that user exists."""
-    return Path(os.path.expanduser(path))
+    """Return the path with `~` replaced by the home folder, if that user exists.
+
+    Raises:
+        UserError: a name is not UTF-8, or holds NUL: libraries and files of options cannot take it.
+    """
+    return Path(_checked(os.path.expanduser(path)))
 
 
 def absolute(path: str) -> str:
-    return os.path.abspath(expand(path))
+    """Return the absolute path, see `expand`."""
+    return _checked(os.path.abspath(expand(path)))
+
+
+def _checked(path: str) -> str:
+    if not is_encodable(path) or "\0" in path:
+        raise UserError(f"the path {path!r} has a name that is not UTF-8; rename that file or folder")
+    return path
 
 
 def split_name(given: str) -> tuple[str, str]:
@@ -145,21 +246,25 @@ def may_be_hub_id(name: str) -> bool:
     return not is_below_folder and Path(name).suffix not in (".json", ".yaml", ".safetensors", ".txt")
 
 
-def is_encodable(text: str) -> bool:
-    """Whether a text can be written as UTF-8; JSON may hold half of a surrogate pair, which cannot."""
-    return re.search("[\ud800-\udfff]", text) is None
-
-
 # ---- YAML
 
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError)
 """Errors of a text that cannot be read. ValueError: an encoding other than UTF-8."""
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z")
 """Numbers such as 1e-4, which PyYAML takes for text."""
+LONGEST_YAML = 2**20
+"""Characters, which PyYAML reads in three seconds; the options of a run have a few thousand."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads 1e-4 as a number."""
+    """Reads 1e-4 as a number, and refuses aliases: a few lines of them stand for billions of values."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            alias = self.peek_event()
+            wrong = f"the alias *{alias.anchor} is not possible here; write the value itself"
+            raise yaml.composer.ComposerError(None, None, wrong, alias.start_mark)
+        return super().compose_node(parent, index)
 
 
 class _TextLoader(_Loader):
@@ -181,38 +286,77 @@ _TextLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null
 
 
 def read_yaml(text: str) -> Any:
-    """Parse a text; one of `YAML_ERRORS` if it is not YAML."""
-    return yaml.load(text, Loader=_Loader)
+    """Return what a text of YAML holds.
+
+    Raises:
+        yaml.YAMLError, ValueError, RecursionError: see `YAML_ERRORS`.
+    """
+    return _load(text, _Loader)
+
+
+def _load(text: str, loader: type[_Loader]) -> Any:
+    if len(text) > LONGEST_YAML:
+        raise ValueError(f"it has {len(text):,} characters, more than {LONGEST_YAML:,}")
+    return yaml.load(text, Loader=loader)
 
 
 def read_options(folder: Path) -> dict[str, Any] | None:
-    """The options of a run from its config.yaml; None if the folder has none, UserError if it is damaged."""
+    """Return the options of a run from its config.yaml; None if the folder has none.
+
+    Raises:
+        UserError: the file cannot be read, or holds something else.
+    """
     path = folder / "config.yaml"
-    try:
-        return dict(read_yaml(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, NotADirectoryError):
+    if not path.is_file():
         return None
-    except (OSError, TypeError, *YAML_ERRORS) as error:
+    try:
+        options = as_shape(read_yaml(path.read_text(encoding="utf-8")), dict[str, Any])
+        as_shape(options, RunOptions)
+    except (OSError, *YAML_ERRORS) as error:
         raise UserError(f"{path} cannot be read: {error}; restore it") from error
+    return options
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of a run that other commands read, with the types that they have in its config.yaml."""
+
+    objective: str
+    max_length: int
+    mlm_probability: float
+    mlm_replacement_probability: float | None
+    mlm_random_probability: float | None
+    disallow_correct: bool
+    temperature: float
+    tie: str | None
+    hidden_dropout_prob: float
+    attention_probs_dropout_prob: float
+
+
+_PART_OF_RUN = re.compile(r"discriminator|generator|checkpoint-\d+")
 
 
 def run_options(path: str) -> dict[str, Any]:
-    """The options of the run that a folder is, or lies in; empty for other folders and for Hub ids."""
-    folder = expand(path)
+    """Return the options of the run that a folder is, or is a part of; empty for other folders and for Hub ids.
+
+    A run has a `discriminator/` or checkpoints. The config.yaml of another folder may be of another program.
+    """
+    folder = expand(path).resolve()
     if not folder.is_dir():
         return {}
-    return read_options(folder) or read_options(folder.parent) or {}
+    run = folder.parent if _PART_OF_RUN.fullmatch(folder.name) else folder
+    is_run = any(_PART_OF_RUN.fullmatch(part.name) for part in run.iterdir())
+    return (read_options(run) or {}) if is_run else {}
 
 
 def read_as_written(text: str) -> Any:
-    """`read_yaml`, but the outer mapping has text, or lists of text, except for null and inner mappings.
+    """Return what `read_yaml` does, but the outer mapping has text, or lists of text, except for null and mappings.
 
     The type of an option then decides how its value is read, as on a command line: `experiment_name: 1e5` is a name.
     """
     content = read_yaml(text)
     if not isinstance(content, dict):
         return content
-    written = yaml.load(text, Loader=_TextLoader)
+    written = _load(text, _TextLoader)
     return {key: content[key] if isinstance(content.get(key), dict) else value for key, value in written.items()}
 
 

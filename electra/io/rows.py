@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from electra.io.errors import UserError, first_line
-from electra.io.files import expand, is_encodable
+from electra.io.files import expand
+from electra.io.text import is_encodable
 
 Columns = dict[str, Any]
 """Values by the name of their column."""
@@ -59,7 +60,7 @@ def read_rows(path: str | Path) -> Iterator[Row]:
                 yield from json_rows(lines, path)
             else:
                 yield from _text_rows(lines, path)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
 
 
@@ -71,6 +72,13 @@ def text_of(row: Columns, column: str, place: str) -> str:
             f"{place} has no text in the column '{column}' ({text!r:.40}); its columns are {', '.join(row)}"
         )
     return text
+
+
+def check_encodable(value: Any, place: str) -> None:
+    """Refuse a value of a row, or a list of values, with half of a surrogate pair: it cannot be read nor written."""
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, str) and not is_encodable(one):
+            raise UserError(f"{place} has {one!r:.60}, which is no text in UTF-8; correct it")
 
 
 def form_of(path: str | Path) -> str:

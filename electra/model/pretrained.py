@@ -10,6 +10,7 @@ generator, shared weights are stored under the generator's names.
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 
 from electra.backbones import BACKBONES
-from electra.io.checkpoints import LOADING_ERRORS, MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_damage, step_of
+from electra.io.checkpoints import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_damage, step_of
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand, may_be_hub_id
 from electra.layer_decay import LAYER
@@ -100,8 +101,12 @@ def read_config(source: str) -> PreTrainedConfig:
         values, _ = PreTrainedConfig.get_config_dict(source)
         model_type = values.get("model_type")
         if model_type == ElectraPretrainingConfig.model_type:
-            return ElectraPretrainingConfig.from_dict(values)
+            joint = ElectraPretrainingConfig.from_dict(values)
+            for network in filter(None, (joint.generator, joint.discriminator)):
+                _check_sizes(network)
+            return joint
         config = CONFIG_MAPPING[model_type].from_dict(values)
+        _check_sizes(config)
     except Exception as error:  # the Hub fails in many ways, and each class checks its values in its own
         raise UserError(f"{source} and the Hub have no {CONFIG_NAME} that can be used: {first_line(error)}") from error
     # A model that predicts masked tokens sees the context on both sides.
@@ -111,6 +116,20 @@ def read_config(source: str) -> PreTrainedConfig:
             f"{source} is of type {model_type} and does not read text in both directions; name an encoder such as BERT"
         )
     return config
+
+
+LARGEST = {"num_hidden_layers": 1000, "hidden_size": 2**16, "intermediate_size": 2**18, "vocab_size": 2**24}
+LARGEST |= {"num_attention_heads": 2**10, "max_position_embeddings": 2**24, "embedding_size": 2**16}
+"""Sizes of a network and their upper bounds: a million layers would be built for hours before a weight is missed."""
+
+
+def _check_sizes(config: PreTrainedConfig) -> None:
+    for name, largest in LARGEST.items():
+        size = getattr(config, name, None)
+        is_plausible = type(size) is int and 1 <= size <= largest
+        # Some architectures, such as DeBERTa without absolute positions, have no such size.
+        if size is not None and not is_plausible:
+            raise ValueError(f"{name} is {size!r:.40}, not a whole number from 1 to {largest:,}")
 
 
 def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
@@ -153,7 +172,7 @@ def load_network(
     Returns:
         the network, and the names of its heads' weights that are missing or of another size: they are fresh.
     Raises:
-        UserError: the files are damaged, or weights and configuration do not fit each other.
+        UserError: the files are damaged, weights and configuration do not fit each other, or a weight is not finite.
     """
     with silent_transformers():
         try:
@@ -165,7 +184,7 @@ def load_network(
                 ignore_mismatched_sizes=True,  # they are reported, and refused below
                 **options,
             )
-        except LOADING_ERRORS as error:
+        except Exception as error:  # of damaged weights, and what each class makes of odd values of its configuration
             raise UserError(f"{source}: its weights cannot be loaded ({first_line(error)})") from error
 
     missing = set(report["missing_keys"]) | _missing_shared_weights(network, source)
@@ -179,7 +198,20 @@ def load_network(
     _refuse(source, "lacks", missing - fresh)
     _refuse(source, "has, beyond its configuration,", filter(LAYER.match, report["unexpected_keys"]))
     _refuse(source, "has in another size", {sizes[key] for key in sizes.keys() - fresh})
+    _check_finite(source, network)
     return network, sorted(fresh)
+
+
+def _check_finite(source: str, network: PreTrainedModel) -> None:
+    """Refuse weights that are nan or infinite: every answer of the network would be nan, and look like one.
+
+    The smallest and the largest value are nan if any is; they are found in one pass without memory for a copy.
+    """
+    for name, value in chain(network.named_parameters(), network.named_buffers()):
+        if value.is_floating_point() and value.numel() and not torch.stack(value.aminmax()).isfinite().all():
+            raise UserError(
+                f"{source}: its weight {name} is not finite: the network has diverged, or is damaged; name another one"
+            )
 
 
 def _missing_shared_weights(network: PreTrainedModel, source: str) -> set[str]:

@@ -19,6 +19,7 @@ from electra.model.options import ModelArguments, ObjectiveArguments, given_obje
 from electra.objectives import Objective
 from electra.options import (
     BELOW_ONE,
+    FOLDER_NAME,
     NOT_NEGATIVE,
     POSITIVE,
     SEED,
@@ -70,7 +71,10 @@ class PretrainingArguments(TrainingArguments):
 
     output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
     experiment_name: str = option(
-        "electra", "Name of the run and its folder; -2, -3 ... is appended if it exists.", always_recorded=True
+        "electra",
+        "Name of the run and its folder; -2, -3 ... is appended if it exists.",
+        FOLDER_NAME,
+        always_recorded=True,
     )
     resume_from_checkpoint: str | None = option(
         None, "Resume this checkpoint, or the latest valid one of this run folder."

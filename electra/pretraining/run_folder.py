@@ -11,7 +11,7 @@ import json
 import logging
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from electra.io.errors import UserError
 from electra.io.files import absolute, holds_files, read_json
 from electra.options import write_yaml
 from electra.pretraining.configuration import CONFIG_NAME, RESUMING, Configuration, PretrainingArguments
-from electra.report.runs import METRICS_NAME, STATE_NAME
+from electra.report.runs import METRICS_NAME, STATE_NAME, Metrics, TrainingState
 from electra.runtime.processes import by_one_process
 
 logger = logging.getLogger(__name__)
@@ -100,8 +100,6 @@ def _find_run(training: PretrainingArguments) -> Run:
         return Run(output_dir / name)
     if training.resume_from_checkpoint is not None:
         return _resumed(find_checkpoint(training.resume_from_checkpoint))
-    if name in ("", "..") or Path(name).name != name:
-        raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
     output_dir.mkdir(parents=True, exist_ok=True)
     if training.auto_resume:
         return start_or_continue(output_dir.resolve() / name, training)
@@ -114,10 +112,10 @@ def start_or_continue(folder: Path, training: PretrainingArguments) -> Run:
     metrics = folder / METRICS_NAME
     is_exported = metrics.is_file() and (folder / "discriminator" / "config.json").is_file()
     if is_exported:
-        plan = read_json(metrics)["plan"]
+        plan = read_json(metrics, Metrics)["plan"]
         has_all_steps = plan["steps"] >= training.max_steps
         if training.max_steps == -1:
-            has_all_steps = plan["epochs"] * (1 + 1e-9) >= training.num_train_epochs  # it was rounded
+            has_all_steps = plan.get("epochs", 0.0) * (1 + 1e-9) >= training.num_train_epochs  # it was rounded
         if has_all_steps:
             return Run(folder, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
     if folder.is_dir() and checkpoints_of(folder):
@@ -133,9 +131,8 @@ def _resumed(checkpoint: Path) -> Run:
     """A run that goes on from a checkpoint, with what its files say."""
     _lock_or_refuse(checkpoint.parent)
     shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
-    step = read_json(checkpoint / STATE_NAME)["global_step"]
-    saved = read_json(checkpoint / ORIGIN_NAME)
-    origin = Origin(**{f.name: saved[f.name] for f in fields(Origin)})
+    step = read_json(checkpoint / STATE_NAME, TrainingState)["global_step"]
+    origin = read_json(checkpoint / ORIGIN_NAME, Origin)
     return Run(checkpoint.parent, str(checkpoint), False, step, origin)
 
 

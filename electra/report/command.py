@@ -12,6 +12,7 @@ Runs may be unfinished or killed. Evaluations are the folders of
 import logging
 from importlib import import_module
 from pathlib import Path
+from typing import Literal, TypedDict
 
 from electra.io.console import log_plainly
 from electra.io.errors import Parser, UserError
@@ -23,6 +24,12 @@ from electra.report.results import ENVIRONMENT_NAME
 from electra.report.runs import read_run
 
 logger = logging.getLogger("electra.report")
+
+
+class Environment(TypedDict, total=False):
+    """What environment.json holds: of an evaluation its kind, the name of a package in electra/tasks."""
+
+    kind: Literal["glue", "classify", "squad", "tagging", "multiple_choice", "minimal_pairs"]
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -39,11 +46,11 @@ def main(argv: list[str] | None = None) -> None:
     log_plainly()
     first = given.folders[0]
     paths = [folder / ENVIRONMENT_NAME for folder in given.folders]
-    recorded = [read_json(path) for path in paths if path.is_file()]
-    kinds = sorted({values["kind"] for values in recorded if "kind" in values})  # of evaluations
+    recorded = [read_json(path, Environment) for path in paths if path.is_file()]
+    kinds = sorted({values["kind"] for values in recorded if "kind" in values})
     if len(kinds) > 1:
         raise UserError(f"the folders hold {', '.join(kinds)}; report each kind separately")
-    if kinds:  # the name of a package in electra/tasks
+    if kinds:
         report = import_module(f"electra.tasks.{kinds[0]}.report").report(given.folders)
         write_report(report, given.output or first)
         return

@@ -39,7 +39,7 @@ def make_panels(runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
     for number, run in enumerate(runs):
         scale = 1.0
         if len(runs) > 1:  # tokens of a step, at the mean of the run
-            seen = [line for line in run.logs if "tokens_seen" in line]
+            seen = [line for line in run.logs if line["step"] and "tokens_seen" in line]
             if not seen:
                 raise UserError(f"the log of {run.folder} has no line of training yet; leave this run out")
             scale = seen[-1]["tokens_seen"] / seen[-1]["step"]
@@ -48,7 +48,7 @@ def make_panels(runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
         for line in run.logs:
             for key, value in line.items():
                 kind, name = _kind_and_name(key)
-                if name in MAIN and value is not None:
+                if name in MAIN and isinstance(value, int | float):
                     curve = curves.setdefault((kind, name), Curve(number, kind, [], []))
                     curve.x.append(line["step"] * scale)
                     curve.y.append(value)

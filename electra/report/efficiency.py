@@ -45,10 +45,11 @@ def efficiency_section(run: RunRecord, averages: Mapping[str, float | None]) -> 
 
     `averages` are AVG and GLUE as fractions, None if a task is missing.
     """
-    compute = run.metrics.get("compute", {})
-    seconds = compute.get("training_seconds")
-    if seconds is None or "peak_flops_per_second" not in compute:
+    compute = run.compute
+    needed = {"training_seconds", "peak_flops_per_second", "devices", "device", "google_flops"}
+    if not needed <= compute.keys() or "discriminator_parameters" not in run.plan:
         return []
+    seconds = compute["training_seconds"]
     devices = compute["devices"]
     cost = pfs_days(devices * seconds * compute["peak_flops_per_second"] * UTILIZATION)
     scores = [averages["AVG"], averages["GLUE"]]

@@ -67,7 +67,7 @@ def report_blocks(
     """
     blocks: Blocks = []
     for run in runs:
-        verdict = run.metrics.get("verdict")
+        verdict = run.metrics.get("verdict") if run.metrics else None
         if verdict:
             blocks.append(Text(verdict if len(runs) == 1 else f"{run.name}: {verdict}"))
     titles = ", ".join(panel.get_title() for panel in curves.axes)
@@ -105,7 +105,7 @@ def _held_out(runs: Sequence[RunRecord]) -> Blocks:
 
 def _sizes(runs: Sequence[RunRecord]) -> Blocks:
     """Plan and cost, a column per run."""
-    facts = [{**run.plan, **run.metrics.get("compute", {})} for run in runs]
+    facts = [{**run.plan, **run.compute} for run in runs]
     rows = []
     for key, label in SIZES.items():
         cells = [_cell(key, values.get(key)) for values in facts]
@@ -137,15 +137,13 @@ def _options(runs: Sequence[RunRecord]) -> Blocks:
 
 
 def _cell(key: str, value: Any) -> str:
-    if value is None:
-        return ""
+    if not isinstance(value, int | float):
+        return str(value or "")
     if key.endswith("_seconds"):
         return format_seconds(value)
     if "flops" in key:
         return f"{value:.3g}"
-    if isinstance(value, float):
-        return f"{value:,.2f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 
 # ---- files

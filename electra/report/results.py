@@ -14,12 +14,31 @@ import statistics
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from electra.io.errors import UserError
+from electra.io.shapes import ShapeError, as_shape, parse_json
 
 RESULTS_NAME = "results.jsonl"
 ENVIRONMENT_NAME = "environment.json"
+
+
+class Settings(TypedDict, total=False):
+    """The settings of a run that are read from its result; there are others. Whole numbers are at least 1."""
+
+    encoder: str
+    per_device_train_batch_size: int
+    gradient_accumulation_steps: int
+    processes: int
+    precision: str
+    max_length: int
+    long_texts: str
+    text_column: str | None
+    text_pair_column: str | None
+    max_query_length: int
+    doc_stride: int
+    n_best_size: int
+    max_answer_length: int
 
 
 class Result(NamedTuple):
@@ -55,10 +74,27 @@ def read_results(path: Path) -> list[Result]:
     results = []
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
-            results.append(Result(**json.loads(line)))
-        except (ValueError, TypeError) as error:
+            results.append(parse_result(line))
+        except ValueError as error:
             raise UserError(f"{path} line {number} is not a result ({error}); delete it to repeat the run") from error
     return results
+
+
+def parse_result(text: str) -> Result:
+    """Return the result that a text of JSON holds; ValueError if the text is not JSON or of another shape."""
+    result = parse_json(text, Result)
+    for name, value in as_shape(result.settings, Settings).items():
+        if name in Settings.__annotations__ and isinstance(value, int) and value < 1:
+            raise ShapeError(f"settings.{name} must be at least 1, not {value}")
+    return result
+
+
+def read_result(path: Path) -> Result:
+    """Return the result in a file of its own; a `UserError` if there is none."""
+    try:
+        return parse_result(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is not a result ({error}); restore it") from error
 
 
 def read_evaluation(folder: Path) -> list[Result]:

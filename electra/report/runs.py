@@ -4,10 +4,10 @@ A finished run has `trainer_state.json`, `metrics.json`, `config.yaml` and `samp
 checkpoints, each with the log up to its step; the newest counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, Required, TypedDict
 
 from electra.io.checkpoints import checkpoints_of
 from electra.io.console import without_secrets
@@ -21,33 +21,100 @@ FIXED = "fixed"
 """The name of a fixed corrupted test set (--eval_corruption) among the held-out texts."""
 
 
+class LogLine(TypedDict):
+    """A line of Trainer's log: its step, and metrics by name."""
+
+    step: int
+    tokens_seen: NotRequired[float]
+
+
+class TrainingState(TypedDict, total=False):
+    """What trainer_state.json holds of a run, as far as it is read here."""
+
+    global_step: Required[int]
+    max_steps: Required[int]
+    log_history: Required[list[LogLine]]
+
+
+class PlanRecord(TypedDict, total=False):
+    """The plan of a run in metrics.json; tokens include padding. Of a run without a generator, its numbers are 0."""
+
+    steps: Required[int]
+    epochs: float
+    changes: list[str]
+    objective: str
+    documents: int
+    corpus_tokens: int
+    held_out_documents: int
+    held_out_tokens: int
+    discriminator_shape: str
+    discriminator_parameters: int
+    generator_shape: str
+    generator_parameters: int
+    total_parameters: int
+    batch_size: int
+    max_length: int
+    total_tokens: int
+    flops: float
+    google_flops: float
+
+
+class ComputeRecord(TypedDict, total=False):
+    """The cost of a run in metrics.json."""
+
+    tokens: int
+    steps: int
+    training_seconds: float
+    tokens_per_second: float
+    device: str
+    devices: int
+    dtype: str
+    flops: float
+    google_flops: float
+    peak_flops_per_second: float
+
+
+class Metrics(TypedDict, total=False):
+    """What metrics.json holds of a finished run."""
+
+    plan: Required[PlanRecord]
+    held_out: dict[str, dict[str, float | None]]
+    compute: ComputeRecord
+    verdict: str
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """What the files of one run say: Trainer's log by step, and the number of optimizer steps.
 
-    `metrics` is metrics.json, empty until the run ends; `options` is config.yaml without secrets. `notes` are
+    `metrics` is metrics.json, None until the run ends; `options` is config.yaml without secrets. `notes` are
     sentences about the state of the run.
     """
 
     name: str
     folder: Path
-    logs: list[dict[str, Any]]
+    logs: list[LogLine]
     step: int
-    metrics: dict[str, Any] = field(default_factory=dict)
+    metrics: Metrics | None = None
     options: dict[str, Any] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     notes: tuple[str, ...] = ()
 
     @property
-    def plan(self) -> dict[str, Any]:
-        return self.metrics.get("plan", {})
+    def plan(self) -> Mapping[str, Any]:
+        return self.metrics["plan"] if self.metrics else {}
+
+    @property
+    def compute(self) -> Mapping[str, Any]:
+        return self.metrics.get("compute", {}) if self.metrics else {}
 
     @property
     def held_out(self) -> dict[str, dict[str, float]]:
         """Columns of held-out metrics; none before the run ends."""
+        columns = self.metrics.get("held_out", {}) if self.metrics else {}
         return {
             name: {metric: value for metric, value in column.items() if value is not None}
-            for name, column in self.metrics.get("held_out", {}).items()
+            for name, column in columns.items()
         }
 
 
@@ -63,22 +130,22 @@ def read_run(folder: Path, name: str = "") -> RunRecord:
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; name a run of run_pretraining.py")
     files = [path / STATE_NAME for path in (folder, *checkpoints_of(folder)[:1])]
-    states = [read_json(file) for file in files if file.exists()]
-    states = [state for state in states if state.get("log_history") and "global_step" in state]
+    states = [read_json(file, TrainingState) for file in files if file.exists()]
+    states = [state for state in states if state["log_history"]]
     if not states:
         raise UserError(f"{folder} has no training log; name a run that has saved a checkpoint")
     # At the same step the state of the run folder counts: it contains the last evaluation, too.
     state = max(states, key=lambda state: state["global_step"])
     step = state["global_step"]
     metrics_file = folder / METRICS_NAME
-    metrics = read_json(metrics_file) if metrics_file.exists() else {}
-    plan = metrics.get("plan", {})
+    metrics = read_json(metrics_file, Metrics) if metrics_file.exists() else None
+    plan: Mapping[str, Any] = metrics["plan"] if metrics else {}
     notes = [f"{folder.name} was resumed with other options: {line}" for line in plan.get("changes", [])]
-    if not metrics:
+    if metrics is None:
         notes.append(f"{folder.name} has not ended; its log ends at step {step:,} of {state['max_steps']:,}")
     elif step > plan["steps"]:  # the run goes on; this file will be replaced when it ends
         notes.append(f"{METRICS_NAME} is left out: it is of the run's end at step {plan['steps']:,}")
-        metrics = {}
+        metrics = None
     return RunRecord(
         name=name or folder.resolve().name,
         folder=folder,

@@ -34,7 +34,7 @@ def test_a_model_that_is_made_again_keeps_the_first_result(tmp_path, framed_toke
     task = SimpleNamespace(name="cola", headline=lambda metrics: metrics["mcc"])
     data = SimpleNamespace(labels=None, problem_type=None)
     save_model(evaluation, task, data, again, EncoderWithHead(tiny_electra(), "hf", 2, 0.0))
-    assert read_saved(evaluation, task) == first._asdict()
+    assert read_saved(evaluation, task) == first
 
 
 def test_a_card_says_what_was_trained_and_its_scores(tmp_path):

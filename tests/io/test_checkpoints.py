@@ -40,7 +40,7 @@ def write_checkpoint(run, step, *names):
     for name in names or ("model.safetensors", "optimizer.pt", "below/file"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(CONTENT)
-    (folder / "trainer_state.json").write_text(json.dumps({"global_step": step}))
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": step, "max_steps": 9, "log_history": []}))
     text = {"training_text": "t", "training_documents": 4, "held_out_text": "h"}
     more = {"first_held_out_text": "h", "batch_size": 4, "options": {}, "changes": []}
     (folder / "origin.json").write_text(json.dumps({**text, **more}))

@@ -1,20 +1,26 @@
 """What may be published of options and command lines; units; the record of host and commit."""
 
 import logging
+import os
+import shutil
 import subprocess
+import sys
+from unittest.mock import Mock
 
+import pytest
 import torch
 
 from electra.io.console import (
+    RunLog,
     environment,
     format_bytes,
     format_seconds,
-    git_commit,
     log_plainly,
     shown_command,
     without_secrets,
 )
-from tests.helpers import parametrize
+from electra.io.errors import UserError, run_script
+from tests.helpers import ROOT, parametrize
 
 
 def test_secrets_are_left_out_of_options():
@@ -41,17 +47,78 @@ def test_times_and_sizes_have_units():
     assert [format_bytes(b) for b in (500, 999_960, 3e9, 4e12)] == ["0.5 kB", "1.0 MB", "3.0 GB", "4.0 TB"]
 
 
-def test_a_result_says_which_commit_it_is_of(tmp_path):
-    def git(*words):
-        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+def git(folder, *words):
+    command = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert git_commit(tmp_path) is None
-    git("init", "-q")
-    (tmp_path / "file").write_text("one")
-    git("add", "file")
-    git("commit", "-qm", "first")
-    assert git_commit(tmp_path) == git("rev-parse", "HEAD")
-    (tmp_path / "file").write_text("two")
-    assert git_commit(tmp_path) == git("rev-parse", "HEAD") + "-dirty"
+
+def commit_all(folder):
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+
+
+def copy_package(folder, project):
+    """What `environment` needs of the package, in a folder of a project of this name."""
+    shutil.copytree(ROOT / "electra" / "io", folder / "electra" / "io", ignore=shutil.ignore_patterns("*.pyc"))
+    shutil.copy(ROOT / "electra" / "__init__.py", folder / "electra")
+    (folder / "pyproject.toml").write_text(f'[project]\nname = "{project}"\n')
+
+
+def recorded_commit(package_of, **variables):
+    """`git_commit` of `environment()`, with the package in this folder."""
+    code = "from electra.io.console import environment; print(environment()['git_commit'])"
+    variables = {**os.environ, "PYTHONPATH": str(package_of), **variables}
+    done = subprocess.run([sys.executable, "-c", code], cwd=package_of, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_result_says_which_commit_it_is_of(tmp_path):
+    ours, other = tmp_path / "ours", tmp_path / "other"
+    copy_package(ours, "electra")
+    assert recorded_commit(ours) == "None"
+    commit_all(ours)
+    other.mkdir()
+    (other / "file").touch()
+    commit_all(other)
+    commit = git(ours, "rev-parse", "HEAD")
+    assert recorded_commit(ours) == commit
+    assert recorded_commit(ours, GIT_DIR=str(other / ".git")) == commit  # as a hook of another repository has it
+    (ours / "electra" / "io" / "console.py").open("a").write("# changed\n")
+    assert recorded_commit(ours) == f"{commit}-dirty"
     assert environment()["versions"]["torch"] == torch.__version__
+
+
+def test_this_checkout_has_a_commit():
+    if not (ROOT / ".git").exists():
+        pytest.skip("it is no checkout")
+    assert environment()["git_commit"].removesuffix("-dirty") == git(ROOT, "rev-parse", "HEAD")
+
+
+def test_the_repository_of_another_project_is_not_ours(tmp_path):
+    copy_package(tmp_path / "vendored", "their-project")
+    commit_all(tmp_path / "vendored")
+    assert recorded_commit(tmp_path / "vendored") == "None"
+    commit_all(tmp_path)  # an environment with a wheel lies within their repository
+    copy_package(tmp_path / "venv" / "site-packages", "electra")
+    (tmp_path / "venv" / "site-packages" / "pyproject.toml").unlink()
+    assert recorded_commit(tmp_path / "venv" / "site-packages") == "None"
+
+
+@parametrize(
+    ("text", "shown"),
+    [("a\x1b[2Jb\x07c", "a\\x1b[2Jb\\x07c"), ("ab\u202ecd\u200f", "ab\\u202ecd\\u200f"), ("\udcff", "\\udcff")],
+)
+def test_nothing_steers_the_terminal(text, shown, capsys, tmp_path):
+    log_plainly()
+    logger = logging.getLogger("electra.test")
+    log = RunLog()
+    log.write_to(tmp_path)
+    logger.info("label %s\n\tnext می\u200cخواهم", text)
+    with pytest.raises(SystemExit):
+        run_script(Mock(side_effect=UserError(f"label {text}")))
+    output = capsys.readouterr()
+    logging.getLogger("electra").removeHandler(log)
+    assert output.out == f"label {shown}\n\tnext می\u200cخواهم\n" and output.err == f"error: label {shown}\n"
+    assert f"label {shown}\n" in (tmp_path / "log.txt").read_text()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from electra.io.errors import UserError
-from electra.io.rows import Columns, Row, text_of
+from electra.io.rows import Columns, Row, check_encodable, text_of
 
 SINGLE = "single"
 SEVERAL = "several"
@@ -85,6 +85,7 @@ def read_example(columns: Sequence[str | None], row: Columns, place: str) -> Exa
     text = text_of(row, text_column or first_of(TEXT_COLUMNS, row), place)
     pair = None if pair_column is None else text_of(row, pair_column, place)
     label = row.get(label_column or first_of(LABEL_COLUMNS, row))
+    check_encodable(label, place)
     if label is None or str(label).strip() in MISSING:
         label = None
     return Example(text, pair, label, place)

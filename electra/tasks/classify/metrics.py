@@ -120,7 +120,12 @@ def details(logits: Array, references: References) -> dict[str, Any]:
     text = f"labels of the training data: {labels.low:g} to {labels.high:g}"
     if labels.kind != NUMBER:
         answers = decide(labels, mean_by_text(logits, references.owners))
-        text = classification_report(references.matrix, answers, target_names=labels.classes, zero_division=0.0)
+        right, chosen = references.matrix, answers
+        if labels.kind == SINGLE:  # numbers of classes: of a matrix, several classes would be reported
+            right, chosen = right.argmax(1), chosen.argmax(1)
+        text = classification_report(
+            right, chosen, labels=range(len(labels.classes)), target_names=labels.classes, zero_division=0.0
+        )
     if labels.kind == SINGLE:
         right = pd.Series(names_of(labels, references.matrix), name="label")
         chosen = pd.Series(names_of(labels, answers), name="answer")

@@ -5,7 +5,7 @@ Scores come from results.jsonl, the rest from predictions/TASK-SEED-details.json
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from electra.io.files import read_json
 from electra.report.blocks import Blocks, Code, Heading, Report
@@ -70,11 +70,18 @@ class LabelReporting(Reporting):
         return report._replace(blocks=[*report.blocks, *extra])
 
 
-def read_details(folder: Path) -> tuple[Result, dict[str, Any]]:
+class Details(TypedDict):
+    """What predictions/TASK-SEED-details.json holds: scores of the constant answer, and a text about the classes."""
+
+    baseline: dict[str, float | None]
+    text: str
+
+
+def read_details(folder: Path) -> tuple[Result, Details]:
     """The first result of an evaluation, and its file of details."""
     result = read_evaluation(folder)[0]
     path = folder / "predictions" / f"{result.task}-{result.seed}-details.json"
-    return result, read_json(path)
+    return result, read_json(path, Details)
 
 
 REPORTING = LabelReporting(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from electra.io.errors import UserError
-from electra.io.rows import read_rows
+from electra.io.rows import check_encodable, read_rows
 
 LABELS = {"none": None, "nan": None, "": None, "0": False, "false": False, "1": True, "true": True}
 
@@ -35,13 +35,16 @@ def read_texts(
     """
     for place, row in read_rows(path):
         text = row["text"] if [*row] == ["text"] else row.get(text_column)
+        check_encodable(text, place)
         if not isinstance(text, str):
             raise UserError(f"{place} has no text in its column {text_column} of {', '.join(row)}; see --text_column")
         label = row.get(label_column) if label_column else None
         spans = row.get("spans")
         try:
             if spans is not None:
-                spans = [(int(start), int(end)) for start, end in spans]
+                spans = [(start, end) for start, end in spans]
+                if {type(edge) for span in spans for edge in span} - {int}:
+                    raise TypeError("no whole numbers")
                 if not all(0 <= start <= end <= len(text) for start, end in spans):
                     raise ValueError("outside the text")
                 label = int(bool(spans))

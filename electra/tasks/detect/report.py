@@ -83,14 +83,24 @@ def report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Re
         )
         passages += [Heading(line["place"], 3), Passage(pieces(line))]
     table = table_of(rows)
-    counts = ", ".join(f"{summary[name]:,} {name}" for name in ("texts", "tokens", "spans"))
-    blocks: Blocks = [Text(f"{summary['file']}: {counts} above {summary['thresholds']['token']:.3f}.")]
-    agreement = [{"of": level, **rounded(found)} for level, found in summary["agreement"].items()]
-    if agreement:
-        blocks += [Heading("Agreement with the labels"), table_of(agreement)]
+    blocks: Blocks = [Text(counts_of(summary))]
+    agreement = agreement_table(summary)
+    if agreement.rows:
+        blocks += [Heading("Agreement with the labels"), agreement]
     blocks += [Heading("Worst texts"), table, Heading("Their worst passages"), *passages]
     blocks += [Heading("Definitions"), Items(DEFINITIONS)]
     return Report("Words that look wrong", blocks, Table(table.header, table.rows[:10]))
+
+
+def counts_of(summary: Mapping[str, Any]) -> str:
+    """Return a sentence about the texts, their tokens, and the spans above the threshold."""
+    counts = ", ".join(f"{summary[name]:,} {name}" for name in ("texts", "tokens", "spans"))
+    return f"{summary['file']}: {counts} above {summary['thresholds']['token']:.3f}."
+
+
+def agreement_table(summary: Mapping[str, Any]) -> Table:
+    """Return how well tokens and texts agree with the labels, a row each; no rows without labels of both kinds."""
+    return table_of([{"of": level, **rounded(found)} for level, found in summary["agreement"].items()])
 
 
 def pieces(line: Mapping[str, Any]) -> list[tuple[str, float | None]]:

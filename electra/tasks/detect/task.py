@@ -12,14 +12,14 @@ from typing import Any
 
 from electra.io.console import environment
 from electra.io.errors import UserError
-from electra.io.files import check_results, expand, open_new, write_json
+from electra.io.files import check_results, expand, new_folder, open_new, write_json
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
-from electra.report.blocks import write_report
+from electra.report.blocks import text_table, write_report
 from electra.runtime.cpu import prepare
 from electra.tasks.detect.data import Labelled, read_texts
-from electra.tasks.detect.report import Scores, report
+from electra.tasks.detect.report import Scores, agreement_table, counts_of, report
 from electra.tasks.detect.scores import Detector, Judged
 
 logger = logging.getLogger(__name__)
@@ -43,19 +43,21 @@ def detect(args: Namespace) -> None:
     logger.info("model          %s", networks.source)
     max_length = min(args.max_length, longest_text(network.config))
     detector = Detector(network, networks.tokenizer, max_length)
+    if expand(args.file).is_file():  # no stream
+        for _ in read_texts(args.file, args.text_column, args.label_column):
+            pass  # refuses a bad row before hours of work
     thresholds = dict.fromkeys(("token", "text"), args.threshold)
     if args.validation_file:  # right text; false_alarm_rate of its tokens, and of its texts, are above the thresholds
         held_out = Scores()
         for _, judged in judged_texts(detector, read_texts(args.validation_file, args.text_column, "")):
             held_out.add(judged, is_wrong=False, spans=[])
-        if not held_out.values["text"]:
-            raise UserError(f"{args.validation_file} has no text; name a file of right text")
+        if not held_out.values["token"]:
+            raise UserError(f"{args.validation_file} has no text that the tokenizer reads; name a file of right text")
         thresholds = held_out.thresholds(args.false_alarm_rate)
-    folder.mkdir(parents=True, exist_ok=True)
     counts: Counter[str] = Counter()
     scores = Scores()
     worst: list[dict[str, Any]] = []
-    with open_new(folder / "scores.jsonl") as file:
+    with new_folder(folder), open_new(folder / "scores.jsonl") as file:
         for text, judged in judged_texts(detector, read_texts(args.file, args.text_column, args.label_column)):
             line = as_line(text, judged, thresholds["token"])
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -73,6 +75,10 @@ def detect(args: Namespace) -> None:
         # It says whose folder this is, so it comes before scores.jsonl has its name.
         write_json({**summary, **environment()}, folder / "summary.json")
     write_report(report(summary, worst), folder)
+    agreement = agreement_table(summary)
+    if agreement.rows:
+        logger.info("\nagreement with the labels\n%s", text_table(agreement))
+    logger.info("\n%s", counts_of(summary))
 
 
 def judged_texts(detector: Detector, texts: Iterator[Labelled]) -> Iterator[tuple[Labelled, Judged]]:

@@ -54,7 +54,7 @@ def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
     """Parse `--task_overrides`, with the checks of the options. Flags of the command line take precedence."""
     try:
         mapping = {name: dict(chosen) for name, chosen in json.loads(text).items()}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f'--task_overrides {text} must look like {{"rte": {{"learning_rate": 2e-5}}}}') from error
     overrides = {}
     for name, chosen in mapping.items():

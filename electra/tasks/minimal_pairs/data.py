@@ -11,7 +11,7 @@ from typing import NamedTuple
 from electra.finetuning.sources import load_tables, table_rows
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.rows import TABLES, Columns, Row, read_rows, text_of
+from electra.io.rows import TABLES, Columns, Row, check_encodable, read_rows, text_of
 
 BLIMP = "nyu-mll/blimp"
 COLUMNS = (
@@ -58,6 +58,7 @@ def load_pairs(
         named = _first(row, PHENOMENON)
         paradigm = _first(row, PARADIGM) or named or source
         phenomenon = named or paradigm
+        check_encodable([paradigm, phenomenon], place)
         phenomenon = PHENOMENA.get(phenomenon, phenomenon)
         known = phenomena.setdefault(paradigm, phenomenon)
         if known != phenomenon:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from electra.options import NOT_EMPTY, POSITIVE, Options, check, option
+from electra.options import FOLDER_NAME, NOT_EMPTY, POSITIVE, Options, check, option
 from electra.tasks.minimal_pairs.data import BLIMP
 
 SCORES = ("electric", "discriminator", "corrected", "pll", "causal")
@@ -36,7 +36,9 @@ class MinimalPairArguments(Options):
     score: list[str] = option([], "Scores. Default: all that the networks allow.", choices=SCORES)
     max_pairs: int | None = option(None, "Maximum pairs of each paradigm, the first ones. Default: all.", POSITIVE)
     output_dir: str = option("output", "Parent folder; the results are written to output_dir/experiment_name.")
-    experiment_name: str | None = option(None, "Name of the folder. Default: blimp and the name of the model.")
+    experiment_name: str | None = option(
+        None, "Name of the folder. Default: blimp and the name of the model.", FOLDER_NAME
+    )
     per_device_eval_batch_size: int = option(256, "Sentences per batch.", POSITIVE)
     use_cpu: bool = option(False, "Use the CPU even if there is an accelerator.")
 

@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,27 @@ DEFINITIONS = (
     "pll: the language model's log probability of a token where it and the later pieces of its word are masked. "
     "causal: that of a token given those before it.",
 )
+
+
+class Accuracy(TypedDict):
+    """Accuracy and its standard error as fractions; None if there is no error."""
+
+    accuracy: float
+    standard_error: float | None
+
+
+class Accuracies(TypedDict):
+    """The results of one score, see `summarize`."""
+
+    overall: Accuracy
+    phenomena: dict[str, Accuracy]
+    paradigms: dict[str, Accuracy]
+
+
+class PairResults(TypedDict):
+    """What minimal_pairs.json holds, beside what was scored."""
+
+    scores: dict[str, Accuracies]
 
 
 def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str, Any]:
@@ -68,7 +89,7 @@ def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def accuracy_table(columns: Mapping[str, dict[str, Any]], level: str) -> Table:
+def accuracy_table(columns: Mapping[str, Any], level: str) -> Table:
     """A row for each of the "phenomena" or "paradigms", then the mean; `columns`: results of `summarize` by title."""
     rows = []
     for name in dict.fromkeys(name for results in columns.values() for name in results[level]):
@@ -90,7 +111,7 @@ def report(folders: Sequence[Path]) -> Report:
     """The scores of one or more folders side by side."""
     columns = {}
     for folder, title in names_of(folders).items():
-        for score, results in read_json(folder / RESULTS_NAME)["scores"].items():
+        for score, results in read_json(folder / RESULTS_NAME, PairResults)["scores"].items():
             columns[score if len(folders) == 1 else f"{title}: {score}"] = results
     table = accuracy_table(columns, "phenomena")
     blocks: Blocks = [Text("Accuracy in percent ± standard error. Definitions at the end.")]

@@ -13,7 +13,7 @@ from electra.finetuning.encoding import Array
 from electra.finetuning.evaluation import model_name
 from electra.io.console import environment
 from electra.io.errors import UserError
-from electra.io.files import check_results, expand, write_file, write_json
+from electra.io.files import check_results, expand, new_folder, write_file, write_json
 from electra.model.configuration import CAUSAL_KEY, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
@@ -120,10 +120,9 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
     groups = encode_sentences(texts, networks.tokenizer)
     check_lengths(pairs, groups, scorer)
-    folder.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
-
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
-    scores = scorer.scores(groups, names)
+    with new_folder(folder):  # an error before the work, not behind it
+        scores = scorer.scores(groups, names)
     results = {}
     for name, values in scores.items():
         differences = values[0::2] - values[1::2]

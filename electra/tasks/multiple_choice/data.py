@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from electra.finetuning.sources import rows_by_split
 from electra.io.errors import UserError
-from electra.io.rows import Columns
+from electra.io.rows import Columns, check_encodable
 
 FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices"
 
@@ -70,6 +70,7 @@ def parse_question(row: Columns, place: str) -> Question:
         raise UserError(f"{place} has no list of choices; expected {FORMS}")
     context, question = (_text(row.get(column)) for column in columns)
     texts = [_text(choice) for choice in choices]
+    check_encodable([context, question, *texts], place)
     while texts and not texts[-1]:
         texts.pop()
     if len(texts) < 2 or not all(texts):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from electra.finetuning.sources import files_by_split, rows_by_split
 from electra.io.errors import UserError
 from electra.io.files import expand
+from electra.io.text import is_encodable
 
 
 class Question(NamedTuple):
@@ -45,7 +46,7 @@ def read_questions(path: str | Path) -> Questions:
     """Read SQuAD's JSON, version 1.1 or 2.0."""
     try:
         content = json.loads(expand(path).read_text(encoding="utf-8-sig"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"cannot read {path} as JSON: {error}") from error
     return _parse(content, str(path))
 
@@ -74,7 +75,8 @@ def _parse(content: Any, source: str) -> Questions:
                     pairs = zip(answers["text"], answers["answer_start"], strict=True)
                     answers = [{"text": text, "answer_start": start} for text, start in pairs]
                 texts = [answer["text"] for answer in answers]
-                if not all(isinstance(text, str) for text in (values["question"], paragraph["context"], *texts)):
+                found = (values["question"], paragraph["context"], *texts)
+                if not all(isinstance(text, str) and is_encodable(text) for text in found):
                     raise TypeError(f"question {values['id']} or its context or answer is no text")
                 is_version_2 |= "is_impossible" in values or not answers
                 if values["id"] in questions:

@@ -6,15 +6,23 @@ from typing import Any
 
 from scipy.special import expit
 
+from electra.finetuning.export import RESULT_NAME
 from electra.finetuning.predict import Predictor, Saved
+from electra.io.errors import UserError
 from electra.io.rows import Columns, text_of
 from electra.tasks.squad.data import Question, Questions
 from electra.tasks.squad.heads import SpanModel
 from electra.tasks.squad.task import References
 from electra.tasks.squad.windows import encode_questions
 
+NEEDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
+"""Settings of training that decide on the answers."""
+
 
 def predictor(saved: Saved, given: Any) -> Predictor:
+    missing = [name for name in NEEDED if name not in saved.settings]
+    if missing:
+        raise UserError(f"{given.model} has no {missing[0]} in its {RESULT_NAME}; restore it")
     return Predictor(
         SpanModel(saved.model.base_model, "hf", False, saved.settings["n_best_size"]),
         parse,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from electra.io.errors import UserError
-from electra.io.rows import Columns, Row, text_of
+from electra.io.rows import Columns, Row, check_encodable, text_of
 from electra.tasks.tagging.columns import DOCUMENT, Sentences
 from electra.tasks.tagging.spans import labels_of, read_entities, words_of
 
@@ -60,6 +60,7 @@ def tokens_of(row: Columns, place: str) -> list[str] | None:
         return None
     if not isinstance(tokens, list):
         raise UserError(f"{place} has {tokens!r:.60} for its words; give a list of words, or a text")
+    check_encodable(tokens, place)
     return list(map(str, tokens))
 
 
@@ -73,10 +74,17 @@ def read_labels(
     if len(columns) > 1:
         raise UserError(f"{place} has the columns {', '.join(row)}; choose the labels with --label_column")
     tags = row.get(columns[0]) if columns else None
-    if tags is None or any(tag in (None, -1) for tag in tags):
+    if tags is None:
+        return None
+    if not isinstance(tags, list):
+        raise UserError(
+            f"{place} has {tags!r:.60} in the column '{columns[0]}'; give a list with a label for each word"
+        )
+    if any(tag in (None, -1) for tag in tags):
         return None
     if not all(isinstance(tag, str) for tag in tags):
-        raise UserError(f"{place} has labels without a name, {tags}; choose other data")
+        raise UserError(f"{place} has labels without a name, {tags!r:.60}; choose other data")
+    check_encodable(tags, place)
     return list(tags)
 
 

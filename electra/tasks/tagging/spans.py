@@ -11,7 +11,7 @@ from typing import NamedTuple
 import regex
 
 from electra.io.errors import UserError
-from electra.io.rows import Columns
+from electra.io.rows import Columns, check_encodable
 from electra.tasks.tagging.schemes import OUTSIDE
 
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
@@ -52,14 +52,15 @@ def labels_of(words: Sequence[Bounds], spans: Iterable[Span], place: str) -> lis
 
 def read_entities(row: Columns, place: str) -> list[Span]:
     """Read the spans of a row; raise an error if one is not [start, end, label] within the text."""
+    entities = row["entities"]
+    if not isinstance(entities, list):
+        raise UserError(f"{place} has {entities!r:.60} for its entities; give a list of [start, end, label]")
     spans = []
-    for entity in row["entities"]:
-        try:
-            span = Span(*entity)
-            is_valid = 0 <= span.start < span.end <= len(row["text"]) and isinstance(span.label, str)
-        except TypeError:
-            is_valid = False
-        if not is_valid:
-            raise UserError(f"{place}: {entity} is not [start, end, label] within the text; correct it")
+    for entity in entities:
+        types = [type(part) for part in entity] if isinstance(entity, list | tuple) else []
+        if types != [int, int, str] or not 0 <= entity[0] < entity[1] <= len(row["text"]):
+            raise UserError(f"{place}: {entity!r:.60} is not [start, end, label] within the text; correct it")
+        span = Span(*entity)
+        check_encodable(span.label, place)
         spans.append(span)
     return spans
