@@ -6,6 +6,7 @@ A verb's module is imported only when the verb runs, so that `electra --help` an
 import difflib
 import os
 import sys
+from contextlib import redirect_stdout
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
@@ -214,7 +215,9 @@ def start(name: str) -> None:
         print(f"example: python -m electra {name} {verb.example}\n{verb.options}", flush=True)  # noqa: T201
     elif name not in WITHOUT_TORCH and os.environ.get("RANK", "0") == "0":
         print(f"electra {name}: loading torch and transformers", file=sys.stderr, flush=True)  # noqa: T201
-    import_module(verb.module).main()
+    with redirect_stdout(sys.stderr):  # transformers prints what it finds; the standard output may be rows
+        module = import_module(verb.module)
+    module.main()
 
 
 def overview() -> str:

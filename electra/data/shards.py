@@ -36,8 +36,9 @@ from electra.data.token_cache import (
     DESCRIPTION_NAME,
     FORMAT_VERSION,
     TOKENIZER_NAME,
+    Counts,
+    Description,
     IndexedFile,
-    Source,
     TokenCache,
     find_cache_damage,
     locate_tokens,
@@ -68,7 +69,7 @@ class Sums(TypedDict):
     """What shard.json holds: the name of the cache, documents and tokens of each source, and unknown tokens."""
 
     cache: str
-    sources: list[Source]
+    sources: list[Counts]
     unknown: int
 
 
@@ -184,6 +185,8 @@ def _write_tokens(
 def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, Any]]:
     """Return the sources of a corpus by the names that they have now, with their documents and tokens, for reports."""
     counts = cache.description["sources"]
+    if len(counts) != len(corpus.sources):
+        raise UserError(f"{cache.path / DESCRIPTION_NAME} is of {len(counts)} sources; delete {cache.path.name}")
     return [
         {**source, "documents": count["documents"], "tokens": count["tokens"]}
         for source, count in zip(corpus.describe(), counts, strict=True)
@@ -206,8 +209,8 @@ def _shards_of(target: Path) -> dict[int, set[int]]:
 def _indexed_count(target: Path) -> int | None:
     """Return N of the shards that the index of a cache names; None if there is no index that can be read."""
     try:
-        match = _NAME.match(read_json(target / DESCRIPTION_NAME)["files"][0]["path"])
-    except (OSError, UserError, LookupError, TypeError):
+        match = _NAME.match(read_json(target / DESCRIPTION_NAME, Description)["files"][0]["path"])
+    except (UserError, IndexError):
         return None
     return int(match[2]) if match else None
 
@@ -314,6 +317,8 @@ def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, 
     for shard, found in zip(shards, sums, strict=True):
         if found["cache"] != target.name:
             raise UserError(f"{shard} belongs to {found['cache']}, of other text or another tokenizer; delete it")
+        if len(found["sources"]) != len(corpus.sources):
+            raise UserError(f"{shard / SUMS_NAME} is of {len(found['sources'])} sources; delete {shard.name}")
     sources = [
         {name: sum(part[name] for part in parts) for name in ("documents", "tokens")}
         for parts in zip(*(found["sources"] for found in sums), strict=True)

@@ -19,7 +19,7 @@ from bisect import bisect_right
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -42,14 +42,11 @@ IndexedFile = tuple[str, str, Ints, Lengths, Bits]
 """A file of tokens: its path, in the cache's folder or absolute, and type; start, length and hash of each document."""
 
 
-class Source(TypedDict):
-    """A source of a corpus; tokens without special ones."""
+class Counts(TypedDict):
+    """What was read of a source of a corpus; tokens without special ones."""
 
-    name: str
     documents: int
     tokens: int
-    files: NotRequired[int]
-    text_files: NotRequired[int]
 
 
 class TokenFile(TypedDict):
@@ -66,7 +63,7 @@ class Description(TypedDict):
 
     tokenizer: str
     has_lines: bool
-    sources: list[Source]
+    sources: list[Counts]
     tokens: int
     files: list[TokenFile]
 
@@ -132,7 +129,10 @@ def find_cache_damage(folder: Path) -> str | None:
     wrong = find_damage(folder)
     if wrong is not None:
         return wrong
-    files = read_json(folder / DESCRIPTION_NAME)["files"]
+    try:
+        files = read_json(folder / DESCRIPTION_NAME, Description)["files"]
+    except UserError:
+        return f"is damaged: {DESCRIPTION_NAME} cannot be read"
     return next(filter(None, (_wrong_size(folder, file["path"], file["bytes"]) for file in files)), None)
 
 

@@ -13,8 +13,9 @@ import json
 import logging
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from importlib import import_module
 from itertools import islice
 from typing import IO, Any, NamedTuple
@@ -169,7 +170,7 @@ def main(argv: list[str] | None = None) -> None:
     form = form_of(given.file)
     if form not in TABLES:
         raise UserError(f"{given.file} must be one of {', '.join(TABLES)}; convert it")
-    output: Any = nullcontext(sys.stdout)
+    output: Any = nullcontext(sys.stdout)  # the rows alone: what libraries print goes to the standard error
     if given.output_file not in (None, "-"):
         path = expand(given.output_file)
         is_free = path.resolve().parent.is_dir() and not path.is_dir()
@@ -178,14 +179,19 @@ def main(argv: list[str] | None = None) -> None:
         is_other = form_of(path) in set(TABLES).difference(forms)
         check(not is_other, "output_file", path, f"named {' or '.join(forms)}, the form that is written")
         output = open_new(path)
-    setup_logging(sys.stderr)  # the standard output may be the rows
+    setup_logging(sys.stderr)
+    with redirect_stdout(sys.stderr):
+        _answer(given, form, output)
 
+
+def _answer(given: Namespace, form: str, output: AbstractContextManager[IO[str]]) -> None:
+    """Answer the rows of the file that is `given`, and write them in a `form` to the output."""
     saved, module = open_saved(given.model)
     predictor: Predictor = import_module(module).predictor(saved, given)
     if expand(given.file).is_file():  # no stream
         for place, columns in read_rows(given.file):
             predictor.parse(columns, place)  # refuses a bad row before hours of work
-    forward = forward_of(predictor, saved, size)
+    forward = forward_of(predictor, saved, given.per_device_eval_batch_size)
     rows = read_rows(given.file)
     answered = 0
     with output as file:

@@ -23,6 +23,7 @@ from electra.finetuning.plan import PlannedTask, log_plan, plan_runs, unfinished
 from electra.finetuning.task import Task
 from electra.finetuning.trainer import Logits, fine_tune
 from electra.io.files import replace_folder, write_file, write_json
+from electra.io.text import printable
 from electra.report.blocks import write_report
 from electra.report.evaluation import percent
 from electra.report.results import RESULTS_NAME, Result, defined, read_results
@@ -124,7 +125,7 @@ def run_if_free(
         if result.collapsed:
             scores.append("collapsed: one answer to all")
         say = logger.info if progress.bar.disable else progress.bar.write
-        say(f"{title}: {', '.join(scores)}")
+        say(printable(f"{title}: {', '.join(scores)}"))
     return True
 
 

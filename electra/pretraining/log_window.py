@@ -27,9 +27,9 @@ def values_of_batch(
     """
     num_chosen, num_real = (None, None) if token_counts is None else token_counts
     tokens = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).sum()
-    assert output.loss is not None
+    loss: Any = output.loss
     values = {
-        "loss": output.loss.detach(),
+        "loss": loss.detach(),
         "generator_loss": output.generator_loss,
         "adversarial_loss": output.adversarial_loss,
         "baseline_loss": output.baseline_loss,

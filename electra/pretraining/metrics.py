@@ -67,7 +67,8 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
     records[..., Field.ORIGINAL_IDS] = input_ids
     if attention_mask is not None:
         records[..., Field.ORIGINAL_IDS].masked_fill_(attention_mask == 0, PADDING)
-    assert output.mlm_positions is not None and output.mlm_mask is not None
+    positions: Any = output.mlm_positions
+    mlm_mask: Any = output.mlm_mask
     for column in Field:
         values = output.get(column.name.lower())
         if values is None:
@@ -75,8 +76,8 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
         if column < Field.MLM_MASK:
             records[..., column] = values.float()
         else:  # a row's unused slots hold other positions: adding zeros there changes nothing
-            chosen_only = torch.where(output.mlm_mask, values.float(), 0.0)
-            records[..., column].scatter_add_(1, output.mlm_positions, chosen_only)
+            chosen_only = torch.where(mlm_mask, values.float(), 0.0)
+            records[..., column].scatter_add_(1, positions, chosen_only)
     return records
 
 

@@ -238,9 +238,9 @@ class ElectraTrainer(Trainer):
             del logs["grad_norm"]
         if self.objective.generator_gate:
             logs["train_generator"] = float(self.model.train_generator)
-        assert window.started is not None
+        started: Any = window.started
         now = time.monotonic()
-        seconds = now - window.started
+        seconds = now - started
         steps = max(1, state.global_step - window.first_step)
         logs["tokens_seen"] = state.num_input_tokens_seen
         logs["tokens_per_second"] = round(window.tokens / seconds)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader
 
 from electra.io.files import write_file
+from electra.io.text import printable
 from electra.samples import Sample, marked
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,11 @@ class Items(NamedTuple):
 class Code(NamedTuple):
     text: str
     language: str
+
+    @property
+    def fence(self) -> str:
+        """Backquotes, more of them than the text has in a row."""
+        return "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
 
 
 class Table(NamedTuple):
@@ -103,7 +109,7 @@ def to_markdown(blocks: Sequence[Block]) -> str:
 
 def text_table(table: Table) -> str:
     """Render the table for a terminal: the first column aligned to the left, the others to the right."""
-    lines = [table.header, *table.rows]
+    lines = [[printable(" ".join(cell.split())) for cell in line] for line in (table.header, *table.rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = []
     for line in lines:
@@ -126,13 +132,13 @@ def _render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters["escaped"] = _escaped
+    templates.filters |= {"escaped": _escaped, "printable": printable}
     return templates.get_template(template).render(values).strip() + "\n"
 
 
 def _escaped(cell: str) -> str:
     """Return one line of Markdown that shows the text as it is."""
-    line = " ".join(cell.split())
+    line = printable(" ".join(cell.split()))
     # An underscore inside a word needs no escape.
     line = re.sub(r"([\\`*\[\]|#~$]|(?<![a-zA-Z0-9])_|_(?![a-zA-Z0-9]))", r"\\\1", line)
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
