@@ -90,8 +90,9 @@ def open_saved(path: str) -> tuple[Saved, str]:
     run = read_result(folder / RESULT_NAME)
     source = str(folder)
     config = read_config(source)
-    architecture, *_ = config.architectures or [""]
-    head = architecture.rpartition("For")[2]
+    architectures = config.architectures
+    is_named = isinstance(architectures, list) and architectures and isinstance(architectures[0], str)
+    head = architectures[0].rpartition("For")[2] if is_named else ""
     if head not in PREDICTORS:
         raise UserError(f"{path} is a model for {head or 'nothing'}; name one that was fine-tuned")
     model, _ = load_network(getattr(transformers, f"AutoModelFor{head}"), source, config)
