@@ -197,6 +197,8 @@ def main() -> NoReturn:
 
 def run(name: str) -> NoReturn:
     """Run a verb with the options in `sys.argv`."""
+    # When a process of a run is lost, torch would print its C++ calls; the error that follows is one line.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     run_script(lambda: start(name))
 
 

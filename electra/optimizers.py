@@ -1,4 +1,4 @@
-"""Adam without bias correction, the original's optimizer.
+"""Adam without bias correction, the original's optimizer; and a check of the others, which are Trainer's.
 
 google-research/electra (model/optimization.py) divides m by sqrt(v) + epsilon without bias correction. With betas .9
 and .999 an update is 3.2 times a corrected one at the first step, 6.6 times at the twelfth, and still 1.3 times after
@@ -6,9 +6,14 @@ a thousand: the learning rates of the recipes are meant for this Adam. It is tor
 uses the fused and foreach kernels at no extra cost.
 """
 
+import copy
 from typing import Any
 
 import torch
+from torch import nn
+from transformers import Trainer, TrainingArguments
+
+from electra.io.errors import UserError
 
 SETTLED_STEP = 2**24
 """A step count at which 1 - beta**step is exactly 1; adding 1 in float32 does not change it."""
@@ -39,3 +44,21 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
         return super().step(closure)
+
+
+def check_optimizer(args: TrainingArguments) -> None:
+    """Refuse an --optim whose library is missing or does not work, and wrong --optim_args.
+
+    Trainer imports the library when the optimizer is made, after all text is tokenized. So it is asked here for the
+    optimizer of a network of one layer.
+    """
+    alike = copy.copy(args)
+    if args.optim_target_modules is not None:
+        alike.optim_target_modules = "all-linear"  # names of layers are those of the real network
+    network: Any = nn.Sequential(nn.Linear(1, 1))
+    try:
+        Trainer.get_optimizer_cls_and_kwargs(alike, network)
+    except Exception as error:  # whatever a library raises while it is imported
+        name = getattr(args.optim, "value", args.optim)
+        reason = str(error).rstrip(".")
+        raise UserError(f"--optim {name} and its options do not work: {reason}; or choose another --optim") from error

@@ -82,11 +82,18 @@ def _command(function, args, log, variables):
     run_script(partial(function, *args))
 
 
-def fork_ranks(function, *args, folder):
-    """Two processes of a distributed run, which call the function; their lines go to rank-0.log and rank-1.log."""
-    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    names = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
-    return [fork(function, *args, log=folder / f"rank-{name['RANK']}.log", **shared, **name) for name in names]
+def fork_ranks(function, *args, folder, hosts=(2,)):
+    """Processes of a distributed run, which call the function; their lines go to rank-0.log, rank-1.log ...
+
+    `hosts` has the number of processes of each host.
+    """
+    shared = {"WORLD_SIZE": str(sum(hosts)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = []
+    for processes in hosts:
+        for local in range(processes):
+            name = {"RANK": str(len(ranks)), "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(processes)}
+            ranks.append(fork(function, *args, log=folder / f"rank-{len(ranks)}.log", **shared, **name))
+    return ranks
 
 
 def free_port():

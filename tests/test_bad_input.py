@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from pytest import raises
+from transformers import Trainer
+from transformers.training_args import OptimizerNames
 
 from electra.io.checkpoints import find_damage, write_manifest
 from electra.pretraining.command import main as pretrain
+from electra.pretraining.options import parse_arguments
 from electra.report.command import main as report
 from electra.tasks.glue.command import main as glue
 from electra.tokenizers.command import main as tokenizer
@@ -104,6 +106,8 @@ PRETRAINING = [
     ({**RESUME, "resume_from_checkpoint": "nothing"}, "nothing"),
     ({**RESUME, "resume_from_checkpoint": LAST}, "checkpoint-4 model.safetensors", cut(f"{LAST}/model.safetensors")),
     ({"init_discriminator": "nothing"}, "nothing"),
+    ({"optim": "sgd", "optim_args": "momentum"}, "--optim sgd"),
+    ({"lr_scheduler_type": "cosine_with_min_lr"}, "--lr_scheduler_type min_lr"),
 ]
 TOKENIZER = [
     ({"output_dir": "corpus.txt"}, "corpus.txt"),
@@ -168,13 +172,41 @@ def write_payload(path):
 
 
 @parametrize("name", ["optimizer.pt", "rng_state.pth", "pytorch_model.bin", "trainer_state.json"])
-def test_a_hostile_checkpoint_is_refused_and_runs_nothing(world, name):
+def test_a_hostile_checkpoint_is_refused_and_runs_nothing(world, name, capsys):
     if name == "pytorch_model.bin":
         (world / LAST / "model.safetensors").unlink()
     write_payload(world / LAST / name)
-    with raises((ValueError, OSError, pickle.UnpicklingError)):
-        pretrain(["--resume_from_checkpoint", LAST, "--max_steps=6"])
+    assert LAST in refused_command(pretrain, ["--resume_from_checkpoint", LAST, "--max_steps=6"], capsys)
     assert not Path("ran").exists()
+
+
+JUNK = {
+    "bytes": b"junk",
+    "nothing": b"",
+    "opcode": b"\x80\x02h\x05.",
+    "pickle": pickle.dumps([1], 2),
+    "zip": b"PK\x03\x04",
+}
+
+
+@parametrize("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"])
+@parametrize("junk", JUNK)
+def test_junk_with_the_right_checksum_is_named_in_one_line(world, name, junk, capsys):
+    (world / LAST / name).write_bytes(JUNK[junk])
+    write_manifest(world / LAST)
+    assert LAST in refused_command(pretrain, ["--resume_from_checkpoint", DONE, "--max_steps=6"], capsys)
+
+
+def test_a_missing_library_is_named_before_any_work(world, capsys):
+    """Of all optimizers that Trainer knows, without a list of them here."""
+    for name in OptimizerNames:
+        argv = argv_of(pretrain, {"optim": name.value, "cache_dir": "new"})
+        args = parse_arguments(argv).training
+        try:
+            Trainer.get_optimizer_cls_and_kwargs(args, torch.nn.Linear(1, 1))
+        except (ImportError, ValueError):
+            assert f"--optim {name.value} " in refused_command(pretrain, argv, capsys)
+    assert not Path("new").exists() and not Path("output/run").exists()
 
 
 def test_arguments_are_neither_pickled_nor_read_from_a_pickle(world):

@@ -22,7 +22,7 @@ from typing import TypedDict
 
 from safetensors import SafetensorError
 
-from electra.io.errors import UserError
+from electra.io.errors import UserError, first_line, is_lost_process, is_out_of_memory
 from electra.io.files import read_json, sync_folder, write_json
 
 logger = logging.getLogger(__name__)
@@ -140,6 +140,21 @@ def latest_valid_checkpoint(run: Path) -> Path:
         reasons.append(f"{checkpoint.name} {wrong}")
     found = "; ".join(reasons) or "there is no checkpoint-N"
     raise UserError(f"nothing to resume in {run}: {found}; start a new run with another --experiment_name")
+
+
+@contextmanager
+def translate_read_errors(checkpoint: str | None, what: str) -> Iterator[None]:
+    """Turn whatever damaged files of a checkpoint raise into one line, which says that `what` cannot be read."""
+    try:
+        yield
+    except Exception as error:  # an unpickler may raise anything
+        if is_out_of_memory(error) or is_lost_process(error):
+            raise
+        reason = first_line(error).split(". ")[0]  # without torch's advice to run the code in a file
+        raise UserError(
+            f"{what} of {checkpoint} cannot be read ({type(error).__name__}: {reason}); move this folder out of its "
+            "run and resume the run, which goes on from the checkpoint before"
+        ) from error
 
 
 def describe_latest_valid(run: Path, until: int | None = None) -> str:

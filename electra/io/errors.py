@@ -18,6 +18,18 @@ OPTIONAL = {"seqeval", "optuna", "tensorboard", "wandb"}
 """Packages that only some commands need; each belongs to an extra of this package."""
 
 
+_NO_MEMORY = re.compile(
+    "can't allocate memory|not enough memory|out of memory|could not create a (primitive|memory)", re.IGNORECASE
+)
+"""Messages of torch's allocator for CPUs, of oneDNN and of CUDA, which have no class of their own."""
+_LOST = re.compile(
+    r"connection (closed|reset|refused)|closed by peer|broken pipe|timed out|\bgloo\b|\bnccl\b|TCPStore", re.IGNORECASE
+)
+"""Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
+LOST_PROCESS = "another process of the run has ended or cannot be reached"
+"""How `is_lost_process` is said."""
+
+
 class UserError(ValueError):
     """A wrong argument, file or environment. The message says what was got, what was expected and what to do."""
 
@@ -33,6 +45,19 @@ def check_words(words: Iterable[str]) -> None:
     for word in words:
         if not is_encodable(word) or "\0" in word:
             raise UserError(f"{word!r:.200} is not UTF-8; convert the text, or rename the file or folder")
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return True if an error says that the host or the device has no memory left."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
+
+
+def is_lost_process(error: Exception) -> bool:
+    """Return True if an error says that another process of a distributed run has ended or cannot be reached."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return False
+    is_of_torch = type(error).__module__.startswith("torch.distributed") or _LOST.search(str(error))
+    return isinstance(error, RuntimeError) and bool(is_of_torch)
 
 
 class Parser(argparse.ArgumentParser):
@@ -80,11 +105,13 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         code = 141  # 128 + SIGPIPE
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes it at exit
     except (MemoryError, RuntimeError) as error:
-        # torch's allocator for CPUs has no class for it.
-        messages = "can't allocate memory|not enough memory|out of memory"
-        if not isinstance(error, MemoryError) and not re.search(messages, str(error), re.IGNORECASE):
+        if is_out_of_memory(error):
+            advice = "use smaller batches (with more --gradient_accumulation_steps) or networks"
+            message = f"error: not enough memory; {advice}"
+        elif is_lost_process(error):
+            message = f"error: {LOST_PROCESS}; start the same command again on all hosts"
+        else:
             raise
-        message = "error: not enough memory; use smaller batches (with more --gradient_accumulation_steps) or networks"
     except ModuleNotFoundError as error:
         if error.name not in OPTIONAL:
             raise

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from electra.io.errors import UserError, first_line
-from electra.pretraining.device import is_lost_process
+from electra.io.errors import UserError, first_line, is_lost_process
 from electra.runtime.gpu import tune_compiler
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,6 @@ Nothing here changes what is computed, except for its precision.
 """
 
 import os
-import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,11 @@ import torch.distributed as dist
 from accelerate import PartialState
 
 from electra.io.checkpoints import describe_latest_valid
-from electra.io.errors import UserError
+from electra.io.errors import LOST_PROCESS, UserError, is_lost_process
 from electra.runtime.hardware import computes_bf16
 
 MOST_WORKERS = 4
 """Loader processes of a run on a GPU; one prepares the batches of several million tokens a second."""
-_LOST = re.compile(
-    r"connection (closed|reset|refused)|closed by peer|broken pipe|timed out|\bgloo\b|\bnccl\b|TCPStore", re.IGNORECASE
-)
-"""Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
 
 
 def choose_for_device(training: Any) -> None:
@@ -59,17 +54,11 @@ def join_processes(training: Any) -> None:
         PartialState(cpu=True, backend=training.ddp_backend, timeout=timeout)
 
 
-def is_lost_process(error: Exception) -> bool:
-    """Return True if the error says that another process has ended or cannot be reached."""
-    return isinstance(error, dist.DistError) or bool(_LOST.search(str(error)))
-
-
-def explain_lost_process(error: Exception, training: Any, run: Path) -> UserError | None:
+def explain_lost_process(error: Exception, run: Path) -> UserError | None:
     """Return the loss of another process as an error of one line; None for other errors."""
-    if training.world_size == 1 or not is_lost_process(error):
+    if not is_lost_process(error):
         return None
     return UserError(
-        f"another of the {training.world_size} processes has ended or cannot be reached; "
-        f"{describe_latest_valid(run)}; start the same command again on all hosts, with --auto_resume or "
-        "--resume_from_checkpoint"
+        f"{LOST_PROCESS}; {describe_latest_valid(run)}; start the same command again on all hosts, with --auto_resume "
+        "or --resume_from_checkpoint"
     )

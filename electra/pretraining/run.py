@@ -14,6 +14,7 @@ from electra.io.console import RunLog, without_secrets
 from electra.io.errors import UserError
 from electra.io.hub import push_run
 from electra.model.joint import ElectraForJointPretraining
+from electra.optimizers import check_optimizer
 from electra.pretraining.callbacks.checkpoints import SavesAt, StopRequests
 from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
@@ -35,6 +36,7 @@ from electra.runtime.tracking import RecordSettings, check_trackers
 def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     """Pre-train as `args` ask; `started` is when the command began, in seconds."""
     check_trackers(args.training.report_to)
+    check_optimizer(args.training)
     run = open_run(args)
     if run.is_finished:
         return
@@ -53,12 +55,12 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         announce_trial(time_steps(args, model, data, plan), args.training, plan)
         return
 
+    stop = StopRequests(args.training.max_hours, started)
+    trainer = make_trainer(args, model, data, plan, origin, [*make_callbacks(args, model, plan), stop])
     if args.training.process_index == 0:
         save_options(args.record, run, data.tokenizer)
         log.write_to(run.folder)
 
-    stop = StopRequests(args.training.max_hours, started)
-    trainer = make_trainer(args, model, data, plan, origin, [*make_callbacks(args, model, plan), stop])
     set_seed(args.training.seed, device_specific=True)  # all have the same weights; each draws its own dropout
     with stop.listening():
         trainer.train(resume_from_checkpoint=run.checkpoint)
@@ -142,6 +144,8 @@ def make_trainer(
             objective=args.objective,
             origin=origin,
         )
+    except UserError:
+        raise
     except (ValueError, ImportError) as error:
         raise UserError(f"Trainer cannot be set up with these options: {error}") from error
     if training.fsdp:  # accelerate compiles what it has sharded

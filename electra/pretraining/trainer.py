@@ -10,6 +10,8 @@ Private names of transformers, accelerate and torch that pre-training overrides 
     Trainer._save_checkpoint     manifest and rename after Trainer has written
     Trainer._load_optimizer_and_scheduler
                                  the learning rate of the options replaces that of the checkpoint
+    Trainer._load_from_checkpoint, _load_optimizer_and_scheduler, _load_scaler, _load_rng_state
+                                 what damaged files raise becomes one line
     LRScheduler._last_lr         the same, until the schedule's next step (saving.py)
     torch._foreach_copy_         copies all tensors of a list in one operation (gpu.py)
 """
@@ -31,7 +33,7 @@ from torch.utils.data import DataLoader
 from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trainer, TrainerCallback
 from transformers.trainer_utils import EvalLoopOutput
 
-from electra.io.checkpoints import UNFINISHED
+from electra.io.checkpoints import UNFINISHED, translate_read_errors
 from electra.model.options import ObjectiveArguments
 from electra.optimizers import AdamWNoBiasCorrection
 from electra.pretraining.callbacks.checkpoints import ignore_signals
@@ -80,6 +82,9 @@ class ElectraTrainer(Trainer):
         callbacks: Iterable[TrainerCallback],
         **kwargs: Any,
     ) -> None:
+        # Trainer makes the run's folder now and the schedule later: a schedule that is refused leaves no folder.
+        lengths = stage_lengths(plan.steps, objective.generator_steps)
+        create_schedule(args, torch.optim.SGD([torch.zeros(1)]), lengths)
         args = args.with_values(
             train_sampling_strategy="sequential",  # position p is sample p of the run (data/segments.py)
             max_grad_norm=args.max_grad_norm or math.inf,  # Trainer asks for the norm only where it clips
@@ -105,7 +110,7 @@ class ElectraTrainer(Trainer):
         try:
             return super().train(*args, **kwargs)
         except (RuntimeError, OSError) as error:
-            failure = explain_lost_process(error, self.args, self.run_folder)
+            failure = explain_lost_process(error, self.run_folder)
             if failure is None:
                 raise
             raise failure from error
@@ -264,11 +269,25 @@ class ElectraTrainer(Trainer):
             super()._save_checkpoint(model, trial)
         self.window.pause_since(started)
 
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        with translate_read_errors(resume_from_checkpoint, "the weights"):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         # DeepSpeed has loaded both by itself.
-        is_ours = checkpoint is not None and not self.is_deepspeed_enabled
-        with keeping_options(self.optimizer, self.lr_scheduler) if is_ours else nullcontext():
+        if checkpoint is None or self.is_deepspeed_enabled:
             super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        with keeping_options(self.optimizer, self.lr_scheduler), translate_read_errors(checkpoint, "the optimizer"):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        with translate_read_errors(checkpoint, "the loss scale"):
+            super()._load_scaler(checkpoint)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with translate_read_errors(checkpoint, "the random state"):
+            super()._load_rng_state(checkpoint)
 
 
 def _adapted(loader: DataLoader) -> DataLoader:

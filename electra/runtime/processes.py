@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 
@@ -16,18 +16,22 @@ def by_one_process(make: Callable[[], T], per_host: bool = True) -> T:
     """Return what `make` returns, which one process of each host, or of all hosts, calls; all raise its error."""
     if not (dist.is_available() and dist.is_initialized()):
         return make()
-    size = dist.get_world_size()
-    if per_host:
-        size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    group, _ = dist.new_subgroups(size, timeout=PATIENCE, backend="gloo")
+    group = dist.new_group(timeout=PATIENCE, backend="gloo")
     rank = dist.get_rank()
+    first = 0
+    if per_host:  # hosts may have different numbers of processes
+        first = rank - int(os.environ.get("LOCAL_RANK", rank))
+        firsts: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(firsts, first, group=group)
+        hosts = [[other for other, its in enumerate(firsts) if its == host] for host in sorted({*firsts})]
+        group, _ = dist.new_subgroups_by_enumeration(hosts, timeout=PATIENCE, backend="gloo")
     result: list[T | Exception | None] = [None]
-    if rank % size == 0:
+    if rank == first:
         try:
             result[0] = make()
         except Exception as error:
             result[0] = error
-    dist.broadcast_object_list(result, src=rank - rank % size, group=group)
+    dist.broadcast_object_list(result, src=first, group=group)
     if isinstance(result[0], Exception):
         raise result[0]
     return result[0]  # type: ignore[return-value]

@@ -119,7 +119,7 @@ def test_a_killed_process_ends_the_other_with_a_whole_checkpoint(endless, lost):
     other = ranks[1 - lost]
     assert exit_codes([other]) == [2]
     (error,) = re.findall(r"^error: (.*)", other.log.read_text(), re.MULTILINE)
-    assert error.startswith("another of the 2 processes has ended or cannot be reached; ")
+    assert error.startswith("another process of the run has ended or cannot be reached; ")
     named = re.search(r"the last good checkpoint is (\S+);", error)
     assert named is not None and find_damage(Path(named[1])) is None
     assert error.endswith("start the same command again on all hosts, with --auto_resume or --resume_from_checkpoint")
@@ -129,7 +129,7 @@ def test_a_process_that_hangs_ends_the_run_after_the_time_out(endless):
     ranks = endless(ddp_timeout=8)
     psutil.Process(ranks[1].pid).suspend()
     assert exit_codes(ranks[:1]) == [2]
-    assert "error: another of the 2 processes has ended or cannot be reached; " in ranks[0].log.read_text()
+    assert "error: another process of the run has ended or cannot be reached; " in ranks[0].log.read_text()
 
 
 def test_torchrun_goes_on_by_itself_after_a_killed_process(tmp_path):
@@ -183,6 +183,25 @@ def test_building_a_cache_may_take_longer_than_a_collective(tmp_path, monkeypatc
     said = "".join(rank.log.read_text() for rank in ranks)
     assert said.count("documents: 30") == 2, said
     assert "gave up" in said and "waited" not in said, said
+
+
+@parametrize("lost", [0, 1])
+def test_a_process_that_is_killed_while_tokenizing_ends_the_other(tmp_path, monkeypatch, lost):
+    write_corpus(tmp_path / "corpus.txt")
+    build = shards.build_shard
+
+    def slowly(*args, **others):
+        (tmp_path / "building").touch()
+        time.sleep(5)
+        build(*args, **others)
+
+    monkeypatch.setattr(shards, "build_shard", slowly)
+    ranks = fork_ranks(pretrain, options(tmp_path, "run"), folder=tmp_path)
+    wait_for((tmp_path / "building").exists, *ranks)
+    ranks[lost].kill()
+    assert exit_codes([ranks[1 - lost]]) == [2]
+    said = ranks[1 - lost].log.read_text()
+    assert said.count("error: another process of the run has ended ") == 1 and "Traceback" not in said, said
 
 
 LEAVING = """
