@@ -3,23 +3,33 @@
 import json
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import Mock
 
 import yaml
 from pytest import raises
 
+from electra.io.errors import UserError
 from electra.io.files import (
     CONFIGS,
+    YAML_ERRORS,
+    absolute,
     absolute_if_there,
     config_path,
+    expand,
     may_be_hub_id,
+    new_folder,
+    open_new,
     read_yaml,
     replace_folder,
+    run_options,
     write_as_yaml,
     write_json,
 )
-from tests.helpers import parametrize, read_json
+from tests.conftest import refused
+from tests.helpers import ENVIRONMENT, parametrize, read_json
 
 
 def test_json_is_replaced_in_one_go(tmp_path, monkeypatch):
@@ -32,6 +42,99 @@ def test_json_is_replaced_in_one_go(tmp_path, monkeypatch):
     with raises(OSError, match="No space"):
         write_json({"new": 1}, path)
     assert read_json(path) == values and len([*tmp_path.iterdir()]) == 1
+
+
+def write(path, text):
+    with open_new(path) as file:
+        file.write(text)
+
+
+def test_links_stay_and_modes_are_kept(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to("target")
+    write(link, "new")
+    assert link.is_symlink() and target.read_text() == "new" and target.stat().st_mode & 0o777 == 0o640
+    (tmp_path / "dangling").symlink_to("made")
+    before = os.umask(0o027)
+    try:
+        write(tmp_path / "dangling", "new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "made").read_text() == "new" and (tmp_path / "made").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_pipe_and_an_open_file_are_written_and_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    descriptor = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write(tmp_path / "pipe", "new")
+    assert os.read(descriptor, 10) == b"new" and (tmp_path / "pipe").is_fifo()
+    os.close(descriptor)
+    with (tmp_path / "log").open("w") as file:
+        file.write("before ")
+        file.flush()
+        write(Path(f"/proc/self/fd/{file.fileno()}"), "new")  # as /dev/stdout
+    assert (tmp_path / "log").read_text() == "before new"
+    write(Path("/dev/null"), "new")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_what_a_killed_writer_left_is_removed_and_no_other_file(tmp_path):
+    code = "import os; from pathlib import Path; from electra.io.files import open_new\n"
+    code += "with open_new(Path('a[1].csv')) as file: print(file.name, flush=True); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=ENVIRONMENT)
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".a[1].csv.")
+    other = tmp_path / ".a1.csv.12345678.unfinished"
+    other.touch()
+    with open_new(tmp_path / "a[1].csv") as first:
+        write(tmp_path / "a[1].csv", "second")  # the first one is still being written
+        first.write("first")
+    assert {path.name for path in tmp_path.iterdir()} == {"a[1].csv", other.name}
+    assert (tmp_path / "a[1].csv").read_text() == "first"
+    write(tmp_path / ("ก" * 85), "a name of 255 bytes")
+
+
+def test_a_new_folder_goes_if_nothing_comes_into_it(tmp_path):
+    with raises(ValueError), new_folder(tmp_path / "a" / "b"):
+        raise ValueError
+    assert not any(tmp_path.iterdir())
+    with raises(ValueError), new_folder(tmp_path / "a" / "b"):
+        (tmp_path / "a" / "file").touch()
+        raise ValueError
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "file"]
+
+
+def test_options_are_those_of_a_run_and_of_no_other_folder(tmp_path):
+    (tmp_path / "run" / "discriminator").mkdir(parents=True)
+    (tmp_path / "model").mkdir()
+    for folder in (tmp_path, tmp_path / "run"):
+        (folder / "config.yaml").write_text("max_length: 64\n")
+    assert run_options(str(tmp_path / "run")) == run_options(str(tmp_path / "run" / "discriminator"))
+    assert run_options(str(tmp_path / "run"))["max_length"] == 64 and run_options(str(tmp_path / "model")) == {}
+    (tmp_path / "run" / "config.yaml").write_text("max_length: many\n")
+    assert "max_length" in refused(lambda: run_options(str(tmp_path / "run")))
+
+
+def test_a_name_that_is_not_utf8_is_refused():
+    for make in (expand, absolute, absolute_if_there):
+        assert "\\udcff" in refused(lambda make=make: make("folder/\udcff"))
+
+
+@parametrize("text", ["a: &a [1]\nb: *a", "a: &a {x: 1}\nb: {<<: *a}", "a: " + "x" * 2**20, "[" * 5000])
+def test_yaml_that_stands_for_more_than_it_says_is_refused(text, tmp_path):
+    with raises(YAML_ERRORS):
+        read_yaml(text)
+    (tmp_path / "discriminator").mkdir()
+    (tmp_path / "config.yaml").write_text(text)
+    assert "config.yaml" in refused_line(lambda: run_options(str(tmp_path)))
+
+
+def refused_line(make):
+    with raises(UserError) as error:
+        make()
+    return str(error.value)
 
 
 def test_a_folder_is_deleted_when_the_new_one_is_in_its_place(tmp_path):

@@ -87,3 +87,13 @@ def test_bad_options_and_files_are_one_line_and_leave_nothing(files, tmp_path, c
     monkeypatch.chdir(files / "names")
     assert named in refused(lambda: main(flags(files, output_dir=tmp_path, **options)))
     assert not list(tmp_path.glob("[!.]*"))
+
+
+@parametrize("name", ["../x", "/tmp/x", "a/b", "..", ".", "a" * 201])
+@parametrize("module", ["classify", "glue", "squad", "tagging", "multiple_choice", "minimal_pairs"])
+def test_no_evaluation_leaves_its_output_folder(module, name):
+    main = import_module(f"electra.tasks.{module}.command").main
+    argv = ["--pretrain_path=a", f"--experiment_name={name}"]
+    if module in ("classify", "tagging"):
+        argv += FILES[1:]
+    assert "--experiment_name" in refused(lambda: main(argv))

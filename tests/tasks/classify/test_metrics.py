@@ -58,6 +58,8 @@ def test_details_have_each_class_and_the_confusions():
     lines = [line.split() for line in details(ANSWERS, ONE)["text"].split("\n")]
     assert ["red", "1.00", "0.50", "0.67", "2"] in lines and ["green", "0.67", "1.00", "0.80", "2"] in lines
     assert lines[-3:] == [["label"], ["green", "2", "0"], ["red", "1", "1"]]
+    assert ["accuracy", "0.75", "4"] in lines
+    assert not {("micro", "avg"), ("samples", "avg")} & {tuple(line[:2]) for line in lines}
 
 
 def test_one_answer_to_all_is_collapsed():

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 import torch
 from pytest import approx
+from safetensors.torch import load_file, save_file
 
+from electra.inspect import main as inspect
 from electra.tasks.detect.command import main
 from electra.tasks.detect.data import read_texts
 from electra.tasks.detect.report import Scores, pieces
 from electra.tasks.detect.scores import Detector, Judged
+from electra.tasks.minimal_pairs.command import main as pairs
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import refused, refused_command
@@ -99,6 +102,32 @@ def test_the_command_writes_lines_summary_and_page(world, capsys):
     assert "texts.jsonl:3" in page and "Agreement with the labels" in page
 
 
+@parametrize(
+    ("files", "argv"),
+    [
+        ({}, ["missing.txt"]),
+        ({"a.jsonl": '{"text": "the dog"}\n{"text": 5}\n'}, ["a.jsonl"]),
+        ({"a.txt": "\u200b\n"}, ["a.txt"]),
+        (
+            {"a.txt": "the dog", "b.jsonl": '{"text": ""}\n{"text": "\u200b"}\n'},
+            ["a.txt", "--validation_file=b.jsonl"],
+        ),
+    ],
+)
+def test_what_is_refused_leaves_no_folder(world, capsys, files, argv):
+    for name, content in files.items():
+        (world / name).write_text(content)
+    refused_command(main, [*argv, *FLAGS], capsys)
+    assert not (world / "output").exists()
+
+
+def test_the_terminal_has_counts_and_agreement(world, capsys):
+    (world / "a.jsonl").write_text('{"text": "the dog", "spans": [[4, 7]]}\n{"text": "the fox", "spans": []}\n')
+    main(["a.jsonl", *FLAGS, "--threshold=0.999"])
+    said = capsys.readouterr().out
+    assert "AUROC" in said and " 0 spans above 0.999" in said
+
+
 def test_a_passage_is_the_text_around_its_worst_token():
     text = "ab " * 300
     tokens = [[start, start + 2, 0.0] for start in range(0, 900, 3)]
@@ -124,6 +153,9 @@ def test_texts_have_labels_or_spans_or_none(tmp_path):
         ('{"text": "x", "label": "bad"}', "0 or 1, not 'bad'"),
         ('{"text": "x", "spans": [[1]]}', "a list of [start, end]"),
         ('{"text": "x", "spans": [[0, 2]]}', "within the text"),
+        ('{"text": "x", "spans": [[0.0, 1]]}', "within the text"),
+        ('{"text": "x", "spans": [[false, true]]}', "within the text"),
+        ('{"text": "\\ud800"}', "UTF-8"),
     ):
         (tmp_path / "a.jsonl").write_text(content)
         assert message in refused(lambda: list(read_texts(str(tmp_path / "a.jsonl"), "text")))
@@ -168,3 +200,23 @@ def test_wrong_commands_are_refused(world, wordpiece_tokenizer, argv, message, c
     (world / "cut.csv").write_text('text\nthe dog\n"the')
     assert message in refused_command(main, argv, capsys)
     assert not any(path.is_file() for path in world.glob("output/*/*"))
+
+
+def test_weights_that_are_not_finite_are_refused_by_name(world, capsys):
+    path = next((world / "run").rglob("discriminator/model.safetensors"), None) or next(
+        world.rglob("model.safetensors")
+    )
+    weights = load_file(path)
+    name = next(name for name in weights if "word_embeddings" in name)
+    weights[name][3, 0] = float("inf")
+    save_file(weights, path, metadata={"format": "pt"})
+    for manifest in world.rglob("manifest.json"):
+        manifest.unlink()
+    (world / "a.txt").write_text("the dog")
+    folder = str(path.parent)
+    for command, argv in (
+        (main, ["a.txt", "--pretrain_path", folder]),
+        (inspect, [folder, "the dog"]),
+        (pairs, ["--pretrain_path", folder, "--data=a.txt"]),
+    ):
+        assert "word_embeddings" in refused_command(command, argv, capsys)

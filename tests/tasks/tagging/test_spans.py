@@ -54,6 +54,16 @@ def test_rows_of_texts_are_sentences(tmp_path, caplog):
         ({"text": "Ann", "entities": [[0, 4, "PER"]]}, "[0, 4, 'PER']"),
         ({"text": "Ann", "entities": [[2, 1, "PER"]]}, "[2, 1, 'PER']"),
         ({"text": "Ann", "entities": [[0, 3]]}, "[0, 3]"),
+        ({"text": "Ann", "entities": 5}, "5"),
+        ({"text": "Ann", "entities": {"0": 3}}, "{'0': 3}"),
+        ({"text": "Ann", "entities": [[0.0, 3, "PER"]]}, "0.0"),
+        ({"text": "Ann", "entities": [[False, True, "PER"]]}, "False"),
+        ({"text": "Ann", "entities": [[0, 3, "\ud800"]]}, "UTF-8"),
+        ({"tokens": ["Ann"], "tags": 5}, "5 in the column 'tags'"),
+        ({"tokens": ["Ann"], "tags": "B"}, "'B' in the column 'tags'"),
+        ({"tokens": ["Ann"], "tags": {"Ann": "B"}}, "'Ann': 'B'"),
+        ({"tokens": ["Ann"], "tags": ["\ud800"]}, "UTF-8"),
+        ({"tokens": ["\ud800"], "tags": ["B"]}, "UTF-8"),
         ({"text": "Ann Lee", "entities": [[0, 7, "PER"], [4, 7, "X"]]}, "another"),
         ({"text": "Ann Lee", "entities": [[3, 4, "PER"]]}, "no word"),
         ({"text": " ", "entities": []}, "no text"),
@@ -62,4 +72,4 @@ def test_rows_of_texts_are_sentences(tmp_path, caplog):
 )
 def test_a_bad_row_is_refused_with_its_place(row, named, tmp_path):
     message = refused(lambda: read(write(tmp_path / "a.jsonl", row)))
-    assert named in message and "a.jsonl" in message
+    assert named in message and "a.jsonl:1" in message
