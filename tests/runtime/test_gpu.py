@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -156,3 +157,16 @@ def test_a_step_has_few_operations_and_none_waits_for_the_device(fake_gpu, padde
     assert told["operations"] <= 1220 and (padded or told["bytes"] < 26.2e9)
     assert told["phases"]["forward"]["constant_pad_nd"] == 3  # aligned weight and bias of the head, running sums
     assert told["phases"]["forward"]["_to_copy"] + told["phases"]["backward"]["_to_copy"] < 250
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    IS_FOR_CUDA or not shutil.which("c++") or not find_spec("triton"), reason="no triton or C++ compiler"
+)
+def test_a_compiled_step_has_few_launches(fake_gpu):
+    """ELECTRA-Small with 2 layers instead of 12, whose 621 launches take minutes to write: an H100's code, not run."""
+    variables = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    command = [sys.executable, "-m", "benchmarks.count_launches", "--layers=2"]
+    done = subprocess.run(command, check=True, cwd=ROOT, env=fake_gpu | variables, stdout=subprocess.PIPE)
+    told = json.loads(done.stdout)
+    assert told["phases"]["forward"]["libraries"] == 27 and told["launches"] <= 170
