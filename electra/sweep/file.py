@@ -103,10 +103,7 @@ def read_sweep(path: Path) -> Sweep:
             f"{path}: parameters {parameters} must be a mapping from options to value, values or min and max"
         )
     for name, entry in parameters.items():
-        try:
-            wrong = why_wrong(name, entry, method)
-        except RecursionError:  # a YAML alias of the entry that it is in
-            wrong = "contains itself"
+        wrong = why_wrong(name, entry, method)
         if wrong is not None:
             raise UserError(f"{path}: parameter {name} {wrong}")
     before, after = _script_words(content.get("command"), path)
