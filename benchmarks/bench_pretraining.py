@@ -30,12 +30,11 @@ import torch
 from transformers import TrainerCallback, TrainerState
 
 from electra.options import as_flags
-from electra.pretraining import run as pretraining_run
+from electra.pretraining import trainer as pretraining_trainer
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import make_plan
-from electra.pretraining.run import make_trainer
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import table_of, to_markdown
@@ -79,7 +78,8 @@ def make_trainer_of(words: list[str]) -> ElectraTrainer:
     data = load_data(args, None)
     args = resolve(args, run, len(data.policy), has_held_out=False)
     model = build_model(args, data.tokenizer)
-    return make_trainer(args, model, data, make_plan(args, model, data), None, [])
+    plan = make_plan(args.training, model, data)
+    return ElectraTrainer(model, args.training, data, callbacks=[], objective=args.objective, plan=plan)
 
 
 def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callable[[int], float]:
@@ -138,8 +138,8 @@ def start(way: str, precision: str, options: argparse.Namespace) -> None:
     """Begin a process: what it answers when it is asked."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the table alone is printed
     if way == "plain":  # nothing of what ours does to its process or its networks
-        pretraining_run.tune_process = lambda device: None
-        pretraining_run.tune_networks = lambda model: None
+        pretraining_trainer.tune_process = lambda device: None
+        pretraining_trainer.tune_networks = lambda model: None
     folder = tempfile.TemporaryDirectory()
     values = {
         "model_size": options.size,

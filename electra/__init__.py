@@ -1,1 +1,58 @@
-"""ELECTRA pre-training on the Hugging Face stack. Start at run_pretraining.py; docs/architecture.md has the map."""
+"""Pre-train ELECTRA on any text, fine-tune what it has learned, and look at what it finds odd.
+
+    from electra import ElectraForJointPretraining, ElectraTrainer, ElectraTrainingArguments
+    from electra import load_tokenizer, tokenize_corpus
+
+    tokenizer = load_tokenizer("bert-base-uncased")
+    corpus = tokenize_corpus("corpus/*.txt", tokenizer)
+    model = ElectraForJointPretraining.from_recipe("small", tokenizer, generator_size=0.25)
+    args = ElectraTrainingArguments("output/mine", max_steps=100_000)
+    trainer = ElectraTrainer(model=model, args=args, train_dataset=corpus, processing_class=tokenizer)
+    trainer.train()
+    model.discriminator.save_pretrained("my-electra")
+
+Each name is imported when it is first used, so `import electra` loads no torch. docs/python.md describes all of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from electra.data.shards import tokenize_corpus as tokenize_corpus
+    from electra.data.token_cache import TokenCache as TokenCache
+    from electra.layer_decay import layer_decay_groups as layer_decay_groups
+    from electra.model.configuration import ElectraPretrainingConfig as ElectraPretrainingConfig
+    from electra.model.joint import ElectraForJointPretraining as ElectraForJointPretraining
+    from electra.pretraining.configuration import ElectraTrainingArguments as ElectraTrainingArguments
+    from electra.pretraining.finish import finish_run as finish_run
+    from electra.pretraining.trainer import ElectraTrainer as ElectraTrainer
+    from electra.recipes import RECIPES as RECIPES
+    from electra.tokenizers.load import load_tokenizer as load_tokenizer
+
+_HOMES = {
+    "ElectraForJointPretraining": "electra.model.joint",
+    "ElectraPretrainingConfig": "electra.model.configuration",
+    "ElectraTrainer": "electra.pretraining.trainer",
+    "ElectraTrainingArguments": "electra.pretraining.configuration",
+    "RECIPES": "electra.recipes",
+    "SegmentArguments": "electra.data.options",
+    "TokenCache": "electra.data.token_cache",
+    "finish_run": "electra.pretraining.finish",
+    "layer_decay_groups": "electra.layer_decay",
+    "load_tokenizer": "electra.tokenizers.load",
+    "tokenize_corpus": "electra.data.shards",
+}
+"""The module of each public name."""
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'electra' has no attribute {name!r}; its names are {', '.join(__all__)}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,13 +1,15 @@
-"""Learning rates by step: the original's schedule, transformers' own, and either of them for each of two stages.
+"""What changes over the steps of a run: the learning rate, and which networks are trained.
 
+A run has one schedule of the learning rate, the original's or one of transformers', or one for each of two stages.
 The original's schedule multiplies linear decay and warm-up (google-research/electra, model/optimization.py);
 transformers' schedules decay only after the warm-up.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
@@ -108,3 +110,49 @@ def _stage_schedule(args: Any, optimizer: torch.optim.Optimizer, length: int) ->
             num_training_steps=length,
             scheduler_specific_kwargs=args.lr_scheduler_kwargs,
         )
+
+
+# ---- which networks a step trains
+
+
+class Phase(NamedTuple):
+    """The networks that one optimizer step trains: arguments of the joint model's `forward`.
+
+    A network that is not trained gets no gradient instead of a zero one, so the optimizer neither decays nor moves it.
+    """
+
+    train_generator: bool
+    train_discriminator: bool
+
+
+def phase_at(
+    step: int,
+    log_history: Sequence[Mapping[str, Any]],
+    generator_steps: int | None = None,
+    generator_gate: Sequence[str] = (),
+) -> Phase:
+    """Return what the step after `step` optimizer steps trains.
+
+    It is a function of what a checkpoint restores, so a resumed run trains what an uninterrupted one would.
+
+    Args:
+        log_history: Trainer's log.
+        generator_steps: length of the generator's stage; None or 0 where there is one stage.
+        generator_gate: a metric and a threshold, see `ObjectiveArguments`. A gate uses the last evaluation before the
+            step, except that of the untrained pair at step 0. A metric that is nan is below every threshold.
+    """
+    if generator_steps:
+        is_first = step < generator_steps
+        return Phase(is_first, not is_first)
+    is_open = True
+    if generator_gate:
+        metric, threshold = generator_gate
+        name = f"eval_{metric}"
+        values = (logs[name] for logs in reversed(log_history) if name in logs and logs["step"] > 0)
+        is_open = next(values, math.inf) >= float(threshold)
+    return Phase(is_open, True)
+
+
+def stage_lengths(max_steps: int, generator_steps: int | None) -> list[int]:
+    """Return the steps of each stage of a run, in order; `generator_steps` is 0 or None where there is one stage."""
+    return [generator_steps, max_steps - generator_steps] if generator_steps else [max_steps]

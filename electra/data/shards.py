@@ -19,8 +19,9 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
@@ -71,6 +72,31 @@ class Sums(TypedDict):
     cache: str
     sources: list[Counts]
     unknown: int
+
+
+def tokenize_corpus(
+    files: str | Path | Sequence[str | Path],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    cache_dir: str | Path = "cache",
+    seed: int = 42,
+    **options: Any,
+) -> TokenCache:
+    """Tokenize text once, and return its token cache; text that was tokenized before is found in `cache_dir`.
+
+    Args:
+        files: a text file, a folder or a glob such as "corpus/*.txt", or several; [] with `dataset_name`.
+        seed: of the subset with `dataset_sampling`.
+        options: other fields of `CorpusArguments`, such as dataset_name, text_column, document_separator.
+    Raises:
+        UserError: a file is missing or cannot be read, or an option is unknown.
+    """
+    names = [files] if isinstance(files, str | Path) else list(files)
+    unknown = options.keys() - {f.name for f in fields(CorpusArguments)}
+    if unknown:
+        raise UserError(f"unknown option {min(unknown)} of a corpus; see CorpusArguments")
+    corpus = Corpus(CorpusArguments(train_file=[str(name) for name in names], **options), seed)
+    return load_or_build_cache(corpus, tokenizer, cache_dir)
 
 
 def load_or_build_cache(

@@ -61,6 +61,7 @@ class Generated(NamedTuple):
         logits: (B * K, V), with gradient.
         probabilities: p_G, the softmax of the logits, without gradient.
         loss: of masked language modelling, (), with gradient.
+        is_trained: whether the total loss includes the generator's.
         fields: values of `ElectraPretrainingOutput`.
     """
 
@@ -68,16 +69,15 @@ class Generated(NamedTuple):
     logits: Tensor
     probabilities: Tensor
     loss: Tensor
+    is_trained: bool
     fields: Fields
 
 
 class ElectraForJointPretraining(PreTrainedModel):
     """Generator and discriminator with shared embeddings, and the forward pass that trains both.
 
-    Two attributes say what a training step trains; pretraining/callbacks/phases.py sets them: `train_generator` and
-    `train_discriminator`. A generator that is not trained runs without gradient; a discriminator that is not trained
-    does not run. A third, `most_in_shared_rows`, is the largest number of positions that is chosen in any training row
-    that segments share; None if that is unknown. Evaluation ignores all three.
+    An attribute says how training rows are packed: `most_in_shared_rows`, the largest number of positions that is chosen
+    in any training row that segments share; None if that is unknown. Evaluation ignores it.
 
     Arguments of `forward`:
         input_ids: original token ids, int64 (B, L).
@@ -93,6 +93,8 @@ class ElectraForJointPretraining(PreTrainedModel):
             another, and losses are those of rows of their own.
         corrupted_input_ids: a text that was corrupted before, int64 (B, L): the discriminator judges it, and nothing
             is masked.
+        train_generator: in training, False runs the generator without gradient.
+        train_discriminator: in training, False leaves the discriminator out. Evaluation ignores both.
     """
 
     config_class = ElectraPretrainingConfig
@@ -114,8 +116,6 @@ class ElectraForJointPretraining(PreTrainedModel):
     def __init__(self, config: ElectraPretrainingConfig) -> None:
         super().__init__(config)
         self.objective = objective_of(config.objective, config.uniform_generator)
-        self.train_generator = True
-        self.train_discriminator = True
         self.most_in_shared_rows: int | None = None
         build_main = token_detector if self.objective.finds_replaced else masked_lm
         self.generator = masked_lm(config.generator) if self.objective.has_generator else None
@@ -221,6 +221,8 @@ class ElectraForJointPretraining(PreTrainedModel):
         token_counts: Tensor | None = None,
         segment_lengths: Tensor | None = None,
         corrupted_input_ids: Tensor | None = None,
+        train_generator: bool = True,
+        train_discriminator: bool = True,
     ) -> ElectraPretrainingOutput:
         """Mask, generate, replace, discriminate (section 2 of the paper). The class describes the arguments."""
         if corrupted_input_ids is not None:
@@ -236,8 +238,8 @@ class ElectraForJointPretraining(PreTrainedModel):
         most = self.most_in_shared_rows if self.training else None
         masked = mask_text(input_ids, is_real, mask_noise, self.config, segment_lengths, most)
         slots: Fields = {"mlm_positions": masked.mlm_positions, "mlm_mask": masked.mlm_mask}
-        generated = self.generate(masked, rows, num_chosen)
-        if generated is not None and self.training and not self.train_discriminator:
+        generated = self.generate(masked, rows, num_chosen, is_trained=train_generator or not self.training)
+        if generated is not None and self.training and not train_discriminator:
             return ElectraPretrainingOutput(loss=generated.loss, **slots, **generated.fields)
         corrupted = self.replace(input_ids, masked, generated, sample_noise)
         hidden = encode(self.discriminator, corrupted.input_ids, **rows)
@@ -280,15 +282,13 @@ class ElectraForJointPretraining(PreTrainedModel):
             "position_ids": position_ids,
         }
 
-    @property
-    def _trains_generator(self) -> bool:
-        return self.train_generator or not self.training
-
-    def generate(self, masked: MaskedText, rows: Fields, num_chosen: Tensor | None) -> Generated | None:
+    def generate(
+        self, masked: MaskedText, rows: Fields, num_chosen: Tensor | None, *, is_trained: bool = True
+    ) -> Generated | None:
         """Compute p_G(x_t | x_masked) at the chosen positions, and the MLM loss; None without a generator."""
         if self.generator is None:
             return None
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_generator):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and is_trained):
             hidden = encode(self.generator, masked.input_ids, **rows)
             hidden = gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)  # (B * K, D)
             logits = lm_logits(self.generator, hidden)  # (B * K, V)
@@ -298,7 +298,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         fields: Fields = {"generator_loss": loss.detach(), "generator_nll": nll.detach()}
         if not self.training:
             fields["predicted_ids"] = logits.argmax(dim=1).view_as(masked.mlm_positions)
-        return Generated(hidden, logits, probabilities, loss, fields)
+        return Generated(hidden, logits, probabilities, loss, is_trained, fields)
 
     def replace(
         self, input_ids: Tensor, masked: MaskedText, generated: Generated | None, sample_noise: Tensor
@@ -369,7 +369,7 @@ class ElectraForJointPretraining(PreTrainedModel):
             )
             fields = {**fields, **adversarial_fields}
         weight = self.config.discriminator_weight
-        if not self._trains_generator:
+        if not generated.is_trained:
             return weight * main_loss, fields
         return electra_loss(generator_loss, main_loss, weight), fields
 

@@ -60,7 +60,7 @@ def seconds_of(budget: str) -> float:
 
 
 @dataclass
-class PretrainingArguments(TrainingArguments):
+class ElectraTrainingArguments(TrainingArguments):
     """The run: steps, optimizer, evaluation, checkpoints.
 
     All fields of `transformers.TrainingArguments` are available, with defaults for pre-training. `*_steps` are
@@ -286,7 +286,7 @@ class OptionGroups:
     model: ModelArguments
     objective: ObjectiveArguments
     segments: SegmentArguments
-    training: PretrainingArguments
+    training: ElectraTrainingArguments
 
     def values(self) -> dict[str, Any]:
         """Return all options by name."""
@@ -305,6 +305,10 @@ class Configuration(OptionGroups):
     """Options given on the command line itself, and in the file of --config; both without those of a recipe."""
     unused: frozenset[str]
     """Options that do nothing in this run, given or not. Neither config.yaml nor origin.json has them."""
+
+    def used_values(self) -> dict[str, Any]:
+        """Return the options that do something in this run, by name."""
+        return {name: value for name, value in self.values().items() if name not in self.unused}
 
     def is_given(self, name: str) -> bool:
         """Return True if a word of the command line or a line of the file gives the option, whatever its value."""

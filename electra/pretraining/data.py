@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.data.corpus import Corpus
 from electra.data.corrupted import CorruptedSegments, check_corruption_set, read_corruption_set
 from electra.data.foreign import open_cache
-from electra.data.options import held_out_texts
+from electra.data.options import SegmentArguments, held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.data.shards import describe_sources, load_or_build_cache
@@ -35,6 +36,7 @@ logger = logging.getLogger(__name__)
 class PretrainingData:
     """The data of a run."""
 
+    segments: SegmentArguments
     tokenizer: PreTrainedTokenizerBase
     cache: TokenCache
     training_documents: Documents
@@ -65,19 +67,63 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
         fixed = read_corruption_set(options.eval_corruption)
         check_corruption_set(fixed, options.eval_corruption, tokenizer, options.max_length)
 
-    cache = TokenCache(folder)
+    return _data_of_split(
+        tokenizer,
+        TokenCache(folder),
+        {name: TokenCache(text) for name, text in held_out_folders.items()},
+        split,
+        options,
+        sources,
+        seed=args.training.seed,
+        eval_seed=args.training.eval_seed,
+        fixed=fixed,
+    )
+
+
+def data_of_corpus(
+    corpus: TokenCache,
+    tokenizer: PreTrainedTokenizerBase,
+    held_out: Mapping[str, TokenCache],
+    segments: SegmentArguments,
+    *,
+    seed: int,
+    eval_seed: int,
+) -> PretrainingData:
+    """Make training and evaluation segments of token caches.
+
+    Args:
+        held_out: texts by name, the first of which decides about checkpoints; without one, a share of the corpus is
+            held out.
+        seed, eval_seed: of the segments and masks of training, of the held-out documents and their masks.
+    """
+    check_tokenizer(tokenizer, "of the token cache")
+    split = _split(corpus, [*held_out.values()], segments.validation_fraction, eval_seed)
+    sources = [{"name": corpus.path.name, "documents": len(corpus), "tokens": corpus.num_tokens}]
+    return _data_of_split(tokenizer, corpus, held_out, split, segments, sources, seed=seed, eval_seed=eval_seed)
+
+
+def _data_of_split(
+    tokenizer: PreTrainedTokenizerBase,
+    cache: TokenCache,
+    held_out_texts: Mapping[str, TokenCache],
+    split: Mapping[str, Any],
+    options: SegmentArguments,
+    sources: list[dict[str, Any]],
+    *,
+    seed: int,
+    eval_seed: int,
+    fixed: CorruptedSegments | None = None,
+) -> PretrainingData:
     documents = Documents(len(cache), split["left_out"])
     held_out = {"": (cache, split["left_out"])}
-    if held_out_folders:
-        texts = {name: TokenCache(text) for name, text in held_out_folders.items()}
-        held_out = {name: (text, np.arange(len(text))) for name, text in texts.items()}
+    if held_out_texts:
+        held_out = {name: (text, np.arange(len(text))) for name, text in held_out_texts.items()}
     (first_name, (first_text, first_documents)), *_ = held_out.items()
     evaluations: dict[str, Any] = {}
     for name, (text, chosen) in held_out.items():  # windows whose masks are fixed, whatever the policy of training
         if len(chosen):
-            seed = args.training.eval_seed
-            windows = WindowPolicy(text, chosen, max_length=options.max_length, seed=seed)
-            evaluations[name] = EvaluationSegments(windows, max_segments=options.max_eval_segments, seed=seed)
+            windows = WindowPolicy(text, chosen, max_length=options.max_length, seed=eval_seed)
+            evaluations[name] = EvaluationSegments(windows, max_segments=options.max_eval_segments, seed=eval_seed)
     evaluation = evaluations.pop(first_name, None)
     hashes = [text.content_hashes[chosen] for text, chosen in held_out.values()]
     held_out_text = text_fingerprint(np.concatenate(hashes))
@@ -85,13 +131,12 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
         evaluations[FIXED] = fixed
         held_out_text = hashlib.blake2b((held_out_text + fixed.fingerprint).encode(), digest_size=16).hexdigest()
     return PretrainingData(
+        segments=options,
         tokenizer=tokenizer,
         cache=cache,
         training_documents=documents,
         held_out_lengths=first_text.lengths[first_documents],
-        policy=make_policy(
-            options.segment_policy, cache, documents, max_length=options.max_length, seed=args.training.seed
-        ),
+        policy=make_policy(options.segment_policy, cache, documents, max_length=options.max_length, seed=seed),
         evaluation=evaluation,
         more_evaluations=evaluations,
         sources=sources,
@@ -136,13 +181,14 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
     manifests = [(text.path / MANIFEST_NAME).read_text() for text in (cache, *held_out.values())]
     key = [manifests, args.segments.validation_fraction, seed]
     path = Path(folder, f"split-{hashlib.sha256(str(key).encode()).hexdigest()[:16]}.npz")
-    split = remembered(path, lambda: _split(args, cache, [*held_out.values()]))
+    share = args.segments.validation_fraction
+    split = remembered(path, lambda: _split(cache, [*held_out.values()], share, seed))
     # Not before the caches are written: the tokenizer in a cache does not depend on the length of a run.
     tokenizer.model_max_length = args.model.max_position_embeddings
     return Prepared(tokenizer, cache.path, sources, {name: text.path for name, text in held_out.items()}, split)
 
 
-def _split(args: Configuration, cache: TokenCache, held_out: list[TokenCache]) -> dict[str, Any]:
+def _split(cache: TokenCache, held_out: Sequence[TokenCache], fraction: float, seed: int) -> dict[str, Any]:
     """The documents that are not trained on, and a fingerprint of those that are."""
     hashes = cache.content_hashes
     if held_out:
@@ -150,7 +196,7 @@ def _split(args: Configuration, cache: TokenCache, held_out: list[TokenCache]) -
         if len(left_out):
             logger.warning("%d training documents are also held out; they are left out of training", len(left_out))
     else:
-        left_out = held_out_documents(hashes, args.segments.validation_fraction, args.training.eval_seed)
+        left_out = held_out_documents(hashes, fraction, seed)
     if len(left_out) == len(cache):
         raise UserError("every training document is also held out; name other text with --validation_file")
     return {

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -28,8 +29,6 @@ from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
 from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.progress import compute_ledger
-from electra.pretraining.configuration import Configuration
-from electra.pretraining.data import PretrainingData
 from electra.pretraining.metrics import Rows, rows_of, token_counts, unigram_metrics
 from electra.pretraining.plan import Plan
 from electra.pretraining.trainer import ElectraTrainer
@@ -49,14 +48,22 @@ SAMPLES = 5
 # ---- the end of a run
 
 
-def finish_run(trainer: ElectraTrainer, args: Configuration, data: PretrainingData) -> None:
+def finish_run(
+    trainer: ElectraTrainer, options: Mapping[str, Any] = MappingProxyType({}), *, first_column: str = "untrained"
+) -> None:
     """Evaluate, and write, print and track the results; call it on every process.
+
+    The run's folder gets the networks in `generator/` and `discriminator/`, with model cards, and metrics.json,
+    samples.json, trainer_state.json and report.html.
+
+    Args:
+        options: those of the run, by name, for the model cards.
+        first_column: the name of the networks before the first step.
 
     With FSDP each process has a part of each weight: the first one gathers the whole model, which becomes the
     trainer's own, and writes.
     """
-    is_continued = args.model.init_discriminator or args.model.init_generator
-    results = evaluate_at_end(trainer, data, "start" if is_continued else "untrained")
+    results = evaluate_at_end(trainer, first_column)
     if trainer.is_fsdp_enabled:
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
         if trainer.is_world_process_zero():
@@ -66,19 +73,20 @@ def finish_run(trainer: ElectraTrainer, args: Configuration, data: PretrainingDa
         return
     folder = trainer.run_folder
     with translate_write_errors(folder, lambda: describe_latest_valid(folder)):
-        _write_results(trainer, args, results)
+        _write_results(trainer, options, results)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
             logger.info(results_table(results, rows_of(trainer.model.objective)))
         logger.info("\nFine-tune it: python run_glue.py --pretrain_path %s", folder)
 
 
-def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, start: str) -> dict[str, dict[str, float]]:
+def evaluate_at_end(trainer: ElectraTrainer, start: str) -> dict[str, dict[str, float]]:
     """Measure held-out text by the untrained pair, by token frequencies alone, and by the trained pair.
 
     All three are measured on the same segments with the same masks, so a run resumed with other held-out text has no
     first column, which is called `start`. Empty if nothing is held out.
     """
+    data = trainer.data
     if data.evaluation is None:
         return {}
     state = trainer.state
@@ -111,7 +119,7 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, start: str) 
     return columns
 
 
-def _write_results(trainer: ElectraTrainer, args: Configuration, results: dict[str, dict[str, float]]) -> None:
+def _write_results(trainer: ElectraTrainer, options: Mapping[str, Any], results: dict[str, dict[str, float]]) -> None:
     """Write log, samples, networks, metrics.json and the report into the run folder; send that to wandb."""
     folder = trainer.run_folder
     model = trainer.model
@@ -123,7 +131,7 @@ def _write_results(trainer: ElectraTrainer, args: Configuration, results: dict[s
         batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
         probed = probe(model.generator, model.discriminator, batch, model.config)
         write_samples(to_samples(probed, trainer.processing_class), folder, plan.steps)
-    export_networks(model, trainer.processing_class, folder, plan, results.get("trained", {}), args.record)
+    export_networks(model, trainer.processing_class, folder, plan, results.get("trained", {}), options)
 
     cost = compute_ledger(state, trainer.args, plan)
     sizes = asdict(plan) | {"main_network": model.objective.main_network}

@@ -8,9 +8,11 @@ beside its options. A rule of one option alone, its range, is beside the option.
 import logging
 import math
 import re
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformers.trainer_utils import IntervalStrategy
 
@@ -19,10 +21,11 @@ from electra.data.options import held_out_texts
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, run_options
 from electra.model import options as model_options
-from electra.model.options import MASKING, given_objective
+from electra.model.options import MASKING, ObjectiveArguments, given_objective
+from electra.objectives import OBJECTIVES
 from electra.options import CommandLine, Need, Values, rules_of
 from electra.pretraining import configuration
-from electra.pretraining.configuration import CONFIG_NAME, GROUPS, Configuration
+from electra.pretraining.configuration import CONFIG_NAME, GROUPS, Configuration, ElectraTrainingArguments
 from electra.tokenizers import options as tokenizer_options
 
 if TYPE_CHECKING:
@@ -180,23 +183,64 @@ def _check(c: Configuration) -> None:
 
 
 def resolve(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_out: bool) -> Configuration:
-    """The configuration with the run's folder, and with steps in place of epochs, shares of steps and defaults.
+    """Return the configuration with the run's folder, and with steps in place of epochs, shares and defaults.
 
     Args:
         has_held_out: whether there is held-out text; without it, nothing is evaluated.
     """
-    training = asked.training
-    objective = asked.objective
+    training = asked.training.with_values(
+        output_dir=str(run.folder), run_name=asked.training.run_name or run.folder.name
+    )
+    training, objective, fitting = fit_steps(
+        training,
+        asked.objective,
+        segments_per_epoch,
+        has_held_out=has_held_out,
+        is_given=asked.is_given,
+        resumed=run.options,
+        step=run.step if run.checkpoint is not None else None,
+    )
+    record = {**asked.record, **fitting, "output_dir": str(run.folder.resolve().parent)}
+    return replace(asked, training=training, objective=objective, record=record)
+
+
+class FittedSteps(NamedTuple):
+    """Options with steps in place of epochs, shares of steps and defaults; `chosen` has those that were not given."""
+
+    training: ElectraTrainingArguments
+    objective: ObjectiveArguments
+    chosen: dict[str, int]
+
+
+def fit_steps(
+    training: ElectraTrainingArguments,
+    objective: ObjectiveArguments,
+    segments_per_epoch: int,
+    *,
+    has_held_out: bool,
+    is_given: Callable[[str], bool],
+    resumed: Values = MappingProxyType({}),
+    step: int | None = None,
+) -> FittedSteps:
+    """Return options with steps in place of epochs, shares of steps and defaults.
+
+    Args:
+        has_held_out: whether there is held-out text; without it, nothing is evaluated.
+        is_given: whether the user chose the value of an option. Steps of the warm-up, and between events, that are
+            not given are at most a part of the run; a resumed run keeps its own.
+        resumed, step: options and step of the checkpoint that the run continues from.
+    """
     steps_per_epoch = segments_per_epoch / training.segments_per_step
     max_steps = training.max_steps
     if max_steps == -1:
         max_steps = math.ceil(training.num_train_epochs * steps_per_epoch)
-    if run.step > max_steps:
-        raise UserError(f"{run.checkpoint} is at step {run.step}, beyond --max_steps {max_steps}; raise it")
+    if step is not None and step > max_steps:
+        raise UserError(f"the checkpoint is at step {step}, beyond --max_steps {max_steps}; raise it")
 
     shortest_stage = max_steps
-    if asked.spec.has_stages:
-        first = objective.generator_steps or run.options.get("generator_steps") or max_steps // 2
+    has_stages = OBJECTIVES[objective.objective].has_stages
+    if has_stages:
+        first = objective.generator_steps or resumed.get("generator_steps") or max_steps // 2
         if not 0 < first < max_steps:
             raise UserError(
                 f"--generator_steps {first} with --max_steps {max_steps} is not possible: each stage needs a step"
@@ -204,16 +248,14 @@ def resolve(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_
         objective = replace(objective, generator_steps=first)
         shortest_stage = min(first, max_steps - first)
 
-    fitting = _fitting_steps(asked, run, max_steps, shortest_stage)
-    values: dict[str, Any] = {
-        **fitting,
-        "max_steps": max_steps,
-        "output_dir": str(run.folder),
-        "run_name": training.run_name or run.folder.name,
-    }
+    fitting = {"warmup_steps": min(int(training.warmup_steps), math.ceil(shortest_stage / WARM_UP))}
+    for name, parts in MOST.items():
+        fitting[name] = min(int(getattr(training, name)), math.ceil(max_steps / parts))
+    chosen = {name: resumed.get(name, steps) for name, steps in fitting.items() if not is_given(name)}
+    values: dict[str, Any] = {**chosen, "max_steps": max_steps}
     for event in ("eval", "save", "logging"):
         strategy = getattr(training, f"{event}_strategy")
-        steps = fitting.get(f"{event}_steps", getattr(training, f"{event}_steps"))
+        steps = chosen.get(f"{event}_steps", getattr(training, f"{event}_steps"))
         if strategy == IntervalStrategy.EPOCH:  # Trainer sees the whole run as one epoch
             strategy = type(strategy)("steps")
             steps = max(1, math.ceil(steps_per_epoch))
@@ -221,20 +263,7 @@ def resolve(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_
         values[f"{event}_steps"] = int(steps) if steps >= 1 else math.ceil(max_steps * steps)
     if not has_held_out:
         values["eval_strategy"] = IntervalStrategy.NO
-    values["eval_on_start"] = values["eval_strategy"] != IntervalStrategy.NO and run.checkpoint is None
-    if asked.spec.has_stages or objective.generator_gate:  # some weights get no gradient in some steps
+    values["eval_on_start"] = values["eval_strategy"] != IntervalStrategy.NO and step is None
+    if has_stages or objective.generator_gate:  # some weights get no gradient in some steps
         values["ddp_find_unused_parameters"] = True
-    record = {**asked.record, **fitting, "output_dir": str(run.folder.resolve().parent)}
-    return replace(asked, training=training.with_values(**values), objective=objective, record=record)
-
-
-def _fitting_steps(asked: Configuration, run: "Run", max_steps: int, shortest_stage: int) -> dict[str, int]:
-    """Steps that were not given, at most a part of the run: of the warm-up, and between events.
-
-    A resumed run keeps its own.
-    """
-    training = asked.training
-    chosen = {"warmup_steps": min(int(training.warmup_steps), math.ceil(shortest_stage / WARM_UP))}
-    for name, parts in MOST.items():
-        chosen[name] = min(int(getattr(training, name)), math.ceil(max_steps / parts))
-    return {name: run.options.get(name, steps) for name, steps in chosen.items() if not asked.is_given(name)}
+    return FittedSteps(training.with_values(**values), objective, chosen)

@@ -18,9 +18,9 @@ from electra.model.configuration import ElectraPretrainingConfig, embedding_widt
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.checkpoints import fraction_steps
-from electra.pretraining.callbacks.phases import stage_lengths
-from electra.pretraining.configuration import Configuration
+from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData
+from electra.schedules import stage_lengths
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ def _amount(documents: int, tokens: int) -> str:
 
 
 def make_plan(
-    args: Configuration,
+    training: ElectraTrainingArguments,
     model: ElectraForJointPretraining,
     data: PretrainingData,
     changes: Sequence[str] = (),
@@ -117,9 +117,9 @@ def make_plan(
     config = model.config
     parameters = parameter_counts(model)
     cache = data.cache
-    steps = args.training.max_steps
-    batch_size = args.training.segments_per_step
-    max_length = args.segments.max_length
+    steps = training.max_steps
+    batch_size = training.segments_per_step
+    max_length = data.segments.max_length
     flops, google_flops = training_flops(config, max_length=max_length, batch_size=batch_size, steps=steps)
     return Plan(
         objective=config.objective,
@@ -142,7 +142,7 @@ def make_plan(
         epochs=steps * batch_size / len(data.policy),
         flops=flops,
         google_flops=google_flops,
-        checkpoint_steps=fraction_steps(args.training.checkpoint_fractions, steps),
+        checkpoint_steps=fraction_steps(training.checkpoint_fractions, steps),
         uniform_generator=config.uniform_generator,
         generator_steps=config.generator_steps,
         tie=config.tie,

@@ -24,7 +24,7 @@ from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.io.files import absolute, holds_files, read_json
 from electra.options import write_yaml
-from electra.pretraining.configuration import CONFIG_NAME, RESUMING, Configuration, PretrainingArguments
+from electra.pretraining.configuration import CONFIG_NAME, RESUMING, Configuration, ElectraTrainingArguments
 from electra.report.runs import METRICS_NAME, STATE_NAME, Metrics, TrainingState
 from electra.runtime.processes import by_one_process
 
@@ -93,7 +93,7 @@ def open_run(args: Configuration) -> Run:
     return run
 
 
-def _find_run(training: PretrainingArguments) -> Run:
+def _find_run(training: ElectraTrainingArguments) -> Run:
     output_dir = Path(training.output_dir)
     name = training.experiment_name
     if training.plan:
@@ -106,7 +106,7 @@ def _find_run(training: PretrainingArguments) -> Run:
     return Run(new_run_folder(output_dir, name))
 
 
-def start_or_continue(folder: Path, training: PretrainingArguments) -> Run:
+def start_or_continue(folder: Path, training: ElectraTrainingArguments) -> Run:
     """The run in this folder: resumed if it has a checkpoint, new if it has none, or finished."""
     _lock_or_refuse(folder)
     metrics = folder / METRICS_NAME
@@ -134,6 +134,22 @@ def _resumed(checkpoint: Path) -> Run:
     step = read_json(checkpoint / STATE_NAME, TrainingState)["global_step"]
     origin = read_json(checkpoint / ORIGIN_NAME, Origin)
     return Run(checkpoint.parent, str(checkpoint), False, step, origin)
+
+
+def run_in(folder: Path) -> Run:
+    """Lock the run in a folder for this process, and return the run with its latest valid checkpoint, if any."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.is_dir() and checkpoints_of(folder):
+        return _resumed(latest_valid_checkpoint(folder))
+    _lock_or_refuse(folder)
+    return Run(folder)
+
+
+def latest_step(folder: str) -> int | None:
+    """Return the step of the latest valid checkpoint of the run in a folder; None if there is none."""
+    if not Path(folder).is_dir() or not checkpoints_of(Path(folder)):
+        return None
+    return int(read_json(latest_valid_checkpoint(Path(folder)) / STATE_NAME)["global_step"])
 
 
 def new_run_folder(output_dir: Path, experiment_name: str) -> Path:
@@ -186,12 +202,16 @@ def find_checkpoint(resume_from_checkpoint: str) -> Path:
 # ---- what a resumed run must keep
 
 
-def origin_of(args: Configuration, text: Mapping[str, Any]) -> Origin:
-    """Return the origin of this start: resolved options that decide something, and fingerprints of the text."""
-    values = {name: value for name, value in args.values().items() if name not in args.unused}
-    kept = {name: value for name, value in values.items() if RESUMING[name] in ("kept", "recorded")}
+def origin_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_size: int) -> Origin:
+    """Return the origin of this start.
+
+    Args:
+        options: resolved ones that do something, by name; those that are kept or recorded are selected here.
+        text: fingerprints, see `PretrainingData`.
+        batch_size: segments of an optimizer step, over all devices.
+    """
+    kept = {name: value for name, value in options.items() if RESUMING.get(name) in ("kept", "recorded")}
     as_read = json.loads(json.dumps(kept, default=lambda value: value.value))
-    batch_size = args.training.segments_per_step
     return Origin(**text, first_held_out_text=text["held_out_text"], batch_size=batch_size, options=as_read)
 
 

@@ -18,70 +18,126 @@ Private names of transformers, accelerate and torch that pre-training overrides 
 
 import logging
 import math
+import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import DynamoBackend, set_seed
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
-from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trainer, TrainerCallback
+from transformers import (
+    EvalPrediction,
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+)
 from transformers.trainer_utils import EvalLoopOutput
 
+from electra.data.options import SegmentArguments
+from electra.data.policies.packed import PackedPolicy
+from electra.data.segments import SegmentCollator, TrainingSegments
+from electra.data.token_cache import TokenCache
 from electra.io.checkpoints import UNFINISHED, translate_read_errors
-from electra.model.options import ObjectiveArguments
+from electra.io.errors import UserError
+from electra.model.configuration import ElectraPretrainingConfig
+from electra.model.joint import ElectraForJointPretraining
+from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
+from electra.model.tying import encoder_weights
 from electra.optimizers import AdamWNoBiasCorrection
-from electra.pretraining.callbacks.checkpoints import ignore_signals
-from electra.pretraining.callbacks.phases import TrainingPhases, stage_lengths
-from electra.pretraining.compilation import take_compiled_step
-from electra.pretraining.configuration import PretrainingArguments
+from electra.options import default_of
+from electra.pretraining.callbacks.checkpoints import SavesAt, ignore_signals
+from electra.pretraining.callbacks.health import DiscriminatorHealth
+from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
+from electra.pretraining.compilation import compile_model, take_compiled_step
+from electra.pretraining.configuration import ElectraTrainingArguments
+from electra.pretraining.data import PretrainingData, data_of_corpus
 from electra.pretraining.device import explain_lost_process
 from electra.pretraining.log_window import LogWindow, values_of_batch
 from electra.pretraining.metrics import evaluation_metrics, fixed_metrics, token_records
-from electra.pretraining.plan import Plan
-from electra.pretraining.run_folder import Origin
+from electra.pretraining.options import fit_steps
+from electra.pretraining.plan import Plan, make_plan
+from electra.pretraining.run_folder import Origin, check_resumed, latest_step, origin_of, run_in
 from electra.pretraining.saving import AtomicCheckpoints, keeping_options
 from electra.pretraining.step_guard import StepGuard
 from electra.report.runs import FIXED
-from electra.schedules import create_schedule, translate_option_errors
+from electra.runtime.cpu import tune_networks, tune_process
+from electra.runtime.gpu import tune_for_gpu
+from electra.schedules import Phase, create_schedule, phase_at, stage_lengths, translate_option_errors
 
 logger = logging.getLogger(__name__)
 
 
 class ElectraTrainer(Trainer):
-    """Trains an `ElectraForJointPretraining` on `TrainingSegments`.
+    """Trains an `ElectraForJointPretraining`: Trainer with dynamic segments, complete checkpoints and a log of losses.
+
+        corpus = tokenize_corpus("corpus/*.txt", tokenizer)
+        model = ElectraForJointPretraining.from_recipe("small", tokenizer)
+        args = ElectraTrainingArguments("output/mine", max_steps=100_000)
+        trainer = ElectraTrainer(model=model, args=args, train_dataset=corpus, processing_class=tokenizer)
+        trainer.train()
 
     Args:
-        args: options with steps in place of epochs and shares.
-        plan: sizes and FLOPs of the run.
-        objective: which networks are trained when.
-        origin: see run_folder.py; written into each checkpoint.
-        more_evaluations: held-out texts that are evaluated beside `eval_dataset`, by name.
-        callbacks: in place of Trainer's progress bar and printed dictionaries.
-        kwargs: see `transformers.Trainer`.
+        model: with untrained or trained networks; memory, modules and compilation are made to suit the device.
+        args: options. Epochs and shares of steps become steps; steps that are left at their defaults are made to fit
+            the length of the run.
+        train_dataset: a token cache, or the data that were made of one.
+        eval_dataset: held-out texts: a token cache, or several by name, the first of which decides about checkpoints.
+            Without one, `segments.validation_fraction` of the corpus is held out.
+        processing_class: the tokenizer of the token caches.
+        segments: how documents become segments: length, policy, share of held-out documents. By default those of the
+            paper's ELECTRA-Small, 128 tokens.
+        callbacks: what watches the run; by default `default_callbacks`.
+        objective: which networks are trained when; by default as `model.config` says.
+        plan: sizes and FLOPs of the run; made here if not given, and then `args` may have epochs and shares.
+        provenance: what the run is trained on and how, written into each checkpoint; see run_folder.py.
     """
 
-    args: PretrainingArguments
+    args: ElectraTrainingArguments
     model: Any
     train_dataset: Any
     lr_scheduler: LRScheduler | None
 
     def __init__(
         self,
+        model: ElectraForJointPretraining,
+        args: ElectraTrainingArguments,
+        train_dataset: TokenCache | PretrainingData,
+        eval_dataset: TokenCache | Mapping[str, TokenCache] | None = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
         *,
-        args: PretrainingArguments,
-        plan: Plan,
-        objective: ObjectiveArguments,
-        origin: Origin | None,
-        more_evaluations: dict[str, Any],
-        callbacks: Iterable[TrainerCallback],
-        **kwargs: Any,
+        segments: SegmentArguments | None = None,
+        callbacks: Sequence[TrainerCallback] | None = None,
+        objective: ObjectiveArguments | None = None,
+        plan: Plan | None = None,
+        provenance: Origin | None = None,
     ) -> None:
+        data = _data_of(train_dataset, eval_dataset, processing_class, segments, args)
+        tokenizer = data.tokenizer
+        if objective is None:
+            objective = objective_arguments(model.config)
+        if plan is None:
+            asked = args
+            defaults = {f.name: default_of(f) for f in fields(args)}
+            args, objective, _ = fit_steps(
+                asked,
+                objective,
+                len(data.policy),
+                has_held_out=data.evaluation is not None,
+                is_given=lambda name: getattr(asked, name) != defaults[name],
+                step=latest_step(args.output_dir),
+            )
+            model.config.generator_steps = objective.generator_steps or 0
+            plan = make_plan(args, model, data)
         # Trainer makes the run's folder now and the schedule later: a schedule that is refused leaves no folder.
         lengths = stage_lengths(plan.steps, objective.generator_steps)
         create_schedule(args, torch.optim.SGD([torch.zeros(1)]), lengths)
@@ -90,25 +146,79 @@ class ElectraTrainer(Trainer):
             max_grad_norm=args.max_grad_norm or math.inf,  # Trainer asks for the norm only where it clips
             push_to_hub=False,  # a finished run uploads its exported networks, never the joint one
         )
-        super().__init__(args=args, compute_metrics=self._held_out_metrics, **kwargs)
+        tune_process(args.device)
+        tune_networks(model)
+        if args.device.type == "cuda":
+            tune_for_gpu(model)
+        has_fixed_shapes = args.torch_compile or args.device.type == "cuda"
+        collator = SegmentCollator(
+            tokenizer.cls_token_id,
+            tokenizer.sep_token_id,
+            tokenizer.pad_token_id,
+            data.segments.max_length if has_fixed_shapes else None,
+            data.policy.most_segments if isinstance(data.policy, PackedPolicy) else 0,
+        )
+        if isinstance(data.policy, PackedPolicy):
+            model.most_in_shared_rows = data.policy.most_chosen(model.config.mlm_probability)
+        try:
+            super().__init__(
+                model=model,
+                args=args,
+                data_collator=collator,
+                train_dataset=TrainingSegments(data.policy, plan.steps * plan.batch_size, args.seed),
+                eval_dataset=data.evaluation,
+                processing_class=tokenizer,
+                compute_metrics=self._held_out_metrics,
+            )
+        except UserError:
+            raise
+        except (ValueError, ImportError) as error:
+            raise UserError(f"Trainer cannot be set up with these options: {error}") from error
         self.remove_callback(PrinterCallback if args.disable_tqdm else ProgressCallback)
+        self.data = data
         self.plan = plan
         self.objective = objective
-        self.more_evaluations = more_evaluations
         self.run_folder = Path(args.output_dir)
         self.last_records: Any = None  # of the last evaluation, (N, L, 12); see metrics.py
         self.window = LogWindow()
-        self.checkpoints = AtomicCheckpoints(self, origin)
+        self.phase = Phase(True, True)
+        self.checkpoints = AtomicCheckpoints(self, provenance or self._provenance())
         is_sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
         self.guard = StepGuard(self.accelerator, args.max_grad_norm, self.run_folder, is_sharded)
-        for callback in (TrainingPhases(self.model, objective), *callbacks, self.checkpoints, self.guard):
+        if callbacks is None:
+            callbacks = default_callbacks(model, args, plan)
+        for callback in (*callbacks, self.checkpoints, self.guard):
             self.add_callback(callback)
         self._evaluates_fixed_text = False
         self._values_of_batch: Any = None
+        self._begun_step = -1
+        if not args.fsdp:  # accelerate compiles what it has sharded; else it would put the networks into a module
+            self.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
+            if args.torch_compile:
+                compile_model(self.model, args)
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
+    def _provenance(self) -> Origin:
+        values = {**vars(self.data.segments), **network_options_of(self.model.config), **vars(self.args)}
+        return origin_of(values, self.data.text, self.args.segments_per_step)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
+        """Train to the end.
+
+        Args:
+            resume_from_checkpoint: a checkpoint; None: the latest valid one in `args.output_dir`, if there is one;
+                False: none.
+        Raises:
+            UserError: the run in the folder was trained on other text, or with other options that must be kept.
+        """
+        if resume_from_checkpoint is None:
+            run = run_in(self.run_folder)
+            resume_from_checkpoint = run.checkpoint or False
+            origin = self.checkpoints.origin
+            if origin is not None:
+                self.checkpoints.origin = check_resumed(run, origin)
+        set_seed(self.args.seed, device_specific=True)  # all have the same weights; each draws its own dropout
         try:
-            return super().train(*args, **kwargs)
+            return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
         except (RuntimeError, OSError) as error:
             failure = explain_lost_process(error, self.run_folder)
             if failure is None:
@@ -141,8 +251,8 @@ class ElectraTrainer(Trainer):
     # ---- one step
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """Trainer's step; returns 0 in place of a loss that is not finite."""
-        self.window.start(self.state.global_step)
+        """Train on a batch, and return its loss, or 0 in place of a loss that is not finite."""
+        self._begin_step()
         self._values_of_batch = None
         step = partial(super().training_step, model, inputs, num_items_in_batch)
         loss = take_compiled_step(step, self._undo_batch, self.args) if self.args.torch_compile else step()
@@ -153,9 +263,31 @@ class ElectraTrainer(Trainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        output = model(**inputs, token_counts=num_items_in_batch)
+        output = model(**inputs, token_counts=num_items_in_batch, **self.phase._asdict())
         self._values_of_batch = values_of_batch(output, inputs, self.model.objective, num_items_in_batch)
         return (output.loss, output) if return_outputs else output.loss
+
+    def _begin_step(self) -> None:
+        """Choose, at the first batch of a step, which networks the step trains."""
+        step = self.state.global_step
+        self.window.start(step)
+        if step == self._begun_step:
+            return
+        self._begun_step = step
+        objective = self.objective
+        self.phase = phase_at(step, self.state.log_history, objective.generator_steps, objective.generator_gate)
+        if objective.generator_steps == step > 0:
+            self._begin_second_stage(step)
+
+    def _begin_second_stage(self, step: int) -> None:
+        start = "its own initial weights"
+        if self.objective.init_from_generator:
+            sources = encoder_weights(self.model.generator)
+            for name, parameter in encoder_weights(self.model.discriminator).items():
+                parameter.data.copy_(sources[name])
+            start = "the generator's weights"
+        line = "step %d: the generator is frozen; the discriminator starts from %s and is trained alone"
+        logger.info(line, step, start)
 
     def _undo_batch(self) -> bool:
         """Drop the gradients of the current batch; return False if they are added to those of earlier batches."""
@@ -197,7 +329,7 @@ class ElectraTrainer(Trainer):
         eagerly = torch.compiler.set_stance("force_eager") if self.args.torch_compile else nullcontext()
         # The batches bring the corruption's random numbers along; the data loader draws some of torch's.
         with torch.random.fork_rng(devices=[]), eagerly:
-            for name, segments in self.more_evaluations.items():
+            for name, segments in self.data.more_evaluations.items():
                 self._evaluates_fixed_text = name == FIXED
                 options = {**kwargs, "metric_key_prefix": f"eval_{name}"}
                 more |= super().evaluation_loop(self.get_eval_dataloader(segments), *args, **options).metrics
@@ -242,7 +374,7 @@ class ElectraTrainer(Trainer):
         if not math.isfinite(logs["grad_norm"]):  # no step yet that was not skipped
             del logs["grad_norm"]
         if self.objective.generator_gate:
-            logs["train_generator"] = float(self.model.train_generator)
+            logs["train_generator"] = float(self.phase.train_generator)
         started: Any = window.started
         now = time.monotonic()
         seconds = now - started
@@ -288,6 +420,54 @@ class ElectraTrainer(Trainer):
     def _load_rng_state(self, checkpoint: str | None) -> None:
         with translate_read_errors(checkpoint, "the random state"):
             super()._load_rng_state(checkpoint)
+
+
+def _data_of(
+    train: TokenCache | PretrainingData,
+    held_out: TokenCache | Mapping[str, TokenCache] | None,
+    tokenizer: PreTrainedTokenizerBase | None,
+    segments: SegmentArguments | None,
+    args: ElectraTrainingArguments,
+) -> PretrainingData:
+    """Return the data of a run: as they are, or made of token caches."""
+    if isinstance(train, PretrainingData):
+        return train
+    if not isinstance(train, TokenCache):
+        raise UserError(f"train_dataset is a {type(train).__name__}; give a token cache, see tokenize_corpus")
+    if tokenizer is None:
+        raise UserError("processing_class is missing: give the tokenizer of the token cache")
+    texts = {"": held_out} if isinstance(held_out, TokenCache) else dict(held_out or {})
+    return data_of_corpus(
+        train, tokenizer, texts, segments or SegmentArguments(), seed=args.seed, eval_seed=args.eval_seed
+    )
+
+
+def default_callbacks(
+    model: ElectraForJointPretraining, args: ElectraTrainingArguments, plan: Plan
+) -> list[TrainerCallback]:
+    """Return what logs a run and keeps its checkpoints: a readable line, warnings, a progress bar in a terminal."""
+    callbacks: list[TrainerCallback] = [SavesAt(plan.checkpoint_steps), ReadableLog()]
+    # The thresholds hold for ELECTRA's task and base rates. A uniform generator cannot be too strong.
+    if model.config.objective == "electra" and model.generator is not None:
+        callbacks.append(DiscriminatorHealth(model.config.discriminator.vocab_size))
+    if sys.stderr.isatty() and not args.disable_tqdm:
+        callbacks.append(ProgressBar())
+    return callbacks
+
+
+def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
+    """Return which networks a joint model trains when, without a gate."""
+    return ObjectiveArguments(
+        objective=config.objective,
+        generator_steps=config.generator_steps or None,
+        init_from_generator=config.init_from_generator,
+    )
+
+
+def network_options_of(config: ElectraPretrainingConfig) -> dict[str, Any]:
+    """Return the options that a joint model was made with and that a resumed run keeps, by name."""
+    names = ("objective", "mlm_probability", *SET_BY_OBJECTIVE, "disallow_correct", "tie")
+    return {name: getattr(config, name) for name in names} | {"temperature": config.sampling_temperature}
 
 
 def _adapted(loader: DataLoader) -> DataLoader:

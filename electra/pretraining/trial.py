@@ -12,7 +12,7 @@ from transformers import TrainerCallback, TrainerState
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from electra.io.console import format_bytes, format_seconds
-from electra.pretraining.configuration import Configuration, PretrainingArguments, seconds_of
+from electra.pretraining.configuration import Configuration, ElectraTrainingArguments, seconds_of
 from electra.pretraining.plan import MOST_EPOCHS, Plan
 from electra.runtime.hardware import measure_matmul_flops
 
@@ -74,7 +74,7 @@ def trial_arguments(args: Configuration, folder: str) -> Configuration:
     return replace(args, training=training, objective=objective)
 
 
-def announce_trial(clock: Clock, training: PretrainingArguments, plan: Plan) -> None:
+def announce_trial(clock: Clock, training: ElectraTrainingArguments, plan: Plan) -> None:
     """Log the speed and the peak memory that a trial has measured, and what the run would take."""
     rate = plan.tokens_per_step / clock.seconds_per_step
     duration = format_seconds(clock.seconds_per_step * plan.steps)
@@ -94,7 +94,7 @@ def announce_trial(clock: Clock, training: PretrainingArguments, plan: Plan) -> 
 # ---- a budget of time
 
 
-def recipe_for(training: PretrainingArguments) -> str:
+def recipe_for(training: ElectraTrainingArguments) -> str:
     """Choose the largest recipe whose steps fit into --budget by the rate of a matrix product; else tiny."""
     flops = seconds_of(str(training.budget)) * UTILIZATION * measure_matmul_flops(training.device, torch.float32)
     fitting = ["tiny", *(name for name, needed in RECIPE_FLOPS.items() if needed <= flops)]

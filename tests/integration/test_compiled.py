@@ -42,7 +42,7 @@ def test_a_run_compiles_one_graph_for_each_combination(tmp_path):
     compute_loss = trainer.compute_loss
 
     def note(model, inputs, **others):
-        seen.add(("attention_mask" in inputs, trainer.model.train_generator, tuple(inputs["input_ids"].shape)))
+        seen.add(("attention_mask" in inputs, trainer.phase.train_generator, tuple(inputs["input_ids"].shape)))
         return compute_loss(model, inputs, **others)
 
     trainer.compute_loss = note

@@ -29,10 +29,9 @@ def names_of(model, network):
 def test_the_first_stage_trains_the_generator_alone():
     model, batch = make_model(objective="two_stage"), make_batch(30, 17)
     together, both = trained(model, batch)
-    model.train_discriminator = False
     model.discriminator.register_forward_pre_hook(lambda *_: pytest.fail("the discriminator runs"))
     model.discriminator.electra.register_forward_pre_hook(lambda *_: pytest.fail("the discriminator runs"))
-    alone, grads = trained(model, batch)
+    alone, grads = trained(model, batch | {"train_discriminator": False})
     assert set(grads) == names_of(model, "generator")
     assert all(torch.equal(grad, both[name]) for name, grad in grads.items())
     assert torch.equal(alone.loss, together.generator_loss) and torch.equal(alone.loss, alone.generator_loss)
@@ -42,10 +41,9 @@ def test_the_first_stage_trains_the_generator_alone():
 def test_the_second_stage_trains_the_discriminator_alone():
     model, batch = make_model(objective="two_stage", discriminator_weight=1.0), make_batch(30, 17)
     together, both = trained(model, batch)
-    model.train_generator = False
     kept = []  # for a backward pass that never comes
     model.generator.electra.register_forward_hook(lambda *a: kept.append(a[2].last_hidden_state.requires_grad))
-    alone, grads = trained(model, batch)
+    alone, grads = trained(model, batch | {"train_generator": False})
     assert kept == [False]
     assert set(grads) == names_of(model, "discriminator")
     assert "discriminator.electra.embeddings.word_embeddings.weight" in grads
@@ -58,10 +56,8 @@ def test_in_evaluation_both_networks_always_answer():
     model, batch = make_model(objective="two_stage", discriminator_weight=3.0).eval(), make_batch(30, 17)
     expected = run(model, batch)
     assert_close(expected.loss, expected.generator_loss + 3 * expected.main_loss)
-    model.train_discriminator = False
-    first = run(model, batch)
-    model.train_generator, model.train_discriminator = False, True
-    for output in (first, run(model, batch)):
+    for phase in ({"train_discriminator": False}, {"train_generator": False}):
+        output = run(model, batch | phase)
         assert torch.equal(output.loss, expected.loss)
         assert torch.equal(output.main_nll, expected.main_nll)
 
@@ -95,8 +91,7 @@ def test_the_networks_of_two_stages_share_nothing(tmp_path):
 def test_behind_a_closed_gate_only_shared_weights_learn(objective):
     model, batch = make_model(objective=objective, discriminator_weight=7.0), make_batch(30, 17)
     opened, both = trained(model, batch)
-    model.train_generator = False
-    closed, grads = trained(model, batch)
+    closed, grads = trained(model, batch | {"train_generator": False})
     shared = {name for name in names_of(model, "generator") if ".electra.embeddings." in name}
     assert set(grads) == shared | names_of(model, "discriminator") | names_of(model, "copy_gate")
     assert torch.equal(closed.sampled_ids, opened.sampled_ids)
@@ -111,7 +106,7 @@ def test_behind_a_closed_gate_only_shared_weights_learn(objective):
 def test_a_frozen_generator_hides_no_shared_weight_from_autocast():
     """A weight that autocast cast without gradient, and kept, would get none where the other network uses it."""
     model, batch = make_model(objective="replace_mlm"), make_batch(30, 17)
-    model.train_generator = False
+    batch |= {"train_generator": False}
     with torch.autocast("cpu", dtype=torch.bfloat16):
         _, cached = trained(model, batch)
     with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):

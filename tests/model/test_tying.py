@@ -63,8 +63,7 @@ def test_the_discriminator_s_gradient_reaches_shared_weights(tie, batch):
     """The generator's loss is left out: what remains in its weights comes from the discriminator."""
     model = joint_model("electra", tie=tie)
     model.train()
-    model.train_generator = False
-    model(**batch).loss.backward()
+    model(**batch, train_generator=False).loss.backward()
     reached = {name for name, p in encoder_weights(model.generator).items() if p.grad is not None}
     assert reached == SHARED.get(tie, set(encoder_weights(model.generator)))
 

@@ -61,7 +61,7 @@ def plan_of(cache):
     args = parse_arguments(flags(Path(), per_device_train_batch_size=10))
     sources = [{"name": "numbers", "documents": 4, "tokens": 100}]
     data = SimpleNamespace(cache=cache, sources=sources, held_out_lengths=[10], policy=Rows(30, 14))
-    return lambda pair: make_plan(args, pair, data)
+    return lambda pair: make_plan(args.training, pair, data)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import random
 
 import torch
-from accelerate.utils import set_seed
 from safetensors.torch import load_file
 
 from electra.backbones import BACKBONES, UNIFORM
@@ -12,8 +11,9 @@ from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import make_plan
-from electra.pretraining.run import make_callbacks, make_trainer
+from electra.pretraining.run import make_callbacks
 from electra.pretraining.run_folder import open_run, origin_of
+from electra.pretraining.trainer import ElectraTrainer
 from tests.helpers import read_json
 
 WORDS = [
@@ -96,11 +96,12 @@ def make(folder, **options):
     data = load_data(args, run.checkpoint)
     args = resolve(args, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer)
-    plan = make_plan(args, model, data)
+    plan = make_plan(args.training, model, data)
     callbacks = [*make_callbacks(args, model, plan), StopRequests()]
-    trainer = make_trainer(args, model, data, plan, origin_of(args, data.text), callbacks)
-    set_seed(args.training.seed, device_specific=True)
-    return trainer
+    provenance = origin_of(args.used_values(), data.text, args.training.segments_per_step)
+    return ElectraTrainer(
+        model, args.training, data, callbacks=callbacks, objective=args.objective, plan=plan, provenance=provenance
+    )
 
 
 def history(checkpoint):

@@ -3,9 +3,9 @@
 from pytest import approx, raises
 
 from electra.io.errors import UserError
-from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
-from electra.pretraining.callbacks.phases import Phase, phase_at, stage_lengths
+from electra.model.options import SET_BY_OBJECTIVE
 from electra.pretraining.options import parse_arguments
+from electra.schedules import Phase, phase_at, stage_lengths
 from tests.helpers import parametrize
 from tests.pretraining.runs import TWO_STAGE, flags, make
 
@@ -13,21 +13,18 @@ from tests.pretraining.runs import TWO_STAGE, flags, make
 
 
 def test_stages_are_a_function_of_the_step():
-    options = ObjectiveArguments(objective="two_stage", generator_steps=3)
     generator_alone, discriminator_alone = Phase(True, False), Phase(False, True)
-    assert [phase_at(step, [], options) for step in range(5)] == [generator_alone] * 3 + [discriminator_alone] * 2
-    assert phase_at(0, [], ObjectiveArguments()) == Phase(True, True)
+    assert [phase_at(step, [], 3) for step in range(5)] == [generator_alone] * 3 + [discriminator_alone] * 2
+    assert phase_at(0, []) == Phase(True, True)
     assert stage_lengths(5, 3) == [3, 2] and stage_lengths(5, 0) == [5]
 
 
 def test_the_gate_asks_the_last_evaluation_after_step_0():
-    options = ObjectiveArguments(generator_gate=["discriminator_auc", "0.6"])
-
     def is_open(*values):
         log_history = [{"loss": 3.0, "step": 1}]
         for step, value in values:
             log_history += [{"eval_discriminator_auc": value, "step": step}, {"loss": 2.0, "step": step + 1}]
-        phase = phase_at(99, log_history, options)
+        phase = phase_at(99, log_history, generator_gate=["discriminator_auc", "0.6"])
         assert phase.train_discriminator
         return phase.train_generator
 

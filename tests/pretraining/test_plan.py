@@ -64,7 +64,7 @@ def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
         warn.reset_mock()
         args = parse_arguments(flags(Path(), gradient_accumulation_steps=3, validation_fraction=0, **options))
         pair = make_pair()
-        plan = make_plan(args, pair, data)
+        plan = make_plan(args.training, pair, data)
         announce_plan(args, plan)
         return plan
 

@@ -107,10 +107,14 @@ def test_a_finished_run_is_extended_by_epochs(tmp_path):
 TEXT = {"training_text": "t", "training_documents": 4, "held_out_text": "h"}
 
 
+def provenance(args):
+    return origin_of(args.used_values(), TEXT, args.training.segments_per_step)
+
+
 @pytest.fixture
 def origin(tmp_path):
     """Of an unchanged start."""
-    return origin_of(parse_arguments(flags(tmp_path)), TEXT)
+    return provenance(parse_arguments(flags(tmp_path)))
 
 
 def resumed(before, now):
@@ -140,13 +144,13 @@ def test_an_option_that_changes_learning_is_refused_or_recorded(origin):
 def test_both_records_of_a_run_are_of_the_options_that_decide_something(tmp_path, start):
     (tmp_path / "a.yaml").write_text("strip_accents: true\ntokenizer_algorithm: byte_bpe\ntie: none\n")
     args = parse_arguments(flags(tmp_path, config=tmp_path / "a.yaml", **start))
-    options = origin_of(args, TEXT).options
+    options = provenance(args).options
     unused = {"tie", "generator_size"} if "objective" in start else {"strip_accents", "lowercase", "vocab_size"}
     assert args.unused >= unused
     assert not args.unused & (set(options) | set(args.record))
     # What an earlier version recorded of them decides nothing.
     before = Origin("t", 4, "h", batch_size=4, options={**options, **dict.fromkeys(args.unused, "another")})
-    assert resumed(before, origin_of(args, TEXT)).changes == []
+    assert resumed(before, provenance(args)).changes == []
 
 
 def test_changes_of_earlier_starts_are_kept(origin):

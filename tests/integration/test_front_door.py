@@ -1,0 +1,136 @@
+"""`from electra import ...`: a run in Python is the run of the command, and continues by itself."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForPreTraining
+
+import electra
+from electra import (
+    ElectraForJointPretraining,
+    ElectraTrainer,
+    ElectraTrainingArguments,
+    SegmentArguments,
+    load_tokenizer,
+    tokenize_corpus,
+)
+from electra.io.errors import UserError
+from electra.pretraining.command import main
+from tests.helpers import ROOT
+from tests.pretraining.runs import flags, write_corpus
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+NETWORKS = {**SIZES, "embedding_size": 16, "max_position_embeddings": 32, "generator_size": 0.5}
+TRAINING = {
+    "max_steps": 8,
+    "per_device_train_batch_size": 4,
+    "per_device_eval_batch_size": 8,
+    "learning_rate": 1e-3,
+    "save_steps": 4,
+    "disable_tqdm": True,
+}
+SEGMENTS = {"max_length": 16, "validation_fraction": 0.2, "max_eval_segments": 20}
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """Text, and a folder with a tokenizer of it."""
+    folder = tmp_path_factory.mktemp("door")
+    text = write_corpus(folder / "corpus.txt")
+    code = f"""
+from electra.tokenizers.command import main
+main(["--train_file={text}", "--vocab_size=120", "--output_dir={folder / "tokenizer"}"])
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True)
+    return folder, text
+
+
+def make_trainer(parts, output, **options):
+    folder, text = parts
+    tokenizer = load_tokenizer(str(folder / "tokenizer"))
+    corpus = tokenize_corpus(text, tokenizer, cache_dir=folder / "cache")
+    model = ElectraForJointPretraining.from_recipe("small", tokenizer, **NETWORKS)
+    args = ElectraTrainingArguments(str(output), **{**TRAINING, **options})
+    segments = SegmentArguments(**SEGMENTS)
+    return ElectraTrainer(model=model, args=args, train_dataset=corpus, processing_class=tokenizer, segments=segments)
+
+
+def weights(checkpoint):
+    return load_file(checkpoint / "model.safetensors")
+
+
+@pytest.mark.slow
+def test_a_run_in_python_is_the_run_of_the_command(parts, tmp_path):
+    folder, text = parts
+    sizes = {**NETWORKS, **TRAINING, **SEGMENTS, "vocab_size": None}
+    unset = dict.fromkeys(("warmup_steps", "logging_steps", "eval_steps", "save_total_limit"))
+    argv = flags(tmp_path, train_file=text, tokenizer_path=folder / "tokenizer", **{**unset, **sizes})
+    main(argv)
+    trainer = make_trainer(parts, tmp_path / "python")
+    trainer.train()
+    ours, theirs = (weights(run / "checkpoint-8") for run in (tmp_path / "python", tmp_path / "output" / "run"))
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    logs = [
+        json.loads((run / "checkpoint-8" / "trainer_state.json").read_text())["log_history"]
+        for run in (tmp_path / "python", tmp_path / "output" / "run")
+    ]
+    losses = [[line["eval_loss"] for line in log if "eval_loss" in line] for log in logs]
+    assert losses[0] == losses[1] and len(losses[0]) > 2
+
+
+@pytest.mark.slow
+def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path):
+    whole = make_trainer(parts, tmp_path / "whole")
+    whole.train()
+    make_trainer(parts, tmp_path / "parts", max_steps=4, warmup_steps=1, lr_scheduler_type="constant").train()
+    other = make_trainer(parts, tmp_path / "parts", warmup_steps=1, lr_scheduler_type="constant")
+    other.train()
+    assert other.state.global_step == 8 and other.state.log_history[0]["step"] <= 4
+    again = make_trainer(parts, tmp_path / "whole", max_steps=8)
+    again.train()
+    assert again.state.global_step == 8
+    with pytest.raises(UserError, match="batch"):
+        make_trainer(parts, tmp_path / "whole", per_device_train_batch_size=2).train()
+    whole.model.discriminator.save_pretrained(tmp_path / "mine")
+    network = AutoModelForPreTraining.from_pretrained(tmp_path / "mine")
+    assert torch.equal(network.electra.embeddings.word_embeddings.weight.cpu(),
+                       whole.model.discriminator.electra.embeddings.word_embeddings.weight.cpu())  # fmt: skip
+    assert AutoModel.from_pretrained(tmp_path / "mine").config.hidden_size == 32
+    electra.finish_run(whole)
+    assert (tmp_path / "whole" / "discriminator" / "model.safetensors").is_file()
+    assert json.loads((tmp_path / "whole" / "metrics.json").read_text())["held_out"].keys() >= {"trained"}
+
+
+def test_what_is_not_a_corpus_is_named(parts, tmp_path):
+    folder, text = parts
+    with pytest.raises(UserError, match="dataset_nam"):
+        tokenize_corpus(text, load_tokenizer(str(folder / "tokenizer")), dataset_nam="wikitext")
+    trainer = make_trainer(parts, tmp_path / "run")
+    with pytest.raises(UserError, match="list"):
+        ElectraTrainer(model=trainer.model, args=trainer.args, train_dataset=[{"text": "a"}])
+    with pytest.raises(UserError, match="processing_class"):
+        ElectraTrainer(model=trainer.model, args=trainer.args, train_dataset=trainer.data.cache)
+
+
+def test_the_package_is_imported_at_once():
+    code = """
+import sys, time
+started = time.perf_counter()
+import electra
+seconds = time.perf_counter() - started
+assert "torch" not in sys.modules and "transformers" not in sys.modules
+assert {"ElectraTrainer", "load_tokenizer"} <= set(dir(electra))
+print(seconds)
+"""
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True)
+    assert float(done.stdout) < min(0.2, time.perf_counter() - started)
+    for name in electra.__all__:
+        assert getattr(electra, name).__doc__, name
+    with pytest.raises(AttributeError, match="ElectraTrainer"):
+        electra.ElectraTrayner  # noqa: B018
