@@ -23,7 +23,7 @@ from electra.data.shards import load_or_build_cache
 from electra.io.errors import UserError, run_script
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import train_tokenizer
+from electra.tokenizers.train import train_on_documents
 from tests.pretraining.runs import WORDS
 
 TEXTS = [
@@ -83,7 +83,7 @@ def number_tokenizer():
 @pytest.fixture(scope="session")
 def wordpiece_tokenizer():
     """A real WordPiece tokenizer of 160 tokens."""
-    return train_tokenizer(TEXTS * 3, TokenizerArguments(vocab_size=160))
+    return train_on_documents(TEXTS * 3, TokenizerArguments(vocab_size=160))
 
 
 @pytest.fixture(scope="session")
@@ -95,7 +95,7 @@ def framed_tokenizer():
 @pytest.fixture(scope="session")
 def glue_tokenizer():
     """A WordPiece tokenizer that knows the words of the tiny GLUE in tests/tasks/glue/files.py."""
-    return train_tokenizer([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=150))
+    return train_on_documents([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=150))
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ The report has the number of held-out documents and their tokens without special
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
+from electra.data.options import CorpusArguments
 from electra.io.errors import UserError
 from electra.io.files import write_json
 from electra.io.folders import build_folder
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import load_tokenizer, plain_backend
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import prepare_documents, train_tokenizer
+from electra.tokenizers.train import prepare_documents, train_on_documents
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,31 @@ HELD_OUT_FRACTION = 0.05
 HELD_OUT_BYTES = 5_000_000
 """At most so much held-out text is kept in memory and measured on."""
 REPORT_NAME = "tokenizer_report.json"
+
+
+def train_tokenizer(
+    files: str | Path | Sequence[str | Path], *, cache_dir: str | Path = "cache", seed: int = 42, **options: Any
+) -> PreTrainedTokenizerBase:
+    """Train a tokenizer on text, or return the one that was trained before on the same text with the same options.
+
+    Args:
+        files: a text file, a folder or a glob such as "corpus/*.txt", or several; [] with `dataset_name`.
+        cache_dir: folder of the tokenizers.
+        seed: of the held-out documents, on which the tokenizer is measured, and of the subset with `max_documents`.
+        options: fields of `TokenizerArguments`, such as vocab_size, lowercase, tokenizer_algorithm, and of
+            `CorpusArguments`, such as dataset_name, text_column.
+    Raises:
+        UserError: a file is missing or cannot be read, or an option is unknown.
+    """
+    names = [files] if isinstance(files, str | Path) else list(files)
+    known = {group: {f.name for f in fields(group)} for group in (CorpusArguments, TokenizerArguments)}
+    unknown = options.keys() - set().union(*known.values())
+    if unknown:
+        raise UserError(f"unknown option {min(unknown)} of a tokenizer; see TokenizerArguments and CorpusArguments")
+    of_corpus = {name: value for name, value in options.items() if name in known[CorpusArguments]}
+    of_tokenizer = {name: value for name, value in options.items() if name in known[TokenizerArguments]}
+    corpus = Corpus(CorpusArguments(train_file=[str(name) for name in names], **of_corpus), seed)
+    return load_or_train_tokenizer(corpus, TokenizerArguments(**of_tokenizer), cache_dir, seed)
 
 
 def load_or_train_tokenizer(
@@ -68,7 +94,7 @@ def train_on_corpus(
     """
     stream = _TrainingStream(corpus, seed)
     if source is None:
-        tokenizer = train_tokenizer(stream, options, seed)
+        tokenizer = train_on_documents(stream, options, seed)
     else:
         documents = prepare_documents(stream, options.max_documents, seed)
         tokenizer = extend_tokenizer(source, documents, new_tokens, options.min_frequency)

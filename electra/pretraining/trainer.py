@@ -49,7 +49,7 @@ from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.data.token_cache import TokenCache
 from electra.io.checkpoints import UNFINISHED, translate_read_errors
 from electra.io.errors import UserError
-from electra.model.configuration import ElectraPretrainingConfig
+from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
 from electra.model.tying import encoder_weights
@@ -123,6 +123,8 @@ class ElectraTrainer(Trainer):
     ) -> None:
         data = _data_of(train_dataset, eval_dataset, processing_class, segments, args)
         tokenizer = data.tokenizer
+        if data is not train_dataset:  # an exported tokenizer says how much text its network takes
+            tokenizer.model_max_length = longest_text(model.config.discriminator)
         if objective is None:
             objective = objective_arguments(model.config)
         if plan is None:

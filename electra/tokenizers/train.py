@@ -49,7 +49,9 @@ MANY_TURKIC = 10
 NO_TEXT = "there is no text to train a tokenizer on: no documents, or only empty ones; check the corpus"
 
 
-def train_tokenizer(documents: Iterable[str], options: TokenizerArguments, seed: int = 42) -> PreTrainedTokenizerBase:
+def train_on_documents(
+    documents: Iterable[str], options: TokenizerArguments, seed: int = 42
+) -> PreTrainedTokenizerBase:
     """Train a tokenizer that can be saved and loaded by `AutoTokenizer`.
 
     The documents are read once and in order. Their order does not change the vocabulary, unless `max_documents` of

@@ -18,7 +18,7 @@ from electra.io.checkpoints import MANIFEST_NAME
 from electra.io.errors import UserError
 from electra.tokenizers.load import load_tokenizer
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import ALGORITHMS, train_tokenizer
+from electra.tokenizers.train import ALGORITHMS, train_on_documents
 from tests.conftest import TEXTS, make_number_tokenizer, refused
 from tests.data.rows import all_ids
 from tests.helpers import parametrize, read_json
@@ -44,7 +44,7 @@ def spaced_texts(count, seed=0):
 def tokenizers():
     """One per algorithm; the byte-level one is cased and has learned runs of white space as tokens."""
     return {
-        algorithm: train_tokenizer(
+        algorithm: train_on_documents(
             spaced_texts(200, seed=1),
             TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=size, lowercase=algorithm != "byte_bpe"),
         )

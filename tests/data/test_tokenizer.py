@@ -11,7 +11,7 @@ from electra.tokenizers import command
 from electra.tokenizers.command import main
 from electra.tokenizers.load import load_tokenizer, tokenizer_fingerprint
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import train_tokenizer
+from electra.tokenizers.train import train_on_documents
 from tests.conftest import refused
 from tests.helpers import read_json
 
@@ -39,7 +39,7 @@ def test_a_tokenizer_is_trained_on_all_but_held_out_documents(write_corpus):
     documents = texts(300)
     tokenizer, report = train_on_corpus(write_corpus(documents), OPTIONS)
     training = [document for document in documents if not is_held_out(document, 42)]
-    assert tokenizer_fingerprint(tokenizer) == tokenizer_fingerprint(train_tokenizer(training, OPTIONS))
+    assert tokenizer_fingerprint(tokenizer) == tokenizer_fingerprint(train_on_documents(training, OPTIONS))
     apart = held_out(documents)
     ids = [i for text in apart for i in tokenizer(text, add_special_tokens=False).input_ids]
     assert report == {
@@ -88,7 +88,7 @@ def test_each_corpus_option_and_seed_has_its_own_tokenizer(write_corpus, tmp_pat
         last = load_or_train_tokenizer(other, options, tmp_path, seed)
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 4
     training = [document for document in texts(100) if not is_held_out(document, 2)]
-    assert tokenizer_fingerprint(last) == tokenizer_fingerprint(train_tokenizer(training, limited, seed=2))
+    assert tokenizer_fingerprint(last) == tokenizer_fingerprint(train_on_documents(training, limited, seed=2))
 
 
 # The command
@@ -100,7 +100,7 @@ def test_the_command_writes_a_tokenizer_into_a_new_folder(write_corpus, tmp_path
     flags = ["--train_file", *write_corpus(texts(100)).options.train_file, "--output_dir", str(folder), "--cased"]
     main([*flags, "--vocab_size", "100", "--seed", "7"])
     training = [document for document in texts(100) if not is_held_out(document, 7)]
-    expected = train_tokenizer(training, TokenizerArguments(vocab_size=100, lowercase=False))
+    expected = train_on_documents(training, TokenizerArguments(vocab_size=100, lowercase=False))
     assert tokenizer_fingerprint(load_tokenizer(str(folder))) == tokenizer_fingerprint(expected)
     assert read_json(folder / REPORT_NAME)["vocab_size"] == 100
     assert "is not empty" in refused(lambda: main(flags))

@@ -1,6 +1,7 @@
 """`from electra import ...`: a run in Python is the run of the command, and continues by itself."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForPreTraining
 
 import electra
+from docs.python_page import PAGE, page
 from electra import (
     ElectraForJointPretraining,
     ElectraTrainer,
@@ -21,7 +23,7 @@ from electra import (
 )
 from electra.io.errors import UserError
 from electra.pretraining.command import main
-from tests.helpers import ROOT
+from tests.helpers import ROOT, run
 from tests.pretraining.runs import flags, write_corpus
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
@@ -104,6 +106,42 @@ def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path):
     electra.finish_run(whole)
     assert (tmp_path / "whole" / "discriminator" / "model.safetensors").is_file()
     assert json.loads((tmp_path / "whole" / "metrics.json").read_text())["held_out"].keys() >= {"trained"}
+
+
+@pytest.mark.slow
+def test_the_block_of_the_readme_runs(parts, tmp_path, monkeypatch):
+    """Word for word, but for the tokenizer of the Hub, the size and the number of steps."""
+    folder, _ = parts
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(from electra .*?)```", readme, flags=re.S)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus").mkdir()
+    write_corpus(tmp_path / "corpus" / "a.txt")
+    for old, new in (
+        ('"bert-base-uncased"', repr(str(folder / "tokenizer"))),
+        ('"small", tokenizer', '"tiny", tokenizer'),
+        ("max_steps=100_000", "max_steps=2, per_device_train_batch_size=2"),
+    ):
+        assert old in block
+        block = block.replace(old, new)
+    exec(compile(block, "README.md", "exec"), {})
+    assert AutoModel.from_pretrained(tmp_path / "my-electra").config.model_type == "modernbert"
+
+
+@pytest.mark.slow
+def test_the_examples_run(parts, tmp_path):
+    _, text = parts
+    for script, options in (
+        ("electra_in_a_page.py", [text, "--steps=2", "--output=page"]),
+        ("pretrain.py", [text, "--steps=3", "--vocab_size=120", "--output=mine"]),
+    ):
+        run(f"examples/{script}", [*map(str, options)], tmp_path)
+    for network in ("page", "mine/discriminator"):
+        AutoModel.from_pretrained(tmp_path / network)
+
+
+def test_the_page_of_the_public_names_is_that_of_the_docstrings():
+    assert PAGE.read_text(encoding="utf-8") == page()
 
 
 def test_what_is_not_a_corpus_is_named(parts, tmp_path):

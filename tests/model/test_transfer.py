@@ -11,7 +11,7 @@ from electra.model.transfer import POSITIONS_KEY, Rows, resize, rows_of_vocabula
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import SPECIAL_TOKENS, plain_backend, wrap_backend
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import train_tokenizer
+from electra.tokenizers.train import train_on_documents
 from tests.conftest import TEXTS, refused
 from tests.helpers import parametrize
 
@@ -20,7 +20,7 @@ DOMAIN = ["the kubelet mounts volumes", "a kubelet and another kubelet mount the
 
 
 def trained_on(texts, algorithm, vocab_size):
-    return train_tokenizer(texts, TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=vocab_size))
+    return train_on_documents(texts, TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=vocab_size))
 
 
 def config_of(model_type):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from electra.data.options import SegmentArguments
 from electra.data.segments import Segment
 from electra.pretraining.command import main
 from electra.pretraining.options import parse_arguments
@@ -60,7 +61,13 @@ def plan_of(cache):
     """The plan of 12 steps of 10 x 16 tokens with a pair."""
     args = parse_arguments(flags(Path(), per_device_train_batch_size=10))
     sources = [{"name": "numbers", "documents": 4, "tokens": 100}]
-    data = SimpleNamespace(cache=cache, sources=sources, held_out_lengths=[10], policy=Rows(30, 14))
+    data = SimpleNamespace(
+        cache=cache,
+        sources=sources,
+        held_out_lengths=[10],
+        policy=Rows(30, 14),
+        segments=SegmentArguments(max_length=16),
+    )
     return lambda pair: make_plan(args.training, pair, data)
 
 

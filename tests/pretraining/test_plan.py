@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 from pytest import approx
 
+from electra.data.options import SegmentArguments
 from electra.flops import TransformerShape, google_training_flops
 from electra.pretraining import plan as plan_module
 from electra.pretraining.options import parse_arguments
@@ -58,7 +59,9 @@ def test_the_plan_has_a_fact_for_each_part(planned):
 def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
     warn = Mock()
     monkeypatch.setattr(plan_module.logger, "warning", warn)
-    data = SimpleNamespace(cache=cache, sources=[], held_out_lengths=[10], policy=Rows(30, 14))
+    data = SimpleNamespace(
+        cache=cache, sources=[], held_out_lengths=[10], policy=Rows(30, 14), segments=SegmentArguments(max_length=16)
+    )
 
     def announce(**options):
         warn.reset_mock()

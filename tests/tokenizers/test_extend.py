@@ -12,7 +12,7 @@ from electra.tokenizers.command import main
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import SPECIAL_TOKENS, plain_backend, tokenizer_fingerprint
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import train_tokenizer
+from electra.tokenizers.train import train_on_documents
 from tests.conftest import TEXTS, make_number_tokenizer, refused, refused_command
 from tests.helpers import parametrize, read_json
 
@@ -24,7 +24,7 @@ DOMAIN = ["the kubelet mounts volumes", "a kubelet and another kubelet mount the
 @parametrize("algorithm", ALGORITHMS)
 def test_old_ids_stay_and_new_words_are_one_token(algorithm, tmp_path):
     options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=SIZES[algorithm])
-    tokenizer = train_tokenizer([*TEXTS * 3, "kmov qubelet"], options)
+    tokenizer = train_on_documents([*TEXTS * 3, "kmov qubelet"], options)
     before = tokenizer_fingerprint(tokenizer)
     count = 5 if algorithm == "wordpiece" else 12
     longer = extend_tokenizer(tokenizer, DOMAIN, count, min_frequency=2)
@@ -63,7 +63,7 @@ def test_byte_bpe_goes_on_where_its_training_ended():
     words = ["".join(rng.choices("aeioklmnst", k=rng.randint(3, 9))) for _ in range(400)]
     text = [" ".join(rng.choices(words, weights=[1 / (i + 1) for i in range(400)], k=20_000))]
     options = {"tokenizer_algorithm": "byte_bpe", "min_frequency": 2}
-    short, whole = (train_tokenizer(text, TokenizerArguments(vocab_size=n, **options)) for n in (300, 350))
+    short, whole = (train_on_documents(text, TokenizerArguments(vocab_size=n, **options)) for n in (300, 350))
     longer = extend_tokenizer(short, text, 50, min_frequency=2)
     merges = [json.loads(t.backend_tokenizer.to_str())["model"]["merges"] for t in (longer, whole)]
     same = sum(one == other for one, other in zip(*merges, strict=True))
@@ -85,13 +85,13 @@ def test_ids_of_added_tokens_behind_a_unigram_model_stay():
 
 
 def test_what_cannot_be_lengthened_is_one_line():
-    wordpiece = train_tokenizer(TEXTS, TokenizerArguments(vocab_size=160))
+    wordpiece = train_on_documents(TEXTS, TokenizerArguments(vocab_size=160))
     assert "WordLevel" in refused(lambda: extend_tokenizer(make_number_tokenizer(20), DOMAIN, 5, 2))
     assert "no new token" in refused(lambda: extend_tokenizer(wordpiece, ["the"], 5, 2))
 
 
 def test_the_command_measures_before_and_after(tmp_path, capsys):
-    train_tokenizer(TEXTS, TokenizerArguments(vocab_size=160)).save_pretrained(tmp_path / "old")
+    train_on_documents(TEXTS, TokenizerArguments(vocab_size=160)).save_pretrained(tmp_path / "old")
     (tmp_path / "text.txt").write_text("\n\n".join(f"the kubelet {i} mounts a volume" for i in range(300)))
     command = ["--train_file", str(tmp_path / "text.txt"), "--output_dir", str(tmp_path / "new")]
     extend = [*command, "--extend", str(tmp_path / "old"), "--new_tokens", "3"]
@@ -107,7 +107,7 @@ def test_the_command_measures_before_and_after(tmp_path, capsys):
 @parametrize("algorithm", ALGORITHMS)
 def test_rules_of_tables_and_long_words_are_not_added(algorithm):
     options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=SIZES[algorithm])
-    tokenizer = train_tokenizer([*TEXTS * 3, "+-=|_. kubelet mo"], options)
+    tokenizer = train_on_documents([*TEXTS * 3, "+-=|_. kubelet mo"], options)
     table = ["+" + "-" * 20 + "=" * 60, "kubelet" * 12, "kubelet |_____| kubelet"] * 20
     longer = extend_tokenizer(tokenizer, table, 40, min_frequency=2)
     new = longer.get_vocab().keys() - tokenizer.get_vocab().keys()

@@ -23,7 +23,7 @@ from electra.tokenizers.train import (
     ALGORITHMS,
     _choose_alphabet,
     _sample_documents,
-    train_tokenizer,
+    train_on_documents,
 )
 from tests.conftest import TEXTS, refused
 from tests.helpers import parametrize
@@ -45,7 +45,7 @@ algorithms = parametrize("algorithm", ALGORITHMS)
 def train(algorithm="wordpiece", documents=None, seed=42, **options):
     options = {"vocab_size": VOCAB_SIZES[algorithm], **options}
     arguments = TokenizerArguments(tokenizer_algorithm=algorithm, **options)
-    return train_tokenizer(CORPUS if documents is None else documents, arguments, seed)
+    return train_on_documents(CORPUS if documents is None else documents, arguments, seed)
 
 
 def bert_tokenizer(*tokens, **options):
@@ -161,8 +161,8 @@ def test_documents_are_streamed_once(algorithm):
         raise UserError("file 7 is damaged")
 
     options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=VOCAB_SIZES[algorithm])
-    assert refused(lambda: train_tokenizer(stream(), options)) == "file 7 is damaged"
-    assert len(train_tokenizer(iter(CORPUS), options)) == len(train(algorithm))
+    assert refused(lambda: train_on_documents(stream(), options)) == "file 7 is damaged"
+    assert len(train_on_documents(iter(CORPUS), options)) == len(train(algorithm))
     assert "no text" in refused(lambda: train(algorithm, ["", ""]))
 
 

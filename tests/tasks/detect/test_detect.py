@@ -15,7 +15,7 @@ from electra.tasks.detect.report import Scores, pieces
 from electra.tasks.detect.scores import Detector, Judged
 from electra.tasks.minimal_pairs.command import main as pairs
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import train_tokenizer
+from electra.tokenizers.train import train_on_documents
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
 from tests.tasks.minimal_pairs.networks import random_pair, write_run
@@ -172,7 +172,7 @@ def test_a_column_of_other_labels_can_be_left_out(tmp_path):
 def test_tokens_do_not_begin_with_the_space_before_them():
     text = "the dog sells shells"
     options = TokenizerArguments(tokenizer_algorithm="byte_bpe", vocab_size=270, min_frequency=1)
-    tokenizer = train_tokenizer([text] * 3, options, seed=0)
+    tokenizer = train_on_documents([text] * 3, options, seed=0)
     (judged,) = Detector(random_pair(tokenizer)[0], tokenizer, max_length=24).judge([text])
     assert all(not text[start:end].startswith(" ") for start, end in zip(judged.starts, judged.ends, strict=True))
 

@@ -12,7 +12,7 @@ from electra.io.errors import UserError
 from electra.tasks.squad.data import Question, Questions
 from electra.tasks.squad.windows import encode_questions
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import train_tokenizer
+from electra.tokenizers.train import train_on_documents
 from tests.conftest import TEXTS
 
 CLS, SEP = 2, 3
@@ -130,7 +130,7 @@ def test_the_tokens_of_an_answer_stand_for_its_characters(wordpiece_tokenizer):
 
 
 def test_words_are_found_behind_the_space_before_them():
-    tokenizer = train_tokenizer(TEXTS * 3, TokenizerArguments(tokenizer_algorithm="byte_bpe", vocab_size=300))
+    tokenizer = train_on_documents(TEXTS * 3, TokenizerArguments(tokenizer_algorithm="byte_bpe", vocab_size=300))
     answer = " ".join(TEXTS[0].split()[1:3])
     assert answer_span(tokenizer, TEXTS[0], answer).strip() == answer
 

@@ -3,7 +3,7 @@
 import random
 
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import train_tokenizer
+from electra.tokenizers.train import train_on_documents
 from tests.finetuning.commands import file_flags
 from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_encoder
@@ -32,7 +32,7 @@ def write_columns(folder):
 
 def write_wide_encoder(folder):
     """A model folder with random weights, wide enough that words, a token each, are told apart without training."""
-    tokenizer = train_tokenizer([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=400))
+    tokenizer = train_on_documents([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=400))
     sizes = dict.fromkeys(("embedding_size", "hidden_size", "intermediate_size"), 64)
     return write_encoder(folder, tokenizer, dropout=0.0, initializer_range=0.02, **sizes)
 

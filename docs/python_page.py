@@ -1,0 +1,101 @@
+"""Write docs/python.md, the page of the public names, from their docstrings.
+
+python -m docs.python_page
+"""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import electra
+
+PAGE = Path(__file__).with_name("python.md")
+INTRODUCTION = """# Python
+
+The command line is a client of these names; `from electra import NAME` imports each when it is first used. Wrong
+arguments and files raise `electra.io.errors.UserError`, a `ValueError` of one line. [examples/](../examples) has whole
+programs. This page is made from the docstrings by `python -m docs.python_page`.
+"""
+SECTION = re.compile(r"^(Args|Returns|Raises|Attributes|Yields):$")
+
+
+def page() -> str:
+    """Return the page: a section for each public name, in the order of the alphabet."""
+    sections = [section(name, getattr(electra, name)) for name in electra.__all__]
+    return "\n".join([INTRODUCTION, *sections])
+
+
+def section(name: str, value: Any) -> str:
+    """Return the section of a public name: how it is called, then its docstring."""
+    lines = [f"## {name}", ""]
+    if isinstance(value, dict):
+        return "\n".join([*lines, f"The names of the recipes: {', '.join(f'`{key}`' for key in value)}.", ""])
+    lines += ["```python", signature(name, value), "```", "", *as_markdown(inspect.getdoc(value) or ""), ""]
+    if inspect.isclass(value):
+        for method_name in PUBLIC_METHODS.get(name, ()):
+            method = inspect.getattr_static(value, method_name)
+            function = getattr(method, "__func__", method)
+            lines += ["```python", signature(f"{name}.{method_name}", function), "```", ""]
+            lines += [*as_markdown(inspect.getdoc(function) or ""), ""]
+    return "\n".join(lines)
+
+
+PUBLIC_METHODS = {
+    "ElectraForJointPretraining": ("from_recipe", "forward", "generate", "replace", "discriminate"),
+    "ElectraTrainer": ("train",),
+}
+"""Methods that have a paragraph of their own."""
+
+
+def signature(name: str, value: Any) -> str:
+    """Return a call of a function or class with its parameters, those of options by group left out."""
+    parameters = [p for p in inspect.signature(value).parameters.values() if p.name not in ("self", "cls")]
+    if len(parameters) > 20:  # options by name
+        first = [parameters[0].name] if parameters[0].default is inspect.Parameter.empty else []
+        return f"{name}({', '.join([*first, '**options'])})"
+    words = []
+    is_keyword_only = False
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY and not is_keyword_only:
+            words.append("*")
+            is_keyword_only = True
+        prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        default = "" if p.default is p.empty else f"={p.default!r}"
+        words.append(f"{prefix}{p.name}{default}")
+    return f"{name}({', '.join(words)})"
+
+
+def as_markdown(docstring: str) -> list[str]:
+    """Return a docstring as Markdown: sections become lists, other indented lines become code."""
+    lines: list[str] = []
+    in_section = in_code = False
+    for line in docstring.splitlines():
+        indent = len(line) - len(line.lstrip())
+        text = line.strip()
+        if in_code and text and indent == 0:
+            lines.append("```")
+            in_code = False
+        if SECTION.match(line):
+            lines += [*([""] if lines and lines[-1] else []), f"**{text[:-1]}**", ""]
+            in_section = True
+        elif in_section and text and indent == 4 and ":" in text:
+            name, _, meaning = text.partition(":")
+            lines.append(f"- `{name}`:{meaning}")
+        elif in_section and text and indent:
+            lines.append(f"  {text}")
+        elif text and indent >= 4 and not in_section and not in_code:
+            lines += ["```", line[4:]]
+            in_code = True
+        elif in_code:
+            lines.append(line[4:])
+        else:
+            in_section = in_section and not text
+            lines.append(line)
+    if in_code:
+        lines.append("```")
+    return lines
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
