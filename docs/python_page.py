@@ -3,6 +3,7 @@
 python -m docs.python_page
 """
 
+import argparse
 import inspect
 import re
 from pathlib import Path
@@ -97,5 +98,10 @@ def as_markdown(docstring: str) -> list[str]:
     return lines
 
 
-if __name__ == "__main__":
+def main() -> None:
+    argparse.ArgumentParser(description="Write docs/python.md from the docstrings of the public names.").parse_args()
     PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -76,8 +76,8 @@ class Generated(NamedTuple):
 class ElectraForJointPretraining(PreTrainedModel):
     """Generator and discriminator with shared embeddings, and the forward pass that trains both.
 
-    An attribute says how training rows are packed: `most_in_shared_rows`, the largest number of positions that is chosen
-    in any training row that segments share; None if that is unknown. Evaluation ignores it.
+    The attribute `most_in_shared_rows` says how training rows are packed: the largest number of positions that is
+    chosen in any training row that segments share, None if that is unknown. Evaluation ignores it.
 
     Arguments of `forward`:
         input_ids: original token ids, int64 (B, L).
