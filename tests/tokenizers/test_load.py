@@ -341,5 +341,5 @@ def test_lower_cased_turkish_is_warned_of(algorithm, is_turkish, capfd):
         options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=400, lowercase=lowercase)
         if algorithm == "unigram":
             options = replace(options, vocab_size=70)
-        train_tokenizer(text, options)
+        train_on_documents(text, options)
         assert ("--cased" in capfd.readouterr().out) == (is_turkish and lowercase)
