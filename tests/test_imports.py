@@ -25,7 +25,7 @@ def imports_of(path, modules):
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            found |= {alias.name for alias in node.names} - {"electra"}  # the package itself: where its files are
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {
                 name if name in modules else node.module
