@@ -6,6 +6,7 @@
 
 Runs: after each kill every checkpoint must be whole; in the end weights, optimizer and schedule must be equal bit for
 bit. Shards: no kill and no command beside it may cost a shard; in the end all files of the cache must be equal.
+Fine-tuning and predictions: results, predictions, models and answers must be equal, and nothing else may be left.
 """
 
 import argparse
@@ -21,10 +22,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
 from electra.data.command import main as tokenize
+from electra.finetuning.predict import main as predict
 from electra.io.checkpoints import MANIFEST_NAME, checkpoints_of, find_damage
 from electra.pretraining.command import main as pretrain
+from electra.tasks.classify.command import main as classify
+from electra.tokenizers.options import TokenizerArguments
+from electra.tokenizers.train import train_tokenizer
 from tests.helpers import contents, exit_codes, fork, wait_for
-from tests.pretraining.runs import FAST, assert_same_state, flags, write_corpus
+from tests.pretraining.runs import FAST, WORDS, assert_same_state, flags, write_corpus
+from tests.tasks.classify.files import flags as task_flags
+from tests.tasks.classify.files import write_texts
+from tests.tasks.glue.files import write_encoder
 
 TWO_STAGE = {"objective": "two_stage", "generator_size": 1, "intermediate_size": 64}
 MATRIX = (
@@ -201,6 +209,65 @@ def disturb_shards(folder, kills, seed):
     return reached
 
 
+def disturb_tasks(folder, kills, seed):
+    """Fine-tune and answer rows below `folder`, undisturbed and killed `kills` times.
+
+    Returns:
+        of each kill what was killed, and the number of results after it.
+    Raises:
+        AssertionError: results, predictions, models or answers differ, or a killed command left a file.
+    """
+    write_texts(folder)
+    write_encoder(folder / "encoder", train_tokenizer([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=150)))
+    source = random.Random(seed)
+    log = folder / "log.txt"
+    evaluations = {name: folder / "output" / name for name in ("killed", "whole")}
+    options = {"pretrain_path": folder / "encoder", "num_seeds": 3, "save_model": True, "bf16": False}
+    fine_tune = {
+        name: (classify, task_flags(folder, "reviews", "csv", experiment_name=name, **options)) for name in evaluations
+    }
+    answer = {}
+    for name, evaluation in evaluations.items():
+        (folder / name).mkdir()
+        rows = str(folder / "reviews" / "train.csv")
+        answer[name] = predict, [str(evaluation), rows, "--output_file", str(folder / name / "answers.csv")]
+    results = evaluations["killed"] / "results.jsonl"
+
+    def count_results():
+        return results.read_text().count("\n") if results.is_file() else 0
+
+    reached = []
+    answers = -(-kills // 3)
+    for when, commands, times in (("fine-tune", fine_tune, kills - answers), ("predict", answer, answers)):
+        main, argv = commands["killed"]
+        for _ in range(times):
+            log.write_text("")
+            process = fork(main, argv, log=log)
+            if when == "fine-tune":
+                wanted = source.randint(0, options["num_seeds"] - 1)
+                wait_for(lambda wanted=wanted: count_results() >= wanted, process)
+                time.sleep(source.uniform(0, 1))
+            else:
+                wait_for(lambda: any((folder / "killed").iterdir()), process)
+            process.kill()
+            process.join()
+            assert process.exitcode in (0, -9), log.read_text()  # 0: nothing was left to do
+            reached.append((when, count_results()))
+        for name in evaluations:
+            run_to_its_end(commands[name][1], log, main)
+    killed, whole = (
+        {path.relative_to(root): content for path, content in contents(root).items() if ".locks" not in path.parts}
+        for root in evaluations.values()
+    )
+    assert killed.keys() == whole.keys(), killed.keys() ^ whole.keys()
+    with_names = ("README.md", "config.yaml", "report.md", "report.html")  # the folders' names
+    different = [path for path in killed if killed[path] != whole[path] and path.name not in with_names]
+    assert not different, different
+    answers = [{path.name: content for path, content in contents(folder / name).items()} for name in evaluations]
+    assert answers[0] == answers[1] and [*answers[0]] == ["answers.csv"], [*answers[0]]
+    return reached
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
@@ -215,6 +282,8 @@ def main():
     }
     if args.segment_policy is None:
         series["shards"] = disturb_shards
+        if not args.shards:
+            series["fine-tuning and predictions"] = disturb_tasks
     total = Counter()
     for number, (words, disturbed) in enumerate(series.items()):
         kills = args.kills // len(series) + (number < args.kills % len(series))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chaos import disturb, disturb_shards
+from tests.chaos import disturb, disturb_shards, disturb_tasks
 
 pytestmark = pytest.mark.slow
 
@@ -16,3 +16,7 @@ def test_a_run_killed_three_times_ends_bit_for_bit_alike(tmp_path):
 
 def test_shards_and_merges_killed_beside_each_other_end_as_one_cache(tmp_path):
     assert len(disturb_shards(tmp_path, kills=4, seed=1)) == 4
+
+
+def test_fine_tuning_and_predictions_killed_end_with_the_same_files(tmp_path):
+    assert {when for when, _ in disturb_tasks(tmp_path, kills=3, seed=3)} == {"fine-tune", "predict"}
