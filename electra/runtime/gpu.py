@@ -66,6 +66,8 @@ class _CastAll(torch.autograd.Function):
 
 def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
     copies = tuple(torch.empty_like(tensor, dtype=dtype) for tensor in tensors)
+    if torch.compiler.is_compiling():  # torch 2.11 would leave the copies of a backward pass out
+        return tuple(torch.ops.aten._foreach_copy(copies, tensors))
     torch._foreach_copy_(copies, tensors)
     return copies
 
