@@ -4,10 +4,9 @@ A row has these columns:
 
     input_ids     list of uint16 (uint32 for vocabularies above 65,536): no special tokens, no truncation, no padding
     line_lengths  list of uint32: tokens of each line, which is a sentence to the `google` segment policy
-    content_hash  uint64 of the text: equal documents have equal hashes, so held-out text is never trained on
+    content_hash  uint64: equal documents (equality.py) have equal hashes, so held-out text is never trained on
 """
 
-import hashlib
 import itertools
 import re
 from collections import deque
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
+from electra.data.equality import blank_ids, hash_documents
 from electra.data.token_cache import TokenIds
 from electra.tokenizers.load import plain_backend, vocabulary_size
 
@@ -42,6 +42,7 @@ class Encoder:
         self.dtype = np.dtype(np.uint16 if vocabulary_size(tokenizer) <= 2**16 else np.uint32)
         newline = self.backend.encode("\n", add_special_tokens=False).ids
         self.keeps_newlines = bool(newline) and tokenizer.unk_token_id not in newline
+        self.is_blank = blank_ids(tokenizer)
         self.schema = pa.schema(
             {
                 "input_ids": pa.list_(pa.from_numpy_dtype(self.dtype)),
@@ -72,8 +73,9 @@ class Encoder:
 
         lines_per_document = [len(document) for document in documents]
         tokens_before = np.concatenate([[0], line_tokens.cumsum()])
-        document_tokens = np.diff(tokens_before[np.cumsum([0, *lines_per_document])])
-        hashes = [content_hash(text.encode()) for text in texts]
+        bounds = tokens_before[np.cumsum([0, *lines_per_document])]
+        document_tokens = np.diff(bounds)
+        hashes = hash_documents(values, bounds[:-1], bounds[1:], self.is_blank)
         columns = [
             _list_array(document_tokens, values),
             _list_array(lines_per_document, line_tokens.astype(np.uint32)),
@@ -90,11 +92,6 @@ class Encoder:
         body = text.rstrip()
         *lines, last = _LINE_WITH_GAP.findall(body)
         return [*lines, last + text[len(body) :]]
-
-
-def content_hash(content: bytes) -> int:
-    """64 bits of a document."""
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
 def _batches(documents: Iterator[str]) -> Iterator[list[str]]:

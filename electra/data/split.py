@@ -1,6 +1,8 @@
 """Which documents of a corpus are trained on, and which are held out; millions of them take little memory."""
 
 import hashlib
+import io
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,15 @@ import numpy as np
 
 from electra.data.rng import Bits, Ints, random_bits
 from electra.io.errors import UserError
-from electra.io.files import open_new
+from electra.io.files import write_file
+
+logger = logging.getLogger(__name__)
 
 BLOCK = 2**17
 """Documents that are looked at together."""
+OF_TOKENS = "tokens:"
+"""Begins fingerprints of documents; those of earlier versions, which were of the text, begin otherwise."""
+CHECKSUM_BYTES = 32
 NONE: Ints = np.empty(0, dtype=np.int64)
 
 
@@ -52,7 +59,7 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int) -> Ints:
     """Indices of the held-out documents, int64, sorted; equal documents stay together.
 
     Args:
-        hashes: of each document's text, uint64 (D,).
+        hashes: of each document (equality.py), uint64 (D,).
         fraction: share of the distinct documents to hold out, in [0, 1); at least one document unless 0.
     Raises:
         UserError: a document is to be held out, but all are equal.
@@ -99,7 +106,7 @@ def _count_distinct(hashes: Bits) -> int:
 
 
 def shared_documents(hashes: Bits, others: Bits) -> Ints:
-    """Indices of the documents whose text is also among others, int64, sorted."""
+    """Indices of the documents that are also among others, int64, sorted."""
     return np.concatenate([first + np.flatnonzero(np.isin(some, others)) for first, some in blocks(hashes)])
 
 
@@ -109,15 +116,34 @@ def text_fingerprint(hashes: Bits, left_out: Ints = NONE) -> str:
     for first, some in blocks(hashes):
         inside = slice(*np.searchsorted(left_out, [first, first + BLOCK]))
         checksum.update(np.delete(some, left_out[inside] - first).data)
-    return checksum.hexdigest()
+    return f"{OF_TOKENS}{checksum.hexdigest()}"
 
 
 def remembered(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Arrays that are made once and kept in a file."""
-    if not path.is_file():
+    """Return arrays that are made once and kept in a file; they are made again if the file was changed."""
+    arrays = _read_arrays(path)
+    if arrays is None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        arrays = make()
-        with open_new(path) as file:
-            np.savez(file.buffer, **arrays)
-    with np.load(path) as file:
+        content = io.BytesIO()
+        np.savez(content, **make())
+        write_file(content.getvalue() + _checksum(content.getvalue()), path)
+        arrays = _read_arrays(path)
+    assert arrays is not None
+    return arrays
+
+
+def _read_arrays(path: Path) -> dict[str, Any] | None:
+    """Read a file of `remembered`; None, and a line in the log, if it is not as it was written."""
+    if not path.is_file():
+        return None
+    content = path.read_bytes()
+    arrays = content[:-CHECKSUM_BYTES]
+    if content[-CHECKSUM_BYTES:] != _checksum(arrays):
+        logger.warning("%s is damaged or was edited: making it again", path)
+        return None
+    with np.load(io.BytesIO(arrays)) as file:
         return dict(file)
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=CHECKSUM_BYTES).digest()

@@ -5,7 +5,7 @@ A cache is a folder:
     shard-i-of-N/data.arrow   the tokens, see encode.py; built by shards.py
     lengths.npy               tokens of each document, int32 (D,)
     starts.npy                the first token of each document in its file, counted in tokens, int64 (D,)
-    hashes.npy                hash of each document's text, uint64 (D,)
+    hashes.npy                hash of each document (equality.py), uint64 (D,)
     tokenizer/                the tokenizer
     cache.json                documents and tokens of each source, and the files with their sizes
     manifest.json             checksums of all but the shards, written last
@@ -25,21 +25,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from electra.data.readers import naming_errors
 from electra.data.rng import Bits, Ints
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.io.files import read_json, write_json
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 DESCRIPTION_NAME = "cache.json"
 TOKENIZER_NAME = "tokenizer"
-
+LONGEST = 2**31 - 1
+"""Tokens of a document."""
+REMEDY = "copy it again, or mend it with `electra cache` and its options"
 
 TokenIds = NDArray[Any]
-"""uint16 or uint32, as the vocabulary needs."""
+"""Of one of `ID_TYPES`; in our own caches uint16 or uint32, as the vocabulary needs."""
 Lengths = NDArray[np.int32]
 IndexedFile = tuple[str, str, Ints, Lengths, Bits]
 """A file of tokens: its path, in the cache's folder or absolute, and type; start, length and hash of each document."""
+
+ID_TYPES = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 
 class Counts(TypedDict):
@@ -61,6 +66,7 @@ class TokenFile(TypedDict):
 class Description(TypedDict):
     """What cache.json holds."""
 
+    format_version: int
     tokenizer: str
     has_lines: bool
     sources: list[Counts]
@@ -69,19 +75,23 @@ class Description(TypedDict):
 
 
 class TokenCache:
-    """A complete cache, memory-mapped. Pickled as a path: a worker process maps the files again."""
+    """A complete cache, memory-mapped. Pickled as a path: a worker process maps the files again.
+
+    Raises:
+        UserError: it is of another version, or damaged. Its tokens are not read: `SegmentCollator` checks them.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.description = read_json(self.path / DESCRIPTION_NAME, Description)
+        self.description = _read_description(self.path)
         self.num_tokens: int = self.description["tokens"]
-        self.lengths: Lengths = self._array("lengths")
-        """Tokens of each document, int32 (D,)."""
-        self.content_hashes: Bits = self._array("hashes")
-        """Hash of each document's text, uint64 (D,)."""
-        self._starts: Ints = self._array("starts")
         files = self.description["files"]
         self._ends = list(accumulate(file["documents"] for file in files))
+        self.lengths: Lengths = self._array("lengths", np.int32)
+        """Tokens of each document, int32 (D,)."""
+        self.content_hashes: Bits = self._array("hashes", np.uint64)
+        """Hash of each document, uint64 (D,): equal for equal documents (equality.py)."""
+        self._starts: Ints = self._array("starts", np.int64)
         self._ids = [self._open(file["path"], file["dtype"], file["bytes"]) for file in files]
 
     def __reduce__(self) -> tuple[type["TokenCache"], tuple[Path]]:
@@ -93,11 +103,16 @@ class TokenCache:
     def _open(self, path: str, dtype: str, bytes: int) -> TokenIds:
         wrong = _wrong_size(self.path, path, bytes)
         if wrong is not None:
-            raise UserError(f"{self.path} {wrong}; copy it again, or mend it with `electra cache` and its options")
+            raise UserError(f"{self.path} {wrong}; {REMEDY}")
         return map_tokens(self.path / path, dtype)
 
-    def _array(self, name: str) -> NDArray[Any]:
-        return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r"))
+    def _array(self, name: str, dtype: type) -> NDArray[Any]:
+        path = self.path / f"{name}.npy"
+        with naming_errors(str(path)):
+            array = np.asarray(np.lib.format.open_memmap(path, mode="r"))
+        if array.dtype != dtype or array.shape != (sum(self._ends[-1:]),):
+            raise UserError(f"{path} does not fit {DESCRIPTION_NAME}; {REMEDY}")
+        return array
 
     def tokens(
         self,
@@ -107,7 +122,10 @@ class TokenCache:
     ) -> TokenIds:
         """`length` token ids of a document from token `start` on, (length,): a view of the mapped file."""
         begin = self._starts[document] + start
-        return self._ids[bisect_right(self._ends, document)][begin : begin + length]
+        ids = self._ids[bisect_right(self._ends, document)][begin : begin + length]
+        if len(ids) != length or begin < 0:
+            raise UserError(f"{self.path} is damaged: document {document} is outside its file; {REMEDY}")
+        return ids
 
     def line_lengths(self, document: int) -> NDArray[np.uint32]:
         """Tokens of each line of a document, (number of lines,); they sum to the document's length."""
@@ -118,7 +136,19 @@ class TokenCache:
     @cached_property
     def _lines(self) -> pa.ChunkedArray:
         files = [self.path / file["path"] for file in self.description["files"]]
-        return pa.concat_tables(read_arrow(file)[0] for file in files).column("line_lengths")
+        return pa.chunked_array([chunk for file in files for chunk in _line_lengths(file).chunks])
+
+
+def _read_description(folder: Path) -> Description:
+    """Read cache.json; UserError if it is damaged or of another version."""
+    description = read_json(folder / DESCRIPTION_NAME, Description)
+    version = description["format_version"]
+    if version != FORMAT_VERSION:
+        raise UserError(
+            f"{folder} is a token cache of another version (format {version}, now {FORMAT_VERSION}); build it again "
+            "from the text with `electra cache`"
+        )
+    return description
 
 
 def find_cache_damage(folder: Path) -> str | None:
@@ -130,7 +160,7 @@ def find_cache_damage(folder: Path) -> str | None:
     if wrong is not None:
         return wrong
     try:
-        files = read_json(folder / DESCRIPTION_NAME, Description)["files"]
+        files = _read_description(folder)["files"]
     except UserError:
         return f"is damaged: {DESCRIPTION_NAME} cannot be read"
     return next(filter(None, (_wrong_size(folder, file["path"], file["bytes"]) for file in files)), None)
@@ -146,9 +176,41 @@ def _wrong_size(folder: Path, path: str, size: int) -> str | None:
 
 
 def map_tokens(path: Path, dtype: str) -> TokenIds:
-    """A file as token ids. In an Arrow file, other bytes are between them."""
+    """Map a file as token ids, which are not read. In an Arrow file, other bytes are between them.
+
+    Raises:
+        UserError: the type is not one of `ID_TYPES`: bytes of the file would be taken for something else.
+    """
+    if dtype not in ID_TYPES:
+        raise UserError(f"{path} has tokens of the type {dtype:.20}, expected one of {', '.join(ID_TYPES)}")
     count = path.stat().st_size // np.dtype(dtype).itemsize
+    if count == 0:
+        return np.empty(0, dtype=dtype)  # an empty file cannot be mapped
     return np.asarray(np.memmap(path, dtype, mode="r", shape=(count,)))
+
+
+def first_outside(ids: TokenIds, vocabulary: int) -> int | None:
+    """Return the first of some ids, of any shape, that is not in [0, vocabulary); None if all are."""
+    if ids.size == 0 or 0 <= ids.min() <= ids.max() < vocabulary:
+        return None
+    return int(ids[(ids < 0) | (ids >= vocabulary)][0])
+
+
+def check_ids(ids: TokenIds, vocabulary: int) -> None:
+    """Raise UserError if ids of a cache, of any shape, are not in [0, vocabulary): embeddings have no row for them."""
+    wrong = first_outside(ids, vocabulary)
+    if wrong is not None:
+        raise UserError(
+            f"the token cache has the id {wrong}, but the tokenizer has only the ids 0 to {vocabulary - 1}; a file of "
+            "tokens was changed or damaged after the cache was made: copy it, or build the cache, again"
+        )
+
+
+def as_lengths(counts: NDArray[Any]) -> Lengths:
+    """Return numbers of tokens as int32; ValueError if a document has more than 2^31 - 1."""
+    if counts.max(initial=0) > LONGEST:
+        raise ValueError(f"a document has {counts.max():,} tokens, more than {LONGEST:,}; cut it into several")
+    return counts.astype(np.int32)
 
 
 def read_arrow(path: Path) -> tuple[pa.Table, pa.Buffer]:
@@ -158,21 +220,51 @@ def read_arrow(path: Path) -> tuple[pa.Table, pa.Buffer]:
     return pa.ipc.open_stream(buffer).read_all(), buffer
 
 
+def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    if name not in table.column_names:
+        raise ValueError(f"it has no column '{name}', only: {', '.join(table.column_names)}")
+    return table.column(name)
+
+
 def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Lengths]:
-    """Type, starts and lengths of the lists `input_ids` of a mapped table, in tokens from the begin of its file."""
-    column = table.column("input_ids")
+    """Type, starts and lengths of the lists `input_ids` of a mapped table, in tokens from the begin of its file.
+
+    Raises:
+        ValueError: there is no such column, or something else than integers in its lists.
+    """
+    column = _column(table, "input_ids")
+    is_fixed = pa.types.is_fixed_size_list(column.type)
+    is_list = is_fixed or pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+    if not is_list or not pa.types.is_integer(column.type.value_type):
+        raise ValueError(f"its column 'input_ids' has the type {column.type}, expected lists of integers")
     dtype = np.dtype(column.type.value_type.to_pandas_dtype())
     starts = [np.empty(0, dtype=np.int64)]
     lengths = [np.empty(0, dtype=np.int32)]
     for chunk in column.chunks:
-        if pa.types.is_fixed_size_list(column.type):
-            offsets = column.type.list_size * np.arange(len(chunk) + 1)
-        else:
-            offsets = chunk.offsets.to_numpy()
-        first = (chunk.values.buffers()[1].address - buffer.address) // dtype.itemsize
-        starts.append(first + chunk.values.offset + offsets[:-1].astype(np.int64))
-        lengths.append(np.diff(offsets).astype(np.int32))
+        chunk.validate(full=True)  # that all lists are inside the file
+        if chunk.flatten().null_count:
+            raise ValueError("its column 'input_ids' has lists with nulls in them; leave these out")
+        offsets = column.type.list_size * np.arange(len(chunk) + 1) if is_fixed else chunk.offsets.to_numpy()
+        is_missing = chunk.is_null().to_numpy(zero_copy_only=False)  # a document without a list has no token
+        counts = np.where(is_missing, 0, np.diff(offsets))
+        place = chunk.values.buffers()[1].address - buffer.address if len(chunk.values) else 0
+        if not 0 <= place <= buffer.size:
+            raise ValueError("it is compressed; write it without compression")
+        first = place // dtype.itemsize + chunk.values.offset
+        starts.append(first + offsets[:-1].astype(np.int64))
+        lengths.append(as_lengths(counts))
     return dtype.name, np.concatenate(starts), np.concatenate(lengths)
+
+
+def _line_lengths(path: Path) -> pa.ChunkedArray:
+    """Read the tokens of each line of the documents in a file of our own."""
+    with naming_errors(str(path)):
+        table, _ = read_arrow(path)
+        column = _column(table, "line_lengths")
+        column.validate(full=True)
+        if column.type != pa.list_(pa.uint32()):
+            raise ValueError(f"its column 'line_lengths' has the type {column.type}")
+        return column
 
 
 def write_index(

@@ -19,6 +19,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import absolute_dataset_name
+from electra.data.split import OF_TOKENS
 from electra.io.checkpoints import ORIGIN_NAME, UNFINISHED, checkpoints_of, latest_valid_checkpoint, why_not_resumable
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
@@ -133,6 +134,12 @@ def _resumed(checkpoint: Path) -> Run:
     shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
     step = read_json(checkpoint / STATE_NAME, TrainingState)["global_step"]
     origin = read_json(checkpoint / ORIGIN_NAME, Origin)
+    if not origin.training_text.startswith(OF_TOKENS):
+        raise UserError(
+            f"{checkpoint} is of an earlier version, which compared documents by their text instead of their tokens, "
+            "so other documents would be held out; finish it with that version, or start a new run with "
+            "--init_discriminator and --init_generator"
+        )
     return Run(checkpoint.parent, str(checkpoint), False, step, origin)
 
 

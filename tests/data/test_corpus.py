@@ -389,6 +389,29 @@ def test_the_fingerprint_changes_with_the_documents_only(tmp_path):
     assert len({*prints}) == len(prints)
 
 
+def change_byte(path, place):
+    content = bytearray(Path(path).read_bytes())
+    content[place] ^= 1
+    Path(path).write_bytes(content)
+
+
+def test_every_byte_counts_but_of_large_corpora_samples(tmp_path, monkeypatch):
+    text, other = (write(tmp_path / name, 30_000 * "eight by") for name in ("a.txt", "b.txt"))
+    datasets.Dataset.from_dict({"text": 30_000 * ["eight by"]}).save_to_disk(tmp_path / "saved")
+    saved = str(next((tmp_path / "saved").glob("*.arrow")))
+    for largest, notices in ((480_000, True), (479_999, False)):
+        monkeypatch.setattr("electra.data.corpus.WHOLE_BYTES", largest)
+        before = fingerprint(text, other)
+        change_byte(text, 20_000)
+        assert (fingerprint(text, other) != before) == notices
+        change_byte(text, 0)  # the first bytes always count
+        assert fingerprint(text, other) != before
+    monkeypatch.undo()
+    before = fingerprint(text, dataset_name=[str(tmp_path / "saved")])
+    change_byte(saved, 20_000)
+    assert fingerprint(text, dataset_name=[str(tmp_path / "saved")]) != before
+
+
 def test_the_description_counts_files(tmp_path):
     write(tmp_path / "a.txt", "one")
     write(tmp_path / "b.jsonl", '{"text": "a"}')

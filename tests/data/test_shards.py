@@ -1,4 +1,4 @@
-"""Shards: any number, in any order, with kills, give one cache; foreign tokens are read where they are."""
+"""Shards: any number, in any order, with kills, give one cache; and which documents are held out."""
 
 import json
 import multiprocessing
@@ -360,46 +360,6 @@ def test_a_shard_is_a_number_below_another(words, tmp_path):
     assert "--merge" in refused(lambda: main(["--train_file", str(tmp_path), "--shard", "0/2", "--merge"]))
 
 
-# Tokens of other programs
-
-
-def test_tokens_of_datatrove_are_read_where_they_are(number_tokenizer, tmp_path):
-    for name, documents, dtype in (("b", [[2, 9, 10, 3], [3], [11]], "<u2"), ("a", [[7, 8, 3]], "<u4")):
-        np.concatenate(documents).astype(dtype).tofile(tmp_path / f"{name}.ds")
-        np.cumsum([len(ids) for ids in documents]).astype("<u8").tofile(tmp_path / f"{name}.ds.index")
-    cache = open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache"))
-    ids, lines, _ = contents(cache)
-    assert ids == [[7, 8], [9, 10], [11]] and lines == [[2], [2], [1]]
-    assert contents(open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache"))) == contents(cache)
-    np.array([10, 9, 8], "<u4").tofile(tmp_path / "a.ds")  # of equal size
-    assert contents(open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache")))[0][0] == [10, 9, 8]
-    os.truncate(tmp_path / "a.ds", 9)
-    assert "a.ds does not have the 3 tokens" in refused(lambda: open_cache(tmp_path, number_tokenizer, str(tmp_path)))
-    np.array([70_000], "<u4").tofile(tmp_path / "a.ds")
-    np.array([1], "<u8").tofile(tmp_path / "a.ds.index")
-    assert "70000" in refused(lambda: open_cache(tmp_path, number_tokenizer, str(tmp_path / "refused")))
-    assert not [*(tmp_path / "refused").iterdir()]
-
-
-@parametrize(("dtype", "length"), [("int32", 4), ("int64", -1), ("uint16", -1)])
-def test_a_saved_dataset_of_tokens_is_read_where_it_is(number_tokenizer, tmp_path, dtype, length):
-    documents = [[2, 5 + n, 6, 3] for n in range(100)]
-    ids = datasets.List(datasets.Value(dtype), length)
-    features = datasets.Features({"n": datasets.Value("int64"), "input_ids": ids})
-    rows = {"n": [*range(100)], "input_ids": documents}
-    datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved", num_shards=3)
-    cache = open_cache(tmp_path / "saved", number_tokenizer, str(tmp_path / "cache"))
-    assert contents(cache)[0] == [[5 + n, 6] for n in range(100)]
-    shutil.copy(next((tmp_path / "saved").glob("*.arrow")), tmp_path / "saved" / "cache-1.arrow")  # of `map`
-    assert len(open_cache(tmp_path / "saved", number_tokenizer, str(tmp_path / "cache"))) == 100
-    datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path / "text")
-    assert "'input_ids'" in refused(lambda: open_cache(tmp_path / "text", number_tokenizer, str(tmp_path)))
-    splits = datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)})
-    splits.save_to_disk(tmp_path / "splits")
-    assert "splits/train" in refused(lambda: open_cache(tmp_path / "splits", number_tokenizer, str(tmp_path)))
-    assert "no tokens" in refused(lambda: open_cache(tmp_path / "cache" / "x", number_tokenizer, str(tmp_path)))
-
-
 # Documents without memory
 
 
@@ -435,6 +395,27 @@ def test_a_split_is_made_once_and_kept_in_a_new_folder(tmp_path):
         made = {"left_out": np.arange(3), "corpus": corpus}
         split = remembered(tmp_path / "new" / "split.npz", lambda made=made: made)
         assert split["left_out"].tolist() == [0, 1, 2] and str(split["corpus"]) == "abc"
+
+
+CHANGES = {
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "emptied": lambda path: path.write_bytes(b""),
+    "garbage": lambda path: path.write_bytes(os.urandom(500)),
+    "one byte": lambda path: path.write_bytes(path.read_bytes().replace(b"left_out", b"left_Out", 1)),
+    "nothing left out": lambda path: np.savez(path, left_out=np.arange(0), training_text="t"),
+    "of an earlier version": lambda path: np.savez(path, left_out=np.arange(3), training_text="t"),
+}
+
+
+@parametrize("name", CHANGES)
+def test_a_split_that_was_changed_is_made_again(name, tmp_path, caplog):
+    path = tmp_path / "split.npz"
+    make = lambda: {"left_out": np.arange(3), "training_text": "t"}  # noqa: E731
+    remembered(path, make)
+    before = path.read_bytes()
+    CHANGES[name](path)
+    assert remembered(path, make)["left_out"].tolist() == [0, 1, 2] and str(path) in caplog.text
+    assert path.read_bytes() == before
 
 
 def test_two_hosts_may_make_the_same_split(tmp_path):

@@ -41,7 +41,7 @@ def write_checkpoint(run, step, *names):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(CONTENT)
     (folder / "trainer_state.json").write_text(json.dumps({"global_step": step, "max_steps": 9, "log_history": []}))
-    text = {"training_text": "t", "training_documents": 4, "held_out_text": "h"}
+    text = {"training_text": "tokens:t", "training_documents": 4, "held_out_text": "h"}
     more = {"first_held_out_text": "h", "batch_size": 4, "options": {}, "changes": []}
     (folder / "origin.json").write_text(json.dumps({**text, **more}))
     write_manifest(folder)

@@ -1,8 +1,10 @@
 """The data of a run: which seed decides what, and what is held out."""
 
 import io
+import json
 from contextlib import redirect_stderr
 
+import datasets
 import numpy as np
 import pytest
 from pytest import raises
@@ -16,6 +18,7 @@ from electra.pretraining.options import parse_arguments
 from electra.report.curves import make_panels
 from electra.report.runs import read_run
 from tests.conftest import refused
+from tests.data.rows import all_ids
 from tests.helpers import files_up_to, parametrize, read_json
 from tests.pretraining.runs import flags, history, make, write_corpus
 
@@ -45,8 +48,10 @@ def test_each_seed_decides_its_part_of_a_run(folder, glue_tokenizer):
         assert all(a[0] != b[0] and a[1] != b[1] for a, b in zip(segments(trainer, name), before, strict=True))
 
 
-def test_the_seed_of_the_data_decides_what_is_held_out(folder):
-    first, again, other = load(folder), load(folder, seed=7), load(folder, eval_seed=7)
+def test_the_seed_of_the_data_decides_what_is_held_out(folder, glue_tokenizer):
+    glue_tokenizer.save_pretrained(folder / "tok")
+    fixed = {"tokenizer_path": folder / "tok", "vocab_size": None}
+    first, again, other = (load(folder, **fixed, **seeds) for seeds in ({}, {"seed": 7}, {"eval_seed": 7}))
     assert first.text == again.text
     assert first.cache.content_hashes.tolist() == other.cache.content_hashes.tolist()
     assert first.text["training_text"] != other.text["training_text"]
@@ -63,6 +68,33 @@ def test_documents_that_are_held_out_are_not_trained_on(folder):
     assert len(data.held_out_lengths) == 3
     assert (len(data.cache), data.text["training_documents"]) == (30, 28)
     assert "--validation_file" in refused(lambda: load(folder, validation_file=folder / "corpus.txt"))
+
+
+@parametrize("algorithm", ["wordpiece", "byte_bpe"])
+def test_held_out_text_is_left_out_whatever_its_file(folder, algorithm):
+    """Rows of a table with a line end, tokens of another program, text of another format: all are equal."""
+    texts = (folder / "corpus.txt").read_text().strip().split("\n\n")
+    (folder / "held_out.txt").write_text("\n\n".join(texts[:5]))
+    (folder / "rows.jsonl").write_text("".join(json.dumps({"text": f"{text}\n"}) + "\n" for text in texts))
+    options = {"tokenizer_algorithm": algorithm, "vocab_size": 300, "validation_file": folder / "held_out.txt"}
+    rows = load(folder, train_file=folder / "rows.jsonl", **options)
+    tokenizer = {"tokenizer_path": folder / "tok", "vocab_size": None, "validation_file": folder / "held_out.txt"}
+    rows.tokenizer.save_pretrained(folder / "tok")
+    ids = [[rows.tokenizer.cls_token_id, *ids] for ids in all_ids(rows.cache)]
+    datasets.Dataset.from_dict({"input_ids": ids}).save_to_disk(folder / "tokens")
+    foreign = load(folder, train_file=None, token_cache=folder / "tokens", **tokenizer)
+    for data in (rows, foreign):
+        assert [*data.training_documents] == [*range(5, 30)]
+    assert rows.text == foreign.text
+
+
+def test_equal_documents_are_on_one_side(folder):
+    text = (folder / "corpus.txt").read_text().strip().split("\n\n")
+    rows = [json.dumps({"text": document + end}) for document in text for end in ("", "\n", " \n")]
+    (folder / "rows.jsonl").write_text("\n".join(rows))
+    data = load(folder, train_file=folder / "rows.jsonl")
+    trained = {document // 3 for document in data.training_documents}
+    assert len(trained) == 24 and len(data.training_documents) == 72 and len(data.held_out_lengths) == 18
 
 
 def test_options_of_segments_and_cache_are_followed(folder):

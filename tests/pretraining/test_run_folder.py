@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from pytest import raises
 
+from electra.io.checkpoints import write_manifest
 from electra.io.errors import UserError
 from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_arguments
@@ -163,6 +164,15 @@ def test_trained_networks_that_are_gone_since_are_still_the_same(origin, tmp_pat
     monkeypatch.chdir(tmp_path)
     then = with_options(origin, init_generator=f"{tmp_path}/g")
     assert resumed(then, with_options(origin, init_generator="g")).changes == []
+
+
+def test_a_run_of_an_earlier_version_is_refused_at_once(tmp_path):
+    checkpoint = write_checkpoint(tmp_path / "output" / "run", 4)
+    assert opened(tmp_path, auto_resume=True).checkpoint == str(checkpoint)
+    path = checkpoint / "origin.json"
+    path.write_text(path.read_text().replace("tokens:", ""))  # hashes of the text
+    write_manifest(checkpoint)
+    assert "version" in refused(lambda: opened(tmp_path, auto_resume=True))
 
 
 @parametrize(("name", "named"), [("batch_size", "4 .* 9"), ("training_text", "4 ")])
