@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from electra.data.rng import Bits, Ints, permute, permute_locally, random_bits
-from electra.data.token_cache import TokenIds
+from electra.data.token_cache import TokenIds, check_ids
 
 # Each use of the random numbers has a stream of its own.
 _SHUFFLE = 100
@@ -157,9 +157,15 @@ class SegmentCollator:
     pad_token_id: int
     length: int | None = None
     most_segments: int = 0
+    vocabulary: int | None = None
+    """Number of ids to accept. Files of tokens may have changed since their cache was made."""
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
-        """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers."""
+        """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers.
+
+        Raises:
+            UserError: an id is not in the vocabulary.
+        """
         members = [row.seeded() if isinstance(row, PackedRow) else [row] for row in rows]
         lengths = [[*map(segment_length, row)] for row in members]
         sizes = np.array([*map(sum, lengths)])
@@ -185,6 +191,8 @@ class SegmentCollator:
                     token_type_ids[row, start : end + 1] = 1
                 start = end + 1
 
+        if self.vocabulary is not None:
+            check_ids(input_ids, self.vocabulary)
         columns = np.arange(shape[1])
         noise = _noise(seeds, columns - starts)
         batch: dict[str, NDArray[Any]] = {

@@ -60,6 +60,11 @@ def is_lost_process(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and bool(is_of_torch)
 
 
+def own_words(error: Exception) -> str:
+    """Return the message of an error, without the traceback that a worker of a data loader puts before it."""
+    return str(error).rpartition(f"{UserError.__module__}.{UserError.__name__}: ")[2]
+
+
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` that raises `UserError`, which does not repeat secret values."""
 
@@ -119,7 +124,7 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     except (UserError, OSError) as error:  # OSError: a full disk, a folder that became unreadable
         if isinstance(error, OSError) and error.filename is None and error.errno is None:
             raise
-        message = f"error: {' '.join(str(error).split())}"
+        message = f"error: {' '.join(own_words(error).split())}"
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             message += "; choose a shorter name"
     if message:

@@ -18,7 +18,7 @@ from sklearn.metrics import matthews_corrcoef, precision_recall_fscore_support, 
 from torch import Tensor
 
 from electra.data.split import Documents
-from electra.data.token_cache import TokenCache
+from electra.data.token_cache import TokenCache, check_ids
 from electra.io.errors import UserError
 from electra.model.output import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, Objective
@@ -216,7 +216,8 @@ def token_counts(cache: TokenCache, documents: Documents | NDArray[np.int64], vo
     for first in range(0, len(chosen), 1000):
         batch = chosen[first : first + 1000].tolist()
         tokens = np.concatenate([cache.tokens(d, 0, int(cache.lengths[d])) for d in batch])
-        counts += np.bincount(tokens, minlength=vocab_size)
+        check_ids(tokens, vocab_size)
+        counts += np.bincount(tokens.astype(np.int64), minlength=vocab_size)
     return counts
 
 

@@ -16,6 +16,7 @@ Private names of transformers, accelerate and torch that pre-training overrides 
     torch._foreach_copy_         copies all tensors of a list in one operation (gpu.py)
 """
 
+import atexit
 import logging
 import math
 import sys
@@ -55,7 +56,7 @@ from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
 from electra.model.tying import encoder_weights
 from electra.optimizers import AdamWNoBiasCorrection
 from electra.options import default_of
-from electra.pretraining.callbacks.checkpoints import SavesAt, ignore_signals
+from electra.pretraining.callbacks.checkpoints import SavesAt, ignore_signals, kill_workers
 from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
 from electra.pretraining.compilation import compile_model, take_compiled_step
@@ -73,6 +74,7 @@ from electra.report.runs import FIXED
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.gpu import tune_for_gpu
 from electra.schedules import Phase, create_schedule, phase_at, stage_lengths, translate_option_errors
+from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
 
@@ -159,6 +161,7 @@ class ElectraTrainer(Trainer):
             tokenizer.pad_token_id,
             data.segments.max_length if has_fixed_shapes else None,
             data.policy.most_segments if isinstance(data.policy, PackedPolicy) else 0,
+            vocabulary_size(tokenizer),
         )
         if isinstance(data.policy, PackedPolicy):
             model.most_in_shared_rows = data.policy.most_chosen(model.config.mlm_probability)
@@ -176,6 +179,7 @@ class ElectraTrainer(Trainer):
             raise
         except (ValueError, ImportError) as error:
             raise UserError(f"Trainer cannot be set up with these options: {error}") from error
+        atexit.register(kill_workers)
         self.remove_callback(PrinterCallback if args.disable_tqdm else ProgressCallback)
         self.data = data
         self.plan = plan

@@ -19,6 +19,7 @@ from electra.data.segments import (
     SegmentCollator,
     TrainingSegments,
 )
+from tests.conftest import refused
 from tests.data.rows import contents
 from tests.helpers import parametrize
 
@@ -125,6 +126,16 @@ def test_one_and_two_segments_become_padded_tensors():
     for name, values in expected.items():
         assert batch[name].dtype == torch.int64 and batch[name].tolist() == values
     assert "attention_mask" not in COLLATOR([segment([0, 5, 0]), segment([6], [7])])
+
+
+def test_ids_outside_the_vocabulary_are_refused():
+    collate = replace(COLLATOR, vocabulary=100)
+    good = segment([99], [0])
+    assert collate([good])["input_ids"].tolist() == [[1, 99, 2, 0, 2]]
+    negative = Segment(np.array([5, -9], np.int8), None)
+    huge = Segment(np.array([2**64 - 1], np.uint64), None)
+    for rows, wrong in (([good, segment([5], [100])], "100"), ([PackedRow([good, negative])], "-9"), ([huge], "-1")):
+        assert f"id {wrong}," in refused(lambda rows=rows: collate(rows))
 
 
 def test_noise_follows_from_the_segment():

@@ -3,12 +3,14 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from electra.data.command import main as cache
 from electra.pretraining.command import main as pretrain
 from tests.conftest import refused
-from tests.helpers import contents
+from tests.helpers import contents, parametrize
+from tests.helpers import run as run_script
 from tests.pretraining.runs import assert_same_state, flags, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -58,3 +60,17 @@ def test_a_plan_leaves_shards_of_jobs_as_they_are_and_a_run_merges_them(tmp_path
     (folder / "manifest.json").unlink()
     cache([*words, "--merge"])
     assert contents(folder) == merged
+
+
+@parametrize("workers", [0, 2])
+def test_an_id_that_is_none_ends_a_run_in_one_line(workers, tmp_path):
+    write_corpus(tmp_path / "corpus.txt")
+    options = {"validation_fraction": 0, "eval_strategy": "no", "max_steps": 40, "dataloader_num_workers": workers}
+    pretrain(flags(tmp_path, **options, plan=True))
+    (path,) = tmp_path.glob("cache/documents-*/shard-*/data.arrow")
+    ids = np.memmap(path, "<u2", mode="r+")
+    ids[len(ids) // 4 : len(ids) // 2] = 60_000
+    ids.flush()
+    _, said = run_script("run_pretraining.py", flags(tmp_path, **options), tmp_path, expect=2)
+    (line,) = (line for line in said.splitlines() if "error" in line.lower())
+    assert line.startswith("error: ") and " 60000," in line and "Traceback" not in said

@@ -23,6 +23,7 @@ from electra.pretraining.metrics import (
     token_records,
     unigram_metrics,
 )
+from tests.conftest import refused
 from tests.helpers import parametrize
 
 WORDS = 6
@@ -279,6 +280,7 @@ def test_token_counts_are_those_of_the_documents_given(make_cache):
     tokens = [token for d in chosen for token in documents[d][0]]
     assert counts.dtype == np.int64 and counts.tolist() == np.bincount(tokens, minlength=6000).tolist()
     assert not token_counts(cache, np.array([], dtype=np.int64), 20).any()
+    assert "0 to 9" in refused(lambda: token_counts(cache, chosen, 10))
 
 
 def test_token_counts_of_a_large_corpus_are_spread_evenly(make_numbered_cache, monkeypatch):

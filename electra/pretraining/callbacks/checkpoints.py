@@ -9,6 +9,7 @@ from success (0) and from a user's error (2), and start the same command again.
 
 import logging
 import math
+import multiprocessing
 import os
 import shlex
 import signal
@@ -84,6 +85,18 @@ def ignore_signals(worker: int) -> None:
     """Set up a data loader's worker: signals that stop the run, often sent to all processes, are for the run."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def kill_workers() -> None:
+    """End a data loader's workers that are left when the program ends: they ignore the SIGTERM that would end them.
+
+    An error of a worker keeps its loader alive, and multiprocessing would wait for the other workers for ever.
+    """
+    if hasattr(signal, "SIGCHLD"):
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would report the ends of workers as errors
+    for process in multiprocessing.active_children():
+        if process.daemon:
+            process.kill()
 
 
 def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
