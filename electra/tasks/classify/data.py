@@ -181,6 +181,30 @@ def choose_examples(
     return list(compress(examples, is_chosen)), list(compress(examples, ~is_chosen))
 
 
+def hold_out(
+    examples: Sequence[Example],
+    share: float,
+    seed: int,
+) -> tuple[list[Example], list[Example]]:
+    """Choose a share of the texts as `choose_examples` does, and keep equal texts together; return the others, too.
+
+    Equal texts count once, with the label of the first. Texts that differ only in case or white space are equal: many
+    tokenizers see no difference.
+    """
+    first: dict[Any, Example] = {}
+    for example in examples:
+        first.setdefault(_content(example), example)
+    chosen, _ = choose_examples([*first.values()], share, seed)
+    contents = {_content(example) for example in chosen}
+    is_chosen = [_content(example) in contents for example in examples]
+    return list(compress(examples, is_chosen)), [e for e, is_in in zip(examples, is_chosen, strict=True) if not is_in]
+
+
+def _content(example: Example) -> tuple[str, ...]:
+    """Return text and second text of an example, without their case and white space at the ends or repeated."""
+    return tuple(" ".join((text or "").casefold().split()) for text in (example.text, example.pair))
+
+
 def nested_order(examples: Sequence[Example], seed: int) -> list[int]:
     """Return the numbers of all examples in an order whose beginnings have each label in its share of the whole.
 

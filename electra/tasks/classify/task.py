@@ -26,8 +26,8 @@ from electra.tasks.classify.data import (
     SINGLE,
     Example,
     Labels,
-    choose_examples,
     find_labels,
+    hold_out,
     nested_order,
     number_label,
     read_examples,
@@ -121,7 +121,7 @@ def read_labelled(options: Any) -> Labelled:
             splits[split] = [number_label(example, labels, separator) for example in examples]
     seed = options.eval_seed
     if "dev" not in splits:
-        splits["dev"], splits["train"] = choose_examples(splits["train"], options.validation_fraction, seed)
+        splits["dev"], splits["train"] = hold_out(splits["train"], options.validation_fraction, seed)
     if not round(options.train_fractions[0] * len(splits["train"])) or not splits["dev"]:
         raise UserError("there are too few texts to train on and to hold out; add some, or give a --validation_file")
     data = Labelled(labels, splits)

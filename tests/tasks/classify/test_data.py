@@ -1,5 +1,6 @@
 """What labels are found to be, what is refused, and which rows are chosen."""
 
+import random
 from collections import Counter
 
 import datasets
@@ -15,6 +16,7 @@ from electra.tasks.classify.data import (
     choose_examples,
     class_names,
     find_labels,
+    hold_out,
     nested_order,
     number_label,
     read_examples,
@@ -175,6 +177,18 @@ def test_an_order_has_every_row_once_and_another_seed_begins_with_others():
     assert nested_order(rows, 0) == orders[0]
     counts = Counter(number for order in orders for number in order[:20])
     assert all(abs(counts[number] - 80) <= 40 for number in range(100))  # 5 standard deviations
+
+
+def test_equal_texts_are_held_out_together():
+    rng = random.Random(0)
+    texts = [f"{'Text' if n % 3 else 'text '} {rng.randrange(150)}" for n in range(400)]
+    rows = [Example(text, pair, [float(n % 2)], f"{n}") for n, text in enumerate(texts) for pair in (None, "b")]
+    dev, train = hold_out(rows, 0.1, seed=1)
+    sides = [{(" ".join(row.text.lower().split()), row.pair) for row in side} for side in (dev, train)]
+    assert not sides[0] & sides[1] and 0.08 < len(sides[0]) / (len(sides[0]) + len(sides[1])) < 0.12
+    assert sorted([*dev, *train], key=str) == sorted(rows, key=str)
+    different = examples([[1.0, 0.0]] * 300 + [[0.0, 1.0]] * 100)
+    assert hold_out(different, 0.1, seed=3) == choose_examples(different, 0.1, seed=3)
 
 
 def test_the_whole_is_all_rows_in_their_order():
