@@ -30,6 +30,7 @@ from electra.pretraining.data import load_data
 from electra.pretraining.metrics import token_counts
 from electra.pretraining.options import parse_arguments
 from electra.report.runs import FIXED
+from electra.tokenizers.options import OF_TRAINING
 
 TARGET = 0.68
 """AUC. The quickstart with 4,000 steps had .685, one seed; token frequencies have .569."""
@@ -82,7 +83,7 @@ def prepare(folder: Path, threads: int) -> Path:
     if not path.is_file():
         run_pretraining(as_flags({**values, "auto_resume": True, "disable_tqdm": True}), threads)
         generator = load_networks(str(folder / "yardstick")).discriminator
-        values |= {"vocab_size": None, "tokenizer_path": str(folder / "yardstick" / "tokenizer")}
+        values |= dict.fromkeys(OF_TRAINING) | {"tokenizer_path": str(folder / "yardstick" / "tokenizer")}
         data = load_data(parse_arguments(as_flags(values)), None)
         assert data.evaluation is not None
         counts = token_counts(data.cache, data.training_documents, generator.config.vocab_size)

@@ -37,6 +37,8 @@ from electra.pretraining.compilation import compiles_by_default, uses_cuda_graph
 from electra.pretraining.device import choose_for_device, join_processes
 from electra.tokenizers.options import TokenizerArguments, TokenizerPathArguments
 
+MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
+"""A run has at least so many evaluations, checkpoints and log lines, unless the steps between them are given."""
 CONFIG_NAME = "config.yaml"
 """The options of a run, in its folder."""
 _KEPT = ("optim", "optim_args", "optim_target_modules", "lr_scheduler_type", "lr_scheduler_kwargs")
@@ -145,6 +147,13 @@ class ElectraTrainingArguments(TrainingArguments):
         3, "Number of checkpoints to keep: the latest ones; 0 for all.", NOT_NEGATIVE
     )
     plan: bool = option(False, "Print the plan of the run, measure time and memory in ten steps, and stop.")
+    device_flops: float | None = option(
+        None,
+        "Peak FLOP/s of another device, such as 989e12: --plan says how long the run takes there, and runs no step "
+        "here.",
+        POSITIVE,
+    )
+    utilization: float = option(0.3, "Share of --device_flops that training reaches.", UP_TO_ONE)
     auto_resume: bool = option(False, "Start the run of --experiment_name, or resume its latest valid checkpoint.")
     max_hours: float | None = option(
         None, "Save and stop, with exit code 85, this many hours after the start. Leave time for saving.", POSITIVE
@@ -246,6 +255,8 @@ NEEDS = [
         "it is for a new run",
         is_strict=True,
     ),
+    Need("device_flops", lambda o: o.plan, "it is for --plan; add that", is_strict=True),
+    Need("utilization", lambda o: o.device_flops is not None, "it is a share of --device_flops; give that, too"),
     Need("max_steps", lambda o: o.budget is None, "--budget sets it"),
     Need(
         "num_train_epochs",
@@ -305,6 +316,8 @@ class Configuration(OptionGroups):
     """Options given on the command line itself, and in the file of --config; both without those of a recipe."""
     unused: frozenset[str]
     """Options that do nothing in this run, given or not. Neither config.yaml nor origin.json has them."""
+    chosen: frozenset[str] = frozenset()
+    """Options that --budget has set."""
 
     def used_values(self) -> dict[str, Any]:
         """Return the options that do something in this run, by name."""

@@ -34,6 +34,13 @@ def choose_for_device(training: Any) -> None:
         training.dataloader_num_workers = max(0, min(MOST_WORKERS, cores - 1)) if has_cuda else 0
 
 
+def dtype_of(training: Any) -> torch.dtype:
+    """Return the type in which the matrix products of a run are computed."""
+    if training.bf16 or training.fp16:
+        return torch.bfloat16 if training.bf16 else torch.float16
+    return torch.float32
+
+
 def join_processes(training: Any) -> None:
     """Connect the processes of a run where transformers would not do it right."""
     environ = os.environ

@@ -25,7 +25,7 @@ from electra.model.options import MASKING, ObjectiveArguments, given_objective
 from electra.objectives import OBJECTIVES
 from electra.options import CommandLine, Need, Values, rules_of
 from electra.pretraining import configuration
-from electra.pretraining.configuration import CONFIG_NAME, GROUPS, Configuration, ElectraTrainingArguments
+from electra.pretraining.configuration import CONFIG_NAME, GROUPS, MOST, Configuration, ElectraTrainingArguments
 from electra.tokenizers import options as tokenizer_options
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 QUICKSTART = CONFIGS / "pretraining" / "quickstart.yaml"
-MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
-"""A run has at least so many evaluations, checkpoints and log lines, unless the steps between them are given."""
 SIZED = {"model_size", "hidden_size", "init_discriminator", "init_generator"}
 """Options beside which --budget does not choose a recipe."""
 WARM_UP = 10
@@ -196,7 +194,7 @@ def resolve(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_
         asked.objective,
         segments_per_epoch,
         has_held_out=has_held_out,
-        is_given=asked.is_given,
+        is_given=lambda name: asked.is_given(name) or name in asked.chosen,
         resumed=run.options,
         step=run.step if run.checkpoint is not None else None,
     )

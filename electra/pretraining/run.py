@@ -1,8 +1,11 @@
 """A pre-training run from its options to the exported networks. All side effects are here, in their order."""
 
+import gc
+import logging
 import sys
 import tempfile
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 
 from transformers import TrainerCallback
 
@@ -19,7 +22,17 @@ from electra.pretraining.options import resolve
 from electra.pretraining.plan import Plan, announce_plan, make_plan
 from electra.pretraining.run_folder import Run, check_resumed, open_run, origin_of, save_options
 from electra.pretraining.trainer import ElectraTrainer, default_callbacks
-from electra.pretraining.trial import Clock, announce_trial, fit_to_budget, trial_arguments
+from electra.pretraining.trial import (
+    TRIAL_STEPS,
+    Clock,
+    Trial,
+    announce_elsewhere,
+    announce_memory,
+    announce_trial,
+    fit_to_budget,
+    shows_time,
+    trial_arguments,
+)
 from electra.runtime.tracking import RecordSettings, check_trackers
 
 
@@ -34,15 +47,28 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     asked = args
     data = load_data(asked, run.checkpoint)
     args, model = prepare(asked, run, data)
+    trial = None
     if asked.training.budget:
         plan = make_plan(args.training, model, data)
-        asked = fit_to_budget(asked, time_steps(args, model, data, plan), plan)
+        trial = time_steps(args, model, data, plan, TRIAL_STEPS)
+        asked = fit_to_budget(asked, trial, plan)
         args, model = prepare(asked, run, data)
     origin = check_resumed(run, origin_of(args.used_values(), data.text, args.training.segments_per_step))
     plan = make_plan(args.training, model, data, origin.changes)
     announce_plan(args, plan)
+    if args.training.device_flops is not None:
+        announce_elsewhere(plan, args.training.device_flops, args.training.utilization)
+        return
+    left = plan.steps - run.step
+    if trial is None and left > 0 and (args.training.plan or shows_time(args.training)):
+        steps = TRIAL_STEPS if args.training.plan else max(1, min(TRIAL_STEPS, left // 10))
+        trial = time_steps(args, model, data, plan, steps)
+        if not args.training.plan:
+            args, model = prepare(asked, run, data)  # fresh networks
+    if trial is not None:
+        announce_trial(trial, args.training, plan, run.step)
     if args.training.plan:
-        announce_trial(time_steps(args, model, data, plan), args.training, plan)
+        announce_memory(args.training)
         return
 
     stop = StopRequests(args.training.max_hours, started)
@@ -79,14 +105,37 @@ def prepare(asked: Configuration, run: Run, data: PretrainingData) -> tuple[Conf
     return with_given_parts(args, model, data.tokenizer), model
 
 
-def time_steps(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> Clock:
-    """Train the model for a few steps in a temporary folder, and measure their time."""
+def time_steps(
+    args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan, steps: int
+) -> Trial:
+    """Train the model for a few steps in a temporary folder, and measure their time; nothing is logged.
+
+    With --budget an evaluation is timed, too: that of a few held-out segments.
+    """
     clock = Clock()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        trial = trial_arguments(args, folder)
-        trainer = ElectraTrainer(model, trial.training, data, callbacks=[clock], objective=trial.objective, plan=plan)
-        trainer.train(resume_from_checkpoint=False)
-    return clock
+    segments = [] if data.evaluation is None else [data.evaluation, *data.more_evaluations.values()]
+    total = sum(map(len, segments))
+    few = args.training.eval_batch_size * args.training.world_size
+    evaluation = None if data.evaluation is None else replace(data.evaluation, max_segments=few)
+    sample = replace(data, evaluation=evaluation, more_evaluations={})
+    seconds = 0.0
+    logging.disable(logging.INFO)
+    try:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            trial = trial_arguments(args, folder, steps)
+            trainer = ElectraTrainer(
+                model, trial.training, sample, callbacks=[clock], objective=trial.objective, plan=plan
+            )
+            trainer.train(resume_from_checkpoint=False)
+            if args.training.budget and args.training.eval_strategy != "no" and evaluation is not None:
+                started = time.monotonic()
+                trainer.evaluate()
+                seconds = (time.monotonic() - started) * total / len(evaluation)
+    finally:
+        logging.disable(logging.NOTSET)
+    del trainer
+    gc.collect()  # gradients and moments, before the run makes its own
+    return Trial(clock.steps, clock.seconds_per_step, seconds)
 
 
 def make_callbacks(args: Configuration, model: ElectraForJointPretraining, plan: Plan) -> list[TrainerCallback]:

@@ -455,7 +455,8 @@ def default_callbacks(
     callbacks: list[TrainerCallback] = [SavesAt(plan.checkpoint_steps), ReadableLog()]
     # The thresholds hold for ELECTRA's task and base rates. A uniform generator cannot be too strong.
     if model.config.objective == "electra" and model.generator is not None:
-        callbacks.append(DiscriminatorHealth(model.config.discriminator.vocab_size))
+        more = "give a larger --budget" if args.budget else "raise --max_steps"
+        callbacks.append(DiscriminatorHealth(model.config.discriminator.vocab_size, more))
     if sys.stderr.isatty() and not args.disable_tqdm:
         callbacks.append(ProgressBar())
     return callbacks

@@ -1,10 +1,14 @@
-"""Ten steps of a run before it starts: `--plan` prints their time and memory, `--budget` makes steps of the time."""
+"""A few steps of a run before it starts: their time says how long the run takes, `--budget` makes steps of the time.
+
+The networks that a trial has trained are thrown away: the run starts from fresh ones and its own random state.
+"""
 
 import logging
+import math
 import sys
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from accelerate.utils import broadcast_object_list
@@ -12,9 +16,10 @@ from transformers import TrainerCallback, TrainerState
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from electra.io.console import format_bytes, format_seconds
-from electra.pretraining.configuration import Configuration, ElectraTrainingArguments, seconds_of
+from electra.pretraining.configuration import MOST, Configuration, ElectraTrainingArguments, seconds_of
+from electra.pretraining.device import dtype_of
 from electra.pretraining.plan import MOST_EPOCHS, Plan
-from electra.runtime.hardware import measure_matmul_flops
+from electra.runtime.hardware import has_amx, measure_matmul_flops
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +29,30 @@ TRIAL_SECONDS = 20.0
 """A trial of one process ends after this time, with the steps that it has."""
 RECIPE_FLOPS = {"tiny": 5.5e14, "mini": 7.1e15, "small": 1.2e18, "base": 6.7e19, "large": 9.1e20}
 """FLOPs of all steps of a recipe by 6 N T and attention."""
-UTILIZATION = 0.25
-"""Share of the rate of a matrix product that training reaches, for the choice of a recipe."""
-OVERHEAD = 0.1
-"""Share of a --budget for evaluations, checkpoints and the export."""
+SHARES = {
+    "float32": {"tiny": 0.42, "mini": 0.47, "small": 0.54, "base": 0.70},
+    "bfloat16": {"small": 0.44, "base": 0.59},
+    "bfloat16 with AMX": {"tiny": 0.09, "mini": 0.10, "small": 0.14, "base": 0.21},
+}
+"""Share of the rate of a matrix product that training reaches on CPUs, as far as it was measured: docs/results.md for
+small and base, docs/log.md for the others."""
+SHARE = 0.25
+"""The same where it was not measured, as on GPUs: an estimate."""
+OVERHEAD = 0.05
+"""Share of a --budget for checkpoints and the export."""
+EVALUATION_SHARE = 0.1
+"""Share of a --budget for evaluations, unless two, before the first and after the last step, take longer."""
+LONG = 86_400.0
+"""Seconds; of a longer run on a CPU, a line says how to choose less."""
+
+
+class Trial(NamedTuple):
+    """What a trial has measured."""
+
+    steps: int
+    seconds_per_step: float
+    seconds_per_evaluation: float = 0.0
+    """Of all held-out texts; 0 if none is evaluated, or it was not measured."""
 
 
 class Clock(TrainerCallback):
@@ -57,10 +82,18 @@ class Clock(TrainerCallback):
         control.should_training_stop = control.should_training_stop or is_late
 
 
-def trial_arguments(args: Configuration, folder: str) -> Configuration:
-    """Return the options of a run with a few steps in another folder, without evaluations, checkpoints and log."""
+def shows_time(training: ElectraTrainingArguments) -> bool:
+    """Return True if a few steps are timed before every run, not only with --plan or --budget.
+
+    Compiling a step takes longer than these steps; on several processes, the first line of the log has the time.
+    """
+    return training.world_size == 1 and not (training.torch_compile or training.fsdp or training.deepspeed)
+
+
+def trial_arguments(args: Configuration, folder: str, steps: int) -> Configuration:
+    """Return the options of a run of `steps` timed steps in another folder, without evaluations and checkpoints."""
     training = args.training.with_values(
-        max_steps=min(TRIAL_STEPS + 1, args.training.max_steps),
+        max_steps=min(steps + 1, args.training.max_steps),
         output_dir=folder,
         logging_strategy=IntervalStrategy.NO,
         eval_strategy=IntervalStrategy.NO,
@@ -74,14 +107,34 @@ def trial_arguments(args: Configuration, folder: str) -> Configuration:
     return replace(args, training=training, objective=objective)
 
 
-def announce_trial(clock: Clock, training: ElectraTrainingArguments, plan: Plan) -> None:
-    """Log the speed and the peak memory that a trial has measured, and what the run would take."""
-    rate = plan.tokens_per_step / clock.seconds_per_step
-    duration = format_seconds(clock.seconds_per_step * plan.steps)
+def announce_trial(trial: Trial, training: ElectraTrainingArguments, plan: Plan, step: int = 0) -> None:
+    """Log the speed that a trial has measured, and what the run will take.
+
+    Args:
+        step: steps that a resumed run has already.
+    """
+    rate = plan.tokens_per_step / trial.seconds_per_step
+    seconds = trial.seconds_per_step * (plan.steps - step)
     logger.info(
-        f"trial          {clock.steps} steps of {clock.seconds_per_step:.3g} s, {rate:,.0f} tokens/s with padding: "
-        f"about {duration} without evaluations and checkpoints"
+        f"trial          {trial.steps} steps of {trial.seconds_per_step:.3g} s, {rate:,.0f} tokens/s with padding: "
+        f"about {format_seconds(seconds)} without evaluations and checkpoints"
     )
+    if seconds > LONG and training.device.type == "cpu" and not training.budget:
+        less = "fewer --max_steps" if step else "--budget 2h, --model_size tiny, or fewer --max_steps"
+        logger.warning("this is long for a CPU; for less, give %s", less)
+
+
+def announce_elsewhere(plan: Plan, device_flops: float, utilization: float) -> None:
+    """Log what the run would take on another device that reaches this share of its peak, in FLOP/s."""
+    duration = format_seconds(plan.flops / (device_flops * utilization))
+    logger.info(
+        f"elsewhere      about {duration} at {utilization:.0%} of {device_flops:.3g} FLOP/s, by 6NT and attention; "
+        "without evaluations and checkpoints"
+    )
+
+
+def announce_memory(training: ElectraTrainingArguments) -> None:
+    """Log the peak memory of a trial."""
     if training.device.type == "cuda":
         logger.info("               peak memory %s", format_bytes(torch.cuda.max_memory_allocated()))
     elif sys.platform == "linux":
@@ -96,22 +149,67 @@ def announce_trial(clock: Clock, training: ElectraTrainingArguments, plan: Plan)
 
 def recipe_for(training: ElectraTrainingArguments) -> str:
     """Choose the largest recipe whose steps fit into --budget by the rate of a matrix product; else tiny."""
-    flops = seconds_of(str(training.budget)) * UTILIZATION * measure_matmul_flops(training.device, torch.float32)
-    fitting = ["tiny", *(name for name, needed in RECIPE_FLOPS.items() if needed <= flops)]
+    dtype = dtype_of(training)
+    kind = str(dtype).removeprefix("torch.") if training.device.type == "cpu" else ""
+    if kind == "bfloat16" and has_amx():
+        kind = "bfloat16 with AMX"
+    shares = SHARES.get(kind, {})
+    flops = seconds_of(str(training.budget)) * measure_matmul_flops(training.device, dtype)
+    fitting = ["tiny", *(name for name, needed in RECIPE_FLOPS.items() if needed <= flops * shares.get(name, SHARE))]
     (recipe,) = broadcast_object_list(fitting[-1:])
     return str(recipe)
 
 
-def fit_to_budget(args: Configuration, clock: Clock, plan: Plan) -> Configuration:
-    """Return the options with the steps that --budget allows by the time of a step, for 40 epochs at most."""
-    seconds = seconds_of(str(args.training.budget))
-    affordable = int(seconds * (1 - OVERHEAD) / clock.seconds_per_step)
+def fit_to_budget(asked: Configuration, trial: Trial, plan: Plan) -> Configuration:
+    """Return the options with the steps, and the steps between evaluations, that fit into --budget by a trial.
+
+    Text is repeated 40 times at most.
+    """
+    seconds = seconds_of(str(asked.training.budget))
     useful = MOST_EPOCHS * plan.segments_per_epoch // plan.batch_size
+    affordable, evaluations = _affordable(asked, seconds, trial, plan)
     if useful < affordable:
         logger.warning("the text lasts for %d epochs, or %d steps, less than the time: add text", MOST_EPOCHS, useful)
-    (steps,) = broadcast_object_list([max(1, min(affordable, useful))])
-    size = args.model.model_size
-    logger.info("budget         %s: --model_size %s --max_steps %d", format_seconds(seconds), size, steps)
-    training = args.training.with_values(max_steps=steps)
-    record = {**args.record, "max_steps": steps}
-    return replace(args, training=training, record=record, unused=args.unused - {"max_steps"})
+    (steps, evaluations) = broadcast_object_list([max(1, min(affordable, useful)), evaluations])
+    values = {"max_steps": steps}
+    line = f"{format_seconds(seconds)}: --model_size {asked.model.model_size} --max_steps {steps}"
+    if evaluations is not None:
+        values["eval_steps"] = math.ceil(steps / max(1, evaluations - 1))
+        line += f" --eval_steps {values['eval_steps']}"
+    if trial.seconds_per_evaluation:
+        line += f"; an evaluation takes {format_seconds(trial.seconds_per_evaluation)}"
+    logger.info("budget         %s", line)
+    return replace(
+        asked,
+        training=asked.training.with_values(**values),
+        record={**asked.record, **values},
+        unused=asked.unused - values.keys(),
+        chosen=frozenset(values),
+    )
+
+
+def _affordable(asked: Configuration, seconds: float, trial: Trial, plan: Plan) -> tuple[int, int | None]:
+    """Return the steps that fit into the time, and the number of evaluations if it is not the usual one.
+
+    An evaluation comes before the first step and after the last. In between they are thinned out if they would take
+    more than a tenth of the time; but not if the user chose the steps between them, or if a gate needs them.
+    """
+    training = asked.training
+    available = seconds * (1 - OVERHEAD)
+    each = trial.seconds_per_evaluation
+    most = available / trial.seconds_per_step
+    if not each:
+        return int(most), None
+    interval = float(training.eval_steps or 0)
+    is_given = asked.is_given("eval_steps")
+    if training.eval_strategy == "epoch":
+        interval = plan.segments_per_epoch / plan.batch_size
+        is_given = True
+    if is_given and interval >= 1:
+        return int((available - 2 * each) / (trial.seconds_per_step + each / interval)), None
+    usual = math.ceil(1 / interval) if is_given else max(MOST["eval_steps"], math.ceil(most / interval))
+    count = usual + 1
+    if not is_given and not asked.objective.generator_gate:
+        count = min(count, max(2, int(EVALUATION_SHARE * seconds / each)))
+    steps = int((available - count * each) / trial.seconds_per_step)
+    return steps, None if count == usual + 1 else count

@@ -44,7 +44,7 @@ SIZES = {
     "flops": "FLOPs, 6 N T and attention",
     "google_flops": "FLOPs, the original's count",
     "tokens": "tokens seen, without padding",
-    "training_seconds": "training",
+    "training_seconds": "training steps alone",
     "tokens_per_second": "tokens per second",
     "device": "device",
     "devices": "devices",

@@ -18,7 +18,14 @@ def computes_bf16(*, use_cpu: bool = False) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if torch.accelerator.is_available() and not use_cpu:
         return False
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.cpu._is_avx512_bf16_supported() or has_amx()
+
+
+def has_amx() -> bool:
+    """Return True if this CPU multiplies matrices in units of their own, in bfloat16."""
+    import torch
+
+    return torch.cpu._is_amx_tile_supported()
 
 
 def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds: float = 1.0) -> float:

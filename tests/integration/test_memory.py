@@ -28,9 +28,10 @@ class Watch(TrainerCallback):
 
 
 class WatchedTrainer(run.ElectraTrainer):
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.add_callback(Watch)
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if kwargs.get("provenance") is not None:  # not that of the trial before the run
+            self.add_callback(Watch)
 
 
 def measure(folder, steps):

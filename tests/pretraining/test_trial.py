@@ -1,6 +1,11 @@
 """Ten steps before a run: what --plan prints, how --budget becomes a recipe and steps, which are those of the run."""
 
+import logging
+import math
+import shutil
 import time
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,15 +14,24 @@ import yaml
 from pytest import approx
 from transformers import TrainerControl, TrainerState
 
-from electra.pretraining import trial
+from electra.pretraining import run, trial
 from electra.pretraining.command import main
 from electra.pretraining.configuration import seconds_of
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import training_flops
-from electra.pretraining.trial import RECIPE_FLOPS, Clock, recipe_for
+from electra.pretraining.run_folder import Run
+from electra.pretraining.trial import (
+    RECIPE_FLOPS,
+    Clock,
+    Trial,
+    announce_elsewhere,
+    announce_trial,
+    fit_to_budget,
+    recipe_for,
+)
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
-from tests.pretraining.runs import flags
+from tests.pretraining.runs import assert_same_state, flags
 from tests.test_configs import networks
 
 
@@ -57,13 +71,65 @@ def test_the_flops_of_recipes_are_those_of_their_plans(name):
     assert RECIPE_FLOPS[name] == approx(flops, rel=0.05)
 
 
-def test_the_largest_recipe_that_fits_is_chosen(monkeypatch):
-    monkeypatch.setattr(trial, "measure_matmul_flops", lambda *_: 1e12)
+@parametrize(
+    ("device", "dtype", "amx", "shares"),
+    [
+        ("cpu", "float32", False, trial.SHARES["float32"]),
+        ("cpu", "bfloat16", False, trial.SHARES["bfloat16"]),
+        ("cpu", "bfloat16", True, trial.SHARES["bfloat16 with AMX"]),
+        ("cuda", "bfloat16", True, {}),
+        ("cuda", "float16", False, {}),
+    ],
+)
+def test_the_largest_recipe_that_fits_in_the_precision_of_the_run_is_chosen(monkeypatch, device, dtype, amx, shares):
+    measured = []
+    monkeypatch.setattr(trial, "measure_matmul_flops", lambda *given: measured.append(given) or 1e12)
+    monkeypatch.setattr(trial, "has_amx", lambda: amx)
+    training = SimpleNamespace(device=torch.device(device), bf16=dtype == "bfloat16", fp16=dtype == "float16")
     for name in ("tiny", "mini", "small"):
-        seconds = RECIPE_FLOPS[name] / 1e12 / trial.UTILIZATION
-        training = SimpleNamespace(budget=f"{seconds * 1.01:.0f}s", device=torch.device("cpu"))
+        seconds = RECIPE_FLOPS[name] / 1e12 / shares.get(name, trial.SHARE)
+        training.budget = f"{seconds * 1.01:.0f}s"
         assert recipe_for(training) == name
-    assert recipe_for(SimpleNamespace(budget="1s", device=None)) == "tiny"
+    assert set(measured) == {(training.device, getattr(torch, dtype))}
+    training.budget = "1s"
+    assert recipe_for(training) == "tiny"
+
+
+@pytest.fixture
+def fitted():
+    """Steps and steps between evaluations of a budget of 1,000 s; a step takes a second, an epoch has 4,000 steps."""
+
+    def make(seconds_per_evaluation, *words, segments=128_000):
+        asked = parse_arguments(["--train_file=text", "--model_size=tiny", "--budget=1000s", *words])
+        plan = SimpleNamespace(segments_per_epoch=segments, batch_size=32)
+        args = fit_to_budget(asked, Trial(10, 1.0, seconds_per_evaluation), plan)
+        steps = args.training.max_steps
+        assert args.record["max_steps"] == steps and "max_steps" not in args.unused
+        resolved = resolve(args, Run(Path("run")), segments, has_held_out=True).training
+        assert resolved.max_steps == steps and steps >= 1
+        evaluations = 1 + math.ceil(steps / resolved.eval_steps)  # before the first step, and after the last
+        return steps, resolved.eval_steps, steps + evaluations * seconds_per_evaluation
+
+    return make
+
+
+def test_evaluations_are_part_of_a_budget(fitted):
+    steps, interval, seconds = fitted(2.0)
+    assert interval == math.ceil(steps / 20) and 900 < seconds <= 950  # the usual number
+    assert fitted(0.0)[:2] == (950, 48)
+    steps, interval, seconds = fitted(20.0)  # five are a tenth of the time
+    assert (steps, interval) == (850, 213) and seconds <= 950
+    assert fitted(300.0)[:2] == (350, 350)  # one before and one after the training
+    assert fitted(2000.0)[0] == 1
+
+
+def test_evaluations_that_are_asked_for_stay(fitted):
+    steps, interval, seconds = fitted(20.0, "--eval_steps=100")
+    assert interval == 100 and 900 < seconds <= 970 and steps < 800
+    assert fitted(20.0, "--eval_steps=0.05")[:2] == (530, 27)
+    assert fitted(20.0, "--eval_strategy=epoch", segments=3200)[1] == 100
+    assert fitted(20.0, "--generator_gate", "loss", "1")[:2] == (530, 27)
+    assert fitted(20.0, segments=320)[:2] == (400, 100)  # forty epochs
 
 
 @pytest.mark.slow
@@ -77,6 +143,8 @@ def test_a_budget_sets_the_steps_of_the_run(folder, capsys):
     origin = read_json(folder / "output" / "run" / f"checkpoint-{steps}" / "origin.json")
     assert origin["options"]["max_steps"] == steps
     assert (folder / "output" / "run" / f"checkpoint-{steps}").is_dir()
+    main([*argv, f"--max_steps={steps}", "--experiment_name=same"])
+    assert_same_state(*(folder / "output" / name / f"checkpoint-{steps}" for name in ("run", "same")))
     for given in ("--max_steps=3", "--auto_resume"):
         assert "--budget" in refused(lambda given=given: main([*argv, "--budget=2s", given]))
     capsys.readouterr()
@@ -86,12 +154,64 @@ def test_a_budget_sets_the_steps_of_the_run(folder, capsys):
 
 
 @pytest.mark.slow
+def test_the_trial_before_a_run_changes_nothing_that_is_trained(folder, monkeypatch, capsys):
+    options = {"eval_steps": 2, "save_steps": 2, "max_steps": 20, "logging_steps": 2, "hidden_size": 16}
+    for name, shows in (("timed", True), ("untimed", False)):
+        monkeypatch.setattr(run, "shows_time", lambda training, shows=shows: shows)
+        capsys.readouterr()
+        main(flags(folder, **options, experiment_name=name))
+        lines = capsys.readouterr().out.splitlines()
+        starts = [line.split()[0] for line in lines if line.startswith(("trial ", "step 0:"))]
+        assert starts == ["trial", "step"][not shows :]
+    timed, untimed = (folder / "output" / name for name in ("timed", "untimed"))
+    assert_same_state(timed / "checkpoint-20", untimed / "checkpoint-20")
+    assert read_json(timed / "metrics.json")["held_out"] == read_json(untimed / "metrics.json")["held_out"]
+    # Nor of a run that is resumed.
+    shutil.rmtree(timed / "checkpoint-20")
+    monkeypatch.setattr(run, "shows_time", lambda training: True)
+    main([f"--resume_from_checkpoint={timed}"])
+    assert "trial " in capsys.readouterr().out
+    assert_same_state(timed / "checkpoint-20", untimed / "checkpoint-20")
+
+
+def test_a_run_of_days_on_a_cpu_says_how_to_choose_less(plan, caplog):
+    caplog.set_level(logging.INFO)
+    training = SimpleNamespace(device=torch.device("cpu"), budget=None)
+    for steps, step, named in (
+        (86_399, 0, None),
+        (86_401, 0, "--budget"),
+        (86_401, 10, None),
+        (99_999, 10, "--max_steps"),
+    ):
+        caplog.clear()
+        announce_trial(Trial(10, 1.0), training, replace(plan, steps=steps), step)
+        line, *more = caplog.messages
+        assert line.startswith("trial ") and ("1 d " in line) == (named is not None)
+        assert (len(more) == 1 and named in more[0]) if named else more == []
+    for other in ({"budget": "3d"}, {"device": torch.device("cuda")}):
+        caplog.clear()
+        announce_trial(Trial(10, 1.0), SimpleNamespace(**{**vars(training), **other}), replace(plan, steps=10**6))
+        assert len(caplog.messages) == 1
+
+
+def test_a_plan_tells_the_time_on_another_device(plan, caplog):
+    caplog.set_level(logging.INFO)
+    announce_elsewhere(replace(plan, flops=1.15e18), 312e12, 0.3)  # ELECTRA-Small on an A100
+    assert "3 h 24 min at 30% of 3.12e+14" in caplog.text
+    for words in ("--device_flops=1e15", "--plan --utilization=.3"):
+        assert "does not work" in refused(lambda words=words: parse_arguments(["--train_file=a", *words.split()]))
+
+
+@pytest.mark.slow
 def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder, capsys):
     main([*flags(folder), "--plan"])
     output = capsys.readouterr().out
     lines = {line[:15].strip(): line for line in output.splitlines()}
     assert {"corpus", "discriminator", "training", "compute", "trial"} <= set(lines)
     assert " steps of" in lines["trial"] and "peak memory" in output
+    main([*flags(folder), "--plan", "--device_flops=1e15"])
+    output = capsys.readouterr().out
+    assert "elsewhere " in output and "trial " not in output
     assert {path.name for path in folder.iterdir()} == {"corpus.txt", "cache"}
 
 

@@ -28,7 +28,7 @@ VERDICTS = {
     ),
     "generator stands still": (
         "the generator stands still: its held-out loss is {generator_loss:.2f} nats, close to that of random guesses",
-        "Try more --max_steps, or fewer --warmup_steps.",
+        "Try more steps ({more}), or fewer --warmup_steps.",
     ),
     "learning": ("the discriminator has started to learn", ""),
     "late": (
@@ -39,10 +39,10 @@ VERDICTS = {
     ),
     "not started": (
         "the discriminator has not started to learn yet",
-        "This is normal for millions of tokens: raise --max_steps.",
+        "This is normal for millions of tokens: {more}.",
     ),
 }
-"""State of the pair -> what it means, and what to try."""
+"""State of the pair -> what it means, and what to try; {more}: how to get more steps."""
 
 
 def base_rate_loss(replaced_rate: float) -> float:
@@ -56,9 +56,11 @@ class DiscriminatorHealth(TrainerCallback):
 
     Args:
         vocab_size: the loss of an untrained generator is about its logarithm.
+        more: how the user gets more steps.
     """
 
     vocab_size: int
+    more: str = "raise --max_steps"
     _last: str = ""
 
     def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -94,6 +96,7 @@ class DiscriminatorHealth(TrainerCallback):
         last = next(logs for logs in reversed(state.log_history) if "eval_discriminator_auc" in logs)
         what, advice = VERDICTS[self.assess(args, state, frequencies_auc)]
         what = what.format(generator_loss=last["eval_generator_loss"], tokens=state.num_input_tokens_seen)
+        advice = advice.format(more=self.more)
         base_rate = base_rate_loss(last["eval_replaced_rate"])
         return (
             f"step {last['step']}: {what}. Held-out AUC {last['eval_discriminator_auc']:.3f} (token frequencies: "

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import torch
 from transformers import ProgressCallback, TrainerCallback, TrainerState, TrainingArguments
 
 from electra.io.console import format_seconds
+from electra.pretraining.device import dtype_of
 from electra.pretraining.plan import Plan
 from electra.runtime.hardware import device_name, measure_matmul_flops
 
@@ -67,7 +67,7 @@ def describe_logs(logs: Mapping[str, Any], step: int) -> str:
             f"ETA {format_seconds(logs['eta_seconds'])}",
         ]
     elif "train_runtime" in logs:
-        parts = [f"training took {format_seconds(logs['train_runtime'])}"]
+        parts = [f"{format_seconds(logs['train_runtime'])} since the start, with evaluations and checkpoints"]
     else:  # all steps of the window were skipped
         parts = [f"{name} {value}" for name, value in logs.items()]
     return f"step {step}: " + "  ".join(parts)
@@ -97,9 +97,7 @@ def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> 
     """Return `compute` of metrics.json, at the end of training, see docs/glossary.md; unknown values are left out."""
     tokens = state.num_input_tokens_seen
     done = state.global_step / plan.steps
-    dtype = torch.float32
-    if args.bf16 or args.fp16:
-        dtype = torch.bfloat16 if args.bf16 else torch.float16
+    dtype = dtype_of(args)
     ledger: dict[str, Any] = {
         "tokens": tokens,
         "steps": state.global_step,
