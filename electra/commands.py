@@ -6,7 +6,7 @@ A verb's module is imported only when the verb runs, so that `electra --help` an
 import difflib
 import os
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
@@ -216,7 +216,8 @@ def start(name: str) -> None:
     if {"-h", "--help"} & set(options):
         print(f"example: python -m electra {name} {verb.example}\n{verb.options}", flush=True)  # noqa: T201
     elif name not in WITHOUT_TORCH and os.environ.get("RANK", "0") == "0":
-        print(f"electra {name}: loading torch and transformers", file=sys.stderr, flush=True)  # noqa: T201
+        with suppress(OSError):  # stderr may be on a full disk
+            print(f"electra {name}: loading torch and transformers", file=sys.stderr, flush=True)  # noqa: T201
     with redirect_stdout(sys.stderr):  # transformers prints what it finds; the standard output may be rows
         module = import_module(verb.module)
     module.main()

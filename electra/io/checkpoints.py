@@ -15,6 +15,7 @@ import logging
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import TypedDict
 
 from safetensors import SafetensorError
 
+from electra.io.console import LOG_NAME
 from electra.io.errors import UserError, first_line, is_lost_process, is_out_of_memory
 from electra.io.files import read_json, sync_folder, write_json
 
@@ -200,8 +202,36 @@ def translate_write_errors(folder: Path, kept: Callable[[], str]) -> Iterator[No
         is_unnamed = type(error) in (RuntimeError, Exception) and re.search(words, str(error))
         if not is_unnamed and not isinstance(error, (OSError, SafetensorError)):
             raise
-        path = Path(getattr(error, "filename", None) or folder)
+        last = _last_written(folder)
+        if isinstance(error, SafetensorError):  # which removes what it has written; the configuration comes before
+            last = (last if last.is_dir() else last.parent) / "model.safetensors"
+        path = Path(getattr(error, "filename", None) or last)
         if folder.parent not in path.parents:  # a file that was read
             path = folder
-        reason = "a write failed" if type(error) is RuntimeError else " ".join(str(error).split())
+        if type(error) is RuntimeError:
+            reason = _reason_of_torch(path.parent)
+        else:
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+            reason = re.sub(r"^(.*: )?(.*) \(os error \d+\)$", r"\2", reason)  # of a library in Rust
         raise UserError(f"cannot write {path}: {reason}; {kept()}") from error
+
+
+def _last_written(folder: Path) -> Path:
+    """Return the file below a folder that was written last, apart from a log; the folder itself if there is none."""
+    times = {}
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # another process has removed it
+            if path.is_file() and path.name != LOG_NAME:
+                times[path] = path.stat().st_mtime_ns
+    return max(times, key=times.__getitem__, default=folder)
+
+
+def _reason_of_torch(folder: Path) -> str:
+    """Return what the system says to a large write into a folder, because torch's message does not."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_PIECE_BYTES))
+            file.flush()
+    except OSError as error:
+        return error.strerror or "a write failed"
+    return "a write failed"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,6 +20,7 @@ from typing import Any, TextIO
 from tqdm import tqdm
 
 import electra
+from electra.io.errors import silence
 from electra.io.text import printable
 
 LOG_NAME = "log.txt"
@@ -52,8 +54,43 @@ class _Printable(logging.Formatter):
         return printable(super().format(record))
 
 
-class _Lines(logging.StreamHandler[TextIO]):
+class _StopsAtFailure(logging.StreamHandler[TextIO]):
+    """A handler that writes no more lines once a write has failed, on a full disk or to a pipe without a reader.
+
+    The command goes on: it must not lose its work because a line cannot be shown. If `says_so`, one line on stderr
+    tells of it, unless the reader has ended.
+    """
+
+    failure: OSError | None = None
+    says_so = True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.failure is None:
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self.failure = error
+        if self.says_so and not isinstance(error, BrokenPipeError):
+            with suppress(OSError):
+                name = getattr(self.stream, "name", "the output")
+                print(f"cannot write {name}: {error.strerror}; going on without it", file=sys.stderr)  # noqa: T201
+
+
+class _LogFile(_StopsAtFailure, logging.FileHandler):
+    """The log of a run as a file."""
+
+
+class _Lines(_StopsAtFailure):
     """Lines above a progress bar, if there is one."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        super().handleError(record)
+        if self.failure is not None:
+            silence(self.stream)
 
     def emit(self, record: logging.LogRecord) -> None:
         with tqdm.external_write_mode():
@@ -89,11 +126,16 @@ class RunLog(logging.handlers.MemoryHandler):
         logging.getLogger("electra").addHandler(self)
 
     def write_to(self, folder: Path) -> None:
-        """Append to the file, which has the lines of the run's earlier starts."""
-        file = logging.FileHandler(folder / LOG_NAME, encoding="utf-8")
+        """Append to the file, which has the lines of the run's earlier starts; OSError if that fails now."""
+        path = folder / LOG_NAME
+        file = _LogFile(path, encoding="utf-8")
         file.setFormatter(_Printable("%(asctime)s  %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
+        file.says_so = False
         self.setTarget(file)
         self.flush()
+        if file.failure is not None:
+            raise OSError(file.failure.errno, file.failure.strerror, str(path))
+        file.says_so = True
 
 
 def environment() -> dict[str, Any]:

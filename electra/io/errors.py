@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from electra.io.text import is_encodable, printable
 
@@ -108,7 +108,6 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         message = "stopped"
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         code = 141  # 128 + SIGPIPE
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes it at exit
     except (MemoryError, RuntimeError) as error:
         if is_out_of_memory(error):
             advice = "use smaller batches (with more --gradient_accumulation_steps) or networks"
@@ -127,9 +126,30 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         message = f"error: {' '.join(own_words(error).split())}"
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             message += "; choose a shorter name"
+    except Exception as error:
+        if not re.search(r"\(os error \d+\)", str(error)):  # safetensors and tokenizers, which are written in Rust
+            raise
+        message = f"error: {first_line(error)}"
     if message:
-        print(printable(message), file=sys.stderr)  # noqa: T201 - the command's own output
+        with suppress(OSError):  # stderr may be on a full disk, too
+            print(printable(message), file=sys.stderr)  # noqa: T201 - the command's own output
+    _flush_outputs()
     _exit(code, waits=not message)
+
+
+def _flush_outputs() -> None:
+    """Flush stdout and stderr. What cannot be written is dropped: Python would try again at exit, and complain."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed
+        try:
+            stream.flush()
+        except OSError:
+            silence(stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Let what is written to a stream vanish, because it cannot be written: each later `print` would fail, too."""
+    with suppress(OSError):  # a stream without a file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _exit(code: Any, waits: bool) -> NoReturn:
@@ -145,6 +165,5 @@ def _exit(code: Any, waits: bool) -> NoReturn:
         with suppress(RuntimeError):  # another process failed and has reported it
             distributed.barrier()
     atexit._run_exitfuncs()  # what wandb and others still have to write
-    sys.stdout.flush()
-    sys.stderr.flush()
+    _flush_outputs()
     os._exit(code or 0)

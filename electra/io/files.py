@@ -55,6 +55,10 @@ def open_new(path: Path) -> Iterator[TextIO]:
             file.flush()
             os.fsync(descriptor)
             os.replace(unfinished, path)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # a write, for example on a full disk
+            error.filename = str(path)
+        raise
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -20,7 +20,7 @@ from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, with_given_parts
 from electra.pretraining.options import resolve
 from electra.pretraining.plan import Plan, announce_plan, make_plan
-from electra.pretraining.run_folder import Run, check_resumed, open_run, origin_of, save_options
+from electra.pretraining.run_folder import Run, check_resumed, first_files, open_run, origin_of, save_options
 from electra.pretraining.trainer import ElectraTrainer, default_callbacks
 from electra.pretraining.trial import (
     TRIAL_STEPS,
@@ -82,8 +82,9 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         provenance=origin,
     )
     if args.training.process_index == 0:
-        save_options(args.record, run, data.tokenizer)
-        log.write_to(run.folder)
+        with first_files(run):
+            save_options(args.record, run, data.tokenizer)
+            log.write_to(run.folder)
 
     with stop.listening():
         trainer.train(resume_from_checkpoint=run.checkpoint or False)

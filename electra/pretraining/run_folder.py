@@ -10,7 +10,8 @@ measured. The README lists the files of a run.
 import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,14 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import absolute_dataset_name
 from electra.data.split import OF_TOKENS
-from electra.io.checkpoints import ORIGIN_NAME, UNFINISHED, checkpoints_of, latest_valid_checkpoint, why_not_resumable
+from electra.io.checkpoints import (
+    ORIGIN_NAME,
+    UNFINISHED,
+    checkpoints_of,
+    latest_valid_checkpoint,
+    translate_write_errors,
+    why_not_resumable,
+)
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.io.files import absolute, holds_files, read_json
@@ -80,7 +88,7 @@ class Run(NamedTuple):
 
 
 def open_run(args: Configuration) -> Run:
-    """Find the checkpoint to resume, or a free folder, which `save_options` makes; the same on every process."""
+    """Find the checkpoint to resume, or a free folder, which `first_files` makes; the same on every process."""
     training = args.training
     run = by_one_process(lambda: _find_run(training), per_host=False)
     if run.is_finished:
@@ -263,8 +271,22 @@ def check_resumed(run: Run, now: Origin) -> Origin:
 # ---- what a run writes before it starts
 
 
+@contextmanager
+def first_files(run: Run) -> Iterator[None]:
+    """Make the run folder, in which the block writes; if a write fails, a folder that was new is removed again."""
+    run.folder.mkdir(exist_ok=True)
+    is_new = not any(run.folder.iterdir())
+    try:
+        with translate_write_errors(run.folder, lambda: "make room, or choose another --output_dir"):
+            yield
+    except BaseException:
+        if is_new:
+            shutil.rmtree(run.folder, ignore_errors=True)
+        raise
+
+
 def save_options(record: Mapping[str, Any], run: Run, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write options and tokenizer into the run folder, which is made now: a start that is refused leaves nothing.
+    """Write options and tokenizer into the run folder.
 
     Args:
         record: the options to write, by name.
@@ -272,7 +294,6 @@ def save_options(record: Mapping[str, Any], run: Run, tokenizer: PreTrainedToken
     values = {name: value for name, value in without_secrets(record).items() if name not in _OF_START}
     if "dataset_name" in values:
         values["dataset_name"] = [*map(absolute_dataset_name, values["dataset_name"])]
-    run.folder.mkdir(exist_ok=True)
     write_yaml(values, run.folder / CONFIG_NAME, "Effective options of this run; --config reads them back.")
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from pytest import raises
+from safetensors import SafetensorError
 
 from electra.io import checkpoints
 from electra.io.checkpoints import (
@@ -20,7 +21,7 @@ from electra.io.checkpoints import (
     write_manifest,
 )
 from electra.io.errors import UserError
-from tests.helpers import parametrize
+from tests.helpers import files_up_to, parametrize
 
 CONTENT = bytes(range(200))
 
@@ -173,3 +174,20 @@ def test_a_failed_write_names_the_file_and_what_is_kept(tmp_path):
         assert "inline_container" not in str(raised.value)
     with raises(RuntimeError, match="a bug"), translate_write_errors(tmp_path, lambda: "kept"):
         raise RuntimeError("a bug")
+
+
+def test_errors_of_libraries_name_the_file_and_the_reason(tmp_path):
+    of_torch = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 8512 vs 8406")
+    of_weights = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    (tmp_path / "config.json").touch()
+    with raises(UserError) as raised, translate_write_errors(tmp_path, lambda: "kept"):
+        raise of_weights
+    assert str(raised.value) == f"cannot write {tmp_path}/model.safetensors: No space left on device; kept"
+    (tmp_path / "optimizer.pt").touch()
+    os.utime(tmp_path / "config.json", (0, 0))
+    with raises(UserError) as raised, translate_write_errors(tmp_path, lambda: "kept"), files_up_to(1000):
+        raise of_torch
+    assert str(raised.value) == f"cannot write {tmp_path}/optimizer.pt: a write failed; kept"
+    with files_up_to(1000), raises(UserError) as raised, translate_write_errors(tmp_path, lambda: "kept"):
+        raise of_torch
+    assert str(raised.value) == f"cannot write {tmp_path}/optimizer.pt: File too large; kept"

@@ -1,11 +1,14 @@
 """Commands end with an exit code and one line."""
 
 import errno
+import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from unittest.mock import Mock
 
+import pytest
 from pytest import raises
 
 from electra.io.errors import UserError, run_script
@@ -21,6 +24,8 @@ from tests.helpers import ROOT, parametrize
         (ModuleNotFoundError("No module", name="seqeval"), 2, "pip install seqeval"),
         (KeyboardInterrupt(), 130, "stopped"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes\n"), 2, "not enough memory"),
+        (RuntimeError("could not create a primitive"), 2, "not enough memory"),
+        (Exception("No space left on device (os error 28)"), 2, "No space left on device"),  # of tokenizers
         (SystemExit(85), 85, ""),
     ],
 )
@@ -51,3 +56,41 @@ def test_a_reader_that_ends_early_is_no_error():
     command = f"{sys.executable} -m electra pretrain --help | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
     assert done.stderr == "" and done.returncode in (0, 141)
+
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
+TALK = """
+import logging, sys
+from electra.io.console import log_plainly
+from electra.io.errors import UserError, run_script
+
+def main():
+    log_plainly()
+    for line in range(20_000):
+        logging.getLogger("electra").info("line %d", line)
+    print("as well")
+    if sys.argv[1:]:
+        raise UserError("wrong")
+
+run_script(main)
+"""
+
+
+def talk(*words, **streams):
+    command = [sys.executable, "-c", TALK, *words]
+    return subprocess.run(command, cwd=ROOT, text=True, timeout=60, **streams)
+
+
+@needs_full
+def test_output_on_a_full_disk_costs_one_line_and_no_work():
+    with FULL.open("w") as full:
+        done = talk(stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 0 and done.stderr.count("\n") == 1 and "<stdout>" in done.stderr
+        assert talk("wrong", stdout=subprocess.DEVNULL, stderr=full).returncode == 2
+
+
+def test_a_log_whose_reader_ends_is_no_error():
+    command = shlex.join([sys.executable, "-c", TALK])
+    done = subprocess.run(["bash", "-c", f"{command} | head -1"], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "line 0\n" and done.stderr == ""

@@ -1,5 +1,6 @@
 """Where runs go and what is resumed: nothing is overwritten, and what does not fit is refused."""
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import pytest
 from pytest import raises
 
 from electra.io.checkpoints import write_manifest
+from electra.io.console import RunLog
 from electra.io.errors import UserError
 from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_arguments
@@ -15,13 +17,14 @@ from electra.pretraining.run_folder import (
     Run,
     check_resumed,
     find_checkpoint,
+    first_files,
     new_run_folder,
     open_run,
     origin_of,
     save_options,
 )
 from tests.conftest import refused
-from tests.helpers import parametrize
+from tests.helpers import files_up_to, parametrize
 from tests.io.test_checkpoints import write_checkpoint
 from tests.pretraining.runs import flags
 
@@ -187,7 +190,8 @@ def test_another_text_or_batch_is_refused(origin, name, named):
 def test_a_run_writes_below_its_folder(tmp_path, wordpiece_tokenizer):
     args = parse_arguments(flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True))
     run = open_run(args)
-    save_options(args.record, run, wordpiece_tokenizer)
+    with first_files(run):
+        save_options(args.record, run, wordpiece_tokenizer)
     assert {path.name for path in run.folder.iterdir()} == {"config.yaml", "tokenizer"}
     assert (run.folder / "tokenizer" / "tokenizer.json").is_file()
     text = (run.folder / "config.yaml").read_text()
@@ -210,3 +214,37 @@ def test_resuming_leaves_the_results_of_an_earlier_end(tmp_path, wordpiece_token
     assert "resume_from_checkpoint" not in (run / "config.yaml").read_text()
     assert {path.name for path in run.iterdir()} == {"checkpoint-4", "config.yaml", *written}
     assert {(run / name).read_text() for name in written} == {"of step 4"}
+
+
+@parametrize(
+    ("limit", "named"),
+    [
+        (10, "config.yaml"),
+        (200, "tokenizer/tokenizer_config.json"),
+        (2000, "tokenizer/tokenizer.json"),
+        (100_000, "log.txt"),
+        (1_000_000, ""),
+    ],
+)
+@parametrize("is_new", [True, False])
+def test_a_full_disk_at_the_first_files_is_named(tmp_path, wordpiece_tokenizer, limit, named, is_new):
+    run = Run(tmp_path / "run")
+    if not is_new:
+        run.folder.mkdir()
+        (run.folder / "config.yaml").touch()  # of an earlier start without a checkpoint
+    log = RunLog()
+    logging.getLogger("electra").warning("x" * 200_000)
+
+    def write():
+        with files_up_to(limit), first_files(run):
+            save_options({"max_steps": 4}, run, wordpiece_tokenizer)
+            log.write_to(run.folder)
+
+    try:
+        if named:
+            assert refused(write).startswith(f"cannot write {run.folder / named}: File too large")
+        else:
+            write()
+    finally:
+        logging.getLogger("electra").removeHandler(log)
+    assert run.folder.exists() == (not named or not is_new)
