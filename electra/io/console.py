@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from tqdm import tqdm
 
 import electra
-from electra.io.errors import silence
+from electra.io.streams import silence
 from electra.io.text import printable
 
 LOG_NAME = "log.txt"

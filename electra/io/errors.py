@@ -10,8 +10,9 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
+from electra.io.streams import flush_outputs
 from electra.io.text import is_encodable, printable
 
 OPTIONAL = {"seqeval", "optuna", "tensorboard", "wandb"}
@@ -133,23 +134,8 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     if message:
         with suppress(OSError):  # stderr may be on a full disk, too
             print(printable(message), file=sys.stderr)  # noqa: T201 - the command's own output
-    _flush_outputs()
+    flush_outputs()
     _exit(code, waits=not message)
-
-
-def _flush_outputs() -> None:
-    """Flush stdout and stderr. What cannot be written is dropped: Python would try again at exit, and complain."""
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed
-        try:
-            stream.flush()
-        except OSError:
-            silence(stream)
-
-
-def silence(stream: TextIO) -> None:
-    """Let what is written to a stream vanish, because it cannot be written: each later `print` would fail, too."""
-    with suppress(OSError):  # a stream without a file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _exit(code: Any, waits: bool) -> NoReturn:
@@ -165,5 +151,5 @@ def _exit(code: Any, waits: bool) -> NoReturn:
         with suppress(RuntimeError):  # another process failed and has reported it
             distributed.barrier()
     atexit._run_exitfuncs()  # what wandb and others still have to write
-    _flush_outputs()
+    flush_outputs()
     os._exit(code or 0)
