@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 from electra.io.errors import UserError, run_script
+from electra.runtime.spinning import limit_spinning
 
 
 class Verb(NamedTuple):
@@ -196,6 +197,7 @@ def main() -> NoReturn:
 
 def run(name: str) -> NoReturn:
     """Run a verb with the options in `sys.argv`."""
+    limit_spinning()  # before torch is loaded
     run_script(lambda: start(name))
 
 

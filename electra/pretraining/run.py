@@ -3,7 +3,7 @@
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from accelerate.utils import DynamoBackend, set_seed
 from transformers import TrainerCallback
@@ -24,6 +24,7 @@ from electra.pretraining.model import build_model, with_given_parts
 from electra.pretraining.options import resolve
 from electra.pretraining.plan import Plan, announce_plan, make_plan
 from electra.pretraining.run_folder import Origin, Run, check_resumed, open_run, origin_of, save_options
+from electra.pretraining.threads import set_threads
 from electra.pretraining.trainer import ElectraTrainer
 from electra.pretraining.trial import Clock, announce_trial, fit_to_budget, trial_arguments
 from electra.runtime.cpu import tune_networks, tune_process
@@ -41,6 +42,8 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     asked = args
     data = load_data(asked, run.checkpoint)
     args, model = prepare(asked, run, data)
+    threads = set_threads(args, run, model, data)
+    asked, args = (with_threads(one, threads) for one in (asked, args))
     if asked.training.budget:
         plan = make_plan(args, model, data)
         asked = fit_to_budget(asked, time_steps(args, model, data, plan), plan)
@@ -76,6 +79,11 @@ def prepare(asked: Configuration, run: Run, data: PretrainingData) -> tuple[Conf
     args = resolve(asked, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer, run.checkpoint)
     return with_given_parts(args, model, data.tokenizer), model
+
+
+def with_threads(args: Configuration, threads: int | None) -> Configuration:
+    """Return the configuration with the number of threads that the run uses."""
+    return replace(args, training=args.training.with_values(threads=threads))
 
 
 def time_steps(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> Clock:
