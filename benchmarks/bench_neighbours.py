@@ -4,7 +4,8 @@
     python -m benchmarks.bench_neighbours --work fine-tuning prediction
 
 Neighbours are processes that only count. Networks are those of the quickstart. Each way is a process of its own, and
-they take turns, so that what else the machine does hits all of them. Values are medians of the turns, tokens/s.
+they take turns, so that what else the machine does hits all of them. Values are medians of the turns, tokens/s; behind
+those of this package stands the number of threads.
 
     spins N         all cores; threads that wait spin N times (GOMP_SPINCOUNT); 300000 is what torch does by itself
     one thread      OMP_NUM_THREADS=1
@@ -48,7 +49,8 @@ def work(kind: str, is_ours: bool) -> None:
         limit_spinning()
     tokens, step = STEPS[kind](is_ours)
     step()
-    print("ready", file=answers, flush=True)
+    torch: Any = sys.modules["torch"]  # which must not be loaded earlier
+    print("ready", torch.get_num_threads(), file=answers, flush=True)
 
     def run(seconds: float) -> float:
         count = 0
@@ -158,8 +160,10 @@ class Worker:
             text=True,
             env={**inherited, "PYTHONPATH": str(ROOT), **environment},
         )
-        if self._answer() != "ready":
+        ready, _, threads = self._answer().partition(" ")
+        if ready != "ready":
             raise RuntimeError(f"the process for {kind} with {environment} has failed")
+        self.label = f" ({threads})" if is_ours else ""
 
     def _answer(self) -> str:
         assert self.process.stdout is not None
@@ -207,13 +211,14 @@ def compare(kind: str, counts: Sequence[int], rounds: int, seconds: float) -> It
             with neighbours(count):
                 beside = start({}, is_ours=True)
                 rates: dict[str, list[float]] = {name: [] for name in (*workers, OURS[0])}
+                now = {**workers, OURS[0]: beside}
                 for _ in range(rounds):
-                    for name, worker in {**workers, OURS[0]: beside}.items():
+                    for name, worker in now.items():
                         rates[name].append(worker.rate(seconds))
                 load = os.getloadavg()[0]
                 beside.end()
             row = {"work": kind, "neighbours": str(count)}
-            row |= {name: f"{statistics.median(values):,.0f}" for name, values in rates.items()}
+            row |= {name: f"{statistics.median(rates[name]):,.0f}{worker.label}" for name, worker in now.items()}
             yield {**row, "load": f"{load:.0f}"}
 
 

@@ -23,27 +23,30 @@ logger = logging.getLogger(__name__)
 def set_threads(evaluation: Evaluation, to_do: list[PlannedTask]) -> int | None:
     """Let torch use the evaluation's number of threads, and return it.
 
-    None on a GPU, where it matters little, and if there is nothing to do and no number yet.
+    Returns:
+        None on a GPU, unless the number is given, and if there is nothing to do and no number yet.
     """
+    tuning = evaluation.args.tuning
     path = evaluation.folder / ENVIRONMENT_NAME
     recorded: int | None = on_main(lambda: read_json(path).get("threads") if path.is_file() else None)
-    given = evaluation.args.tuning.threads or threads_of_user()
-    if PartialState().device.type != "cpu":
-        return evaluation.args.tuning.threads or recorded
+    if PartialState().device.type != "cpu":  # which computes little on the cores
+        if tuning.threads:
+            torch.set_num_threads(tuning.threads)
+        return tuning.threads or recorded
+    given = tuning.threads or threads_of_user()
     if given and recorded and given != recorded and to_do:
         logger.warning(
-            "threads        %d instead of %d: rounding differs, so the runs to come are not bit-equal to those of an "
-            "uninterrupted evaluation", given, recorded,
-        )  # fmt: skip
+            f"threads        {given} instead of {recorded}: rounding differs, so the runs to come are not bit-equal "
+            "to those of an uninterrupted evaluation"
+        )
     number = given or recorded
+    if number is None and to_do:
+        longest = max(to_do, key=lambda p: p.steps * len(p.seeds))
+        steps = sum(p.steps * len(p.seeds) for p in to_do)
+        return choose_threads(make_step(evaluation, longest), steps=steps)
     if number is not None:
         torch.set_num_threads(number)
-        return number
-    if not to_do:
-        return None
-    longest = max(to_do, key=lambda p: p.steps * len(p.seeds))
-    steps = sum(p.steps * len(p.seeds) for p in to_do)
-    return choose_threads(make_step(evaluation, longest), steps=steps)
+    return number
 
 
 def make_step(evaluation: Evaluation, p: PlannedTask) -> Callable[[], None]:

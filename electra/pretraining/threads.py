@@ -18,26 +18,27 @@ logger = logging.getLogger(__name__)
 
 
 def set_threads(args: Configuration, run: Run, model: ElectraForJointPretraining, data: PretrainingData) -> int | None:
-    """Let torch use the run's number of threads, and return it; None on a GPU, where it matters little."""
+    """Let torch use the run's number of threads, and return it; None on a GPU, unless it is given."""
     training = args.training
     recorded = run.options.get("threads")
-    if training.device.type != "cpu":
+    if training.device.type != "cpu":  # which computes little on the cores
+        if training.threads:
+            torch.set_num_threads(training.threads)
         return training.threads or recorded
     given = training.threads if "threads" in args.flags else threads_of_user() or training.threads
     if given and recorded and given != recorded:
         logger.warning(
-            "threads        %d instead of %d: rounding differs, so the result is not bit-equal to that of an "
-            "uninterrupted run", given, recorded,
-        )  # fmt: skip
+            f"threads        {given} instead of {recorded}: rounding differs, so the result is not bit-equal to that "
+            "of an uninterrupted run"
+        )
     number = given or recorded
-    is_sharded = training.fsdp or training.deepspeed
-    if number is None and (run.checkpoint or training.torch_compile or is_sharded):
-        number = most_threads()
-    if number is not None:
-        torch.set_num_threads(number)
-        return number
-    seconds = seconds_of(training.budget) if training.budget else None
-    return choose_threads(make_step(args, model, data), steps=training.max_steps, seconds=seconds)
+    cannot_be_timed = run.checkpoint or training.torch_compile or training.fsdp or training.deepspeed
+    if number is None and not cannot_be_timed:
+        seconds = seconds_of(training.budget) if training.budget else None
+        return choose_threads(make_step(args, model, data), steps=training.max_steps, seconds=seconds)
+    number = number or most_threads()
+    torch.set_num_threads(number)
+    return number
 
 
 def make_step(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData) -> Callable[[], None]:

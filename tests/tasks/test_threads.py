@@ -1,4 +1,4 @@
-"""The number of threads of fine-tuning: chosen for every kind of task, recorded, kept; choosing changes no result."""
+"""The number of threads of fine-tuning: chosen for every kind of task, recorded and kept; no result depends on how."""
 
 import pytest
 import torch
