@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 from electra.io.errors import UserError, run_script
+from electra.runtime.spinning import limit_spinning
 
 
 class Verb(NamedTuple):
@@ -199,6 +200,7 @@ def run(name: str) -> NoReturn:
     """Run a verb with the options in `sys.argv`."""
     # When a process of a run is lost, torch would print its C++ calls; the error that follows is one line.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    limit_spinning()  # before torch is loaded
     run_script(lambda: start(name))
 
 

@@ -14,6 +14,7 @@ from electra.io.console import setup_logging
 from electra.io.errors import Parser
 from electra.options import INSIDE, check
 from electra.report.blocks import Table, text_table
+from electra.runtime.threads import limit_threads
 from electra.samples import Sample, marked
 
 logger = logging.getLogger("electra.inspect")
@@ -55,6 +56,7 @@ def main(argv: list[str] | None = None) -> None:
     from electra.model.pretrained import load_networks  # takes seconds: help and wrong options come before
     from electra.model.probe import inspect_texts
 
+    limit_threads()
     networks = load_networks(arguments.checkpoint, arguments.generator)
     samples = inspect_texts(networks, arguments.texts, seed=arguments.seed, mlm_probability=share)
     logger.info("\n\n".join(map(to_terminal, samples)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from electra.io.console import setup_logging
 from electra.options import AT_LEAST_8, INSIDE, POSITIVE, SEED, CommandLine, Options, check, option
+from electra.runtime.threads import limit_threads
 
 
 @dataclass(frozen=True)
@@ -37,4 +38,5 @@ def main(argv: list[str] | None = None) -> None:
     (args,) = CommandLine((TestSetArguments,), "Make a fixed corrupted test set.").parse(argv)
     from electra.corruption_set import corrupt_held_out_text  # takes seconds: help and wrong options come before
 
+    limit_threads()
     corrupt_held_out_text(**vars(args))

@@ -12,6 +12,7 @@ WANTS_GPU = os.environ.get("ELECTRA_TEST_GPU") == "1"
 if not WANTS_GPU:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch looks for GPUs
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before transformers reads it: no test waits for a network
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is loaded: several tests run at once
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers

@@ -567,7 +567,7 @@ def test_points_that_run_at_once_have_different_slots(tmp_path, monkeypatch):
 def test_points_share_the_cores_and_the_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     values = [environment(slot, 3, "group") for slot in range(3)]
     assert [value["CUDA_VISIBLE_DEVICES"] for value in values] == ["4", "6", "4"]
     assert {value["OMP_NUM_THREADS"] for value in values} == {"2"} and values[0]["WANDB_RUN_GROUP"] == "group"

@@ -50,6 +50,7 @@ from electra.io.checkpoints import MANIFEST_NAME, find_damage, translate_write_e
 from electra.io.errors import UserError
 from electra.io.files import read_json, sync_folder, write_json
 from electra.io.folders import build_folder, is_being_built, locked, remove_leftovers
+from electra.runtime.threads import usable_cores
 from electra.tokenizers.load import tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
@@ -144,7 +145,7 @@ def _build_shards(
 ) -> None:
     """Build all shards of a cache on this host that are not whole."""
     numbers = sorted(_wrong_shards(target, count))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     processes = min(len(numbers), cores, MOST_PROCESSES)
     build = partial(_build_in_process, corpus.options, corpus.seed, tokenizer=tokenizer, target=target, count=count)
     bar = partial(tqdm, total=len(numbers), unit="shard", desc="Tokenizing", disable=None if numbers else True)

@@ -115,6 +115,12 @@ class FineTuningArguments(Options):
     )
     fp16: bool = option(False, "Compute in float16 with loss scaling.", changes_score=False)
     use_cpu: bool = option(False, "Use the CPU even if there is an accelerator.", changes_score=False)
+    threads: int | None = option(
+        None,
+        "Threads that compute on a CPU. Not set: OMP_NUM_THREADS, or the fastest number, tried before long runs.",
+        POSITIVE,
+        changes_score=False,
+    )
     logging_steps: int = option(
         50, "Optimizer steps between two log entries for the trackers.", POSITIVE, changes_score=False
     )

@@ -7,7 +7,7 @@ predictions/TASK-SEED.npz    logits of the development sets, and of the test set
 models/                      fine-tuned models, with --save_model
 report.md, report.html       tables, from results.jsonl alone
 config.yaml                  options of the last command
-environment.json             kind of the tasks; host, commit and versions of the last command
+environment.json             kind of the tasks; threads, host, commit and versions of the last command
 .locks/                      a lock for each run, and one for results.jsonl and models/
 
 Tasks may add files of predictions.
@@ -98,12 +98,13 @@ class Evaluation:
         folder.mkdir(exist_ok=True)
         return FileLock(folder / f"{name}.lock")
 
-    def begin(self) -> None:
+    def begin(self, threads: int | None) -> None:
         """Create the folder and write the options; on the main process, once there is something to run."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / RESULTS_NAME).touch()
         write_yaml(self.args.record, self.folder / "config.yaml", "Effective options; --config reads them back.")
-        write_json({"kind": self.kind.name, **environment()}, self.folder / ENVIRONMENT_NAME)
+        content = {"kind": self.kind.name, "threads": threads, **environment()}
+        write_json(content, self.folder / ENVIRONMENT_NAME)
 
     def add(self, result: Result) -> None:
         """Keep the result of a run, unless it was repeated because other output was missing."""

@@ -37,6 +37,7 @@ from electra.options import check
 from electra.report.results import read_result
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.hardware import computes_bf16
+from electra.runtime.threads import limit_threads
 from electra.tokenizers.load import vocabulary_size
 
 PREDICTORS = {
@@ -124,6 +125,7 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
     )
     options._n_gpu = min(options.n_gpu, 1)  # nn.DataParallel would split rows and indices of choices apart
     tune_process(options.device)
+    limit_threads()
     tune_networks(predictor.module)
     unused: Any = None  # options of training
     collator = predictor.collator(saved.tokenizer.pad_token_id)

@@ -21,6 +21,7 @@ from electra.finetuning.evaluation import Evaluation, is_sweep, open_evaluation
 from electra.finetuning.export import check_can_save, describe_model, save_model
 from electra.finetuning.plan import PlannedTask, log_plan, plan_runs, unfinished_seeds
 from electra.finetuning.task import Task
+from electra.finetuning.threads import set_threads
 from electra.finetuning.trainer import Logits, fine_tune
 from electra.io.files import replace_folder, write_file, write_json
 from electra.io.text import printable
@@ -55,8 +56,9 @@ def evaluate(
     log_plan(evaluation, to_do)
     if args.options.plan:
         return None
+    threads = set_threads(evaluation, to_do)
     if PartialState().is_main_process:
-        evaluation.begin()
+        evaluation.begin(threads)
     PartialState().wait_for_everyone()
     run_all(evaluation, to_do)
     if not PartialState().is_main_process:

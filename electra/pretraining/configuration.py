@@ -183,6 +183,12 @@ class ElectraTrainingArguments(TrainingArguments):
     dataloader_num_workers: int | None = option(
         None, "Processes that prepare batches. Not set: up to 4 on a GPU, else 0.", NOT_NEGATIVE
     )
+    threads: int | None = option(
+        None,
+        "Threads that compute on a CPU. Not set: OMP_NUM_THREADS, or the fastest number, tried before a long run.",
+        POSITIVE,
+        resuming="recorded",
+    )
     remove_unused_columns: bool = option(False, SUPPRESS)
     license: str | None = option(None, "Licence for the model cards: an id of the Hub, such as apache-2.0.")
     language: list[str] = option([], "Languages of the text, for the model cards: codes such as en.")

@@ -16,6 +16,7 @@ from accelerate import PartialState
 from electra.io.checkpoints import describe_latest_valid
 from electra.io.errors import LOST_PROCESS, UserError, is_lost_process
 from electra.runtime.hardware import computes_bf16
+from electra.runtime.threads import share_of_cores
 
 MOST_WORKERS = 4
 """Loader processes of a run on a GPU; one prepares the batches of several million tokens a second."""
@@ -30,8 +31,7 @@ def choose_for_device(training: Any) -> None:
             # Without either, tensor cores of Volta and Turing would idle: fp32 has an eighth of their rate.
             training.fp16 = training.fp16 or torch.cuda.get_device_capability() >= (7, 0)
     if training.dataloader_num_workers is None:
-        cores = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        training.dataloader_num_workers = max(0, min(MOST_WORKERS, cores - 1)) if has_cuda else 0
+        training.dataloader_num_workers = min(MOST_WORKERS, share_of_cores() - 1) if has_cuda else 0
 
 
 def dtype_of(training: Any) -> torch.dtype:

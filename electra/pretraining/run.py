@@ -21,6 +21,7 @@ from electra.pretraining.model import build_model, with_given_parts
 from electra.pretraining.options import resolve
 from electra.pretraining.plan import Plan, announce_plan, make_plan
 from electra.pretraining.run_folder import Run, check_resumed, first_files, open_run, origin_of, save_options
+from electra.pretraining.threads import set_threads
 from electra.pretraining.trainer import ElectraTrainer, default_callbacks
 from electra.pretraining.trial import (
     TRIAL_STEPS,
@@ -47,6 +48,8 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     asked = args
     data = load_data(asked, run.checkpoint)
     args, model = prepare(asked, run, data)
+    threads = set_threads(args, run, model, data)
+    asked, args = (with_threads(one, threads) for one in (asked, args))
     trial = None
     if asked.training.budget:
         plan = make_plan(args.training, model, data)
@@ -104,6 +107,11 @@ def prepare(asked: Configuration, run: Run, data: PretrainingData) -> tuple[Conf
     args = resolve(asked, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer, run.checkpoint)
     return with_given_parts(args, model, data.tokenizer), model
+
+
+def with_threads(args: Configuration, threads: int | None) -> Configuration:
+    """Return the configuration with the number of threads that the run uses."""
+    return replace(args, training=args.training.with_values(threads=threads))
 
 
 def time_steps(

@@ -20,6 +20,8 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from electra.runtime.threads import limit_threads
+
 # Of glibc's malloc.h.
 M_TRIM_THRESHOLD = -1
 M_TOP_PAD = -2
@@ -62,6 +64,7 @@ def prepare(*networks: PreTrainedModel, use_cpu: bool = False) -> None:
     if not use_cpu:
         device = torch.accelerator.current_accelerator(check_available=True) or device
     tune_process(device)
+    limit_threads()
     for network in networks:
         network.to(device).eval()
         tune_networks(network)

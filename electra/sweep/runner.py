@@ -17,6 +17,7 @@ import torch
 from electra.io.errors import UserError
 from electra.io.files import read_json, write_json
 from electra.report.results import RESULTS_NAME
+from electra.runtime.threads import usable_cores
 from electra.sweep.file import Sweep
 from electra.sweep.folder import Point, has_glue, point_path, read_point
 from electra.sweep.points import Commands, Values, add_point, propose
@@ -32,8 +33,7 @@ def environment(slot: int, parallel: int, group: str) -> dict[str, str]:
     """
     values = {"WANDB_RUN_GROUP": group, **os.environ}
     if parallel > 1:
-        share = (os.cpu_count() or 1) // parallel
-        values.setdefault("OMP_NUM_THREADS", str(max(1, share)))
+        values.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // parallel)))
     all_gpus = ",".join(map(str, range(torch.cuda.device_count())))
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", all_gpus).split(",")
     values["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
