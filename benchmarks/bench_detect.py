@@ -23,7 +23,7 @@ from electra.io.errors import Parser, run_script
 from electra.model.networks import encode, lm_logits
 from electra.model.pretrained import load_networks
 from electra.report.blocks import table_of, to_markdown
-from electra.runtime.cpu import prepare
+from electra.runtime.cpu import prepare_network
 from electra.tasks.detect.report import Scores, rounded
 from electra.tasks.detect.scores import Detector
 from electra.tasks.minimal_pairs.scores import encode_sentences
@@ -73,7 +73,7 @@ class Judges:
         self.tokenizer: Any = networks.tokenizer
         self.detector = Detector(networks.discriminator, self.tokenizer, max_length=128)
         self.language_model = load_networks(language_model).discriminator
-        prepare(networks.discriminator, self.language_model, use_cpu=True)
+        prepare_network(networks.discriminator, self.language_model, use_cpu=True)
         with open(train_file, encoding="utf-8") as file:
             ids = self.tokenizer([line for line in file if line.strip()], verbose=False)["input_ids"]
         counts = np.bincount(np.concatenate(ids).astype(int), minlength=len(self.tokenizer)) + 1

@@ -23,16 +23,16 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, PrinterCallback, Trainer, TrainingArguments
 
-from electra.finetuning.config import resolve
+from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.encoder import Encoder, fresh_encoder
-from electra.finetuning.encoding import Examples, PaddingCollator, encode
+from electra.finetuning.encoding import Examples, PaddingCollator, encode_examples
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.trainer import FineTuner, step_loss, training_arguments
 from electra.io.console import setup_logging
 from electra.runtime.cpu import tune_networks
-from electra.tasks.glue.command import parse_arguments
+from electra.tasks.glue.command import parse_glue_arguments
 from electra.tasks.glue.data import load_task
-from electra.tasks.glue.tasks import TASKS
+from electra.tasks.glue.tasks import KNOWN_TASKS
 
 PADDED: dict[str, Any] = {"truncation": True, "padding": "max_length"}
 
@@ -53,12 +53,12 @@ def timed_training(make: Callable[[], Trainer]) -> float:
 
 def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list[str]) -> dict[str, object]:
     """Examples per second of both, by the medians of the rounds, and their ratio."""
-    settings = replace(resolve(parse_arguments(options), task, encoder), num_train_epochs=1.0)
-    examples = some_rows(load_task(TASKS[task], args.glue_dir, ["train"])["train"], args.rows)
-    encoded = encode(examples, encoder.tokenizer, settings.max_length)
+    settings = replace(resolve_hyperparameters(parse_glue_arguments(options), task, encoder), num_train_epochs=1.0)
+    examples = some_rows(load_task(KNOWN_TASKS[task], args.glue_dir, ["train"])["train"], args.rows)
+    encoded = encode_examples(examples, encoder.tokenizer, settings.max_length)
     rows = encoder.tokenizer(examples.first, examples.second, max_length=settings.max_length, **PADDED)
     padded = Dataset.from_dict({**rows, "labels": examples.labels})
-    num_labels = max(1, len(TASKS[task].labels))
+    num_labels = max(1, len(KNOWN_TASKS[task].labels))
 
     def ours() -> Trainer:
         fresh = fresh_encoder(args.from_scratch, args.tokenizer_path)

@@ -122,17 +122,17 @@ def _classifier(rows: int) -> tuple[Any, dict[str, Any], Any]:
     import torch
     from transformers import AutoModelForSequenceClassification
 
-    from electra.model.configuration import SIZES, discriminator_config
-    from electra.pretraining.options import parse_arguments
+    from electra.model.configuration import SIZE_NAMES, network_config
+    from electra.pretraining.options import parse_pretraining_arguments
     from electra.runtime.cpu import tune_networks, tune_process
     from electra.runtime.hardware import computes_bf16
 
-    sizes = parse_arguments(["--config", str(ROOT / "configs/pretraining/quickstart.yaml")]).model
-    config = discriminator_config(
+    sizes = parse_pretraining_arguments(["--config", str(ROOT / "configs/pretraining/quickstart.yaml")]).model
+    config = network_config(
         vocab_size=2048,
         pad_token_id=0,
         model_type=sizes.discriminator_type,
-        **{name: getattr(sizes, name) for name in SIZES},
+        **{name: getattr(sizes, name) for name in SIZE_NAMES},
     )
     tune_process(torch.device("cpu"))
     model = AutoModelForSequenceClassification.from_config(config)

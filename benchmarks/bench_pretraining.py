@@ -33,7 +33,7 @@ from electra.options import as_flags
 from electra.pretraining import trainer as pretraining_trainer
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
-from electra.pretraining.options import parse_arguments, resolve
+from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.plan import make_plan
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.trainer import ElectraTrainer
@@ -73,10 +73,10 @@ def make_trainer_of(words: list[str]) -> ElectraTrainer:
         "report_to": "none",
         "disable_tqdm": True,
     }
-    args = parse_arguments([*as_flags(only_training), *words])
+    args = parse_pretraining_arguments([*as_flags(only_training), *words])
     run = open_run(args)
     data = load_data(args, None)
-    args = resolve(args, run, len(data.policy), has_held_out=False)
+    args = resolve_options(args, run, len(data.policy), has_held_out=False)
     model = build_model(args, data.tokenizer)
     plan = make_plan(args.training, model, data)
     return ElectraTrainer(model, args.training, data, callbacks=[], objective=args.objective, plan=plan)

@@ -81,7 +81,7 @@ def start(folder: Path) -> None:
     """Do what a rank does at its start, and print its time and memory."""
     from electra.data.policies import make_policy
     from electra.data.segments import SegmentCollator, TrainingSegments
-    from electra.data.split import Documents, held_out_documents, remembered, text_fingerprint
+    from electra.data.split import Documents, held_out_documents, load_or_compute, text_fingerprint
     from electra.data.token_cache import TokenCache
     from electra.io.checkpoints import find_damage
 
@@ -96,7 +96,7 @@ def start(folder: Path) -> None:
         fingerprints = text_fingerprint(cache.content_hashes), text_fingerprint(cache.content_hashes, left_out)
         return {"left_out": left_out, "corpus": fingerprints[0], "training_text": fingerprints[1]}
 
-    left_out = remembered(folder.with_suffix(".npz"), split)["left_out"]
+    left_out = load_or_compute(folder.with_suffix(".npz"), split)["left_out"]
     policy = make_policy("windows", cache, Documents(len(cache), left_out), max_length=512, seed=1)
     segments = TrainingSegments(policy, num_samples=10**12, seed=1)
     collate = SegmentCollator(101, 102, 0)

@@ -31,7 +31,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
+from electra.model.configuration import ElectraPretrainingConfig, network_config, generator_config
 from electra.model.joint import ElectraForJointPretraining
 from electra.recipes import RECIPES
 from electra.runtime.cpu import tune_networks
@@ -111,7 +111,7 @@ def build(size: str) -> ElectraForJointPretraining:
     names = ["embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"]
     names += ["max_position_embeddings", "hidden_dropout_prob", "attention_probs_dropout_prob"]
     sizes = {name: recipe[name] for name in names}
-    discriminator = discriminator_config(vocab_size=30522, pad_token_id=0, **sizes)
+    discriminator = network_config(vocab_size=30522, pad_token_id=0, **sizes)
     generator = generator_config(discriminator, recipe["generator_size"], recipe["generator_layer_size"])
     options: dict[str, Any] = {"mask_token_id": 103, "special_token_ids": [0, 100, 101, 102, 103]}
     probability = recipe["mlm_probability"]

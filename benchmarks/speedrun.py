@@ -28,8 +28,8 @@ from electra.model.pretrained import load_networks
 from electra.options import as_flags
 from electra.pretraining.data import load_data
 from electra.pretraining.metrics import token_counts
-from electra.pretraining.options import parse_arguments
-from electra.report.runs import FIXED
+from electra.pretraining.options import parse_pretraining_arguments
+from electra.report.runs import TESTSET
 from electra.tokenizers.options import OF_TRAINING
 
 TARGET = 0.68
@@ -84,7 +84,7 @@ def prepare(folder: Path, threads: int) -> Path:
         run_pretraining(as_flags({**values, "auto_resume": True, "disable_tqdm": True}), threads)
         generator = load_networks(str(folder / "yardstick")).discriminator
         values |= dict.fromkeys(OF_TRAINING) | {"tokenizer_path": str(folder / "yardstick" / "tokenizer")}
-        data = load_data(parse_arguments(as_flags(values)), None)
+        data = load_data(parse_pretraining_arguments(as_flags(values)), None)
         assert data.evaluation is not None
         counts = token_counts(data.cache, data.training_documents, generator.config.vocab_size)
         make_corruption_set(
@@ -111,7 +111,7 @@ def options_of(name: str, seed: int, recipe: list[str], folder: Path) -> tuple[l
         "disable_tqdm": True,
     }
     words = [*recipe, *as_flags(rules)]
-    args = parse_arguments(words)
+    args = parse_pretraining_arguments(words)
     if args.model.init_discriminator or args.model.init_generator:
         raise UserError(f"{name} starts from trained networks; a record starts from random weights")
     return words, {"options": args.record, "git_commit": environment()["git_commit"]}
@@ -133,7 +133,7 @@ def train(name: str, seed: int, recipe: list[str], folder: Path, threads: int) -
     found = json.loads((run / "metrics.json").read_text())
     told = {
         "seed": seed,
-        "auc": found["held_out"][f"{FIXED}: trained"]["discriminator_auc"],
+        "auc": found["held_out"][f"{TESTSET}: trained"]["discriminator_auc"],
         "minutes": found["compute"]["training_seconds"] / 60,
         "cpu_minutes": (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / 60,
         "steps": found["plan"]["steps"],

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-BLOCK = 128
+VOCABULARY_BLOCK = 128
 """Tokens whose probabilities are summed up first when one is sampled."""
 
 
@@ -173,9 +173,9 @@ def sample_tokens(
     size = weights.size(1)
 
     # The block: the first whose running sum is above the target. Rounding leaves the total near 1, not at it.
-    blocks = size // BLOCK
-    whole, rest = weights.tensor_split([blocks * BLOCK], dim=1)
-    sums = whole.unflatten(1, (blocks, BLOCK)).sum(dim=2)
+    blocks = size // VOCABULARY_BLOCK
+    whole, rest = weights.tensor_split([blocks * VOCABULARY_BLOCK], dim=1)
+    sums = whole.unflatten(1, (blocks, VOCABULARY_BLOCK)).sum(dim=2)
     up_to_block = _running_sums(torch.cat([sums, rest.sum(dim=1, keepdim=True)], dim=1))  # (N, blocks + 1)
     total = up_to_block[:, -1:]
     target = uniform.unsqueeze(1).to(total.dtype) * total  # (N, 1)
@@ -183,12 +183,12 @@ def sample_tokens(
     before_block = F.pad(up_to_block, (1, 0)).gather(1, block)  # (N, 1)
 
     # The token inside of the block.
-    ids = block * BLOCK + torch.arange(BLOCK, device=weights.device)  # (N, BLOCK)
+    ids = block * VOCABULARY_BLOCK + torch.arange(VOCABULARY_BLOCK, device=weights.device)  # (N, BLOCK)
     inside = weights.gather(1, ids.clamp(max=size - 1))
     inside = torch.where(ids < size, inside, 0.0)
     place = _first_above(_running_sums(inside), target - before_block)  # (N, 1)
 
-    sampled_ids = (block * BLOCK + place).squeeze(1)  # (N,)
+    sampled_ids = (block * VOCABULARY_BLOCK + place).squeeze(1)  # (N,)
     return sampled_ids.clamp(max=size - 1)
 
 

@@ -35,7 +35,7 @@ _SMALL: Sizes = _COMMON | {
     "learning_rate": 5e-4,
     "max_steps": 1_000_000,
 }
-PAPER: dict[str, Sizes] = {
+PAPER_RECIPE: dict[str, Sizes] = {
     "small": _SMALL,
     # google/electra-small-*: a generator as large as the discriminator and 4M steps are in google-research/electra's
     # README (and issues 39 and 68 there). Batch and learning rate are not stated anywhere; they are small's.
@@ -86,7 +86,7 @@ _CPU: Sizes = _MODERN | {
     "per_device_train_batch_size": 32,
     "warmup_steps": 500,
 }
-RECIPES: dict[str, Sizes] = PAPER | {
+RECIPES: dict[str, Sizes] = PAPER_RECIPE | {
     # An hour and ten hours of two CPU cores, estimated (docs/pretraining.md).
     "tiny": _CPU
     | {

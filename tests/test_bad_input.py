@@ -18,7 +18,7 @@ from transformers.training_args import OptimizerNames
 
 from electra.io.checkpoints import find_damage, write_manifest
 from electra.pretraining.command import main as pretrain
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from electra.report.command import main as report
 from electra.tasks.glue.command import main as glue
 from electra.tokenizers.command import main as tokenizer
@@ -201,7 +201,7 @@ def test_a_missing_library_is_named_before_any_work(world, capsys):
     """Of all optimizers that Trainer knows, without a list of them here."""
     for name in OptimizerNames:
         argv = argv_of(pretrain, {"optim": name.value, "cache_dir": "new"})
-        args = parse_arguments(argv).training
+        args = parse_pretraining_arguments(argv).training
         try:
             Trainer.get_optimizer_cls_and_kwargs(args, torch.nn.Linear(1, 1))
         except (ImportError, ValueError):

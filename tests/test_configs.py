@@ -5,7 +5,7 @@ import yaml
 
 from electra.model.joint import parameter_counts
 from electra.pretraining.model import build_model
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from electra.recipes import RECIPES
 from tests.helpers import ROOT, parametrize
 
@@ -75,7 +75,7 @@ EXPERIMENTS = (*PARAMETERS, *sorted({*CONTINUED} - {"continue_run"}))
 
 
 def parse(stem):
-    return parse_arguments([f"--config={FOLDER / stem}.yaml"])
+    return parse_pretraining_arguments([f"--config={FOLDER / stem}.yaml"])
 
 
 def content(stem):
@@ -104,8 +104,8 @@ def networks(args):
 
 
 def test_without_a_corpus_the_quickstart_is_taken():
-    assert parse_arguments([]).training.experiment_name == "quickstart"
-    assert parse_arguments(["--dataset_name", ""]).training.experiment_name == "electra"
+    assert parse_pretraining_arguments([]).training.experiment_name == "quickstart"
+    assert parse_pretraining_arguments(["--dataset_name", ""]).training.experiment_name == "electra"
 
 
 @parametrize("stem", sorted(path.stem for path in FOLDER.glob("*.yaml")))

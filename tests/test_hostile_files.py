@@ -28,7 +28,7 @@ from electra.report.page import report_blocks
 from electra.report.results import Result
 from electra.report.runs import read_run
 from electra.samples import Sample, write_samples
-from electra.tasks.classify.report import REPORTING as CLASSIFY
+from electra.tasks.classify.report import CLASSIFY_REPORTING as CLASSIFY
 from electra.tasks.minimal_pairs.report import report as report_pairs
 from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint

@@ -19,12 +19,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 SCRIPTS = {"run_pretraining.py": "pretrain", "run_glue.py": "glue", "train_tokenizer.py": "tokenizer"}
 OPTIONS = {
     "pretrain": GROUPS,
-    "tokenizer": train_tokenizer.GROUPS,
-    "glue": glue.GROUPS,
-    "squad": squad.GROUPS,
-    "tag": tagging.GROUPS,
-    "choose": multiple_choice.GROUPS,
-    "pairs": minimal_pairs.GROUPS,
+    "tokenizer": train_tokenizer.TOKENIZER_GROUPS,
+    "glue": glue.GLUE_GROUPS,
+    "squad": squad.SQUAD_GROUPS,
+    "tag": tagging.TAGGING_GROUPS,
+    "choose": multiple_choice.CHOICE_GROUPS,
+    "pairs": minimal_pairs.PAIRS_GROUPS,
 }
 """Options of the verbs that take a --config file."""
 

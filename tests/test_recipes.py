@@ -4,7 +4,7 @@ from pytest import approx
 
 from electra.objectives import OBJECTIVES
 from electra.pretraining.model import build_model
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.plan import training_flops
 from electra.recipes import RECIPES
 from tests.conftest import make_number_tokenizer
@@ -34,13 +34,13 @@ def test_the_recipes_are_table_6(name, sizes):
 def test_own_recipes_work_with_every_objective():
     for objective in OBJECTIVES:
         if objective != "two_stage":  # needs networks of one size
-            parse_arguments(["--model_size", "tiny", "--train_file", "text.txt", "--objective", objective])
+            parse_pretraining_arguments(["--model_size", "tiny", "--train_file", "text.txt", "--objective", objective])
 
 
 def test_modern_small_costs_as_much_as_small():
     costs = []
     for name in ("small", "modern-small"):
-        args = parse_arguments(["--model_size", name, "--train_file", "text.txt", "--use_cpu"])
+        args = parse_pretraining_arguments(["--model_size", name, "--train_file", "text.txt", "--use_cpu"])
         config = build_model(args, make_number_tokenizer(64)).config
         config.generator.vocab_size = config.discriminator.vocab_size = 30522
         costs.append(training_flops(config, max_length=128, batch_size=128, steps=1)[0])

@@ -26,7 +26,7 @@ from electra.sweep.file import read_sweep
 from electra.sweep.folder import claim, read_points, settings_of
 from electra.sweep.points import Commands, count_points, name_of, propose
 from electra.sweep.report import report
-from electra.sweep.runner import Runner, environment
+from electra.sweep.runner import Runner, sweep_environment
 from tests.helpers import ROOT, contents, fork, parametrize, wait_for
 from tests.tasks.glue.files import write_glue
 
@@ -568,10 +568,10 @@ def test_points_share_the_cores_and_the_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
-    values = [environment(slot, 3, "group") for slot in range(3)]
+    values = [sweep_environment(slot, 3, "group") for slot in range(3)]
     assert [value["CUDA_VISIBLE_DEVICES"] for value in values] == ["4", "6", "4"]
     assert {value["OMP_NUM_THREADS"] for value in values} == {"2"} and values[0]["WANDB_RUN_GROUP"] == "group"
-    assert "OMP_NUM_THREADS" not in environment(0, 1, "group")
+    assert "OMP_NUM_THREADS" not in sweep_environment(0, 1, "group")
 
 
 # ---- results

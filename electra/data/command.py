@@ -7,7 +7,7 @@ from electra.data.options import CacheArguments, CorpusArguments
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.options import SEED, CommandLine, Options, option
-from electra.tokenizers.options import NEEDS, PATH_NEEDS, TokenizerArguments, TokenizerPathArguments
+from electra.tokenizers.options import TOKENIZER_NEEDS, PATH_NEEDS, TokenizerArguments, TokenizerPathArguments
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,12 @@ class ShardArguments(Options):
     eval_seed: int = option(42, "Seed of --dataset_sampling and of a trained tokenizer, as in pre-training.", SEED)
 
 
-GROUPS = (CorpusArguments, TokenizerPathArguments, TokenizerArguments, CacheArguments, ShardArguments)
+CACHE_GROUPS = (CorpusArguments, TokenizerPathArguments, TokenizerArguments, CacheArguments, ShardArguments)
 
 
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
-    command_line = CommandLine(GROUPS, "Tokenize a corpus for pre-training.", [*PATH_NEEDS, *NEEDS])
+    command_line = CommandLine(CACHE_GROUPS, "Tokenize a corpus for pre-training.", [*PATH_NEEDS, *TOKENIZER_NEEDS])
     corpus_args, path, new_tokenizer, cache, shards = command_line.parse(argv)
     shard = None
     if shards.shard is not None:

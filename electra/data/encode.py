@@ -34,7 +34,7 @@ EncodedBatch = tuple[pa.RecordBatch, TokenIds]
 """Rows of some documents, without those that have no token; the tokens of all rows."""
 
 
-class Encoder:
+class DocumentEncoder:
     """Tokenizes text with a tokenizer, without its special tokens."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -114,7 +114,7 @@ class SegmentArguments(Options):
     )
 
 
-NEEDS = [
+DATA_NEEDS = [
     Need(name, lambda o: o.token_cache is None, "--token_cache is trained on; leave one of them out")
     for name in ("dataset_name", "dataset_config_name", "dataset_split", "train_file", "dataset_sampling")
 ]

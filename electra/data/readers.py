@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from electra.io.errors import UserError, first_line
-from electra.io.rows import DELIMITERS, JSON_LINES, Row, csv_rows, json_rows
+from electra.io.rows import DELIMITERS, JSON_LINES, PlacedRow, csv_rows, json_rows
 from electra.io.text import is_encodable
 
 FORMATS = {
@@ -162,7 +162,7 @@ def _parquet_documents(
             yield as_document(value, text_column, path)
 
 
-def _row_documents(rows: Iterable[Row], text_column: str) -> Iterator[str]:
+def _row_documents(rows: Iterable[PlacedRow], text_column: str) -> Iterator[str]:
     for place, row in rows:
         check_columns(place, text_column, row)
         yield as_document(row[text_column], text_column, place)

@@ -47,7 +47,7 @@ class PackedRow(NamedTuple):
         return with_mask_seeds(self.segments, seeds)
 
 
-Row = Segment | PackedRow
+SegmentRow = Segment | PackedRow
 
 
 def with_mask_seeds(rows: Sequence[Any], seeds: Bits) -> list[Any]:
@@ -68,7 +68,7 @@ class SegmentPolicy(Protocol):
     def __len__(self) -> int:
         """Return the rows per epoch."""
 
-    def cut(self, epoch: int, indices: Ints) -> Sequence[Row]:
+    def cut(self, epoch: int, indices: Ints) -> Sequence[SegmentRow]:
         """Cut the rows `indices` of an epoch, each in [0, len(self))."""
 
 
@@ -87,11 +87,11 @@ class TrainingSegments(Dataset):
     def __len__(self) -> int:
         return self.num_samples
 
-    def __getitems__(self, positions: Sequence[int]) -> list[Row]:
+    def __getitems__(self, positions: Sequence[int]) -> list[SegmentRow]:
         numbers = np.asarray(positions, dtype=np.int64)
         size = len(self.policy)
         epochs = numbers // size
-        rows: dict[int, Row] = {}
+        rows: dict[int, SegmentRow] = {}
         for epoch in np.unique(epochs).tolist():  # one or two: the positions of a batch are consecutive
             places = np.flatnonzero(epochs == epoch)
             shuffled = permute_locally(numbers[places] % size, size, self.seed, _SHUFFLE, epoch)
@@ -127,7 +127,7 @@ class EvaluationSegments(Dataset):
         evenly = np.linspace(0, len(self) - 1, count)
         return np.unique(evenly.round().astype(int)).tolist()
 
-    def __getitems__(self, positions: Sequence[int]) -> list[Row]:
+    def __getitems__(self, positions: Sequence[int]) -> list[SegmentRow]:
         indices = self.indices[np.asarray(positions, dtype=np.int64)]
         seeds = random_bits(self.seed, _MASK, indices)
         return with_mask_seeds(self.policy.cut(0, indices), seeds)
@@ -160,7 +160,7 @@ class SegmentCollator:
     vocabulary: int | None = None
     """Number of ids to accept. Files of tokens may have changed since their cache was made."""
 
-    def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+    def __call__(self, rows: Sequence[SegmentRow]) -> dict[str, Tensor]:
         """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers.
 
         Raises:

@@ -31,7 +31,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
-from electra.data.encode import Encoder
+from electra.data.encode import DocumentEncoder
 from electra.data.options import CorpusArguments
 from electra.data.token_cache import (
     DESCRIPTION_NAME,
@@ -196,7 +196,7 @@ def _write_tokens(
     count: int,
 ) -> dict[str, Any]:
     """Tokenize a part of a corpus into a file. Returns documents and tokens of each source, and unknown tokens."""
-    encoder = Encoder(tokenizer)
+    encoder = DocumentEncoder(tokenizer)
     sources = [{"documents": 0, "tokens": 0} for _ in corpus.sources]
     unknown = 0
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, encoder.schema) as writer:

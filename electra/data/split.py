@@ -15,7 +15,7 @@ from electra.io.files import write_file
 
 logger = logging.getLogger(__name__)
 
-BLOCK = 2**17
+DOCUMENTS_PER_BLOCK = 2**17
 """Documents that are looked at together."""
 OF_TOKENS = "tokens:"
 """Begins fingerprints of documents; those of earlier versions, which were of the text, begin otherwise."""
@@ -51,8 +51,8 @@ class Documents:
 
 def blocks(hashes: Bits) -> Iterator[tuple[int, Bits]]:
     """Yield stretches of an array with their first indices."""
-    for first in range(0, len(hashes), BLOCK):
-        yield first, hashes[first : first + BLOCK]
+    for first in range(0, len(hashes), DOCUMENTS_PER_BLOCK):
+        yield first, hashes[first : first + DOCUMENTS_PER_BLOCK]
 
 
 def held_out_documents(hashes: Bits, fraction: float, seed: int) -> Ints:
@@ -114,12 +114,12 @@ def text_fingerprint(hashes: Bits, left_out: Ints = NONE) -> str:
     """A checksum of documents in their order, but for some, whichever files they come from."""
     checksum = hashlib.blake2b(digest_size=16)
     for first, some in blocks(hashes):
-        inside = slice(*np.searchsorted(left_out, [first, first + BLOCK]))
+        inside = slice(*np.searchsorted(left_out, [first, first + DOCUMENTS_PER_BLOCK]))
         checksum.update(np.delete(some, left_out[inside] - first).data)
     return f"{OF_TOKENS}{checksum.hexdigest()}"
 
 
-def remembered(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def load_or_compute(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return arrays that are made once and kept in a file; they are made again if the file was changed."""
     arrays = _read_arrays(path)
     if arrays is None:
@@ -133,7 +133,7 @@ def remembered(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]
 
 
 def _read_arrays(path: Path) -> dict[str, Any] | None:
-    """Read a file of `remembered`; None, and a line in the log, if it is not as it was written."""
+    """Read a file of `load_or_compute`; None, and a line in the log, if it is not as it was written."""
     if not path.is_file():
         return None
     content = path.read_bytes()

@@ -1,7 +1,7 @@
 """Options of fine-tuning: each option once, with its meaning, unit and default.
 
 The defaults are those of table 7 of the ELECTRA paper; configs/glue/ holds the settings of other sources. Where
-an option that depends on the encoder or the task is not given, `resolve` sets it: it makes a `Tuning`, which has all.
+an option that depends on the encoder or the task is not given, `resolve_hyperparameters` sets it: it makes a `HyperParameters`, which has all.
 """
 
 from collections.abc import Sequence
@@ -202,7 +202,7 @@ class Arguments:
 
     encoder: EncoderArguments
     options: Any  # a `ProtocolArguments`: data, seeds and output of this kind of task
-    tuning: FineTuningArguments  # before `resolve`
+    tuning: FineTuningArguments  # before `resolve_hyperparameters`
     record: dict[str, Any] = field(default_factory=dict)  # to be written for --config: see `CommandLine`
     overrides: dict[str, dict[str, Any]] = field(default_factory=dict)  # options that differ by task, by its name
 
@@ -247,7 +247,7 @@ BY_HIDDEN_SIZE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning(FineTuningArguments):
+class HyperParameters(FineTuningArguments):
     """How one task is trained on one encoder and machine: all options are set."""
 
     learning_rate: float
@@ -257,13 +257,13 @@ class Tuning(FineTuningArguments):
     head: str
 
 
-def resolve(
+def resolve_hyperparameters(
     args: Arguments,
     task: str,
     encoder: "Encoder",
     *,
     default_max_length: int = 128,
-) -> Tuning:
+) -> HyperParameters:
     """Return the hyper-parameters of one task on this encoder and machine."""
     values = dict(vars(args.tuning))
     overrides = args.overrides.get(task, {})
@@ -277,7 +277,7 @@ def resolve(
         "bf16": not args.tuning.fp16 and computes_bf16(use_cpu=args.tuning.use_cpu),
     }
     given = {name: value for name, value in values.items() if value is not None}
-    tuning = Tuning(**{**defaults, **given})
+    tuning = HyperParameters(**{**defaults, **given})
     if tuning.max_length > encoder.max_length:
         raise UserError(
             f"--max_length {tuning.max_length} exceeds the {encoder.max_length} positions of {encoder.name}; "

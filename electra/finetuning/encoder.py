@@ -13,7 +13,7 @@ from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTraine
 
 from electra.finetuning.heads import longest_input
 from electra.io.errors import UserError
-from electra.model.configuration import DROPOUTS, SIZES, ElectraPretrainingConfig, discriminator_config
+from electra.model.configuration import DROPOUTS, SIZE_NAMES, ElectraPretrainingConfig, network_config
 from electra.model.pretrained import (
     load_tokenizer_beside_model,
     load_weights,
@@ -76,8 +76,8 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
             raise UserError(f"the recipe '{config_path}' has no tokenizer; pass one with --tokenizer_path")
         tokenizer = load_tokenizer(tokenizer_path)
         recipe: Mapping[str, Any] = RECIPES[config_path]
-        sizes = (*SIZES, *DROPOUTS, "initializer_range")  # other options describe the training
-        config = discriminator_config(
+        sizes = (*SIZE_NAMES, *DROPOUTS, "initializer_range")  # other options describe the training
+        config = network_config(
             vocab_size=vocabulary_size(tokenizer),
             pad_token_id=tokenizer.pad_token_id,
             model_type=recipe.get("discriminator_type", "electra"),

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 TOKENIZER_BATCH = 2000
 IGNORED = -100
 """Label of padding, as in transformers."""
-LABELS = ("labels", "start_positions")
+LABEL_FIELDS = ("labels", "start_positions")
 """Columns that evaluation must not show to the model."""
 
 
@@ -65,7 +65,7 @@ class ColumnRows:
         return replace(self, columns=columns, lengths=self.lengths[numbers])
 
     def without_labels(self) -> Self:
-        shown = {name: values for name, values in self.columns.items() if name not in LABELS}
+        shown = {name: values for name, values in self.columns.items() if name not in LABEL_FIELDS}
         return replace(self, columns=shown)
 
 
@@ -87,7 +87,7 @@ def tokenize(
     return columns
 
 
-def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ColumnRows:
+def encode_examples(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ColumnRows:
     """Tokenize and truncate to `max_length` tokens, of a pair the longer text first.
 
     Returns:

@@ -30,7 +30,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 
 from electra.finetuning.config import Arguments
 from electra.finetuning.encoder import Encoder
-from electra.finetuning.task import Kind, Task
+from electra.finetuning.task import TaskKind, Task
 from electra.finetuning.trainer import Logits
 from electra.io.console import environment
 from electra.io.errors import UserError
@@ -52,7 +52,7 @@ class Evaluation:
     results: list[Result]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TaskKind:
         return self.tasks[0].kind
 
     def is_start(self, task: Task) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from accelerate import PartialState
 
-from electra.finetuning.config import HYPERPARAMETERS, Tuning, resolve
+from electra.finetuning.config import HYPERPARAMETERS, HyperParameters, resolve_hyperparameters
 from electra.finetuning.encoder import encoder_fingerprint
 from electra.finetuning.evaluation import Evaluation, on_main
 from electra.finetuning.export import is_saved
@@ -22,7 +22,7 @@ class PlannedTask(NamedTuple):
     """A task with runs to do."""
 
     task: Task
-    tuning: Tuning
+    tuning: HyperParameters
     settings: dict[str, Any]  # everything a score depends on, as recorded with each result
     data: TaskData
     seeds: list[int]  # that are not finished
@@ -54,7 +54,7 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
     tunings = {}
     settings = {}
     for task in evaluation.tasks:
-        tuning = resolve(args, task.name, encoder, default_max_length=task.kind.max_length)
+        tuning = resolve_hyperparameters(args, task.name, encoder, default_max_length=task.kind.max_length)
         tunings[task.name] = tuning
         settings[task.name] = {
             **{option: getattr(tuning, option) for option in HYPERPARAMETERS},

@@ -10,7 +10,7 @@ from typing import Any
 
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.rows import Row, read_rows
+from electra.io.rows import PlacedRow, read_rows
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 """Names of the splits here and on the Hub."""
@@ -94,7 +94,7 @@ def table_rows(
     source: str,
     *,
     names_classes: bool = True,
-) -> Iterator[Row]:
+) -> Iterator[PlacedRow]:
     """Place and columns of each row of a table of `datasets`.
 
     With `names_classes`, classes have their names instead of their numbers, None where they are hidden.
@@ -124,7 +124,7 @@ def rows_by_split(
     needs: Sequence[str] = ("train", "dev"),
     *,
     names_classes: bool = True,
-) -> dict[str, Iterator[Row]]:
+) -> dict[str, Iterator[PlacedRow]]:
     """Place and columns of the rows of each split, of the files of the user or of a data set.
 
     Args:

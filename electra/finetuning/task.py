@@ -13,7 +13,7 @@ import numpy as np
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Tuning
+from electra.finetuning.config import HyperParameters
 from electra.finetuning.encoding import Array, ColumnRows, PaddingCollator
 from electra.finetuning.trainer import Collator, Logits, Loss, step_loss
 from electra.report.evaluation import Reporting
@@ -25,7 +25,7 @@ RARE_ANSWERS = 0.1
 """A run is collapsed if the share of its other answers is below this fraction of their share in the references."""
 
 
-class Kind(NamedTuple):
+class TaskKind(NamedTuple):
     """What all tasks of one command have in common.
 
     Args:
@@ -99,12 +99,12 @@ class TaskData(NamedTuple):
         return {name: split.examples for name, split in self.splits.items() if split.is_labelled}
 
 
-Load = Callable[[PreTrainedTokenizerBase, Tuning], TaskData | None]
-Head = Callable[[PreTrainedModel, Tuning, TaskData], nn.Module]
-Metrics = Callable[[Logits, Mapping[str, Any]], dict[str, float]]
-Score = Callable[[Array, Any], dict[str, float]]
+Load = Callable[[PreTrainedTokenizerBase, HyperParameters], TaskData | None]
+Head = Callable[[PreTrainedModel, HyperParameters, TaskData], nn.Module]
+ComputeMetrics = Callable[[Logits, Mapping[str, Any]], dict[str, float]]
+ScoreSplit = Callable[[Array, Any], dict[str, float]]
 """Metrics of one split from its logits (N, ...) and references."""
-Predictions = Callable[[str, Array, Any], Mapping[str, str | dict[str, Any]]]
+WritePredictions = Callable[[str, Array, Any], Mapping[str, str | dict[str, Any]]]
 
 
 class Task(NamedTuple):
@@ -132,17 +132,17 @@ class Task(NamedTuple):
         note: for users of a saved model.
     """
 
-    kind: Kind
+    kind: TaskKind
     name: str
     headlines: Sequence[str]
     settings: Mapping[str, Any]
     load: Load
     head: Head
-    metrics: Metrics
+    metrics: ComputeMetrics
     is_collapsed: Callable[[Array, Any], bool]
     loss: Loss = step_loss
     collator: Callable[[int], Collator] = PaddingCollator
-    predictions: Predictions | None = None
+    predictions: WritePredictions | None = None
     start: str | None = None
     note: str = ""
 
@@ -152,7 +152,7 @@ class Task(NamedTuple):
         return -math.inf if value is None else value
 
 
-def by_split(score: Score) -> Metrics:
+def by_split(score: ScoreSplit) -> ComputeMetrics:
     """Make `Task.metrics` from a function of one split's logits and references; test metrics begin with test_."""
 
     def metrics(logits: Logits, references: Mapping[str, Any]) -> dict[str, float]:

@@ -27,7 +27,7 @@ from torch.utils.data import Dataset, Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from electra.finetuning.config import Tuning
+from electra.finetuning.config import HyperParameters
 from electra.finetuning.encoding import IGNORED, Array, ColumnRows
 from electra.io.errors import UserError
 from electra.io.rows import Columns
@@ -74,7 +74,7 @@ def step_loss(
 
 
 def training_arguments(
-    options: Tuning,
+    options: HyperParameters,
     *,
     seed: int,
     folder: Path,
@@ -165,7 +165,7 @@ class TrainingRows(Dataset[Any]):
 class FineTuner(Trainer):
     """Fine-tunes a model whose attribute `encoder` is an encoder and whose output is a tensor (B, ...)."""
 
-    def __init__(self, options: Tuning, **kwargs: Any) -> None:
+    def __init__(self, options: HyperParameters, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.options = options
         self.remove_callback(PrinterCallback)
@@ -284,7 +284,7 @@ class KeepBest(TrainerCallback):
 
 def fine_tune(
     make_model: Callable[[], nn.Module],
-    options: Tuning,
+    options: HyperParameters,
     *,
     seed: int,
     train: ColumnRows,

@@ -23,7 +23,7 @@ from electra.io.text import is_encodable
 
 Columns = dict[str, Any]
 """Values by the name of their column."""
-Row = tuple[str, Columns]
+PlacedRow = tuple[str, Columns]
 """The place of a row, "FILE:LINE", and its columns."""
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -35,7 +35,7 @@ LARGEST_CELL = 2**31 - 1
 """Characters; the csv module's own limit is 131,072."""
 
 
-def read_rows(path: str | Path) -> Iterator[Row]:
+def read_rows(path: str | Path) -> Iterator[PlacedRow]:
     """Place and columns of each row; blank lines are left out. A file of another extension than TABLES is plain text.
 
     The path "-" is the standard input: JSON lines if its first character is a brace, otherwise csv.
@@ -97,13 +97,13 @@ def _lines(file: Iterable[str], path: str | Path) -> Iterator[str]:
         yield line
 
 
-def _text_rows(lines: Iterable[str], path: str | Path) -> Iterator[Row]:
+def _text_rows(lines: Iterable[str], path: str | Path) -> Iterator[PlacedRow]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield f"{path}:{number}", {TEXT_COLUMN: line.rstrip("\r\n")}
 
 
-def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[Row]:
+def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[PlacedRow]:
     for place, row in _text_rows(lines, path):
         try:
             values = json.loads(row[TEXT_COLUMN])
@@ -118,7 +118,7 @@ def csv_rows(
     lines: Iterable[str],
     delimiter: str,
     path: str | Path,
-) -> Iterator[Row]:
+) -> Iterator[PlacedRow]:
     csv.field_size_limit(LARGEST_CELL)
     is_tsv = delimiter == "\t"
     quoting: Any = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL

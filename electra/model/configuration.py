@@ -12,7 +12,7 @@ from electra.objectives import OBJECTIVES, objective_of
 
 SMALLEST_HEAD = 8  # width of the narrowest attention head
 
-SIZES = (
+SIZE_NAMES = (
     "embedding_size",
     "hidden_size",
     "num_hidden_layers",
@@ -92,7 +92,7 @@ def _as_config(config: PreTrainedConfig | dict[str, Any] | None) -> PreTrainedCo
     return CONFIG_MAPPING[values.pop("model_type", "electra")](**values)
 
 
-def discriminator_config(
+def network_config(
     *,
     embedding_size: int,
     hidden_size: int,
@@ -212,7 +212,7 @@ def generator_config(
     if intermediate_size is None and generator_size == 1:
         intermediate_size = value_of(discriminator, "intermediate_size")
     kept = ("vocab_size", "pad_token_id", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
-    return discriminator_config(
+    return network_config(
         **{name: value_of(discriminator, name) for name in kept},
         embedding_size=embedding_width(discriminator),
         hidden_size=hidden_size,

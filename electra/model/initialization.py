@@ -19,9 +19,9 @@ from electra.backbones import UNIFORM
 from electra.io.errors import UserError
 from electra.model.configuration import (
     DROPOUTS,
-    SIZES,
+    SIZE_NAMES,
     ElectraPretrainingConfig,
-    discriminator_config,
+    network_config,
     generator_config,
 )
 from electra.model.networks import backbone_of
@@ -29,7 +29,7 @@ from electra.model.options import SET_BY_OBJECTIVE, ModelArguments, ObjectiveArg
 from electra.model.tying import DisentangledEmbedding
 from electra.tokenizers.load import vocabulary_size
 
-SCORES = (6.0, 2.0, 2.0, 2.0)
+LOCAL_SCORES = (6.0, 2.0, 2.0, 2.0)
 """What each rotation adds to the score of the neighbour, nats. The fastest tells it from the tokens beside it, the
 others from distances at which the fastest comes round again. In a ModernBERT of width 128 with weights of .06 the
 neighbour has on average .7 of the attention of a text of 64 tokens, .6 of 128 and .3 of 512."""
@@ -84,10 +84,10 @@ def joint_config(
 
 def untrained_discriminator(sizes: ModelArguments, tokenizer: PreTrainedTokenizerBase) -> PreTrainedConfig:
     """Build the configuration of a discriminator, or of the main network in its place."""
-    config = discriminator_config(
+    config = network_config(
         vocab_size=vocabulary_size(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
-        **{name: getattr(sizes, name) for name in (*SIZES, *DROPOUTS, "initializer_range")},
+        **{name: getattr(sizes, name) for name in (*SIZE_NAMES, *DROPOUTS, "initializer_range")},
         model_type=sizes.discriminator_type,
     )
     if sizes.initialization == "local":
@@ -158,7 +158,7 @@ def allow_local_heads(config: PreTrainedConfig) -> None:
         raise UserError(
             f"--initialization local needs --discriminator_type electra or modernbert, not {config.model_type}"
         )
-    elif config.embedding_size < 2 * len(SCORES):
+    elif config.embedding_size < 2 * len(LOCAL_SCORES):
         raise UserError(f"--initialization local needs --embedding_size of at least 8, not {config.embedding_size}")
 
 
@@ -181,11 +181,11 @@ def _set_biases(network: PreTrainedModel) -> None:
     heads = config.num_attention_heads
     width = config.hidden_size // heads
     half = width // 2
-    count = min(len(SCORES), half)
+    count = min(len(LOCAL_SCORES), half)
     planes = torch.arange(count)  # a rotation turns dimensions m and m + width / 2
     theta = config.rope_parameters[config.layer_types[0]]["rope_theta"]
     angles = theta ** (-planes / half)
-    scores = torch.tensor(SCORES)[planes]
+    scores = torch.tensor(LOCAL_SCORES)[planes]
     product = scores * width**0.5  # of query and key, which attention divides by the root of the width
     size = product.sqrt()
 
@@ -206,10 +206,10 @@ def _set_sinusoids(network: PreTrainedModel) -> None:
     heads = config.num_attention_heads
     width = config.hidden_size // heads
     half = width // 2
-    count = min(len(SCORES), half)
+    count = min(len(LOCAL_SCORES), half)
     used = 2 * count  # dimensions: sine and cosine of each angle
     angles = torch.tensor(ANGLES[:count])
-    scores = torch.tensor(SCORES[:count])
+    scores = torch.tensor(LOCAL_SCORES[:count])
     amplitude = SPREAD * config.initializer_range
 
     words = base.embeddings.word_embeddings

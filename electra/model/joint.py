@@ -24,7 +24,7 @@ from electra.io.errors import UserError
 from electra.model.ablations import adversarial_loss, copy_or_predict, noisy_text, predict_originals
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.initialization import initialize, joint_config, set_local_heads
-from electra.model.judge import judge
+from electra.model.judge import detect_replaced
 from electra.model.networks import (
     attention_bias,
     encode,
@@ -33,7 +33,7 @@ from electra.model.networks import (
     masked_lm,
     put_at,
     replaced_logits,
-    token_detector,
+    rtd_model,
 )
 from electra.model.options import network_options
 from electra.model.output import ElectraPretrainingOutput
@@ -117,7 +117,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         super().__init__(config)
         self.objective = objective_of(config.objective, config.uniform_generator)
         self.most_in_shared_rows: int | None = None
-        build_main = token_detector if self.objective.finds_replaced else masked_lm
+        build_main = rtd_model if self.objective.finds_replaced else masked_lm
         self.generator = masked_lm(config.generator) if self.objective.has_generator else None
         self.discriminator = build_main(config.discriminator)
         self.copy_gate = nn.Linear(config.discriminator.hidden_size, 1) if self.objective.has_copy_gate else None
@@ -226,7 +226,7 @@ class ElectraForJointPretraining(PreTrainedModel):
     ) -> ElectraPretrainingOutput:
         """Mask, generate, replace, discriminate (section 2 of the paper). The class describes the arguments."""
         if corrupted_input_ids is not None:
-            return judge(self.discriminator, input_ids, corrupted_input_ids, attention_mask, token_type_ids)
+            return detect_replaced(self.discriminator, input_ids, corrupted_input_ids, attention_mask, token_type_ids)
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         num_chosen, num_real = token_counts if token_counts is not None else (None, None)
         if mask_noise is None:

@@ -9,7 +9,7 @@ from electra.model.output import ElectraPretrainingOutput
 from electra.objectives import discriminator_nll, weighted_mean
 
 
-def judge(
+def detect_replaced(
     discriminator: PreTrainedModel,
     input_ids: Tensor,
     corrupted_ids: Tensor,

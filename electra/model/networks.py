@@ -39,7 +39,7 @@ def masked_lm(config: PreTrainedConfig) -> PreTrainedModel:
     return MODEL_FOR_MASKED_LM_MAPPING[type(config)](config)
 
 
-def token_detector(config: PreTrainedConfig) -> PreTrainedModel:
+def rtd_model(config: PreTrainedConfig) -> PreTrainedModel:
     """Build an untrained encoder with the replaced-token head, `discriminator_predictions`."""
     if type(config) is ElectraConfig:
         return ElectraForPreTraining(config)

@@ -216,7 +216,7 @@ def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArgum
     sizes = ModelArguments(**chosen[0])
     objective = ObjectiveArguments(**chosen[1])
     everything = SimpleNamespace(**vars(sizes), **vars(objective))
-    for need in NEEDS:
+    for need in MODEL_NEEDS:
         if need.option in options and not need.needs(everything):
             raise UserError(f"{need.option}={options[need.option]!r} does not work here: {need.reason(everything)}")
     return sizes, objective
@@ -260,7 +260,7 @@ def _starts_untrained(o: Any) -> bool:
     return not (o.init_discriminator or shares_trained or _starts_from_generator(o))
 
 
-NEEDS = [
+MODEL_NEEDS = [
     Need("generator_type", _fits_generator_type, "it does not fit --objective {objective}"),
     *(Need(name, _has_generator, "--objective {objective} has no generator network") for name in _OF_GENERATOR),
     *(

@@ -118,13 +118,13 @@ def read_config(source: str) -> PreTrainedConfig:
     return config
 
 
-LARGEST = {"num_hidden_layers": 1000, "hidden_size": 2**16, "intermediate_size": 2**18, "vocab_size": 2**24}
-LARGEST |= {"num_attention_heads": 2**10, "max_position_embeddings": 2**24, "embedding_size": 2**16}
+LARGEST_SIZE = {"num_hidden_layers": 1000, "hidden_size": 2**16, "intermediate_size": 2**18, "vocab_size": 2**24}
+LARGEST_SIZE |= {"num_attention_heads": 2**10, "max_position_embeddings": 2**24, "embedding_size": 2**16}
 """Sizes of a network and their upper bounds: a million layers would be built for hours before a weight is missed."""
 
 
 def _check_sizes(config: PreTrainedConfig) -> None:
-    for name, largest in LARGEST.items():
+    for name, largest in LARGEST_SIZE.items():
         size = getattr(config, name, None)
         is_plausible = type(size) is int and 1 <= size <= largest
         # Some architectures, such as DeBERTa without absolute positions, have no such size.

@@ -21,14 +21,14 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from electra.io.errors import UserError
 from electra.model.configuration import first_position, longest_text
 from electra.model.networks import embedding_modules
-from electra.tokenizers.load import ROLES, vocabulary_size
+from electra.tokenizers.load import TOKEN_ROLES, vocabulary_size
 
 POSITIONS_KEY = "pretraining_positions"
 """Key in the configuration of an exported network: the positions that pre-training has trained."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class VocabularyRows:
     """Where the rows of a vocabulary's tables come from."""
 
     kept: dict[int, int]
@@ -48,7 +48,7 @@ class Rows:
         return filled
 
 
-def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase) -> Rows:
+def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase) -> VocabularyRows:
     """Match two vocabularies of one algorithm, token by token.
 
     Raises:
@@ -63,7 +63,7 @@ def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBas
             "--tokenizer_algorithm, or extend the network's"
         )
     kept: dict[int, int] = {}
-    for role in ROLES:
+    for role in TOKEN_ROLES:
         mine = getattr(new, f"{role}_id")
         theirs = getattr(old, f"{role}_id")
         if mine is not None and theirs is not None:
@@ -86,7 +86,7 @@ def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBas
             pieces = words.encode(token).ids
         if pieces and old.unk_token_id not in pieces:
             averaged[index] = pieces
-    return Rows(kept, averaged, vocabulary_size(new))
+    return VocabularyRows(kept, averaged, vocabulary_size(new))
 
 
 def _end_cutter(tokenizer: PreTrainedTokenizerBase, model: WordPiece) -> Tokenizer:
@@ -127,7 +127,7 @@ def transfer(
     trained: PreTrainedModel,
     network: PreTrainedModel,
     state: dict[str, Tensor],
-    rows: Rows | None,
+    rows: VocabularyRows | None,
     repeated: int,
 ) -> dict[str, Tensor]:
     """Return the trained weights in the sizes of `network`.

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from electra.io.errors import UserError
 from electra.model.networks import backbone_of, embedding_modules
 
-ROLES = {
+EMBEDDING_ROLES = {
     "word": ("word",),
     "embeddings": ("word", "position", "token_type", "norm"),
     "gdes": ("word", "position"),
@@ -129,7 +129,7 @@ def _shared_roles(
             "--generator_type that projects its embeddings, or --tie none"
         )
     return [
-        role for role in ROLES[tie] if role in ours and role in theirs and _shapes(ours[role]) == _shapes(theirs[role])
+        role for role in EMBEDDING_ROLES[tie] if role in ours and role in theirs and _shapes(ours[role]) == _shapes(theirs[role])
     ]
 
 

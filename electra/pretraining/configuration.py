@@ -253,7 +253,7 @@ NOT_USED = (
     "include_num_input_tokens_seen",
 )
 """Options of Trainer."""
-NEEDS = [
+TRAINING_NEEDS = [
     Need("plan", lambda o: not o.plan or o.resume_from_checkpoint is None, "it is for a new run", is_strict=True),
     Need(
         "budget",

@@ -18,15 +18,15 @@ from electra.data.options import SegmentArguments, held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.data.shards import describe_sources, load_or_build_cache
-from electra.data.split import Documents, held_out_documents, remembered, shared_documents, text_fingerprint
+from electra.data.split import Documents, held_out_documents, load_or_compute, shared_documents, text_fingerprint
 from electra.data.token_cache import TOKENIZER_NAME, TokenCache
 from electra.data.tokenizer import load_or_train_tokenizer
 from electra.io.checkpoints import MANIFEST_NAME
 from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, read_config, trained_source
 from electra.pretraining.configuration import Configuration
-from electra.report.runs import FIXED
-from electra.runtime.processes import by_one_process
+from electra.report.runs import TESTSET
+from electra.runtime.processes import main_process_first
 from electra.tokenizers.load import check_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class PretrainingData:
     evaluation: EvaluationSegments | None
     """Segments of the first held-out text, which decides about checkpoints, gates and warnings."""
     more_evaluations: dict[str, EvaluationSegments | CorruptedSegments]
-    """Segments of the other held-out texts by name, and `FIXED`."""
+    """Segments of the other held-out texts by name, and `TESTSET`."""
     sources: list[dict[str, Any]]
     """The sources of the text as this run names them, with their documents and tokens."""
     text: dict[str, Any]
@@ -61,7 +61,7 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     """
     options = args.segments
     # One process of a host opens the text and builds what is not there yet; all of them open the result.
-    tokenizer, folder, sources, held_out_folders, split = by_one_process(lambda: _prepare(args, checkpoint))
+    tokenizer, folder, sources, held_out_folders, split = main_process_first(lambda: _prepare(args, checkpoint))
     fixed = None
     if options.eval_corruption:
         fixed = read_corruption_set(options.eval_corruption)
@@ -128,7 +128,7 @@ def _data_of_split(
     hashes = [text.content_hashes[chosen] for text, chosen in held_out.values()]
     held_out_text = text_fingerprint(np.concatenate(hashes))
     if fixed is not None:
-        evaluations[FIXED] = fixed
+        evaluations[TESTSET] = fixed
         held_out_text = hashlib.blake2b((held_out_text + fixed.fingerprint).encode(), digest_size=16).hexdigest()
     return PretrainingData(
         segments=options,
@@ -182,7 +182,7 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
     key = [manifests, args.segments.validation_fraction, seed]
     path = Path(folder, f"split-{hashlib.sha256(str(key).encode()).hexdigest()[:16]}.npz")
     share = args.segments.validation_fraction
-    split = remembered(path, lambda: _split(cache, [*held_out.values()], share, seed))
+    split = load_or_compute(path, lambda: _split(cache, [*held_out.values()], share, seed))
     # Not before the caches are written: the tokenizer in a cache does not depend on the length of a run.
     tokenizer.model_max_length = args.model.max_position_embeddings
     return Prepared(tokenizer, cache.path, sources, {name: text.path for name, text in held_out.items()}, split)

@@ -29,7 +29,7 @@ from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
 from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.progress import compute_ledger
-from electra.pretraining.metrics import Rows, rows_of, token_counts, unigram_metrics
+from electra.pretraining.metrics import TokenRecords, rows_of, token_counts, unigram_metrics
 from electra.pretraining.plan import Plan
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import Table
@@ -145,7 +145,7 @@ def _write_results(trainer: ElectraTrainer, options: Mapping[str, Any], results:
     track_results(trainer.args.report_to, {}, try_to_report(folder))
 
 
-def results_table(columns: Mapping[str, Mapping[str, float]], rows: Rows) -> str:
+def results_table(columns: Mapping[str, Mapping[str, float]], rows: TokenRecords) -> str:
     """Return aligned text with one row per metric and one column per model; missing values stay empty."""
     values = pd.DataFrame(columns, index=[name for name, _ in rows]).rename(dict(rows))
     return values.to_string(float_format="{:.4f}".format, na_rep="")

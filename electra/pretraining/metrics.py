@@ -22,8 +22,8 @@ from electra.data.token_cache import TokenCache, check_ids
 from electra.io.errors import UserError
 from electra.model.output import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, Objective
-from electra.report.labels import LABELS
-from electra.report.runs import FIXED
+from electra.report.labels import METRIC_LABELS
+from electra.report.runs import TESTSET
 
 ELECTRA = OBJECTIVES["electra"]
 PADDING = -100.0
@@ -31,7 +31,7 @@ PADDING = -100.0
 MAX_COUNTED_TOKENS = 20_000_000
 """A larger text is counted in every n-th document."""
 
-Rows = tuple[tuple[str, str], ...]
+TokenRecords = tuple[tuple[str, str], ...]
 """Names of metrics and their labels in the table at the end of a run."""
 
 
@@ -225,10 +225,10 @@ def _mean(values: NDArray) -> float:
     return float(values.mean(dtype=np.float64)) if len(values) else math.nan
 
 
-def rows_of(objective: Objective) -> Rows:
+def rows_of(objective: Objective) -> TokenRecords:
     """Return names and labels of the metrics that an objective has, found by measuring no tokens."""
     measured = evaluation_metrics(_NO_TOKENS, 1.0, objective)
-    return tuple((name, label) for name, label in LABELS.items() if name in measured)
+    return tuple((name, label) for name, label in METRIC_LABELS.items() if name in measured)
 
 
 # ---- names of held-out texts
@@ -242,9 +242,9 @@ def check_names(names: Iterable[str]) -> None:
     """
     metrics = {name for objective in OBJECTIVES.values() for name in evaluation_metrics(_NO_TOKENS, 1.0, objective)}
     metrics |= fixed_metrics(_NO_TOKENS).keys()
-    owners = {f"{FIXED}_{metric}": FIXED for metric in metrics}
+    owners = {f"{TESTSET}_{metric}": TESTSET for metric in metrics}
     for name in names:
-        if name == FIXED or any(f"{metric}_".startswith(f"{name}_") for metric in metrics):
+        if name == TESTSET or any(f"{metric}_".startswith(f"{name}_") for metric in metrics):
             raise UserError(
                 f"--validation_file {name}=... is not possible: metrics are called {name}, or begin with this word; "
                 "choose another name"

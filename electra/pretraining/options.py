@@ -1,6 +1,6 @@
 """From a command line to the configuration of a pre-training run, and from there to steps once the data are known.
 
-Parsing imports neither networks nor data sets, so that a wrong option is named at once. `NEEDS` holds conditions of
+Parsing imports neither networks nor data sets, so that a wrong option is named at once. `DATA_NEEDS` holds conditions of
 options that would silently do nothing, or train or measure something else than was asked; those of one subject are
 beside its options. A rule of one option alone, its range, is beside the option.
 """
@@ -57,9 +57,9 @@ def _of_gate(o: Any) -> str:
     return f"metrics of --objective {o.objective} are {', '.join(_metrics(o))}; choose one"
 
 
-NEEDS: list[Need] = [
-    *model_options.NEEDS,
-    *data_options.NEEDS,
+PRETRAINING_NEEDS: list[Need] = [
+    *model_options.MODEL_NEEDS,
+    *data_options.DATA_NEEDS,
     *tokenizer_options.PATH_NEEDS,
     *(
         Need(
@@ -73,8 +73,8 @@ NEEDS: list[Need] = [
         Need(name, lambda o: o.token_cache is None, "the tokenizer of --token_cache is used as it is")
         for name in tokenizer_options.OF_TRAINING
     ),
-    *tokenizer_options.NEEDS,
-    *configuration.NEEDS,
+    *tokenizer_options.TOKENIZER_NEEDS,
+    *configuration.TRAINING_NEEDS,
     Need(
         "eval_corruption",
         lambda o: given_objective(o, None).finds_replaced and not given_objective(o, None).is_energy_based,
@@ -90,9 +90,9 @@ NEEDS: list[Need] = [
 # ---- parsing
 
 
-def parse_arguments(argv: list[str] | None) -> Configuration:
+def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
     """Parse and check the options; those of the quickstart if neither a corpus nor a configuration is named."""
-    command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.", NEEDS)
+    command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.", PRETRAINING_NEEDS)
     command_line.read(argv, _default_config)
     groups = command_line.fill(_inherited)
     training = groups[-1]
@@ -180,7 +180,7 @@ def _check(c: Configuration) -> None:
 # ---- steps
 
 
-def resolve(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_out: bool) -> Configuration:
+def resolve_options(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_out: bool) -> Configuration:
     """Return the configuration with the run's folder, and with steps in place of epochs, shares and defaults.
 
     Args:

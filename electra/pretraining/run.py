@@ -18,7 +18,7 @@ from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData, load_data
 from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, with_given_parts
-from electra.pretraining.options import resolve
+from electra.pretraining.options import resolve_options
 from electra.pretraining.plan import Plan, announce_plan, make_plan
 from electra.pretraining.run_folder import Run, check_resumed, first_files, open_run, origin_of, save_options
 from electra.pretraining.threads import set_threads
@@ -47,7 +47,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
 
     asked = args
     data = load_data(asked, run.checkpoint)
-    args, model = prepare(asked, run, data)
+    args, model = prepare_model(asked, run, data)
     threads = set_threads(args, run, model, data)
     asked, args = (with_threads(one, threads) for one in (asked, args))
     trial = None
@@ -55,7 +55,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         plan = make_plan(args.training, model, data)
         trial = time_steps(args, model, data, plan, TRIAL_STEPS)
         asked = fit_to_budget(asked, trial, plan)
-        args, model = prepare(asked, run, data)
+        args, model = prepare_model(asked, run, data)
     origin = check_resumed(run, origin_of(args.used_values(), data.text, args.training.segments_per_step))
     plan = make_plan(args.training, model, data, origin.changes)
     announce_plan(args, plan)
@@ -67,7 +67,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         steps = TRIAL_STEPS if args.training.plan else max(1, min(TRIAL_STEPS, left // 10))
         trial = time_steps(args, model, data, plan, steps)
         if not args.training.plan:
-            args, model = prepare(asked, run, data)  # fresh networks
+            args, model = prepare_model(asked, run, data)  # fresh networks
     if trial is not None:
         announce_trial(trial, args.training, plan, run.step)
     if args.training.plan:
@@ -102,9 +102,9 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         push_run(run.folder, name, token=training.hub_token, private=training.hub_private_repo)
 
 
-def prepare(asked: Configuration, run: Run, data: PretrainingData) -> tuple[Configuration, ElectraForJointPretraining]:
+def prepare_model(asked: Configuration, run: Run, data: PretrainingData) -> tuple[Configuration, ElectraForJointPretraining]:
     """Return the configuration with steps and sizes for this text, and the model."""
-    args = resolve(asked, run, len(data.policy), has_held_out=data.evaluation is not None)
+    args = resolve_options(asked, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer, run.checkpoint)
     return with_given_parts(args, model, data.tokenizer), model
 

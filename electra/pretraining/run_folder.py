@@ -34,8 +34,8 @@ from electra.io.errors import UserError
 from electra.io.files import absolute, holds_files, read_json
 from electra.options import write_yaml
 from electra.pretraining.configuration import CONFIG_NAME, RESUMING, Configuration, ElectraTrainingArguments
-from electra.report.runs import METRICS_NAME, STATE_NAME, Metrics, TrainingState
-from electra.runtime.processes import by_one_process
+from electra.report.runs import METRICS_NAME, STATE_NAME, RunMetrics, TrainingState
+from electra.runtime.processes import main_process_first
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ _LOCKS: dict[Path, BaseFileLock] = {}
 
 
 @dataclass(frozen=True)
-class Origin:
+class RunProvenance:
     """What a run is trained and evaluated on, and with which options: origin.json of a checkpoint.
 
     Attributes:
@@ -75,7 +75,7 @@ class Run(NamedTuple):
     """Whether --auto_resume has nothing left to do."""
     step: int = 0
     """Of the checkpoint."""
-    origin: Origin | None = None
+    origin: RunProvenance | None = None
     """Of the checkpoint."""
 
     @property
@@ -90,7 +90,7 @@ class Run(NamedTuple):
 def open_run(args: Configuration) -> Run:
     """Find the checkpoint to resume, or a free folder, which `first_files` makes; the same on every process."""
     training = args.training
-    run = by_one_process(lambda: _find_run(training), per_host=False)
+    run = main_process_first(lambda: _find_run(training), per_host=False)
     if run.is_finished:
         logger.info(
             "%s is finished: nothing to do; raise --max_steps, or --num_train_epochs, to extend it", run.folder
@@ -121,7 +121,7 @@ def start_or_continue(folder: Path, training: ElectraTrainingArguments) -> Run:
     metrics = folder / METRICS_NAME
     is_exported = metrics.is_file() and (folder / "discriminator" / "config.json").is_file()
     if is_exported:
-        plan = read_json(metrics, Metrics)["plan"]
+        plan = read_json(metrics, RunMetrics)["plan"]
         has_all_steps = plan["steps"] >= training.max_steps
         if training.max_steps == -1:
             has_all_steps = plan.get("epochs", 0.0) * (1 + 1e-9) >= training.num_train_epochs  # it was rounded
@@ -141,7 +141,7 @@ def _resumed(checkpoint: Path) -> Run:
     _lock_or_refuse(checkpoint.parent)
     shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
     step = read_json(checkpoint / STATE_NAME, TrainingState)["global_step"]
-    origin = read_json(checkpoint / ORIGIN_NAME, Origin)
+    origin = read_json(checkpoint / ORIGIN_NAME, RunProvenance)
     if not origin.training_text.startswith(OF_TOKENS):
         raise UserError(
             f"{checkpoint} is of an earlier version, which compared documents by their text instead of their tokens, "
@@ -217,7 +217,7 @@ def find_checkpoint(resume_from_checkpoint: str) -> Path:
 # ---- what a resumed run must keep
 
 
-def origin_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_size: int) -> Origin:
+def origin_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_size: int) -> RunProvenance:
     """Return the origin of this start.
 
     Args:
@@ -227,10 +227,10 @@ def origin_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_size: i
     """
     kept = {name: value for name, value in options.items() if RESUMING.get(name) in ("kept", "recorded")}
     as_read = json.loads(json.dumps(kept, default=lambda value: value.value))
-    return Origin(**text, first_held_out_text=text["held_out_text"], batch_size=batch_size, options=as_read)
+    return RunProvenance(**text, first_held_out_text=text["held_out_text"], batch_size=batch_size, options=as_read)
 
 
-def check_resumed(run: Run, now: Origin) -> Origin:
+def check_resumed(run: Run, now: RunProvenance) -> RunProvenance:
     """Refuse text or options that would make it another run.
 
     `now` is of this start. It is returned with the text that was evaluated on before the first step, and all changes

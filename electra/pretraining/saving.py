@@ -25,7 +25,7 @@ from electra.io.checkpoints import (
     write_manifest,
 )
 from electra.io.files import write_json
-from electra.pretraining.run_folder import Origin
+from electra.pretraining.run_folder import RunProvenance
 
 KEPT_NAME = "kept"
 """An empty file in a checkpoint of --checkpoint_fractions; a run with more steps has other fractions, but keeps it."""
@@ -43,7 +43,7 @@ class AtomicCheckpoints(TrainerCallback):
         origin: see run_folder.py; written into each checkpoint.
     """
 
-    def __init__(self, trainer: Any, origin: Origin | None) -> None:
+    def __init__(self, trainer: Any, origin: RunProvenance | None) -> None:
         self.trainer = trainer
         self.origin = origin
         self.run_folder = trainer.run_folder

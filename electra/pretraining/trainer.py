@@ -67,10 +67,10 @@ from electra.pretraining.log_window import LogWindow, values_of_batch
 from electra.pretraining.metrics import evaluation_metrics, fixed_metrics, token_records
 from electra.pretraining.options import fit_steps
 from electra.pretraining.plan import Plan, make_plan
-from electra.pretraining.run_folder import Origin, check_resumed, latest_step, origin_of, run_in
+from electra.pretraining.run_folder import RunProvenance, check_resumed, latest_step, origin_of, run_in
 from electra.pretraining.saving import AtomicCheckpoints, keeping_options
 from electra.pretraining.step_guard import StepGuard
-from electra.report.runs import FIXED
+from electra.report.runs import TESTSET
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.gpu import tune_for_gpu
 from electra.schedules import Phase, create_schedule, phase_at, stage_lengths, translate_option_errors
@@ -121,7 +121,7 @@ class ElectraTrainer(Trainer):
         callbacks: Sequence[TrainerCallback] | None = None,
         objective: ObjectiveArguments | None = None,
         plan: Plan | None = None,
-        provenance: Origin | None = None,
+        provenance: RunProvenance | None = None,
     ) -> None:
         data = _data_of(train_dataset, eval_dataset, processing_class, segments, args)
         tokenizer = data.tokenizer
@@ -203,7 +203,7 @@ class ElectraTrainer(Trainer):
             if args.torch_compile:
                 compile_model(self.model, args)
 
-    def _provenance(self) -> Origin:
+    def _provenance(self) -> RunProvenance:
         values = {**vars(self.data.segments), **network_options_of(self.model.config), **vars(self.args)}
         return origin_of(values, self.data.text, self.args.segments_per_step)
 
@@ -336,7 +336,7 @@ class ElectraTrainer(Trainer):
         # The batches bring the corruption's random numbers along; the data loader draws some of torch's.
         with torch.random.fork_rng(devices=[]), eagerly:
             for name, segments in self.data.more_evaluations.items():
-                self._evaluates_fixed_text = name == FIXED
+                self._evaluates_fixed_text = name == TESTSET
                 options = {**kwargs, "metric_key_prefix": f"eval_{name}"}
                 more |= super().evaluation_loop(self.get_eval_dataloader(segments), *args, **options).metrics
             self._evaluates_fixed_text = False

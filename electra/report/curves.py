@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from electra.io.errors import UserError
-from electra.report.labels import LABELS
+from electra.report.labels import METRIC_LABELS
 from electra.report.runs import RunRecord
 
 MAIN = (
@@ -67,7 +67,7 @@ def _kind_and_name(key: str) -> tuple[str, str]:
     if not key.startswith("eval_"):
         return "training", key
     rest = key.removeprefix("eval_")
-    for name in (*LABELS, "loss"):
+    for name in (*METRIC_LABELS, "loss"):
         if rest not in MAIN and rest.endswith(f"_{name}"):
             return f"held-out: {rest.removesuffix(f'_{name}')}", name
     return "held-out", rest

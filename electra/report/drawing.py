@@ -23,9 +23,9 @@ STYLES: dict[str, dict[str, Any]] = {
     "median": {"linewidth": 1.5, "marker": "_", "markersize": 9, "color": COLOURS[1]},
 }
 """Kind of a curve -> its line."""
-LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, no context"}
+CURVE_LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, no context"}
 """Kind of a curve -> its label in the legend, if that is another."""
-COLUMNS = 4
+PANEL_COLUMNS = 4
 MOST_POINTS = 2000
 """Longer curves are part of the SVG as pixels, so that a page stays small."""
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "electra", "text.parse_math": False, "font.size": 8}
@@ -40,7 +40,7 @@ def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord]) -> An
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    columns = min(COLUMNS, len(panels))
+    columns = min(PANEL_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     lines: dict[str, Any] = {}
     with rc_context(_SETTINGS):
@@ -55,7 +55,7 @@ def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord]) -> An
             if position > len(panels) - columns:
                 axes.set_xlabel("steps" if len(runs) == 1 else "tokens")
             for curve in curves:
-                label = LABELS.get(curve.kind, curve.kind)
+                label = CURVE_LABELS.get(curve.kind, curve.kind)
                 if len(runs) > 1:
                     label = f"{runs[curve.run].name}, {label}"
                 known = [*lines, label]
@@ -98,7 +98,7 @@ def draw_scatters(scatters: Sequence[Scatter]) -> Any:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    columns = min(COLUMNS, len(scatters))
+    columns = min(PANEL_COLUMNS, len(scatters))
     rows = math.ceil(len(scatters) / columns)
     with rc_context(_SETTINGS):
         figure = Figure(figsize=(3.6 * max(2, columns), 2.8 * rows + 0.4), dpi=110, layout="constrained")

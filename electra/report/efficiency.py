@@ -12,13 +12,13 @@ from electra.report.blocks import Blocks, Heading, Items, Table
 from electra.report.evaluation import percent
 from electra.report.runs import RunRecord
 
-UTILIZATION = 0.33
+PEAK_UTILIZATION = 0.33
 """Share of the peak rate that OpenAI's rule assumes ("AI and Compute", 2018, appendix)."""
 HEADER = (
     *("Model", "Parameters", "Training time and hardware", "pfs-days, hardware", "pfs-days, FLOPs"),
     *("AVG", "GLUE", "pfs-days per AVG", "pfs-days per GLUE"),
 )
-PUBLISHED = (
+PUBLISHED_COSTS = (
     ("GPT", "110 M", "30 d on 8 x P6000", "0.950", "0.459", "77.9", "75.4", "1.220", "1.260"),
     ("DistilBERT", "67 M", "3.75 d on 8 x V100", "0.155", "", "", "77.0", "", "0.202"),
     ("ELECTRA-Small, original", "14 M", "4 d on 1 x V100", "0.021", "0.015", "80.4", "", "0.026", ""),
@@ -51,7 +51,7 @@ def efficiency_section(run: RunRecord, averages: Mapping[str, float | None]) -> 
         return []
     seconds = compute["training_seconds"]
     devices = compute["devices"]
-    cost = pfs_days(devices * seconds * compute["peak_flops_per_second"] * UTILIZATION)
+    cost = pfs_days(devices * seconds * compute["peak_flops_per_second"] * PEAK_UTILIZATION)
     scores = [averages["AVG"], averages["GLUE"]]
     row = [
         run.name,
@@ -62,7 +62,7 @@ def efficiency_section(run: RunRecord, averages: Mapping[str, float | None]) -> 
         *(percent(score, empty="") for score in scores),
         *("" if not score else _number(cost / score) for score in scores),
     ]
-    return [Heading("Cost of the score"), Table(HEADER, [row, *PUBLISHED]), Items(NOTES)]
+    return [Heading("Cost of the score"), Table(HEADER, [row, *PUBLISHED_COSTS]), Items(NOTES)]
 
 
 def _number(value: float) -> str:

@@ -1,6 +1,6 @@
 """What metrics are called, in the terminal and in reports, and what they mean. No torch."""
 
-LABELS = {
+METRIC_LABELS = {
     "generator_loss": "generator loss (nats)",
     "masked_accuracy": "generator accuracy",
     "masked_accuracy_mask_token": "generator accuracy where it saw [MASK]",
@@ -22,7 +22,7 @@ LABELS = {
     "copy_gate_auc": "copy gate AUC",
 }
 """Labels of all metrics but the total loss, in the order of the table."""
-DEFINITIONS = {
+METRIC_DEFINITIONS = {
     "generator_loss": "Generator loss: mean of -log q(original token) at the chosen positions; log of the vocabulary "
     "size if it knows nothing.",
     "masked_accuracy": "Generator accuracy: share of the chosen positions where its most likely token is the "
@@ -44,4 +44,4 @@ DEFINITIONS = {
 
 def metric_title(name: str) -> str:
     """Return the name of a metric where it stands alone."""
-    return "total loss" if name == "loss" else LABELS.get(name, name.replace("_", " "))
+    return "total loss" if name == "loss" else METRIC_LABELS.get(name, name.replace("_", " "))

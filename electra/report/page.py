@@ -10,7 +10,7 @@ from electra.io.files import write_file
 from electra.report.blocks import Block, Blocks, Figure, Heading, Items, Table, Text, to_html
 from electra.report.curves import make_panels
 from electra.report.drawing import draw, render
-from electra.report.labels import DEFINITIONS, LABELS
+from electra.report.labels import METRIC_DEFINITIONS, METRIC_LABELS
 from electra.report.runs import RunRecord, names_of, read_run
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ ABOUT_SAMPLES = (
     "tokens are underlined. A darker background means that the discriminator considers the token more likely to be "
     "replaced; the number above is this probability in percent."
 )
-SIZES = {
+RUN_SIZES = {
     "objective": "objective",
     "documents": "documents",
     "corpus_tokens": "tokens of the corpus",
@@ -91,14 +91,14 @@ def _held_out(runs: Sequence[RunRecord]) -> Blocks:
     if len(runs) > 1:
         columns = {run.name: list(run.held_out.values())[-1] for run in runs if run.held_out}
     found = {name for column in columns.values() for name in column}
-    names = [name for name in LABELS if name in found]
+    names = [name for name in METRIC_LABELS if name in found]
     if not names:
         return []
     rows = []
     for name in names:
         cells = [f"{column[name]:.4f}" if name in column else "" for column in columns.values()]
-        rows.append([LABELS[name], *cells])
-    definitions = [text for name, text in DEFINITIONS.items() if name in found]
+        rows.append([METRIC_LABELS[name], *cells])
+    definitions = [text for name, text in METRIC_DEFINITIONS.items() if name in found]
     about = Text(ABOUT_HELD_OUT)
     return [Heading("Held-out metrics"), about, Table(["", *columns], rows), Items(definitions)]
 
@@ -107,7 +107,7 @@ def _sizes(runs: Sequence[RunRecord]) -> Blocks:
     """Plan and cost, a column per run."""
     facts = [{**run.plan, **run.compute} for run in runs]
     rows = []
-    for key, label in SIZES.items():
+    for key, label in RUN_SIZES.items():
         cells = [_cell(key, values.get(key)) for values in facts]
         if any(cells):
             rows.append([label, *cells])
@@ -149,7 +149,7 @@ def _cell(key: str, value: Any) -> str:
 # ---- files
 
 
-def write_report(
+def write_run_report(
     folders: Sequence[Path],
     output: Path | None = None,
     more: Sequence[Block] = (),
@@ -173,9 +173,9 @@ def write_report(
 
 
 def try_to_report(folder: Path) -> list[Path]:
-    """`write_report` after a run: a failure is logged and does not fail the run, whose networks are already saved."""
+    """`write_run_report` after a run: a failure is logged and does not fail the run, whose networks are already saved."""
     try:
-        files = write_report([folder])
+        files = write_run_report([folder])
     except Exception as error:
         logger.warning("the report of %s could not be written: %s", folder, error)
         return []

@@ -17,7 +17,7 @@ from electra.samples import Sample, read_samples
 
 STATE_NAME = "trainer_state.json"
 METRICS_NAME = "metrics.json"
-FIXED = "fixed"
+TESTSET = "fixed"
 """The name of a fixed corrupted test set (--eval_corruption) among the held-out texts."""
 
 
@@ -74,7 +74,7 @@ class ComputeRecord(TypedDict, total=False):
     peak_flops_per_second: float
 
 
-class Metrics(TypedDict, total=False):
+class RunMetrics(TypedDict, total=False):
     """What metrics.json holds of a finished run."""
 
     plan: Required[PlanRecord]
@@ -95,7 +95,7 @@ class RunRecord:
     folder: Path
     logs: list[LogLine]
     step: int
-    metrics: Metrics | None = None
+    metrics: RunMetrics | None = None
     options: dict[str, Any] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     notes: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ def read_run(folder: Path, name: str = "") -> RunRecord:
     state = max(states, key=lambda state: state["global_step"])
     step = state["global_step"]
     metrics_file = folder / METRICS_NAME
-    metrics = read_json(metrics_file, Metrics) if metrics_file.exists() else None
+    metrics = read_json(metrics_file, RunMetrics) if metrics_file.exists() else None
     plan: Mapping[str, Any] = metrics["plan"] if metrics else {}
     notes = [f"{folder.name} was resumed with other options: {line}" for line in plan.get("changes", [])]
     if metrics is None:

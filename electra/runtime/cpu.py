@@ -58,7 +58,7 @@ def tune_networks(model: PreTrainedModel) -> None:
             module.config._attn_implementation = ATTENTION
 
 
-def prepare(*networks: PreTrainedModel, use_cpu: bool = False) -> None:
+def prepare_network(*networks: PreTrainedModel, use_cpu: bool = False) -> None:
     """Put networks on the accelerator, if there is one, in evaluation mode."""
     device = torch.device("cpu")
     if not use_cpu:

@@ -12,7 +12,7 @@ PATIENCE = timedelta(days=30)
 """Tokenizing a corpus takes longer than any collective of the training may."""
 
 
-def by_one_process(make: Callable[[], T], per_host: bool = True) -> T:
+def main_process_first(make: Callable[[], T], per_host: bool = True) -> T:
     """Return what `make` returns, which one process of each host, or of all hosts, calls; all raise its error."""
     if not (dist.is_available() and dist.is_initialized()):
         return make()

@@ -19,11 +19,11 @@ from electra.finetuning.export import check_can_save
 from electra.io.console import without_secrets
 from electra.io.errors import UserError, run_script
 from electra.options import rules_of
-from electra.pretraining.options import parse_arguments as parse_pretraining
+from electra.pretraining.options import parse_pretraining_arguments as parse_pretraining
 from electra.runtime.tracking import check_trackers
-from electra.tasks.glue.command import parse_arguments as parse_glue
-from electra.tasks.glue.task import read_rows
-from electra.tasks.glue.tasks import TASKS
+from electra.tasks.glue.command import parse_glue_arguments as parse_glue
+from electra.tasks.glue.task import read_test_rows
+from electra.tasks.glue.tasks import KNOWN_TASKS
 
 Lines = Mapping[str, Mapping[str, Sequence[str]]]
 """Name of a point -> verb -> words of its command line."""
@@ -62,7 +62,7 @@ def check_glue(args: Arguments, read: dict[tuple[str, str | None], bool]) -> Non
     for name in names:
         key = (name, options.glue_dir)
         if key not in read:
-            read[key] = read_rows(TASKS[name], options.glue_dir, is_predicted=False) is not None
+            read[key] = read_test_rows(KNOWN_TASKS[name], options.glue_dir, is_predicted=False) is not None
     missing = [name for name in names if not read[name, options.glue_dir]]
     if len(missing) == len(names) or (options.start_from_mnli and "mnli" in missing):
         raise UserError(f"--glue_dir {options.glue_dir} has no data of {' '.join(missing)}")

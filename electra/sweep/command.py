@@ -24,9 +24,9 @@ from electra.io.files import config_path, expand
 from electra.options import check
 from electra.sweep.file import read_sweep
 from electra.sweep.folder import claim, read_points, settings_of
-from electra.sweep.points import BEFORE_LEARNING, Commands, Values, add_point, count_points, propose
+from electra.sweep.points import BEFORE_LEARNING, Commands, SweepValues, add_point, count_points, propose
 from electra.sweep.report import report
-from electra.sweep.runner import Runner, environment
+from electra.sweep.runner import Runner, sweep_environment
 
 logger = logging.getLogger("electra.sweep")
 
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"a {sweep.method} search has no end; add --max_runs N, or run_cap: N in {file}")
 
     points = first_points(commands, total)
-    glue_options = check_points(commands, points, environment(0, options.parallel, folder.name))
+    glue_options = check_points(commands, points, sweep_environment(0, options.parallel, folder.name))
     settings = settings_of(sweep, commands.flags, glue_options if glue is not None else None)
     lock = claim(folder, sweep, settings)
     read_points(folder, sweep)  # a damaged point is named before hours of training
@@ -95,16 +95,16 @@ def glue_words(config: str | None, flags: str | None) -> list[str] | None:
         raise UserError(f"--glue_flags cannot be split into words: {error}") from error
 
 
-def first_points(commands: Commands, total: int) -> dict[str, Values]:
+def first_points(commands: Commands, total: int) -> dict[str, SweepValues]:
     """Return the first points by name, of a search those that do not depend on any result."""
     most = BEFORE_LEARNING if commands.sweep.method == "bayes" else MOST_CHECKED
-    points: dict[str, Values] = {}
+    points: dict[str, SweepValues] = {}
     for values in itertools.islice(propose(commands.sweep, total), most):
         add_point(points, commands.sweep, values)
     return points
 
 
-def check_points(commands: Commands, points: Mapping[str, Values], environ: Mapping[str, str]) -> dict[str, Any]:
+def check_points(commands: Commands, points: Mapping[str, SweepValues], environ: Mapping[str, str]) -> dict[str, Any]:
     """Let the scripts parse the command lines of the points; return the options of GLUE on which scores depend.
 
     Raises:

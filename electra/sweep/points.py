@@ -15,7 +15,7 @@ from electra.io.console import hide_secrets
 from electra.io.errors import UserError
 from electra.sweep.file import Sweep, distribution_of
 
-Values = Mapping[str, Any]
+SweepValues = Mapping[str, Any]
 """A value for each parameter of the sweep, by name."""
 BEFORE_LEARNING = 10
 """A Bayesian search draws its first points at random: optuna's n_startup_trials."""
@@ -36,7 +36,7 @@ def count_points(sweep: Sweep, max_runs: int | None) -> int | None:
     return min(limits, default=None)
 
 
-def propose(sweep: Sweep, total: int) -> Generator[Values, float | None]:
+def propose(sweep: Sweep, total: int) -> Generator[SweepValues, float | None]:
     """Yield the values of `total` points, the same ones whenever the sweep is started.
 
     A Bayesian search learns from the score that is sent back for each point; None for a point without a score.
@@ -54,14 +54,14 @@ def propose(sweep: Sweep, total: int) -> Generator[Values, float | None]:
     study = optuna.create_study(direction=goal, sampler=samplers[sweep.method](seed=0))
     for _ in range(total):
         trial = study.ask()
-        score = yield {name: draw(trial, name, entry) for name, entry in sweep.parameters.items()}
+        score = yield {name: draw_point(trial, name, entry) for name, entry in sweep.parameters.items()}
         if sweep.method == "bayes" and score is None:  # pruned trials count as worse than all others
             study.tell(trial, state=optuna.trial.TrialState.PRUNED)
         elif sweep.method == "bayes":
             study.tell(trial, score)
 
 
-def draw(trial: Any, name: str, entry: Mapping[str, Any]) -> Any:
+def draw_point(trial: Any, name: str, entry: Mapping[str, Any]) -> Any:
     """Return the value of a parameter in one of optuna's trials."""
     if "value" in entry:
         return entry["value"]
@@ -76,7 +76,7 @@ def draw(trial: Any, name: str, entry: Mapping[str, Any]) -> Any:
     return trial.suggest_float(name, low, high, log=kind == "log_uniform_values", step=step)
 
 
-def name_of(sweep: Sweep, values: Values) -> str:
+def name_of(sweep: Sweep, values: SweepValues) -> str:
     """Return the name of a point, which its run folder has: the swept options and their values."""
     swept = "_".join(f"{name}_{values[name]}" for name in sweep.swept)
     name = re.sub(r"[^\w.-]", "-", swept) or "point"
@@ -85,7 +85,7 @@ def name_of(sweep: Sweep, values: Values) -> str:
     return f"{name.encode()[:LONGEST_NAME].decode(errors='ignore')}-{sha256(swept.encode()).hexdigest()[:8]}"
 
 
-def add_point(points: dict[str, Values], sweep: Sweep, values: Values) -> str:
+def add_point(points: dict[str, SweepValues], sweep: Sweep, values: SweepValues) -> str:
     """Add the values of a point under its name, which is returned; UserError if the name stands for other values."""
     name = name_of(sweep, values)
     if points.setdefault(name, values) != values:
@@ -110,7 +110,7 @@ def options_in(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def words_of(values: Values) -> list[str]:
+def flags_of_point(values: SweepValues) -> list[str]:
     """Return values as words of a command line, written as wandb's agent writes them; null leaves an option out."""
     words = []
     for name, value in values.items():
@@ -134,10 +134,10 @@ class Commands:
     flags: Sequence[str] = ()
     glue: Sequence[str] | None = None
 
-    def of(self, name: str, values: Values) -> dict[str, list[str]]:
+    def of(self, name: str, values: SweepValues) -> dict[str, list[str]]:
         """Return the command lines of a point by verb, in the order in which they run."""
         electra = [sys.executable, "-m", "electra"]
-        words = [*self.sweep.words_before, *words_of(values), *self.sweep.words_after]
+        words = [*self.sweep.words_before, *flags_of_point(values), *self.sweep.words_after]
         words += ["--report_to", "none", "--disable_tqdm", *self.flags]
         words += ["--experiment_name", name, "--output_dir", str(self.folder)]
         if self.sweep.verb == "glue":

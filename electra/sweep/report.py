@@ -12,10 +12,10 @@ from electra.io.files import open_new
 from electra.report.blocks import Blocks, Figure, Report, Text, table_of, write_report
 from electra.report.drawing import Scatter, draw_scatters, render
 from electra.report.evaluation import percent
-from electra.report.labels import LABELS, metric_title
+from electra.report.labels import METRIC_LABELS, metric_title
 from electra.sweep.file import Sweep, distribution_of
 from electra.sweep.folder import Point
-from electra.tasks.glue.report import REPORTING
+from electra.tasks.glue.report import GLUE_REPORTING
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def report(sweep: Sweep, folder: Path, points: Sequence[Point]) -> None:
     """Write results.csv, report.md and report.html into a folder; log the table."""
     write_csv(points, folder / "results.csv")
     rank, is_falling = ranking(sweep, points)
-    rows = rows_of(sweep, points, rank, is_falling)
+    rows = sweep_rows(sweep, points, rank, is_falling)
     table = table_of(cells(sweep, points, rows, rank))
     notes = [Text(note) for note in notes_of(sweep, points, rank)]
     blocks: Blocks = [Text(about(sweep, points, rank)), table, *notes]
@@ -87,7 +87,7 @@ def is_over_seeds(sweep: Sweep) -> bool:
 def glue_metrics(points: Sequence[Point]) -> list[str]:
     """Return the medians of tasks and the averages of GLUE that some point has."""
     names = dict.fromkeys(name for point in points for name, value in point.items() if value is not None)
-    return [name for name in names if name in REPORTING.averages or name.startswith("median/")]
+    return [name for name in names if name in GLUE_REPORTING.averages or name.startswith("median/")]
 
 
 def ranking(sweep: Sweep, points: Sequence[Point]) -> tuple[str, bool]:
@@ -107,7 +107,7 @@ def depends_on_generator(metric: str) -> bool:
     return metric.startswith(("eval/discriminator", "eval/loss"))
 
 
-def rows_of(sweep: Sweep, points: Sequence[Point], rank: str, is_falling: bool) -> list[Row]:
+def sweep_rows(sweep: Sweep, points: Sequence[Point], rank: str, is_falling: bool) -> list[Row]:
     """Return the rows, the best first; those without a value last, by their values."""
     axes = axes_of(sweep)
     rows: dict[str, Row] = {}
@@ -133,7 +133,7 @@ def _sortable(value: Any) -> tuple[float, str]:
 def is_share(metric: str) -> bool:
     """Return True for a metric that is shown in percent."""
     name = metric.removeprefix("eval/").removeprefix("fixed_")
-    return metric in REPORTING.averages or metric.startswith("median/") or "(nats)" not in LABELS.get(name, "(nats)")
+    return metric in GLUE_REPORTING.averages or metric.startswith("median/") or "(nats)" not in METRIC_LABELS.get(name, "(nats)")
 
 
 def shown(metric: str, value: float | None, empty: str = "–") -> str:
@@ -145,8 +145,8 @@ def shown(metric: str, value: float | None, empty: str = "–") -> str:
 def title_of(metric: str) -> str:
     """Return the title of a metric: eval/fixed_discriminator_auc -> discriminator AUC (fixed test set)."""
     if metric.startswith("median/"):
-        task = REPORTING.tasks.get(metric.removeprefix("median/"))
-        return f"{task.title} {REPORTING.metrics[task.headline]}" if task else metric
+        task = GLUE_REPORTING.tasks.get(metric.removeprefix("median/"))
+        return f"{task.title} {GLUE_REPORTING.metrics[task.headline]}" if task else metric
     if metric.startswith("eval/fixed_"):
         return f"{metric_title(metric.removeprefix('eval/fixed_'))} (fixed test set)"
     return metric_title(metric.removeprefix("eval/")) if metric.startswith("eval/") else metric

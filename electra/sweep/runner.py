@@ -20,13 +20,13 @@ from electra.report.results import RESULTS_NAME
 from electra.runtime.threads import usable_cores
 from electra.sweep.file import Sweep
 from electra.sweep.folder import Point, has_glue, point_path, read_point
-from electra.sweep.points import Commands, Values, add_point, propose
-from electra.tasks.glue.report import REPORTING
+from electra.sweep.points import Commands, SweepValues, add_point, propose
+from electra.tasks.glue.report import GLUE_REPORTING
 
 logger = logging.getLogger(__name__)
 
 
-def environment(slot: int, parallel: int, group: str) -> dict[str, str]:
+def sweep_environment(slot: int, parallel: int, group: str) -> dict[str, str]:
     """Return the environment of a process: its share of the cores, one of several GPUs, and the name of wandb's group.
 
     Processes with other slots, 0 to `parallel` - 1, run at the same time.
@@ -64,7 +64,7 @@ class Runner:
     def run_all(self, total: int) -> int:
         """Run every point that has not finished; return how many have failed."""
         jobs: dict[str, Future[Point | None]] = {}
-        points: dict[str, Values] = {}
+        points: dict[str, SweepValues] = {}
         proposals = propose(self.sweep, total)
         score = None
         with self.pool:
@@ -99,7 +99,7 @@ class Runner:
         os.write(2, f"\n{name}: running points save a checkpoint; continue with: {self.continue_with}\n".encode())
         sys.exit(128 + number)
 
-    def run_point(self, name: str, values: Values) -> Point | None:
+    def run_point(self, name: str, values: SweepValues) -> Point | None:
         """Run the commands of a point, unless it has finished; return its values and metrics, None if it fails."""
         path = point_path(self.folder, name)
         commands = self.commands.of(name, values)
@@ -109,7 +109,7 @@ class Runner:
                 return point
         slot = self.slots.get()
         try:
-            environ = environment(slot, self.parallel, self.folder.name)
+            environ = sweep_environment(slot, self.parallel, self.folder.name)
             for verb, command in commands.items():
                 if not self.run_process(name, verb, command, environ):
                     return None
@@ -156,7 +156,7 @@ def metrics_of(sweep: Sweep, folder: Path, name: str) -> dict[str, float | None]
             metrics |= {prefix + metric: value for metric, value in held_out.get(column, {}).items()}
         evaluation = folder / "glue" / name
     if (evaluation / RESULTS_NAME).exists():
-        (summary,) = REPORTING.read_runs([evaluation])
+        (summary,) = GLUE_REPORTING.read_runs([evaluation])
         metrics |= summary.scalars
         for task, results in summary.tasks.items():
             metrics[f"std/{task}"] = results.headline.std

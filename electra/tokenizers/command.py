@@ -7,16 +7,16 @@ from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import expand
 from electra.options import CommandLine
-from electra.tokenizers.options import EXTEND_NEEDS, NEEDS, TokenizerArguments, TokenizerTrainingArguments
+from electra.tokenizers.options import EXTEND_NEEDS, TOKENIZER_NEEDS, TokenizerArguments, TokenizerTrainingArguments
 
 logger = logging.getLogger("electra.tokenizers")
 
-GROUPS = (CorpusArguments, TokenizerArguments, TokenizerTrainingArguments)
+TOKENIZER_GROUPS = (CorpusArguments, TokenizerArguments, TokenizerTrainingArguments)
 
 
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
-    command_line = CommandLine(GROUPS, "Train a tokenizer.", [*NEEDS, *EXTEND_NEEDS])
+    command_line = CommandLine(TOKENIZER_GROUPS, "Train a tokenizer.", [*TOKENIZER_NEEDS, *EXTEND_NEEDS])
     corpus_args, options, output = command_line.parse(argv)
     folder = expand(output.output_dir).absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it

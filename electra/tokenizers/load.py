@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 SPECIAL_TOKENS = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
 """In the order of their ids, 0 to 4."""
-ROLES = ("cls_token", "sep_token", "pad_token", "mask_token", "unk_token")
+TOKEN_ROLES = ("cls_token", "sep_token", "pad_token", "mask_token", "unk_token")
 UNMATCHABLE_PREFIX = "\ufdd0"  # a noncharacter: the Unicode standard excludes it from exchanged text
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json",
@@ -135,8 +135,8 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     state = _state(tokenizer)
     levels = str([state["pre_tokenizer"], state["normalizer"]])
     bytes_known = state["model"].get("byte_fallback") or "ByteLevel" in levels
-    ids = {role: getattr(tokenizer, f"{role}_id") for role in ROLES if getattr(tokenizer, role) is not None}
-    missing = [role for role in ROLES if role not in ids and not (role == "unk_token" and bytes_known)]
+    ids = {role: getattr(tokenizer, f"{role}_id") for role in TOKEN_ROLES if getattr(tokenizer, role) is not None}
+    missing = [role for role in TOKEN_ROLES if role not in ids and not (role == "unk_token" and bytes_known)]
     wrong = None
     if missing:
         wrong = f"has no {' and no '.join(missing)}"
@@ -199,7 +199,7 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
     for name in ("truncation", "padding", "decoder"):
         state.pop(name, None)
     # The Rust side writes the vocabulary in the order of the ids, so the keys need no sorting.
-    state["roles"] = {role: getattr(tokenizer, f"{role}_id") for role in ROLES}
+    state["roles"] = {role: getattr(tokenizer, f"{role}_id") for role in TOKEN_ROLES}
     return hashlib.sha256(json.dumps(state).encode()).hexdigest()
 
 

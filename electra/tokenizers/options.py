@@ -48,7 +48,7 @@ PATH_NEEDS = [
     Need(name, lambda o: o.tokenizer_path is None, "the tokenizer of --tokenizer_path is used as it is")
     for name in OF_TRAINING
 ]
-NEEDS = [
+TOKENIZER_NEEDS = [
     Need(
         "min_frequency",
         lambda o: o.tokenizer_algorithm != "unigram",

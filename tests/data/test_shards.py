@@ -18,12 +18,12 @@ from filelock import FileLock
 from electra.data import shards
 from electra.data.command import main
 from electra.data.corpus import Corpus
-from electra.data.encode import Encoder
+from electra.data.encode import DocumentEncoder
 from electra.data.foreign import open_cache
 from electra.data.options import CorpusArguments
 from electra.data.rng import random_bits
 from electra.data.shards import build_shard, cache_folder, describe_sources, load_or_build_cache, merge_shards
-from electra.data.split import Documents, held_out_documents, remembered, shared_documents, text_fingerprint
+from electra.data.split import Documents, held_out_documents, load_or_compute, shared_documents, text_fingerprint
 from electra.data.token_cache import TokenCache
 from tests.conftest import TEXTS, refused
 from tests.data.rows import all_ids
@@ -129,7 +129,7 @@ def test_killed_builders_are_started_again(corpus, wordpiece_tokenizer, tmp_path
     ]
     monkeypatch.setattr("electra.data.command.setup_logging", lambda: None)  # which hides logs from other tests
     with monkeypatch.context() as patch:
-        patch.setattr(Encoder, "_encode", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        patch.setattr(DocumentEncoder, "_encode", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         killed = multiprocessing.get_context("fork").Process(target=main, args=([*flags, "--shard", "1/3"],))
         killed.start()
         killed.join()
@@ -215,7 +215,7 @@ def test_a_run_waits_for_no_job_but_refuses(shards_of, load):
 def test_shards_that_are_all_there_are_merged_by_a_run_but_not_by_a_plan(shards_of, load, expected, monkeypatch):
     folder = shards_of(3)
     shards_of(4, 1)
-    monkeypatch.setattr(Encoder, "_encode", None)
+    monkeypatch.setattr(DocumentEncoder, "_encode", None)
     before = stamps(folder)
     assert "3 of 3, 1 of 4; run `electra cache` with the same options and --merge" in refused(
         lambda: load(may_merge=False)
@@ -382,7 +382,7 @@ def test_documents_of_the_lowest_ranks_are_held_out(fraction, seed, monkeypatch)
     wanted = min(max(1, round(fraction * len(lowest))), len(lowest) - 1)
     expected = np.flatnonzero(ranks <= lowest[wanted - 1])
     for block in (7, 10**6):
-        monkeypatch.setattr("electra.data.split.BLOCK", block)
+        monkeypatch.setattr("electra.data.split.DOCUMENTS_PER_BLOCK", block)
         assert held_out_documents(hashes, fraction, seed).tolist() == expected.tolist()
         assert shared_documents(hashes, hashes[:9]).tolist() == np.flatnonzero(np.isin(hashes, hashes[:9])).tolist()
         assert text_fingerprint(hashes, expected) == text_fingerprint(np.delete(hashes, expected))
@@ -393,7 +393,7 @@ def test_documents_of_the_lowest_ranks_are_held_out(fraction, seed, monkeypatch)
 def test_a_split_is_made_once_and_kept_in_a_new_folder(tmp_path):
     for corpus in ("abc", "xyz"):
         made = {"left_out": np.arange(3), "corpus": corpus}
-        split = remembered(tmp_path / "new" / "split.npz", lambda made=made: made)
+        split = load_or_compute(tmp_path / "new" / "split.npz", lambda made=made: made)
         assert split["left_out"].tolist() == [0, 1, 2] and str(split["corpus"]) == "abc"
 
 
@@ -411,10 +411,10 @@ CHANGES = {
 def test_a_split_that_was_changed_is_made_again(name, tmp_path, caplog):
     path = tmp_path / "split.npz"
     make = lambda: {"left_out": np.arange(3), "training_text": "t"}  # noqa: E731
-    remembered(path, make)
+    load_or_compute(path, make)
     before = path.read_bytes()
     CHANGES[name](path)
-    assert remembered(path, make)["left_out"].tolist() == [0, 1, 2] and str(path) in caplog.text
+    assert load_or_compute(path, make)["left_out"].tolist() == [0, 1, 2] and str(path) in caplog.text
     assert path.read_bytes() == before
 
 
@@ -422,5 +422,5 @@ def test_two_hosts_may_make_the_same_split(tmp_path):
     # Containers often have equal process ids, so both write files of the same name.
     path = tmp_path / "split.npz"
     made = {"left_out": np.arange(3)}
-    outer = remembered(path, lambda: remembered(path, lambda: made))
+    outer = load_or_compute(path, lambda: load_or_compute(path, lambda: made))
     assert outer["left_out"].tolist() == [0, 1, 2]

@@ -22,7 +22,7 @@ from electra.finetuning.encoder import fresh_encoder, load_encoder
 from electra.io.checkpoints import write_manifest
 from electra.model.configuration import (
     DROPOUTS,
-    SIZES,
+    SIZE_NAMES,
     ElectraPretrainingConfig,
     embedding_width,
     generator_config,
@@ -332,7 +332,7 @@ def test_a_recipe_gives_its_sizes_and_the_tokenizer_its_rows(recipe, model_type,
     encoder = fresh_encoder(recipe, str(electra))
     config, wanted = encoder.model.config, {"initializer_range": 0.02, **RECIPES[recipe]}
     assert (config.model_type, embedding_width(config)) == (model_type, wanted["embedding_size"])
-    for name in (*SIZES[1:], *DROPOUTS, "initializer_range"):
+    for name in (*SIZE_NAMES[1:], *DROPOUTS, "initializer_range"):
         assert value_of(config, name) == wanted[name], name
     assert (config.vocab_size, config.pad_token_id, encoder.max_length) == (VOCAB_SIZE, 0, 512)
     assert "--tokenizer_path" in refused(lambda: fresh_encoder(recipe))

@@ -13,12 +13,12 @@ from electra.finetuning.runner import keep
 from electra.finetuning.task import Task
 from electra.io.errors import UserError
 from electra.report.results import Result, append_result, read_results
-from electra.tasks.multiple_choice.command import parse_arguments
+from electra.tasks.multiple_choice.command import parse_choice_arguments
 from tests.helpers import parametrize
 
 
 def open_one(folder, *argv):
-    args = parse_arguments([f"--output_dir={folder}", "--pretrain_path=runs/small", *argv])
+    args = parse_choice_arguments([f"--output_dir={folder}", "--pretrain_path=runs/small", *argv])
     return open_evaluation(args, None, [], "glue")
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from accelerate import PartialState
 
-from electra.finetuning.encoding import Examples, encode
+from electra.finetuning.encoding import Examples, encode_examples
 from electra.finetuning.plan import PlannedTask
 from electra.finetuning.task import Split, TaskData
 from tests.finetuning.test_trainer import make_options, run
@@ -22,7 +22,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def rows(framed_tokenizer):
-    return encode(Examples(["11 12 13 14"] * 70, None, [0, 1] * 35), framed_tokenizer, 16)
+    return encode_examples(Examples(["11 12 13 14"] * 70, None, [0, 1] * 35), framed_tokenizer, 16)
 
 
 def planned_steps(rows, options):

@@ -22,7 +22,7 @@ from electra.tasks.glue.command import main as glue
 from electra.tasks.multiple_choice.command import main as choose
 from electra.tasks.squad.command import main as squad
 from electra.tasks.tagging.command import main as tag
-from electra.tasks.tagging.predict import parse
+from electra.tasks.tagging.predict import parse_tagging_row
 from electra.tasks.tagging.predict import predictor as predictor_of_tags
 from electra.tasks.tagging.schemes import entities_of
 from tests.conftest import refused, refused_command
@@ -82,21 +82,21 @@ def test_rows_are_written_in_the_form_of_the_input(form, expected):
 
 
 def test_words_of_a_text_have_offsets_into_it():
-    words, bounds = parse("text", {"text": "Is  Zoë's (e.g.) here?"}, "a:1")
+    words, bounds = parse_tagging_row("text", {"text": "Is  Zoë's (e.g.) here?"}, "a:1")
     assert words[:4] == ["Is", "Zoë", "'", "s"] and bounds[1] == (4, 7)
-    assert "a:1" in refused(lambda: parse("text", {"text": " "}, "a:1"))
+    assert "a:1" in refused(lambda: parse_tagging_row("text", {"text": " "}, "a:1"))
 
 
 def test_words_are_a_list():
-    assert parse("text", {"words": ["Ann", "left"]}, "a:1") == (["Ann", "left"], [(0, 1), (1, 2)])
-    assert "a:1" in refused(lambda: parse("text", {"tokens": "Ann left"}, "a:1"))
+    assert parse_tagging_row("text", {"words": ["Ann", "left"]}, "a:1") == (["Ann", "left"], [(0, 1), (1, 2)])
+    assert "a:1" in refused(lambda: parse_tagging_row("text", {"tokens": "Ann left"}, "a:1"))
 
 
 def test_plain_labels_give_no_span_outside(glue_tokenizer):
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
     model = BertForTokenClassification(BertConfig(**sizes, id2label={0: "O", 1: "PER"}))
     predictor = predictor_of_tags(Saved(model, glue_tokenizer, {"max_length": 16}), SimpleNamespace(text_column=None))
-    item = parse("text", {"text": "yes Ann"}, "a:1")
+    item = parse_tagging_row("text", {"text": "yes Ann"}, "a:1")
     (found,) = predictor.answer([item], lambda windows: np.array([[[1.0, 0.0], [0.0, 1.0]]]))
     assert found["prediction"] == [[4, 7, "PER"]] and len(found["probability"]) == 1
 

@@ -8,7 +8,7 @@ from torch import nn
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import ClassificationArguments
-from electra.finetuning.encoding import Examples, PaddingCollator, encode
+from electra.finetuning.encoding import Examples, PaddingCollator, encode_examples
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.trainer import ShuffledLengthGroups, fine_tune, step_loss, training_arguments
 from electra.schedules import product_schedule
@@ -37,7 +37,7 @@ def rows(framed_tokenizer):
     random = np.random.default_rng(0)
     labels = random.integers(2, size=84).tolist()
     words = [[random.integers(100 * c + 10, 100 * c + 90), *range(300, 300 + random.integers(9))] for c in labels]
-    return encode(Examples([" ".join(map(str, row)) for row in words], None, labels), framed_tokenizer, 16)
+    return encode_examples(Examples([" ".join(map(str, row)) for row in words], None, labels), framed_tokenizer, 16)
 
 
 def run(rows, folder, *, seed=1, dropout=0.0, score=None, **options):

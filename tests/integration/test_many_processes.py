@@ -22,7 +22,7 @@ from electra.data import shards
 from electra.io.checkpoints import find_damage
 from electra.pretraining.command import main as pretrain
 from electra.pretraining.data import load_data
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from tests.helpers import (
     ENVIRONMENT,
     ROOT,
@@ -157,7 +157,7 @@ def test_torchrun_goes_on_by_itself_after_a_killed_process(tmp_path):
 
 def load_and_wait(argv):
     """Load the data of a run; then one process lets the other one wait within a collective."""
-    args = parse_arguments(argv)
+    args = parse_pretraining_arguments(argv)
     print(f"documents: {len(load_data(args, None).cache)}")
     if args.training.process_index == 0:
         time.sleep(5)

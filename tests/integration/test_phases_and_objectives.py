@@ -13,7 +13,7 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.command import main
 from electra.pretraining.metrics import rows_of
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from tests.helpers import exit_codes, fork_ranks, parametrize, read_json
 from tests.pretraining.runs import TWO_STAGE, assert_same_state, flags, history, write_corpus
 
@@ -138,7 +138,7 @@ def test_a_discriminator_need_not_start_from_the_generator(folder, capsys):
     # The first update of a stage has a learning rate of 0, and nothing was copied: it is as it was made.
     assert changed(run / "checkpoint-1", run / "checkpoint-3") == set(weights(run / "checkpoint-1", "generator"))
     assert "init_from_generator: false" in (run / "config.yaml").read_text()
-    assert not parse_arguments(["--config", str(run / "config.yaml")]).objective.init_from_generator
+    assert not parse_pretraining_arguments(["--config", str(run / "config.yaml")]).objective.init_from_generator
 
 
 def test_two_processes_leave_frozen_networks_alone_and_agree(folder):

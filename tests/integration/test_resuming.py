@@ -13,7 +13,7 @@ from pytest import approx, raises
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.pretraining.command import main
-from electra.report.page import write_report
+from electra.report.page import write_run_report
 from electra.report.runs import read_run
 from tests.helpers import contents, files_up_to, parametrize, read_json, run
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, write_corpus
@@ -146,7 +146,7 @@ def test_a_killed_run_has_a_report_of_what_it_had_saved(copy):
     for name in ("checkpoint-12", "discriminator", "generator"):
         shutil.rmtree(copy.run / name)
     assert read_run(copy.run).step == 8
-    page = write_report([copy.run])[0].read_text()
+    page = write_run_report([copy.run])[0].read_text()
     assert "step 8 of 12" in page and "total loss" in page
 
 

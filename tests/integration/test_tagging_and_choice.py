@@ -19,11 +19,11 @@ from electra.io.errors import UserError
 from electra.report.command import main as report
 from electra.report.results import read_results
 from electra.tasks.multiple_choice.command import main as choose
-from electra.tasks.multiple_choice.data import load_splits
+from electra.tasks.multiple_choice.data import load_choice_splits
 from electra.tasks.multiple_choice.options import MultipleChoiceArguments
 from electra.tasks.tagging.columns import read_columns
 from electra.tasks.tagging.command import main as tag
-from electra.tasks.tagging.schemes import convert, score
+from electra.tasks.tagging.schemes import convert, score_labels
 from tests.helpers import read_json
 from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_encoder
@@ -96,7 +96,7 @@ def test_tagging_is_learned_and_its_files_agree(tagged):
         assert written.words == original.words
         right = [convert(labels, "iob2") for labels in original.labels]
         assert read_columns(str(path), 1).labels == right
-        counted = score(written.labels, right, "iob2")
+        counted = score_labels(written.labels, right, "iob2")
         assert {f"{prefix}{name}": value for name, value in counted.items()} == {
             name: value for name, value in results[0].metrics.items() if name.startswith("test_") == bool(prefix)
         }
@@ -180,7 +180,7 @@ def test_multiple_choice_is_learned_and_its_files_agree(answered):
 def test_a_saved_choice_model_has_the_logits_of_the_best_seed(answered):
     folder = answered / "output" / "run"
     options = MultipleChoiceArguments(validation_file=[str(answered / "quiz" / "dev.csv")])
-    question = load_splits(options)["dev"][0]
+    question = load_choice_splits(options)["dev"][0]
     texts = [question.first] * len(question.seconds), question.seconds
     saved = folder / "models" / "quiz"
     inputs = AutoTokenizer.from_pretrained(saved)(*texts, padding=True, return_tensors="pt")

@@ -2,7 +2,7 @@
 
 import torch
 
-from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
+from electra.model.configuration import ElectraPretrainingConfig, network_config, generator_config
 from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
 from tests.helpers import parametrize
@@ -10,7 +10,7 @@ from tests.helpers import parametrize
 VOCAB_SIZE = 40
 """Of the models of `make_model`, where no other is given."""
 NETWORK_VOCAB_SIZE, LONGEST = 60, 24
-"""Of `network_config`."""
+"""Of `tiny_network_config`."""
 MASK = 4
 objectives = parametrize("objective", OBJECTIVES)
 
@@ -26,7 +26,7 @@ ALWAYS_LIKELIEST = 1e-7
 """A sampling temperature at which the noise never decides, so that samples follow from the logits alone."""
 
 
-def network_config(model_type="electra", **changes):
+def tiny_network_config(model_type="electra", **changes):
     sizes = {
         "vocab_size": NETWORK_VOCAB_SIZE,
         "pad_token_id": 0,
@@ -39,11 +39,11 @@ def network_config(model_type="electra", **changes):
         "hidden_dropout_prob": 0.25,
         "attention_probs_dropout_prob": 0.125,
     }
-    return discriminator_config(model_type=model_type, **{**sizes, **changes})
+    return network_config(model_type=model_type, **{**sizes, **changes})
 
 
 def joint_model(discriminator, generator=None, generator_size=1.0, generator_layer_size=1.0, **options):
-    config = network_config(discriminator) if isinstance(discriminator, str) else discriminator
+    config = tiny_network_config(discriminator) if isinstance(discriminator, str) else discriminator
     smaller = generator_config(config, generator_size, generator_layer_size, model_type=generator)
     torch.manual_seed(0)
     options = {"mask_token_id": MASK, "special_token_ids": [0, 1, 2, 3, MASK], **options}
@@ -52,7 +52,7 @@ def joint_model(discriminator, generator=None, generator_size=1.0, generator_lay
 
 def make_model(dropout=0.1, vocab_size=VOCAB_SIZE, **options):
     """A model with weights far enough from 0 that its predictions differ; options are those of its configuration."""
-    config = network_config(
+    config = tiny_network_config(
         vocab_size=vocab_size,
         embedding_size=8,
         intermediate_size=48,

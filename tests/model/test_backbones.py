@@ -29,13 +29,13 @@ from electra.model.networks import (
     lm_logits,
     masked_lm,
     replaced_logits,
-    token_detector,
+    rtd_model,
 )
 from electra.model.tying import plain_state
 from electra.pretraining.plan import describe_network, training_flops
 from electra.runtime.cpu import ATTENTION
 from tests.helpers import parametrize
-from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, network_config
+from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, tiny_network_config
 
 WITHOUT_PROJECTION = [name for name, backbone in BACKBONES.items() if backbone.projection is None]
 
@@ -48,7 +48,7 @@ def inputs_of(model_type, batch):
 
 @parametrize("model_type", BACKBONES)
 def test_the_lm_head_at_some_positions_is_the_model_s(model_type, batch):
-    network = masked_lm(network_config(model_type)).eval()
+    network = masked_lm(tiny_network_config(model_type)).eval()
     inputs = inputs_of(model_type, batch)
     hidden = encode(network, **batch)
     at_some = lm_logits(network, hidden[:, 3:9].flatten(0, 1)).view(2, 6, -1)
@@ -57,7 +57,7 @@ def test_the_lm_head_at_some_positions_is_the_model_s(model_type, batch):
 
 @parametrize("model_type", BACKBONES)
 def test_a_network_has_the_sizes_and_dropouts_asked_for(model_type):
-    config = network_config(model_type)
+    config = tiny_network_config(model_type)
     renamed = BACKBONES[model_type].renamed
     dropouts = {renamed.get(name, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
     assert dropouts <= vars(type(config)()).keys()  # a configuration accepts any name
@@ -71,7 +71,7 @@ def test_a_network_has_the_sizes_and_dropouts_asked_for(model_type):
 
 @parametrize("model_type", BACKBONES)
 def test_the_detector_is_the_encoder_under_electra_s_head(model_type, batch):
-    detector = token_detector(network_config(model_type)).eval()
+    detector = rtd_model(tiny_network_config(model_type)).eval()
     with torch.no_grad():  # far enough from 0 that a head that is left out would be seen
         for parameter in detector.discriminator_predictions.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
@@ -106,7 +106,7 @@ def test_every_trained_weight_gets_a_gradient(model_type, batch):
 @parametrize("attention", ["sdpa", "eager", ATTENTION])
 @parametrize("model_type", BACKBONES)
 def test_a_bias_made_once_hides_what_the_mask_hides(model_type, attention, batch):
-    config = network_config(model_type)
+    config = tiny_network_config(model_type)
     config.local_attention = 6  # ModernBERT's window
     network = masked_lm(config).eval()
     with suppress(ValueError):  # DeBERTa has its own attention
@@ -125,7 +125,7 @@ def test_a_bias_made_once_hides_what_the_mask_hides(model_type, attention, batch
 @parametrize("model_type", BACKBONES)
 def test_a_bias_has_the_type_of_the_queries(model_type, dtype, batch, monkeypatch):
     """Kernels of GPUs read a bias of another type wrongly, without an error."""
-    network = masked_lm(network_config(model_type)).eval()
+    network = masked_lm(tiny_network_config(model_type)).eval()
     if not can_share_rows(network.config):
         skip("builds its own masks")
     network.set_attn_implementation("sdpa")
@@ -202,7 +202,7 @@ def test_a_run_of_it_can_be_planned(model_type):
 
 def test_one_type_of_tokens_says_nothing_and_is_not_asked(batch):
     """RoBERTa as it was released."""
-    config = network_config("roberta")
+    config = tiny_network_config("roberta")
     config.type_vocab_size = 1
     network = masked_lm(config).eval()
     plain = {name: batch[name] for name in ("input_ids", "attention_mask")}
@@ -211,7 +211,7 @@ def test_one_type_of_tokens_says_nothing_and_is_not_asked(batch):
 
 def test_a_generator_s_heads_and_feed_forward_width_can_be_named():
     generator = generator_config(
-        network_config("bert"), 1.0, 0.5, model_type="albert", num_attention_heads=1, intermediate_size=48
+        tiny_network_config("bert"), 1.0, 0.5, model_type="albert", num_attention_heads=1, intermediate_size=48
     )
     sizes = generator.hidden_size, generator.num_attention_heads, generator.intermediate_size
     assert sizes == (32, 1, 48) and generator.num_hidden_layers == 1 and generator.embedding_size == 32

@@ -8,9 +8,9 @@ from electra.backbones import BACKBONES
 from electra.io.errors import UserError
 from electra.model.configuration import (
     DROPOUTS,
-    SIZES,
+    SIZE_NAMES,
     ElectraPretrainingConfig,
-    discriminator_config,
+    network_config,
     generator_config,
 )
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
@@ -19,8 +19,8 @@ from tests.helpers import parametrize
 
 
 def discriminator_of(recipe, **changes):
-    sizes = {name: RECIPES[recipe][name] for name in (*SIZES, *DROPOUTS)}
-    return discriminator_config(**{"vocab_size": 30522, "pad_token_id": 0, **sizes, **changes})
+    sizes = {name: RECIPES[recipe][name] for name in (*SIZE_NAMES, *DROPOUTS)}
+    return network_config(**{"vocab_size": 30522, "pad_token_id": 0, **sizes, **changes})
 
 
 def test_the_small_recipe_builds_google_electra_small():

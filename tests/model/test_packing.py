@@ -9,9 +9,9 @@ from electra.data.segments import PackedRow, Segment, SegmentCollator
 from electra.model.networks import can_share_rows
 from electra.packing import choose_in_segments, count_chosen_in_segments
 from tests.helpers import parametrize
-from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, network_config, objectives
+from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, tiny_network_config, objectives
 
-PACKED = [name for name in BACKBONES if can_share_rows(network_config(name))]
+PACKED = [name for name in BACKBONES if can_share_rows(tiny_network_config(name))]
 COLLATOR = SegmentCollator(cls_token_id=2, sep_token_id=3, pad_token_id=0)
 SIZES = [[(4, 2), (9, 0), (1, 0)], [(10, 6)], [(1, 1), (2, 0), (2, 2)]]
 """Tokens of A and B of the segments in each row; the first fills the longest."""
@@ -30,7 +30,7 @@ def packed_and_alone():
 
 def model_of(model_type, **options):
     """Without dropout, and with weights far enough from 0 that attention and positions matter."""
-    config = network_config(model_type, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config = tiny_network_config(model_type, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     config.local_attention = 6  # ModernBERT's window
     model = joint_model(config, tie="word", discriminator_weight=1.0, **options)
     with torch.no_grad():
@@ -69,7 +69,7 @@ def test_so_are_those_of_every_objective(objective):
 
 def test_deberta_and_unknown_kernels_cannot_share_rows():
     assert [name for name in BACKBONES if name not in PACKED] == ["deberta-v2"]
-    config = network_config("electra")
+    config = tiny_network_config("electra")
     config._attn_implementation = "flash_attention_2"
     assert not can_share_rows(config)
 

@@ -4,10 +4,10 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModelForMaskedLM, BertTokenizer
 
-from electra.model.configuration import discriminator_config, longest_text
-from electra.model.networks import embedding_modules, masked_lm, token_detector
+from electra.model.configuration import network_config, longest_text
+from electra.model.networks import embedding_modules, masked_lm, rtd_model
 from electra.model.pretrained import load_network, read_config
-from electra.model.transfer import POSITIONS_KEY, Rows, resize, rows_of_vocabulary, trained_positions, transfer
+from electra.model.transfer import POSITIONS_KEY, VocabularyRows, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import SPECIAL_TOKENS, plain_backend, wrap_backend
 from electra.tokenizers.options import TokenizerArguments
@@ -24,7 +24,7 @@ def trained_on(texts, algorithm, vocab_size):
 
 
 def config_of(model_type):
-    return discriminator_config(
+    return network_config(
         model_type=model_type, vocab_size=40, pad_token_id=0, embedding_size=8, hidden_size=16, num_hidden_layers=2,
         num_attention_heads=2, intermediate_size=24, max_position_embeddings=16, hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
@@ -83,7 +83,7 @@ def test_every_table_of_the_vocabulary_is_filled(model_type, tmp_path):
     resize(config, vocab_size=50, pad_token_id=0, positions=16, layers=1)
     network = masked_lm(config)
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    rows = Rows({index: index for index in range(40)}, {40: [3, 5]}, 50)
+    rows = VocabularyRows({index: index for index in range(40)}, {40: [3, 5]}, 50)
     network.load_state_dict(transfer(trained, network, network.state_dict(), rows, 0))
     table, old = (embedding_modules(n)["word"].weight for n in (network, source))
     assert torch.equal(table[:40], old) and torch.equal(table[40], (old[3] + old[5]) / 2)
@@ -107,10 +107,10 @@ def test_positions_grow_by_repeating_those_that_were_trained(model_type):
     before, config = config_of(model_type), config_of(model_type)
     if has_table:  # transformers' default, not that of the released ones
         before.position_biased_input = config.position_biased_input = True
-    source = token_detector(before)
+    source = rtd_model(before)
     resize(config, vocab_size=40, pad_token_id=0, positions=40, layers=2)
     assert longest_text(config) == 40
-    network = token_detector(config)
+    network = rtd_model(config)
     network.load_state_dict(transfer(source, network, network.state_dict(), None, 12))
     ids = torch.randint(5, 40, (1, 40))
     hidden = [n.eval().base_model(input_ids=ids[:, :12]).last_hidden_state for n in (source, network)]

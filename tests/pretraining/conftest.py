@@ -9,7 +9,7 @@ import pytest
 from electra.data.options import SegmentArguments
 from electra.data.segments import Segment
 from electra.pretraining.command import main
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.plan import make_plan
 from electra.report.curves import make_panels
 from tests.model.helpers import make_model
@@ -59,7 +59,7 @@ class Rows:
 @pytest.fixture(scope="session")
 def plan_of(cache):
     """The plan of 12 steps of 10 x 16 tokens with a pair."""
-    args = parse_arguments(flags(Path(), per_device_train_batch_size=10))
+    args = parse_pretraining_arguments(flags(Path(), per_device_train_batch_size=10))
     sources = [{"name": "numbers", "documents": 4, "tokens": 100}]
     data = SimpleNamespace(
         cache=cache,

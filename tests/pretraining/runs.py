@@ -9,7 +9,7 @@ from electra.backbones import BACKBONES, UNIFORM
 from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
-from electra.pretraining.options import parse_arguments, resolve
+from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.plan import make_plan
 from electra.pretraining.run import make_callbacks
 from electra.pretraining.run_folder import open_run, origin_of
@@ -91,10 +91,10 @@ def flags(folder, **options):
 
 def make(folder, **options):
     """The trainer of a tiny run below `folder`, ready to train."""
-    args = parse_arguments(flags(folder, **options))
+    args = parse_pretraining_arguments(flags(folder, **options))
     run = open_run(args)
     data = load_data(args, run.checkpoint)
-    args = resolve(args, run, len(data.policy), has_held_out=data.evaluation is not None)
+    args = resolve_options(args, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer)
     plan = make_plan(args.training, model, data)
     callbacks = [*make_callbacks(args, model, plan), StopRequests()]

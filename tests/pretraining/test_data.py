@@ -14,7 +14,7 @@ from electra.data.policies import POLICIES
 from electra.io.errors import UserError
 from electra.pretraining.command import main
 from electra.pretraining.data import load_data
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from electra.report.curves import make_panels
 from electra.report.runs import read_run
 from tests.conftest import refused
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 
 def load(folder, **options):
-    return load_data(parse_arguments(flags(folder, **options)), None)
+    return load_data(parse_pretraining_arguments(flags(folder, **options)), None)
 
 
 def segments(trainer, name):

@@ -8,7 +8,7 @@ import torch
 
 from electra.pretraining.compilation import compiles_by_default
 from electra.pretraining.device import choose_for_device
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from tests.helpers import parametrize
 from tests.pretraining.runs import flags
 
@@ -34,7 +34,7 @@ def test_one_of_several_gpus_is_used_and_torchrun_is_named(tmp_path, monkeypatch
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     with caplog.at_level(logging.WARNING):
-        training = parse_arguments(flags(tmp_path)).training
+        training = parse_pretraining_arguments(flags(tmp_path)).training
     assert training.visible_gpus == 4 and training.n_gpu == 1
     assert training.train_batch_size == training.segments_per_step == 4 and training.eval_batch_size == 8
     assert "torchrun --nproc_per_node 4" in caplog.text
@@ -67,9 +67,9 @@ def test_a_step_on_a_gpu_is_compiled_and_does_not_wait(gpu, tmp_path):
     gpu.setattr(torch.accelerator, "is_available", lambda: True)
     gpu.setattr(torch.cuda, "device_count", lambda: 1)
     gpu.setattr(torch.cuda, "set_device", lambda device: None)
-    training = parse_arguments(flags(tmp_path)).training
+    training = parse_pretraining_arguments(flags(tmp_path)).training
     assert training.torch_compile and training.dataloader_pin_memory and training.accelerator_config.non_blocking
-    assert not parse_arguments(flags(tmp_path, torch_compile=False)).training.torch_compile
+    assert not parse_pretraining_arguments(flags(tmp_path, torch_compile=False)).training.torch_compile
     assert not compiles_by_default(SimpleNamespace(device=training.device, fsdp="full_shard", deepspeed=None))
     gpu.setattr(torch.cuda, "get_device_capability", lambda: (6, 1))  # which Triton does not support
-    assert not parse_arguments(flags(tmp_path)).training.torch_compile
+    assert not parse_pretraining_arguments(flags(tmp_path)).training.torch_compile

@@ -6,18 +6,18 @@ import torch
 from pytest import approx, raises
 
 from electra.io.errors import UserError
-from electra.model.initialization import SCORES, allow_local_heads, initialize, set_local_heads
+from electra.model.initialization import LOCAL_SCORES, allow_local_heads, initialize, set_local_heads
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.networks import token_detector
+from electra.model.networks import rtd_model
 from electra.model.tying import plain_state
 from electra.options import as_flags
 from electra.pretraining.model import build_model
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from tests.conftest import make_number_tokenizer
 from tests.helpers import parametrize
-from tests.model.helpers import joint_model, network_config
+from tests.model.helpers import joint_model, tiny_network_config
 
-CONFIG = network_config(
+CONFIG = tiny_network_config(
     vocab_size=500, embedding_size=64, hidden_size=128, num_hidden_layers=1, initializer_range=0.05
 )
 
@@ -59,17 +59,17 @@ def test_the_original_draws_projection_and_output_as_glorot():
 @parametrize(("model_type", "embedding_size"), [("modernbert", 128), ("electra", 128), ("electra", 64)])
 def test_local_heads_look_at_the_token_before_and_the_one_behind(model_type, embedding_size):
     sizes = {"hidden_size": 128, "num_attention_heads": 4, "max_position_embeddings": 64, "initializer_range": 0.06}
-    config = network_config(model_type, embedding_size=embedding_size, **sizes)
+    config = tiny_network_config(model_type, embedding_size=embedding_size, **sizes)
     allow_local_heads(config)
     config._attn_implementation = "eager"
     torch.manual_seed(0)
-    network = token_detector(config).eval()
+    network = rtd_model(config).eval()
     set_local_heads(network)
     (weights,) = network.base_model(torch.arange(64)[None] % 50, output_attentions=True).attentions[0]
     for head, distance in ((0, -1), (1, 1)):
         assert torch.diagonal(weights[head], offset=distance).mean() > 0.55
         scores = weights[head].detach().log()  # but for a constant of each row
-        assert torch.diagonal(scores, offset=distance).mean() - scores.mean() == approx(sum(SCORES), abs=1.5)
+        assert torch.diagonal(scores, offset=distance).mean() - scores.mean() == approx(sum(LOCAL_SCORES), abs=1.5)
     for head in (2, 3):
         assert max(torch.diagonal(weights[head], offset=distance).mean() for distance in (-1, 1)) < 0.1
 
@@ -78,7 +78,7 @@ def with_local_heads(**options):
     """A pair of one layer of width 32, with one head."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1}
     options = {"train_file": "text.txt", "use_cpu": True, "initialization": "local", **sizes, **options}
-    return build_model(parse_arguments(as_flags(options)), make_number_tokenizer(64))
+    return build_model(parse_pretraining_arguments(as_flags(options)), make_number_tokenizer(64))
 
 
 @parametrize("tie", ["none", "embeddings", "gdes", "all"])
@@ -90,14 +90,14 @@ def test_shared_embeddings_have_local_heads(model_type, tie):
     (weights,) = network.base_model(torch.arange(32)[None] + 20, output_attentions=True).attentions[0]
     assert torch.diagonal(weights[0], offset=-1).mean() > 0.6
     with raises(UserError, match="embedding_size"):
-        allow_local_heads(network_config("electra", embedding_size=4))
+        allow_local_heads(tiny_network_config("electra", embedding_size=4))
 
 
 @parametrize("tie", ["none", "gdes"])
 def test_words_are_zero_where_local_heads_read_positions(tie):
     network = with_local_heads(generator_size=1, tie=tie).discriminator
     table = plain_state(network)["electra.embeddings.word_embeddings.weight"]
-    assert not table[:, : 2 * len(SCORES)].any() and table[:, 2 * len(SCORES) :].any()
+    assert not table[:, : 2 * len(LOCAL_SCORES)].any() and table[:, 2 * len(LOCAL_SCORES) :].any()
 
 
 def test_only_some_new_discriminators_have_local_heads():
@@ -113,7 +113,7 @@ def test_only_some_new_discriminators_have_local_heads():
 def test_a_causal_network_must_be_able_to_hide_single_tokens():
     argv = ["--train_file=text", "--objective=causal", "--discriminator_type=deberta-v2", "--embedding_size=256"]
     with raises(UserError, match="deberta-v2: its attention cannot hide"):
-        build_model(parse_arguments(argv), make_number_tokenizer(64))
+        build_model(parse_pretraining_arguments(argv), make_number_tokenizer(64))
 
 
 def test_a_recipe_in_python_has_the_weights_of_the_command():
@@ -124,7 +124,7 @@ def test_a_recipe_in_python_has_the_weights_of_the_command():
         {"discriminator_type": "electra", "tie": "word", "initialization": "original"},
     ):
         argv = as_flags({"train_file": "text.txt", "use_cpu": True, "model_size": "tiny", "seed": 3, **options})
-        expected = build_model(parse_arguments(argv), tokenizer)
+        expected = build_model(parse_pretraining_arguments(argv), tokenizer)
         model = ElectraForJointPretraining.from_recipe("tiny", tokenizer, seed=3, **options)
         assert model.config.to_dict() == expected.config.to_dict()
         assert all(torch.equal(*pair) for pair in zip(model.parameters(), expected.parameters(), strict=True))

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
-from electra.model.configuration import discriminator_config
+from electra.model.configuration import network_config
 from electra.model.networks import masked_lm
 from electra.pretraining.command import main
 from electra.tokenizers.extend import extend_tokenizer
@@ -118,7 +118,7 @@ def test_a_longer_tokenizer_and_text_start_from_what_was_trained(finished_run, t
 def test_a_masked_lm_becomes_a_discriminator_and_a_generator(model_type, finished_run, tmp_path, capsys):
     tokenizer = load_tokenizer(str(finished_run))
     sizes = {name: TINY[name] for name in SIZES if name != "vocab_size"}
-    config = discriminator_config(
+    config = network_config(
         vocab_size=len(tokenizer) + 7, pad_token_id=0, max_position_embeddings=32, hidden_dropout_prob=0.1,
         attention_probs_dropout_prob=0.1, model_type=model_type, **sizes,
     )  # fmt: skip

@@ -11,8 +11,8 @@ from electra.io.files import CONFIGS
 from electra.objectives import OBJECTIVES
 from electra.options import write_yaml
 from electra.pretraining.metrics import evaluation_metrics
-from electra.pretraining.options import parse_arguments, resolve
-from electra.pretraining.run_folder import Origin, Run, open_run
+from electra.pretraining.options import parse_pretraining_arguments, resolve_options
+from electra.pretraining.run_folder import RunProvenance, Run, open_run
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
@@ -67,7 +67,7 @@ from tests.pretraining.runs import TWO_STAGE, flags
     ids=str,
 )
 def test_options_without_effect_are_refused(tmp_path, options, named):
-    message = refused(lambda: parse_arguments(flags(tmp_path, **options)))
+    message = refused(lambda: parse_pretraining_arguments(flags(tmp_path, **options)))
     assert all(word in message for word in named.split()), message
 
 
@@ -76,7 +76,7 @@ def test_modes_without_graphs_accumulate(tmp_path, accumulation):
     """Only CUDA graphs are refused, and only with micro-batches."""
     mode = "reduce-overhead" if accumulation == 1 else "max-autotune-no-cudagraphs"
     options = {"torch_compile_mode": mode, "gradient_accumulation_steps": accumulation}
-    assert parse_arguments(flags(tmp_path, **options)).training.torch_compile_mode == mode
+    assert parse_pretraining_arguments(flags(tmp_path, **options)).training.torch_compile_mode == mode
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def parsed(tmp_path, caplog):
         caplog.clear()
         caplog.set_level(logging.INFO)
         config = [f"--config={file}"] if file else []
-        args = parse_arguments([*config, f"--objective={objective}", *more])
+        args = parse_pretraining_arguments([*config, f"--objective={objective}", *more])
         assert args.objective.objective == objective
         return args, [line for line in caplog.messages if line.startswith("left out")]
 
@@ -145,12 +145,12 @@ def test_steps_of_a_file_give_way_to_those_of_the_command_line(parsed, tmp_path)
     assert args.training.max_steps == 10 and "num_train_epochs" in line and "num_train_epochs" not in args.record
     file.write_text("train_file: [a]\nbudget: 2h\n")
     for words in (["--auto_resume"], ["--resume_from_checkpoint=somewhere"]):  # not a million steps instead
-        assert "--budget 2h" in refused(lambda words=words: parse_arguments([f"--config={file}", *words]))
+        assert "--budget 2h" in refused(lambda words=words: parse_pretraining_arguments([f"--config={file}", *words]))
 
 
 def held_out(*names):
     """Options with held-out texts of these names."""
-    return parse_arguments(["--train_file=a", "--validation_file", *(f"{name}={name}.txt" for name in names)])
+    return parse_pretraining_arguments(["--train_file=a", "--validation_file", *(f"{name}={name}.txt" for name in names)])
 
 
 @parametrize("objective", OBJECTIVES)
@@ -173,12 +173,12 @@ def test_options_are_found_from_checkpoint_and_run(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     checkpoint = write_checkpoint(tmp_path / "run", 4)
     for name in (f"{checkpoint}/", tmp_path / "run", tmp_path / "nowhere"):
-        assert "no config.yaml" in refused(lambda name=name: parse_arguments([f"--resume_from_checkpoint={name}"]))
+        assert "no config.yaml" in refused(lambda name=name: parse_pretraining_arguments([f"--resume_from_checkpoint={name}"]))
     (tmp_path / "run" / "config.yaml").write_text("seed: 1")
     for name in (f"{checkpoint}/", tmp_path / "run"):
-        assert parse_arguments([f"--resume_from_checkpoint={name}"]).training.seed == 1
+        assert parse_pretraining_arguments([f"--resume_from_checkpoint={name}"]).training.seed == 1
     assert f"options of {tmp_path / 'run' / 'config.yaml'}" in caplog.text
-    args = parse_arguments([f"--resume_from_checkpoint={tmp_path / 'run'}"])
+    args = parse_pretraining_arguments([f"--resume_from_checkpoint={tmp_path / 'run'}"])
     assert open_run(args).checkpoint == str(checkpoint)
 
 
@@ -195,10 +195,10 @@ def resolved(tmp_path):
     """Options resolved for a corpus of 10 segments; 4 segments are a step."""
 
     def make(step=0, has_held_out=True, **options):
-        args = parse_arguments(flags(tmp_path, **options))
+        args = parse_pretraining_arguments(flags(tmp_path, **options))
         before = dict(vars(args.training))
         run = Run(tmp_path / "run", "checkpoint" if step else None, step=step)
-        args, given = resolve(args, run, 10, has_held_out), args
+        args, given = resolve_options(args, run, 10, has_held_out), args
         assert vars(given.training) == before
         return args
 
@@ -249,10 +249,10 @@ def test_steps_of_a_file_are_given(resolved, tmp_path):
 
 
 def test_an_extended_run_keeps_the_warm_up_that_it_had(tmp_path):
-    args = parse_arguments(flags(tmp_path, max_steps=12_000, warmup_steps=None))
-    before = Origin("text", 10, "held out", options={"warmup_steps": 2})
+    args = parse_pretraining_arguments(flags(tmp_path, max_steps=12_000, warmup_steps=None))
+    before = RunProvenance("text", 10, "held out", options={"warmup_steps": 2})
     run = Run(tmp_path / "run", "checkpoint-12", step=12, origin=before)
-    assert resolve(args, run, 10, has_held_out=True).training.warmup_steps == 2
+    assert resolve_options(args, run, 10, has_held_out=True).training.warmup_steps == 2
 
 
 def test_a_run_inherits_from_that_of_its_networks(tmp_path):
@@ -261,14 +261,14 @@ def test_a_run_inherits_from_that_of_its_networks(tmp_path):
     lines = "tie: none\nhidden_dropout_prob: 0.0\nmlm_probability: 0.25\nmax_length: 64\nlearning_rate: 1e-3\n"
     (run / "config.yaml").write_text(lines)
     for start in (run, run / "discriminator"):
-        args = parse_arguments(["--train_file=text", f"--init_discriminator={start}", "--max_length=32"])
+        args = parse_pretraining_arguments(["--train_file=text", f"--init_discriminator={start}", "--max_length=32"])
         assert (args.model.tie, args.model.hidden_dropout_prob, args.objective.mlm_probability) == ("none", 0.0, 0.25)
         assert args.segments.max_length == 32  # given
         assert args.training.learning_rate == 5e-4  # of the recipe
         assert args.record["tie"] == "none"
     start = ["--train_file=text", f"--init_discriminator={run}"]
-    assert parse_arguments([*start, "--objective=causal"]).objective.mlm_probability == 0.15  # it masks nothing
-    other = parse_arguments([*start, "--objective=replace_mlm"])
+    assert parse_pretraining_arguments([*start, "--objective=causal"]).objective.mlm_probability == 0.15  # it masks nothing
+    other = parse_pretraining_arguments([*start, "--objective=replace_mlm"])
     assert (other.model.tie, other.objective.mlm_probability) == (
         None,
         0.25,

@@ -4,7 +4,7 @@ from pytest import approx, raises
 
 from electra.io.errors import UserError
 from electra.model.options import SET_BY_OBJECTIVE
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from electra.schedules import Phase, phase_at, stage_lengths
 from tests.helpers import parametrize
 from tests.pretraining.runs import TWO_STAGE, flags, make
@@ -39,8 +39,8 @@ def test_the_gate_asks_the_last_evaluation_after_step_0():
 
 def test_a_gate_is_read_from_yaml_and_from_flags(tmp_path):
     (tmp_path / "gate.yaml").write_text("generator_gate: [discriminator_auc, 0.6]\n")
-    from_file = parse_arguments([*flags(tmp_path), "--config", str(tmp_path / "gate.yaml")])
-    from_flags = parse_arguments([*flags(tmp_path), "--generator_gate", "discriminator_auc", ".6"])
+    from_file = parse_pretraining_arguments([*flags(tmp_path), "--config", str(tmp_path / "gate.yaml")])
+    from_flags = parse_pretraining_arguments([*flags(tmp_path), "--generator_gate", "discriminator_auc", ".6"])
     for args in (from_file, from_flags):
         metric, threshold = args.objective.generator_gate
         assert (metric, float(threshold)) == ("discriminator_auc", 0.6)
@@ -85,7 +85,7 @@ def test_who_is_watched_and_who_lacks_gradients(folder, options, is_watched, sea
     ids=str,
 )
 def test_what_is_not_set_is_the_objectives(tmp_path, options, expected):
-    args = parse_arguments(flags(tmp_path, **options))
+    args = parse_pretraining_arguments(flags(tmp_path, **options))
     assert tuple(getattr(args.spec, name) for name in SET_BY_OBJECTIVE) == expected
     # A run's own configuration under another objective: what was not set follows that one.
     assert ("mlm_replacement_probability" in args.record) == ("mlm_replacement_probability" in options)

@@ -12,7 +12,7 @@ from pytest import approx
 from electra.data.options import SegmentArguments
 from electra.flops import TransformerShape, google_training_flops
 from electra.pretraining import plan as plan_module
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.plan import Plan, announce_plan, check_documents, make_plan
 from tests.helpers import parametrize
 from tests.pretraining.conftest import Rows
@@ -65,7 +65,7 @@ def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
 
     def announce(**options):
         warn.reset_mock()
-        args = parse_arguments(flags(Path(), gradient_accumulation_steps=3, validation_fraction=0, **options))
+        args = parse_pretraining_arguments(flags(Path(), gradient_accumulation_steps=3, validation_fraction=0, **options))
         pair = make_pair()
         plan = make_plan(args.training, pair, data)
         announce_plan(args, plan)

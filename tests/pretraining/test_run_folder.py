@@ -11,9 +11,9 @@ from electra.io.checkpoints import write_manifest
 from electra.io.console import RunLog
 from electra.io.errors import UserError
 from electra.pretraining.configuration import RESUMING
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run_folder import (
-    Origin,
+    RunProvenance,
     Run,
     check_resumed,
     find_checkpoint,
@@ -30,7 +30,7 @@ from tests.pretraining.runs import flags
 
 
 def opened(folder, **options):
-    return open_run(parse_arguments(flags(folder, **options)))
+    return open_run(parse_pretraining_arguments(flags(folder, **options)))
 
 
 # ---- a new folder
@@ -118,7 +118,7 @@ def provenance(args):
 @pytest.fixture
 def origin(tmp_path):
     """Of an unchanged start."""
-    return provenance(parse_arguments(flags(tmp_path)))
+    return provenance(parse_pretraining_arguments(flags(tmp_path)))
 
 
 def resumed(before, now):
@@ -147,13 +147,13 @@ def test_an_option_that_changes_learning_is_refused_or_recorded(origin):
 @parametrize("start", [{"tokenizer_path": "tok"}, {"init_discriminator": "network"}, {"objective": "mlm"}], ids=str)
 def test_both_records_of_a_run_are_of_the_options_that_decide_something(tmp_path, start):
     (tmp_path / "a.yaml").write_text("strip_accents: true\ntokenizer_algorithm: byte_bpe\ntie: none\n")
-    args = parse_arguments(flags(tmp_path, config=tmp_path / "a.yaml", **start))
+    args = parse_pretraining_arguments(flags(tmp_path, config=tmp_path / "a.yaml", **start))
     options = provenance(args).options
     unused = {"tie", "generator_size"} if "objective" in start else {"strip_accents", "lowercase", "vocab_size"}
     assert args.unused >= unused
     assert not args.unused & (set(options) | set(args.record))
     # What an earlier version recorded of them decides nothing.
-    before = Origin("t", 4, "h", batch_size=4, options={**options, **dict.fromkeys(args.unused, "another")})
+    before = RunProvenance("t", 4, "h", batch_size=4, options={**options, **dict.fromkeys(args.unused, "another")})
     assert resumed(before, provenance(args)).changes == []
 
 
@@ -188,7 +188,7 @@ def test_another_text_or_batch_is_refused(origin, name, named):
 
 
 def test_a_run_writes_below_its_folder(tmp_path, wordpiece_tokenizer):
-    args = parse_arguments(flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True))
+    args = parse_pretraining_arguments(flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True))
     run = open_run(args)
     with first_files(run):
         save_options(args.record, run, wordpiece_tokenizer)
@@ -196,7 +196,7 @@ def test_a_run_writes_below_its_folder(tmp_path, wordpiece_tokenizer):
     assert (run.folder / "tokenizer" / "tokenizer.json").is_file()
     text = (run.folder / "config.yaml").read_text()
     assert "auto_resume" not in text
-    again = parse_arguments(["--config", str(run.folder / "config.yaml")])
+    again = parse_pretraining_arguments(["--config", str(run.folder / "config.yaml")])
     assert (again.corpus, again.training.learning_rate) == (args.corpus, 3e-3)
     assert again.training.output_dir == str(tmp_path / "output") and again.training.experiment_name == "run"
 
@@ -207,7 +207,7 @@ def test_resuming_leaves_the_results_of_an_earlier_end(tmp_path, wordpiece_token
     written = {"report.html", "metrics.json", "trainer_state.json", "discriminator"}
     for name in written:
         (run / name).write_text("of step 4")
-    args = parse_arguments(flags(tmp_path, resume_from_checkpoint=run, max_steps=max_steps))
+    args = parse_pretraining_arguments(flags(tmp_path, resume_from_checkpoint=run, max_steps=max_steps))
     opened = open_run(args)
     assert (opened.folder, opened.checkpoint) == (run, str(run / "checkpoint-4"))
     save_options(args.record, opened, wordpiece_tokenizer)

@@ -17,7 +17,7 @@ from transformers import TrainerControl, TrainerState
 from electra.pretraining import run, trial
 from electra.pretraining.command import main
 from electra.pretraining.configuration import seconds_of
-from electra.pretraining.options import parse_arguments, resolve
+from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.plan import training_flops
 from electra.pretraining.run_folder import Run
 from electra.pretraining.trial import (
@@ -39,12 +39,12 @@ def test_times_are_read():
     assert [seconds_of(text) for text in ("90m", "2h", "1.5 d", "30 s")] == [5400, 7200, 129_600, 30]
     for wrong in ("2", "h", "0h", "two hours", "2w"):
         argv = ["--train_file=text", "--model_size=tiny", f"--budget={wrong}"]
-        assert f"--budget {wrong} " in refused(lambda argv=argv: parse_arguments(argv))
+        assert f"--budget {wrong} " in refused(lambda argv=argv: parse_pretraining_arguments(argv))
 
 
 def test_a_file_overrides_the_recipe_of_a_budget(tmp_path):
     (tmp_path / "my.yaml").write_text("train_file: [text]\nlearning_rate: 0.003\n")
-    args = parse_arguments(["--config", str(tmp_path / "my.yaml"), "--budget=1s"])
+    args = parse_pretraining_arguments(["--config", str(tmp_path / "my.yaml"), "--budget=1s"])
     assert (args.model.model_size, args.training.learning_rate) == ("tiny", 0.003)
     assert args.record["model_size"] == "tiny"
 
@@ -65,7 +65,7 @@ def test_a_slow_first_step_does_not_end_a_trial(monkeypatch):
 
 @parametrize("name", RECIPE_FLOPS)
 def test_the_flops_of_recipes_are_those_of_their_plans(name):
-    args = parse_arguments(["--train_file=text", f"--model_size={name}"])
+    args = parse_pretraining_arguments(["--train_file=text", f"--model_size={name}"])
     sizes = {"max_length": args.segments.max_length, "batch_size": args.training.segments_per_step}
     flops, _ = training_flops(networks(args).config, **sizes, steps=args.training.max_steps)
     assert RECIPE_FLOPS[name] == approx(flops, rel=0.05)
@@ -100,12 +100,12 @@ def fitted():
     """Steps and steps between evaluations of a budget of 1,000 s; a step takes a second, an epoch has 4,000 steps."""
 
     def make(seconds_per_evaluation, *words, segments=128_000):
-        asked = parse_arguments(["--train_file=text", "--model_size=tiny", "--budget=1000s", *words])
+        asked = parse_pretraining_arguments(["--train_file=text", "--model_size=tiny", "--budget=1000s", *words])
         plan = SimpleNamespace(segments_per_epoch=segments, batch_size=32)
         args = fit_to_budget(asked, Trial(10, 1.0, seconds_per_evaluation), plan)
         steps = args.training.max_steps
         assert args.record["max_steps"] == steps and "max_steps" not in args.unused
-        resolved = resolve(args, Run(Path("run")), segments, has_held_out=True).training
+        resolved = resolve_options(args, Run(Path("run")), segments, has_held_out=True).training
         assert resolved.max_steps == steps and steps >= 1
         evaluations = 1 + math.ceil(steps / resolved.eval_steps)  # before the first step, and after the last
         return steps, resolved.eval_steps, steps + evaluations * seconds_per_evaluation
@@ -199,7 +199,7 @@ def test_a_plan_tells_the_time_on_another_device(plan, caplog):
     announce_elsewhere(replace(plan, flops=1.15e18), 312e12, 0.3)  # ELECTRA-Small on an A100
     assert "3 h 24 min at 30% of 3.12e+14" in caplog.text
     for words in ("--device_flops=1e15", "--plan --utilization=.3"):
-        assert "does not work" in refused(lambda words=words: parse_arguments(["--train_file=a", *words.split()]))
+        assert "does not work" in refused(lambda words=words: parse_pretraining_arguments(["--train_file=a", *words.split()]))
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from electra.report.curves import make_panels
 from electra.report.drawing import draw
 from electra.report.efficiency import efficiency_section
 from electra.report.labels import metric_title
-from electra.report.page import report_blocks, try_to_report, write_report
+from electra.report.page import report_blocks, try_to_report, write_run_report
 from electra.report.runs import RunRecord, read_run
 from electra.samples import Sample, write_samples
 from tests.helpers import ROOT
@@ -106,13 +106,13 @@ def test_a_long_log_makes_a_small_page():
 
 def test_values_that_are_not_finite_leave_a_gap(tmp_path):
     logs = [{"step": step, "loss": loss} for step, loss in ((1, math.nan), (2, math.inf), (3, 1.0), (4, 2.0))]
-    _, picture_file = write_report([write_state(tmp_path / "a$b$", logs)])
+    _, picture_file = write_run_report([write_state(tmp_path / "a$b$", logs)])
     assert picture_file.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_files_of_one_run_and_of_several(tmp_path):
     one, other = finished_run(tmp_path / "one"), finished_run(tmp_path / "other")
-    page_file, picture_file = write_report([one])
+    page_file, picture_file = write_run_report([one])
     assert page_file == one / "report.html" and picture_file == one / "training_curves.png"
     assert Image.open(picture_file).size == (1584, 891)  # three rows of four panels
     before = page_file.read_text()

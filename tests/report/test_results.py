@@ -9,9 +9,9 @@ from electra.io.errors import UserError
 from electra.report.blocks import text_table, write_report
 from electra.report.command import main
 from electra.report.results import Spread, append_result, read_results
-from electra.tasks.glue.report import REPORTING as GLUE
+from electra.tasks.glue.report import GLUE_REPORTING as GLUE
 from electra.tasks.glue.tasks import GLUE_TASKS
-from electra.tasks.tagging.report import REPORTING as TAGGING
+from electra.tasks.tagging.report import TAGGING_REPORTING as TAGGING
 from tests.helpers import parametrize
 from tests.tasks.glue.runs import all_tasks, result, run_folder
 

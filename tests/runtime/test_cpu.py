@@ -13,7 +13,7 @@ from electra.backbones import BACKBONES
 from electra.model.networks import masked_lm
 from electra.runtime.cpu import ATTENTION, LONGEST_DENSE, Dropout, attend, drop, tune_networks
 from tests.helpers import ROOT, parametrize
-from tests.model.helpers import network_config
+from tests.model.helpers import tiny_network_config
 
 
 def heads(length):
@@ -82,7 +82,7 @@ def test_dropout_follows_the_random_state():
 
 @parametrize("model_type", BACKBONES)
 def test_a_tuned_network_computes_what_it_did(model_type):
-    network = masked_lm(network_config(model_type)).eval()
+    network = masked_lm(tiny_network_config(model_type)).eval()
     ids = torch.randint(5, 40, (2, 12), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids)
     mask[1, 7:] = 0
@@ -95,7 +95,7 @@ def test_a_tuned_network_computes_what_it_did(model_type):
 
 @parametrize(("chosen", "tuned"), [("eager", "eager"), ("sdpa", ATTENTION)])
 def test_an_attention_that_was_chosen_stays(chosen, tuned):
-    network = masked_lm(network_config("bert"))
+    network = masked_lm(tiny_network_config("bert"))
     network.set_attn_implementation(chosen)
     tune_networks(network)
     assert network.config._attn_implementation == tuned

@@ -22,7 +22,7 @@ from electra.pretraining.metrics import token_records
 from electra.runtime.cpu import tune_networks
 from electra.runtime.gpu import PartOfProduct, TwoEmbeddings, linear_of_aligned_rows, tune_for_gpu
 from tests.helpers import ROOT, parametrize
-from tests.model.helpers import joint_model, network_config
+from tests.model.helpers import joint_model, tiny_network_config
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_weights_cast_at_once_give_what_autocast_gives(model_type, casts):
     """
     ids = torch.randint(5, 40, (4, 12), generator=torch.Generator().manual_seed(0))
     torch.manual_seed(0)
-    network = masked_lm(network_config(model_type)).eval()
+    network = masked_lm(tiny_network_config(model_type)).eval()
     names = list(network.state_dict())
     wanted, wanted_gradients = hidden_and_gradients(network, ids, untuned)
     tune_for_gpu(network)

@@ -6,7 +6,7 @@ import pytest
 import torch.distributed as dist
 
 from electra.io.errors import UserError
-from electra.runtime.processes import by_one_process
+from electra.runtime.processes import main_process_first
 from tests.helpers import exit_codes, fork_ranks, parametrize
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ def share(per_host):
         made.append(rank)
         return f"made by {rank}"
 
-    print(by_one_process(make, per_host), made)
+    print(main_process_first(make, per_host), made)
 
 
 def refuse():
@@ -30,7 +30,7 @@ def refuse():
     def make():
         raise UserError("wrong")
 
-    by_one_process(make)
+    main_process_first(make)
 
 
 @parametrize(

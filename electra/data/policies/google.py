@@ -13,7 +13,7 @@ from electra.data.token_cache import TokenIds
 
 SHORT_TARGET_PROBABILITY = 0.05
 SHORTEST_TARGET = 5
-Span = tuple[int, int]
+TokenSpan = tuple[int, int]
 """First token within the document, number of tokens."""
 
 
@@ -53,7 +53,7 @@ class GooglePolicy(Policy):
         return segments
 
     def _add_document(self, document: int) -> None:
-        lines: list[Span] = []
+        lines: list[TokenSpan] = []
         start = 0
         collected = 0
         for length in self.cache.line_lengths(document).tolist():
@@ -67,7 +67,7 @@ class GooglePolicy(Policy):
         if collected > 0:
             self._add_example(document, lines)
 
-    def _add_example(self, document: int, lines: list[Span]) -> None:
+    def _add_example(self, document: int, lines: list[TokenSpan]) -> None:
         room = self.max_length - SINGLE_SPECIALS
         for is_second, spans in enumerate(self._distribute(lines)):
             first_span = len(self._start)
@@ -86,13 +86,13 @@ class GooglePolicy(Policy):
         is_short = self._random.random() < SHORT_TARGET_PROBABILITY
         self._target = self._random.randint(SHORTEST_TARGET, self.max_length) if is_short else self.max_length
 
-    def _distribute(self, lines: list[Span]) -> tuple[list[Span], list[Span]]:
+    def _distribute(self, lines: list[TokenSpan]) -> tuple[list[TokenSpan], list[TokenSpan]]:
         """Divide the lines of an example into segments A and B."""
         draw = self._random.random
         is_single = draw() < 1 - TWO_SEGMENT_PROBABILITY
         first_target = np.inf if is_single else (self._target - PAIR_SPECIALS) // 2
-        first: list[Span] = []
-        second: list[Span] = []
+        first: list[TokenSpan] = []
+        second: list[TokenSpan] = []
         first_length = 0
         for line in lines:
             length = line[1]

@@ -22,17 +22,17 @@ from electra.data.policies.windows import WindowPolicy, split_windows
 from electra.data.rng import Ints, permute, uniform
 from electra.data.segments import PackedRow, Segment
 
-Kind = tuple[tuple[int, ...], int]
+RowKind = tuple[tuple[int, ...], int]
 """The lengths in a row, and how many such rows."""
 
 
-def pack_lengths(counts: Sequence[int], capacity: int) -> list[Kind]:
+def pack_lengths(counts: Sequence[int], capacity: int) -> list[RowKind]:
     """Put all items, `counts[n]` of length n, into rows: the lengths in a row, and how many such rows.
 
     Best-fit decreasing on the histogram: the longest items first, each in the fullest row with room. Its time depends
     on the capacity and hardly on the number of items. Source: Krell et al. 2021 (arXiv 2107.02027), LPFHP.
     """
-    by_room: list[list[Kind]] = [[] for _ in range(capacity + 1)]
+    by_room: list[list[RowKind]] = [[] for _ in range(capacity + 1)]
     for length in range(capacity, 0, -1):
         left = counts[length]
         while left:

@@ -16,7 +16,7 @@ from electra.data.policies.common import (
 )
 from electra.data.rng import Flags, Floats, Ints, permute, uniform
 from electra.data.segments import Segment
-from electra.data.split import BLOCK
+from electra.data.split import DOCUMENTS_PER_BLOCK
 from electra.data.token_cache import TokenCache
 
 DOCUMENTS_PER_SUM = 64
@@ -52,8 +52,8 @@ class WindowPolicy(Policy):
     def _sum_windows(self) -> Floats:
         total = 0.0
         sums = [np.zeros(1)]
-        for first in range(0, len(self.documents), BLOCK):
-            windows = self._windows(self.documents[first : first + BLOCK])
+        for first in range(0, len(self.documents), DOCUMENTS_PER_BLOCK):
+            windows = self._windows(self.documents[first : first + DOCUMENTS_PER_BLOCK])
             windows[0] += total
             in_order = windows.cumsum()
             total = in_order[-1]

@@ -13,8 +13,8 @@ from electra.finetuning.runner import evaluate
 from electra.io.files import write_file
 from electra.report.blocks import Figure, Heading, write_report
 from electra.report.drawing import render
-from electra.tasks.classify.report import REPORTING
-from electra.tasks.classify.task import open_task
+from electra.tasks.classify.report import CLASSIFY_REPORTING
+from electra.tasks.classify.task import open_classification
 
 
 def run_curve(args: Arguments, prefix: str) -> None:
@@ -35,12 +35,12 @@ def run_curve(args: Arguments, prefix: str) -> None:
             options = replace(args.options, **changes)
             record = {**args.record, **changes, **vars(encoder)}
             part = replace(args, encoder=encoder, options=options, record=record)
-            evaluation = evaluate(part, [open_task(part)], prefix)
+            evaluation = evaluate(part, [open_classification(part)], prefix)
             if evaluation is not None and evaluation.results:  # another command may make all runs of a point
                 points[start].append(evaluation)
     if not any(points.values()):  # with --plan, and on other processes than the first
         return
-    report = REPORTING.report([one.folder for evaluations in points.values() for one in evaluations])
+    report = CLASSIFY_REPORTING.report([one.folder for evaluations in points.values() for one in evaluations])
     figure = draw_curves(points)
     picture = Figure(render(figure, "svg"), "Scores against the number of labelled texts")
     write_file(render(figure, "png"), folder / "learning_curve.png")
@@ -58,12 +58,12 @@ def draw_curves(points: Mapping[str, Sequence[Evaluation]]) -> Any:
         counts = []
         scores = []
         for evaluation in evaluations:
-            (run,) = REPORTING.summarize(evaluation.results, start)
+            (run,) = CLASSIFY_REPORTING.summarize(evaluation.results, start)
             (task,) = run.tasks.values()
             counts.append(task.results[0].rows["train"])
             scores.append(task.headline.median or 0.0)
         axes.plot(counts, scores, marker="o", label=start)
-    axes.set(xscale="log", xlabel="labelled texts", ylabel=REPORTING.metrics[task.task.headline])
+    axes.set(xscale="log", xlabel="labelled texts", ylabel=CLASSIFY_REPORTING.metrics[task.task.headline])
     axes.set_xticks(counts, [f"{count:,}" for count in counts], minor=False)
     axes.minorticks_off()
     axes.legend()

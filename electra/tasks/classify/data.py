@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from electra.io.errors import UserError
-from electra.io.rows import Columns, Row, check_encodable, text_of
+from electra.io.rows import Columns, PlacedRow, check_encodable, text_of
 
 SINGLE = "single"
 SEVERAL = "several"
@@ -37,7 +37,7 @@ class Example(NamedTuple):
     place: str
 
 
-class Labels(NamedTuple):
+class LabelSet(NamedTuple):
     """What is known about the labels from the training data.
 
     Args:
@@ -55,7 +55,7 @@ class Labels(NamedTuple):
 
 
 def read_examples(
-    rows: Iterable[Row],
+    rows: Iterable[PlacedRow],
     columns: Sequence[str | None],
     needs_labels: bool,
 ) -> list[Example]:
@@ -108,7 +108,7 @@ def as_number(label: Any) -> float | None:
     return value if math.isfinite(value) and not isinstance(label, bool) else None
 
 
-def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -> Labels:
+def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -> LabelSet:
     """Find the kind of the labels if it is "auto", and the classes, ascending, or the range of the numbers."""
     labels = [example.label for example in examples]
     if kind == "auto":
@@ -116,9 +116,9 @@ def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -
     if kind == NUMBER:
         values = map(as_number, labels)
         numbers = [value for value in values if value is not None]  # other labels are refused later, with their place
-        return Labels(kind, [], min(numbers, default=0.0), max(numbers, default=1.0))
+        return LabelSet(kind, [], min(numbers, default=0.0), max(numbers, default=1.0))
     found = {name for label in labels for name in class_names(label, separator)}
-    return Labels(kind, sorted(found, key=lambda name: (as_number(name) or 0.0, name)))
+    return LabelSet(kind, sorted(found, key=lambda name: (as_number(name) or 0.0, name)))
 
 
 def find_kind(labels: Sequence[Any], separator: str | None) -> str:
@@ -141,7 +141,7 @@ def class_names(label: Any, separator: str | None) -> list[str]:
     return [name for name in names if name]
 
 
-def number_label(example: Example, labels: Labels, separator: str | None) -> Example:
+def number_label(example: Example, labels: LabelSet, separator: str | None) -> Example:
     """Return the example with its label as numbers: 0 or 1 for each class, or one number in training's range."""
     found: list[float] = []
     if labels.kind == NUMBER:

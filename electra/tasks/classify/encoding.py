@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import TOKENIZER_BATCH, Array, ColumnRows, Examples, encode, lengths_of, tokenize
+from electra.finetuning.encoding import TOKENIZER_BATCH, Array, ColumnRows, Examples, encode_examples, lengths_of, tokenize
 from electra.io.errors import UserError
 from electra.tasks.classify.data import Example
 
@@ -23,7 +23,7 @@ def encode_texts(
     first = [example.text for example in examples]
     second = [example.pair for example in examples if example.pair is not None]
     if not in_windows:
-        rows = encode(Examples(first, second or None), tokenizer, max_length)
+        rows = encode_examples(Examples(first, second or None), tokenizer, max_length)
         return rows, np.arange(len(examples))
     if second:
         raise UserError("--long_texts windows reads one text, not pairs; leave out one of the two")

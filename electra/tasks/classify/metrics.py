@@ -23,10 +23,10 @@ from sklearn.metrics import (
 
 from electra.finetuning.encoding import Array
 from electra.finetuning.task import has_one_answer
-from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Labels
+from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, LabelSet
 
 
-class References(NamedTuple):
+class ClassificationReferences(NamedTuple):
     """A split of N texts.
 
     Args:
@@ -36,7 +36,7 @@ class References(NamedTuple):
         constant: the logits (C,) of the best answer without reading, from the frequencies or the mean in training.
     """
 
-    labels: Labels
+    labels: LabelSet
     matrix: Any
     owners: Array
     places: Sequence[str]
@@ -51,7 +51,7 @@ def mean_by_text(logits: Array, owners: Array) -> Array:
     return sums / counts[:, None]
 
 
-def decide(labels: Labels, logits: Array) -> Array:
+def decide_classes(labels: LabelSet, logits: Array) -> Array:
     """Return what a model answers with logits (N, C), as labels are written (N, C)."""
     if labels.kind == NUMBER:
         return logits
@@ -61,7 +61,7 @@ def decide(labels: Labels, logits: Array) -> Array:
     return is_answer.astype(np.float64)
 
 
-def names_of(labels: Labels, answers: Array) -> list[Any]:
+def class_names_of(labels: LabelSet, answers: Array) -> list[Any]:
     """Return the class of each text, the list of its classes, or its number on the scale of the data."""
     if labels.kind == NUMBER:
         numbers = labels.low + (labels.high - labels.low) * answers[:, 0]
@@ -70,12 +70,12 @@ def names_of(labels: Labels, answers: Array) -> list[Any]:
     return found if labels.kind == SEVERAL else [names[0] for names in found]
 
 
-def score(logits: Array, references: References) -> dict[str, float]:
+def score_classification(logits: Array, references: ClassificationReferences) -> dict[str, float]:
     """Compute the metrics of a split; logits (R, C)."""
     kind = references.labels.kind
     matrix = references.matrix
     by_text = mean_by_text(logits, references.owners)
-    answers = decide(references.labels, by_text)
+    answers = decide_classes(references.labels, by_text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about undefined values
         if kind == NUMBER:
@@ -102,24 +102,24 @@ def score(logits: Array, references: References) -> dict[str, float]:
         return {**scores, "subset_accuracy": accuracy}
 
 
-def is_collapsed(logits: Array, references: References) -> bool:
+def is_classifier_collapsed(logits: Array, references: ClassificationReferences) -> bool:
     """Return True if logits are not finite or (almost) all answers are equal (numbers: to two digits)."""
-    answers = decide(references.labels, mean_by_text(logits, references.owners))
+    answers = decide_classes(references.labels, mean_by_text(logits, references.owners))
     named = []
     for matrix in (answers, references.matrix):
-        names = names_of(references.labels, matrix.round(2))
+        names = class_names_of(references.labels, matrix.round(2))
         named.append(list(map(str, names)))
     return not np.isfinite(logits).all() or has_one_answer(*named)
 
 
-def details(logits: Array, references: References) -> dict[str, Any]:
+def details(logits: Array, references: ClassificationReferences) -> dict[str, Any]:
     """Return what a report shows besides the metrics: scores of the constant answer, and a text about the classes."""
     labels = references.labels
     constant = np.tile(references.constant, (len(references.owners), 1))
-    baseline = score(constant, references)
+    baseline = score_classification(constant, references)
     text = f"labels of the training data: {labels.low:g} to {labels.high:g}"
     if labels.kind != NUMBER:
-        answers = decide(labels, mean_by_text(logits, references.owners))
+        answers = decide_classes(labels, mean_by_text(logits, references.owners))
         right, chosen = references.matrix, answers
         if labels.kind == SINGLE:  # numbers of classes: of a matrix, several classes would be reported
             right, chosen = right.argmax(1), chosen.argmax(1)
@@ -127,7 +127,7 @@ def details(logits: Array, references: References) -> dict[str, Any]:
             right, chosen, labels=range(len(labels.classes)), target_names=labels.classes, zero_division=0.0
         )
     if labels.kind == SINGLE:
-        right = pd.Series(names_of(labels, references.matrix), name="label")
-        chosen = pd.Series(names_of(labels, answers), name="answer")
+        right = pd.Series(class_names_of(labels, references.matrix), name="label")
+        chosen = pd.Series(class_names_of(labels, answers), name="answer")
         text += "\n" + pd.crosstab(right, chosen).to_string()
     return {"baseline": baseline, "text": text}

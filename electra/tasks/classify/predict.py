@@ -9,9 +9,9 @@ from scipy.special import expit, softmax
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
 from electra.io.rows import Columns
-from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Example, Labels, read_example
+from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Example, LabelSet, read_example
 from electra.tasks.classify.encoding import encode_texts
-from electra.tasks.classify.metrics import decide, mean_by_text, names_of
+from electra.tasks.classify.metrics import decide_classes, mean_by_text, class_names_of
 
 KINDS = {
     "multi_label_classification": SEVERAL,
@@ -35,11 +35,11 @@ def predictor(saved: Saved, given: Any) -> Predictor:
     is_glue = "label_kind" not in saved.settings and text is None
     config = saved.model.config
     classes = [config.id2label[number] for number in range(config.num_labels)]
-    labels = Labels(KINDS.get(config.problem_type, SINGLE), classes)
+    labels = LabelSet(KINDS.get(config.problem_type, SINGLE), classes)
     return Predictor(
         EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
         partial(read_glue if is_glue else read_example, (text, pair, None)),
-        partial(answer, saved, labels),
+        partial(answer_texts, saved, labels),
     )
 
 
@@ -49,9 +49,9 @@ def read_glue(columns: Sequence[str | None], row: Columns, place: str) -> Exampl
     return read_example((text, pair, None), row, place)
 
 
-def answer(
+def answer_texts(
     saved: Saved,
-    labels: Labels,
+    labels: LabelSet,
     examples: Sequence[Example],
     forward: Any,
 ) -> list[Columns]:
@@ -60,7 +60,7 @@ def answer(
     rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
     logits = mean_by_text(forward(rows), owners)
     answers = []
-    for name, row in zip(names_of(labels, decide(labels, logits)), logits, strict=True):
+    for name, row in zip(class_names_of(labels, decide_classes(labels, logits)), logits, strict=True):
         columns = {"prediction": name}
         if labels.kind == SINGLE:
             columns["probability"] = float(softmax(row).max())

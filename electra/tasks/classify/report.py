@@ -13,7 +13,7 @@ from electra.report.evaluation import Reporting
 from electra.report.results import Result, RunSummary, read_evaluation
 from electra.report.runs import names_of
 
-TITLES = {
+CLASSIFY_TITLES = {
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",
@@ -24,7 +24,7 @@ TITLES = {
     "spearman": "Spearman",
     "rmse": "RMSE",
 }
-METRICS = TITLES | {f"test_{name}": f"test {title}" for name, title in TITLES.items()}
+CLASSIFY_METRICS = CLASSIFY_TITLES | {f"test_{name}": f"test {title}" for name, title in CLASSIFY_TITLES.items()}
 HEADLINES = {
     "single": "accuracy",
     "several": "micro_f1",
@@ -33,7 +33,7 @@ HEADLINES = {
 """Kind of the labels -> the metric that runs are ranked by, the first of these that a result has."""
 BASELINE = "majority or mean"
 """The constant answer, which needs no reading."""
-DEFINITIONS = (
+CLASSIFY_DEFINITIONS = (
     "Macro F1 is the mean of the F1 of all classes that occur, micro F1 that of all decisions together; for one of "
     "several classes it equals accuracy. MCC is Matthews' correlation.",
     "Of several classes at once, a class is answered if its probability is above one half. Average precision is the "
@@ -84,11 +84,11 @@ def read_details(folder: Path) -> tuple[Result, Details]:
     return result, read_json(path, Details)
 
 
-REPORTING = LabelReporting(
+CLASSIFY_REPORTING = LabelReporting(
     "Classification results",
     {},
-    METRICS,
-    DEFINITIONS,
+    CLASSIFY_METRICS,
+    CLASSIFY_DEFINITIONS,
     headlines=tuple(HEADLINES.values()),
 )
-report = REPORTING.report
+report = CLASSIFY_REPORTING.report

@@ -13,11 +13,11 @@ from scipy.special import logit
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, Tuning
+from electra.finetuning.config import Arguments, HyperParameters
 from electra.finetuning.encoding import Array
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.sources import SPLITS, data_settings, rows_by_split, task_name
-from electra.finetuning.task import Kind, Split, Task, TaskData, by_split
+from electra.finetuning.task import TaskKind, Split, Task, TaskData, by_split
 from electra.finetuning.trainer import step_loss
 from electra.io.errors import UserError
 from electra.tasks.classify.data import (
@@ -25,7 +25,7 @@ from electra.tasks.classify.data import (
     SEVERAL,
     SINGLE,
     Example,
-    Labels,
+    LabelSet,
     find_labels,
     hold_out,
     nested_order,
@@ -33,13 +33,13 @@ from electra.tasks.classify.data import (
     read_examples,
 )
 from electra.tasks.classify.encoding import encode_texts
-from electra.tasks.classify.metrics import References, decide, details, is_collapsed, mean_by_text, names_of, score
-from electra.tasks.classify.report import HEADLINES, REPORTING
+from electra.tasks.classify.metrics import ClassificationReferences, decide_classes, details, is_classifier_collapsed, mean_by_text, class_names_of, score_classification
+from electra.tasks.classify.report import HEADLINES, CLASSIFY_REPORTING
 
-CLASSIFY = Kind(
+CLASSIFY = TaskKind(
     "classify",
     "-m electra classify",
-    REPORTING,
+    CLASSIFY_REPORTING,
     AutoModelForSequenceClassification,
     "text-classification",
 )
@@ -49,9 +49,9 @@ PROBLEM_TYPES = {
     NUMBER: "regression",
 }
 """Kind of the labels -> its name in transformers."""
-COLUMNS = ("text_column", "text_pair_column", "label_column")
-RECORDED = (
-    *COLUMNS,
+COLUMN_OPTIONS = ("text_column", "text_pair_column", "label_column")
+CLASSIFY_SETTINGS = (
+    *COLUMN_OPTIONS,
     "label_separator",
     "long_texts",
     "class_weights",
@@ -66,10 +66,10 @@ IMBALANCED = 10
 logger = logging.getLogger(__name__)
 
 
-class Labelled(NamedTuple):
+class LabelledTexts(NamedTuple):
     """The texts of all splits, with labels as numbers; a test set may have none."""
 
-    labels: Labels
+    labels: LabelSet
     splits: Mapping[str, Sequence[Example]]
 
     def matrix(self, split: str) -> Array:
@@ -77,12 +77,12 @@ class Labelled(NamedTuple):
         return np.array([example.label for example in self.splits[split]])
 
 
-def open_task(args: Arguments) -> Task:
+def open_classification(args: Arguments) -> Task:
     """Read the data, because the kind of its labels decides what the task is."""
     options = args.options
     data = read_labelled(options)
     kind = data.labels.kind
-    settings = {name: getattr(options, name) for name in RECORDED}
+    settings = {name: getattr(options, name) for name in CLASSIFY_SETTINGS}
     weights = class_weights(data) if options.class_weights == "balanced" else None
     (fraction,) = options.train_fractions
     if fraction < 1:  # results of runs that all had the same texts are not continued
@@ -92,21 +92,21 @@ def open_task(args: Arguments) -> Task:
         name=task_name(options, CLASSIFY.name),
         headlines=(HEADLINES[kind],),
         settings={"label_kind": kind, **settings, **data_settings(options)},
-        load=partial(load, data, options.long_texts == "windows", fraction, options.eval_seed),
-        head=partial(head, data.labels),
+        load=partial(load_classification, data, options.long_texts == "windows", fraction, options.eval_seed),
+        head=partial(build_classifier, data.labels),
         loss=partial(step_loss, weights=weights),
-        metrics=by_split(score),
-        is_collapsed=is_collapsed,
-        predictions=predictions,
+        metrics=by_split(score_classification),
+        is_collapsed=is_classifier_collapsed,
+        predictions=classification_files,
     )
 
 
 # ---- data
 
 
-def read_labelled(options: Any) -> Labelled:
+def read_labelled(options: Any) -> LabelledTexts:
     """Read all splits, of files or of a data set; without a development set, draw one from the training data."""
-    columns = [getattr(options, name) for name in COLUMNS]
+    columns = [getattr(options, name) for name in COLUMN_OPTIONS]
     splits = {}
     for split, rows in rows_by_split(options, needs=["train"]).items():
         splits[split] = read_examples(rows, columns, split != "test")
@@ -124,12 +124,12 @@ def read_labelled(options: Any) -> Labelled:
         splits["dev"], splits["train"] = hold_out(splits["train"], options.validation_fraction, seed)
     if not round(options.train_fractions[0] * len(splits["train"])) or not splits["dev"]:
         raise UserError("there are too few texts to train on and to hold out; add some, or give a --validation_file")
-    data = Labelled(labels, splits)
+    data = LabelledTexts(labels, splits)
     log_labels(data)
     return data
 
 
-def log_labels(data: Labelled) -> None:
+def log_labels(data: LabelledTexts) -> None:
     """Log what the labels are, how frequent they are, and which texts are in two splits."""
     labels = data.labels
     shares = data.matrix("train").mean(0)
@@ -146,13 +146,13 @@ def log_labels(data: Labelled) -> None:
             logger.warning("%d texts of %s are also in the training data: scores are too good", repeated, split)
 
 
-def load(
-    data: Labelled,
+def load_classification(
+    data: LabelledTexts,
     in_windows: bool,
     fraction: float,
     eval_seed: int,
     tokenizer: PreTrainedTokenizerBase,
-    tuning: Tuning,
+    tuning: HyperParameters,
 ) -> TaskData:
     """Encode all splits. If `fraction` < 1, a run trains on a part of the training texts, which its seed chooses."""
     kind = data.labels.kind
@@ -173,14 +173,14 @@ def load(
             }
             rows = replace(rows, columns={**rows.columns, "labels": targets[kind][owners]})
         places = [example.place for example in examples]
-        references = References(data.labels, matrix, owners, places, constant)
+        references = ClassificationReferences(data.labels, matrix, owners, places, constant)
         used = round(fraction * len(examples)) if split == "train" else len(examples)
         splits[split] = Split(rows, references, used, matrix is not None)
     chosen = None if fraction == 1 else partial(choose_rows, data, splits["train"], eval_seed)
     return TaskData(splits, data.labels.classes or ("score",), PROBLEM_TYPES[kind], chosen)
 
 
-def choose_rows(data: Labelled, train: Split, eval_seed: int, seed: int) -> Array:
+def choose_rows(data: LabelledTexts, train: Split, eval_seed: int, seed: int) -> Array:
     """Return the numbers of the rows of the texts that the run with this seed trains on, int64 (M,), ascending."""
     texts = nested_order(data.splits["train"], eval_seed + seed)[: train.examples]
     return np.flatnonzero(np.isin(train.references.owners, texts))
@@ -189,7 +189,7 @@ def choose_rows(data: Labelled, train: Split, eval_seed: int, seed: int) -> Arra
 # ---- the model
 
 
-def class_weights(data: Labelled) -> Tensor:
+def class_weights(data: LabelledTexts) -> Tensor:
     """Return weights (C,) of the classes, or of a yes to each, in inverse proportion to their frequency."""
     shares = torch.tensor(data.matrix("train").mean(0), dtype=torch.float32).clamp(min=1e-6)
     if data.labels.kind == SINGLE:
@@ -197,7 +197,7 @@ def class_weights(data: Labelled) -> Tensor:
     return (1 - shares) / shares
 
 
-def head(labels: Labels, encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWithHead:
+def build_classifier(labels: LabelSet, encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> EncoderWithHead:
     """Build encoder and head; a saved model answers numbers on the scale of the data."""
     model = EncoderWithHead(encoder, tuning.head, len(data.labels), tuning.head_dropout)
     head: Any = model.head
@@ -205,17 +205,17 @@ def head(labels: Labels, encoder: PreTrainedModel, tuning: Tuning, data: TaskDat
     return model
 
 
-def predictions(
+def classification_files(
     split: str,
     logits: Array,
-    references: References,
+    references: ClassificationReferences,
 ) -> dict[str, Any]:
     """Write a csv row per text, with its place in the data; of the development set also what the report shows."""
     labels = references.labels
     table = pd.DataFrame({"place": references.places})
     if references.matrix is not None:
-        table["label"] = names_of(labels, references.matrix)
-    table["prediction"] = names_of(labels, decide(labels, mean_by_text(logits, references.owners)))
+        table["label"] = class_names_of(labels, references.matrix)
+    table["prediction"] = class_names_of(labels, decide_classes(labels, mean_by_text(logits, references.owners)))
     files: dict[str, Any] = {f"-{split}.csv": table.to_csv(index=False)}
     if split == "dev":
         files["-details.json"] = details(logits, references)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from electra.io.errors import UserError
 from electra.io.rows import check_encodable, read_rows
 
-LABELS = {"none": None, "nan": None, "": None, "0": False, "false": False, "1": True, "true": True}
+LABEL_COLUMNS = {"none": None, "nan": None, "": None, "0": False, "false": False, "1": True, "true": True}
 
 
-class Labelled(NamedTuple):
+class LabelledRows(NamedTuple):
     """A text; `place` says where it is from, such as FILE:3."""
 
     place: str
@@ -27,7 +27,7 @@ def read_texts(
     path: str,
     text_column: str,
     label_column: str = "label",
-) -> Iterator[Labelled]:
+) -> Iterator[LabelledRows]:
     """The texts of a file; an error if a row has no text, or another label than 0, 1 or pairs of numbers.
 
     Args:
@@ -48,10 +48,10 @@ def read_texts(
                 if not all(0 <= start <= end <= len(text) for start, end in spans):
                     raise ValueError("outside the text")
                 label = int(bool(spans))
-            is_wrong = LABELS[str(label).lower().removesuffix(".0")]
+            is_wrong = LABEL_COLUMNS[str(label).lower().removesuffix(".0")]
         except (LookupError, TypeError, ValueError) as error:
             raise UserError(
                 f"{place}: the label must be 0 or 1, not {label!r:.40}; spans must be a list of [start, end] within "
                 f"the text, not {spans!r:.40}; see --label_column"
             ) from error
-        yield Labelled(place, text, is_wrong, spans)
+        yield LabelledRows(place, text, is_wrong, spans)

@@ -12,7 +12,7 @@ from electra.tasks.detect.scores import Judged
 
 CONTEXT = 50
 """Tokens on each side of the worst one of a text that the page shows."""
-DEFINITIONS = (
+DETECT_DEFINITIONS = (
     "D is the probability with which the discriminator takes a token for replaced. The score of a text is the mean "
     "of its D.",
     "AUROC: probability that a wrong token or text has a higher score than a right one. Average precision: mean "
@@ -88,7 +88,7 @@ def report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Re
     if agreement.rows:
         blocks += [Heading("Agreement with the labels"), agreement]
     blocks += [Heading("Worst texts"), table, Heading("Their worst passages"), *passages]
-    blocks += [Heading("Definitions"), Items(DEFINITIONS)]
+    blocks += [Heading("Definitions"), Items(DETECT_DEFINITIONS)]
     return Report("Words that look wrong", blocks, Table(table.header, table.rows[:10]))
 
 

@@ -17,14 +17,14 @@ from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
 from electra.report.blocks import text_table, write_report
-from electra.runtime.cpu import prepare
-from electra.tasks.detect.data import Labelled, read_texts
+from electra.runtime.cpu import prepare_network
+from electra.tasks.detect.data import LabelledRows, read_texts
 from electra.tasks.detect.report import Scores, agreement_table, counts_of, report
 from electra.tasks.detect.scores import Detector, Judged
 
 logger = logging.getLogger(__name__)
 
-BLOCK = 256
+TEXTS_PER_BLOCK = 256
 """Texts that are judged at once, in batches of similar length."""
 SHOWN = 50
 """Texts on the page."""
@@ -39,7 +39,7 @@ def detect(args: Namespace) -> None:
     folder = expand(args.output_dir or f"output/detect_{Path(args.file).stem}")
     about = {"model": args.pretrain_path, "file": args.file}
     check_results(folder, "summary.json", about)
-    prepare(network)
+    prepare_network(network)
     logger.info("model          %s", networks.source)
     max_length = min(args.max_length, longest_text(network.config))
     detector = Detector(network, networks.tokenizer, max_length)
@@ -81,13 +81,13 @@ def detect(args: Namespace) -> None:
     logger.info("\n%s", counts_of(summary))
 
 
-def judged_texts(detector: Detector, texts: Iterator[Labelled]) -> Iterator[tuple[Labelled, Judged]]:
+def judged_texts(detector: Detector, texts: Iterator[LabelledRows]) -> Iterator[tuple[LabelledRows, Judged]]:
     """Each text with its tokens."""
-    while block := list(islice(texts, BLOCK)):
+    while block := list(islice(texts, TEXTS_PER_BLOCK)):
         yield from zip(block, detector.judge([text.text for text in block]), strict=True)
 
 
-def as_line(text: Labelled, judged: Judged, threshold: float) -> dict[str, Any]:
+def as_line(text: LabelledRows, judged: Judged, threshold: float) -> dict[str, Any]:
     """The line of a text: its scores, its spans above the threshold, and all of its tokens."""
     tokens = []
     spans: list[list[Any]] = []

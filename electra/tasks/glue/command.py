@@ -11,18 +11,18 @@ from electra.io.errors import UserError
 from electra.io.files import CONFIGS
 from electra.options import CommandLine, Values, as_flags
 from electra.tasks.glue.options import GlueArguments, GlueTuningArguments
-from electra.tasks.glue.tasks import TASKS, task_by_name
+from electra.tasks.glue.tasks import KNOWN_TASKS, task_by_name
 
 DEMO = CONFIGS / "glue" / "demo.yaml"
 TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"}
 """Options that `--task_overrides` may set."""
-GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
+GLUE_GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
 
 
-def parse_arguments(argv: list[str] | None) -> Arguments:
+def parse_glue_arguments(argv: list[str] | None) -> Arguments:
     """Parse and check the command line. `--tasks demo` without `--config` uses configs/glue/demo.yaml."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    command_line = CommandLine(GROUPS, "Fine-tune an encoder on GLUE and score it.")
+    command_line = CommandLine(GLUE_GROUPS, "Fine-tune an encoder on GLUE and score it.")
     encoder, glue, tuning = command_line.parse(argv, default_config=_default_config)
     glue = replace(
         glue,
@@ -47,7 +47,7 @@ def _task_names(names: list[str]) -> list[str]:
     """Return task names in the order of GLUE's tables, without repetitions. A word may hold several, with commas."""
     words = ",".join(names).split(",")
     chosen = {task_by_name(word).name for word in words if word}
-    return [name for name in TASKS if name in chosen]
+    return [name for name in KNOWN_TASKS if name in chosen]
 
 
 def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
@@ -60,7 +60,7 @@ def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
     for name, chosen in mapping.items():
         if unknown := set(chosen) - TASK_OPTIONS:
             raise UserError(f"--task_overrides of {name}: {min(unknown)} cannot differ by task; remove it")
-        _, glue, tuning = CommandLine(GROUPS, "").parse(as_flags(chosen))
+        _, glue, tuning = CommandLine(GLUE_GROUPS, "").parse(as_flags(chosen))
         values = {**vars(glue), **vars(tuning)}
         given = {option for option, value in chosen.items() if value is not None} - flags
         if given:
@@ -70,7 +70,7 @@ def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
 
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
-    args = parse_arguments(argv)
+    args = parse_glue_arguments(argv)
     from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
     from electra.tasks.glue.submission import submit
     from electra.tasks.glue.task import open_tasks

@@ -24,7 +24,7 @@ ROWS = {"train": 4000, "dev": 1000}
 MIN_WORDS = 6
 MAX_WORDS = 30
 WORDS_PER_SWAP = 5
-SEED = 20200323
+DEMO_SEED = 20200323
 SHORT_LINE = 50
 """A shorter line was not wrapped: the next line is a text of its own, for example the next item of a list."""
 
@@ -38,7 +38,7 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
 
     No bag of words occurs twice, so no sentence, original or disturbed, is in both splits or in both classes.
     """
-    rng = random.Random(SEED)
+    rng = random.Random(DEMO_SEED)
     pairs = []
     for sentence in prose_sentences(builtin_documents() if documents is None else documents):
         disturbed = disturb(sentence, rng)

@@ -16,12 +16,12 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 from electra.finetuning.task import has_one_answer
 from electra.tasks.glue.tasks import REGRESSION_RANGE, GlueTask
 
-Labels = np.ndarray | Sequence[int] | Sequence[float]
+GlueLabels = np.ndarray | Sequence[int] | Sequence[float]
 
 COLLAPSED_SPREAD = 0.01
 """A regression has collapsed if its standard deviation is below this fraction of the references'. A model that always
 answers the mean stays below it; one that correlates with STS-B at all has a spread like the references'."""
-METRICS: dict[str, Callable[[Labels, Labels], float]] = {
+GLUE_METRICS: dict[str, Callable[[GlueLabels, GlueLabels], float]] = {
     "mcc": matthews_corrcoef,
     "accuracy": accuracy_score,
     "f1": lambda references, answers: f1_score(references, answers, pos_label=1, zero_division=0.0),
@@ -33,7 +33,7 @@ MCC of constant answers and F1 without any positive are 0."""
 
 
 class GlueMetric(evaluate.Metric):
-    """A metric of `METRICS` as `evaluate` loads metrics: `GlueMetric("mcc").compute(predictions=..., references=...)`.
+    """A metric of `GLUE_METRICS` as `evaluate` loads metrics: `GlueMetric("mcc").compute(predictions=..., references=...)`.
 
     `evaluate.load("glue", ...)` would download a script from the Hub and compute in float32.
     """
@@ -49,10 +49,10 @@ class GlueMetric(evaluate.Metric):
     def _compute(self, *, predictions: list[float], references: list[float]) -> dict[str, float]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about undefined values, which are documented at METRICS
-            return {self.config_name: float(METRICS[self.config_name](references, predictions))}
+            return {self.config_name: float(GLUE_METRICS[self.config_name](references, predictions))}
 
 
-def decide(logits: np.ndarray, task: GlueTask) -> np.ndarray:
+def decide_glue_labels(logits: np.ndarray, task: GlueTask) -> np.ndarray:
     """Return the answers of one run: class ids (N,) int64 by argmax, or scores (N,) float64 on GLUE's scale.
 
     The logits are (N, C); those of a regression are (N, 1), trained on targets scaled to [0, 1] as in
@@ -70,19 +70,19 @@ def combine(logits: Sequence[np.ndarray], task: GlueTask) -> np.ndarray:
     """Return an ensemble's answers from finite logits (N, C): by mean probabilities, or mean scores in the range."""
     stacked = np.stack(logits).astype(np.float64)
     if task.is_regression:
-        return np.clip(decide(stacked.mean(axis=0), task), *REGRESSION_RANGE)
-    return decide(softmax(stacked, axis=-1).mean(axis=0), task)
+        return np.clip(decide_glue_labels(stacked.mean(axis=0), task), *REGRESSION_RANGE)
+    return decide_glue_labels(softmax(stacked, axis=-1).mean(axis=0), task)
 
 
-def score(
+def score_glue_task(
     task: GlueTask,
     answers: Mapping[str, np.ndarray],
-    references: Mapping[str, Labels],
+    references: Mapping[str, GlueLabels],
 ) -> dict[str, float]:
     """Compute the metrics of a task's development set, as fractions; nan where undefined.
 
     Args:
-        answers: development split -> answers of `decide`, (N,). One of MNLI's two splits may be missing.
+        answers: development split -> answers of `decide_glue_labels`, (N,). One of MNLI's two splits may be missing.
         references: development split -> labels, (N,); scores of a regression on GLUE's scale.
 
     Returns:
@@ -104,7 +104,7 @@ def score(
     return scores
 
 
-def is_collapsed(task: GlueTask, answers: np.ndarray, references: Labels) -> bool:
+def is_glue_model_collapsed(task: GlueTask, answers: np.ndarray, references: GlueLabels) -> bool:
     """Return True if a model gives (almost) all examples the same answer, or has diverged."""
     if not np.isfinite(answers).all():
         return True

@@ -5,10 +5,10 @@ the development sets or to the test sets. Misprints of a source are corrected he
 """
 
 from electra.report.evaluation import PublishedScores
-from electra.tasks.glue.tasks import AVG_TASKS, TASKS
+from electra.tasks.glue.tasks import AVG_TASKS, KNOWN_TASKS
 
-PAPER = "https://openreview.net/pdf?id=r1xMH1BtvB"
-GOOGLE = "https://github.com/google-research/electra#expected-results"
+ELECTRA_PAPER = "https://openreview.net/pdf?id=r1xMH1BtvB"
+GOOGLE_REPOSITORY = "https://github.com/google-research/electra#expected-results"
 RC2020 = "https://github.com/cccwam/rc2020_electra"
 LMTUNERS = "https://github.com/shoarora/lmtuners/tree/master/experiments/disc_lm_small"
 ELECTRA_PYTORCH = "https://github.com/richarddwang/electra_pytorch"
@@ -16,22 +16,22 @@ ELECTRA_PYTORCH = "https://github.com/richarddwang/electra_pytorch"
 
 def _scores(*values: float) -> dict[str, dict[str, float]]:
     """Return the headline metrics in the order of `AVG_TASKS`."""
-    return {task: {TASKS[task].headline: value} for task, value in zip(AVG_TASKS, values, strict=True)}
+    return {task: {KNOWN_TASKS[task].headline: value} for task, value in zip(AVG_TASKS, values, strict=True)}
 
 
 _MEDIAN_MANY = "median of 10 or more fine-tunings; MNLI matched"
 _LMTUNERS_DEV = "median of 5; RTE, STS-B from MNLI"
 _LMTUNERS_TEST = "best of 5 on dev; RTE, STS-B from MNLI"
 
-PUBLISHED = (
+PUBLISHED_GLUE = (
     PublishedScores(
         "ELECTRA-Small++", _scores(57.0, 91.2, 88.0, 87.5, 89.0, 81.3, 88.4, 66.7),
-        _MEDIAN_MANY, GOOGLE, "Expected Results, row ELECTRA-Small",
+        _MEDIAN_MANY, GOOGLE_REPOSITORY, "Expected Results, row ELECTRA-Small",
         notes=("the released ELECTRA-Small is the paper's ELECTRA-Small++: longer text, 4 million steps",),
     ),
     PublishedScores(
         "ELECTRA-Small-OWT", _scores(56.8, 88.3, 87.4, 86.8, 88.3, 78.9, 87.9, 68.5),
-        _MEDIAN_MANY, GOOGLE, "Expected Results, row ELECTRA-Small-OWT",
+        _MEDIAN_MANY, GOOGLE_REPOSITORY, "Expected Results, row ELECTRA-Small-OWT",
     ),
     PublishedScores(
         "ELECTRA-Small-OWT (electra_pytorch)",
@@ -62,7 +62,7 @@ PUBLISHED = (
         f"{_LMTUNERS_DEV}; settings searched per task; MNLI mean", LMTUNERS, "README, GLUE Dev results",
     ),
     *(
-        PublishedScores(name, {}, "as the paper reports it", PAPER, "table 1", printed_average=average)
+        PublishedScores(name, {}, "as the paper reports it", ELECTRA_PAPER, "table 1", printed_average=average)
         for name, average in (("ELECTRA-Small", 79.9), ("BERT-Small", 75.1), ("GPT", 78.8), ("BERT-Base", 82.2))
     ),
     PublishedScores(

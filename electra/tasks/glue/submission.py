@@ -12,8 +12,8 @@ import pandas as pd
 from electra.finetuning.evaluation import Evaluation
 from electra.io.files import write_file
 from electra.tasks.glue.metrics import combine
-from electra.tasks.glue.task import open_task
-from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
+from electra.tasks.glue.task import open_glue_task
+from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS
 
 logger = logging.getLogger(__name__)
 
@@ -22,10 +22,10 @@ def submit(evaluation: Evaluation) -> None:
     """Write submission.zip: answers of the best run of a task, or of the ensemble of all its runs."""
     answers: dict[str, np.ndarray] = {}
     finished = {result.task for result in evaluation.results}  # also by other commands
-    for name, facts in TASKS.items():
+    for name, facts in KNOWN_TASKS.items():
         if name not in finished:
             continue
-        task = open_task(evaluation.args, facts)
+        task = open_glue_task(evaluation.args, facts)
         files = dict(facts.test_files)
         if name == "mnli":
             files |= DIAGNOSTICS.test_files
@@ -52,12 +52,12 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
     Returns:
         The files that are missing.
     """
-    majority = np.zeros(TASKS["wnli"].rows["test"], np.int64)
+    majority = np.zeros(KNOWN_TASKS["wnli"].rows["test"], np.int64)
     found = {"WNLI": majority, **answers}
     missing = []
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
-        for task in (*TASKS.values(), DIAGNOSTICS):
+        for task in (*KNOWN_TASKS.values(), DIAGNOSTICS):
             for title in task.test_files.values():
                 if title not in found:
                     missing.append(title)

@@ -64,7 +64,7 @@ def _rows(
 
 
 MNLI_ROWS = {"train": 392702, "dev": 9815, "dev_mismatched": 9832, "test": 9796, "test_mismatched": 9847}
-TASKS = {
+KNOWN_TASKS = {
     task.name: task
     for task in (
         GlueTask(
@@ -186,6 +186,6 @@ averages the two metrics of MRPC, QQP and STS-B."""
 def task_by_name(name: str) -> GlueTask:
     """Return the task of that name in any spelling: `stsb`, `STS-B`."""
     written = "".join(c for c in name.lower() if c.isalnum())
-    if written not in TASKS:
-        raise UserError(f"unknown task '{name}'; choose from {' '.join(TASKS)}")
-    return TASKS[written]
+    if written not in KNOWN_TASKS:
+        raise UserError(f"unknown task '{name}'; choose from {' '.join(KNOWN_TASKS)}")
+    return KNOWN_TASKS[written]

@@ -1,6 +1,6 @@
 """Reads minimal pairs: an acceptable sentence and one that differs from it minimally and is not.
 
-A row has two columns of sentences; `COLUMNS` lists the names that are known. It may name its paradigm and its
+A row has two columns of sentences; `PAIR_COLUMNS` lists the names that are known. It may name its paradigm and its
 phenomenon. Without them, the phenomenon is the paradigm, and the file or the configuration is both.
 """
 
@@ -11,10 +11,10 @@ from typing import NamedTuple
 from electra.finetuning.sources import load_tables, table_rows
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.rows import TABLES, Columns, Row, check_encodable, read_rows, text_of
+from electra.io.rows import TABLES, Columns, PlacedRow, check_encodable, read_rows, text_of
 
 BLIMP = "nyu-mll/blimp"
-COLUMNS = (
+PAIR_COLUMNS = (
     ("sentence_good", "sentence_bad"),  # BLiMP, ZhoBLiMP, BLiMP-NL, TurBLiMP, Zorro
     ("sen", "wrong_sen"),  # MultiBLiMP
     ("source_sentence", "target_sentence"),  # RuBLiMP
@@ -45,7 +45,7 @@ def load_pairs(
     Args:
         max_pairs: of each paradigm, the first ones.
         config: of the data set; by default all of its configurations.
-        columns: those of the acceptable and the unacceptable sentence, where they are none of `COLUMNS`.
+        columns: those of the acceptable and the unacceptable sentence, where they are none of `PAIR_COLUMNS`.
     Raises:
         UserError: the data cannot be found or read, a row is not a pair, or a paradigm has two phenomena.
     """
@@ -53,7 +53,7 @@ def load_pairs(
     counts: Counter[str] = Counter()
     phenomena: dict[str, str] = {}
     for source, (place, row) in _rows(data, config):
-        names = next((names for names in COLUMNS if names[0] in row), COLUMNS[0])
+        names = next((names for names in PAIR_COLUMNS if names[0] in row), PAIR_COLUMNS[0])
         good, bad = (text_of(row, name, place) for name in columns or names)
         named = _first(row, PHENOMENON)
         paradigm = _first(row, PARADIGM) or named or source
@@ -71,7 +71,7 @@ def load_pairs(
     return pairs
 
 
-def _rows(data: str, config: str | None) -> Iterator[tuple[str, Row]]:
+def _rows(data: str, config: str | None) -> Iterator[tuple[str, PlacedRow]]:
     """Yield each row with its file or configuration."""
     path = expand(data)
     if config is None and path.exists():

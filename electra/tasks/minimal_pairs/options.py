@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from electra.options import FOLDER_NAME, NOT_EMPTY, POSITIVE, Options, check, option
 from electra.tasks.minimal_pairs.data import BLIMP
 
-SCORES = ("electric", "discriminator", "corrected", "pll", "causal")
+PAIR_SCORES = ("electric", "discriminator", "corrected", "pll", "causal")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MinimalPairArguments(Options):
         "Columns of the acceptable and of the unacceptable sentence. Default: those of BLiMP, MultiBLiMP or RuBLiMP.",
         NOT_EMPTY,
     )
-    score: list[str] = option([], "Scores. Default: all that the networks allow.", choices=SCORES)
+    score: list[str] = option([], "Scores. Default: all that the networks allow.", choices=PAIR_SCORES)
     max_pairs: int | None = option(None, "Maximum pairs of each paradigm, the first ones. Default: all.", POSITIVE)
     output_dir: str = option("output", "Parent folder; the results are written to output_dir/experiment_name.")
     experiment_name: str | None = option(

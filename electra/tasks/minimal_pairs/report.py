@@ -20,10 +20,10 @@ from electra.report.evaluation import percent
 from electra.report.runs import names_of
 from electra.tasks.minimal_pairs.data import Pair
 
-RESULTS_NAME = "minimal_pairs.json"
+PAIR_RESULTS_NAME = "minimal_pairs.json"
 TITLE = "Minimal pairs"
-TITLES = {"phenomena": "phenomenon", "paradigms": "paradigm"}
-DEFINITIONS = (
+PAIRS_TITLES = {"phenomena": "phenomenon", "paradigms": "paradigm"}
+PAIRS_DEFINITIONS = (
     "Accuracy: share of the pairs whose acceptable sentence has the higher score, in percent. A tie counts half; "
     "guessing gives 50. So does a network that knows nothing where both sentences have the same number of tokens; of "
     "others it tends to prefer the shorter one.",
@@ -93,13 +93,13 @@ def accuracy_table(columns: Mapping[str, Any], level: str) -> Table:
     """A row for each of the "phenomena" or "paradigms", then the mean; `columns`: results of `summarize` by title."""
     rows = []
     for name in dict.fromkeys(name for results in columns.values() for name in results[level]):
-        row = {TITLES[level]: name}
+        row = {PAIRS_TITLES[level]: name}
         for title, results in columns.items():
             if name in results[level]:
                 row[title] = _cell(results[level][name])
         rows.append(row)
     means = {title: _cell(results["overall"]) for title, results in columns.items()}
-    return table_of([*rows, {TITLES[level]: "overall", **means}])
+    return table_of([*rows, {PAIRS_TITLES[level]: "overall", **means}])
 
 
 def _cell(scores: Mapping[str, float | None]) -> str:
@@ -111,11 +111,11 @@ def report(folders: Sequence[Path]) -> Report:
     """The scores of one or more folders side by side."""
     columns = {}
     for folder, title in names_of(folders).items():
-        for score, results in read_json(folder / RESULTS_NAME, PairResults)["scores"].items():
+        for score, results in read_json(folder / PAIR_RESULTS_NAME, PairResults)["scores"].items():
             columns[score if len(folders) == 1 else f"{title}: {score}"] = results
     table = accuracy_table(columns, "phenomena")
     blocks: Blocks = [Text("Accuracy in percent ± standard error. Definitions at the end.")]
     blocks += [Heading("By phenomenon"), table]
     blocks += [Heading("By paradigm"), accuracy_table(columns, "paradigms")]
-    blocks += [Heading("Definitions"), Items(DEFINITIONS)]
+    blocks += [Heading("Definitions"), Items(PAIRS_DEFINITIONS)]
     return Report(TITLE, blocks, table)

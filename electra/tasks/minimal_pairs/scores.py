@@ -50,7 +50,7 @@ from electra.model.networks import encode, lm_logits, replaced_logits
 from electra.objectives import generator_nll
 
 
-class Sentences(NamedTuple):
+class SentenceBatch(NamedTuple):
     """The different sentences of one length, so that no batch is padded; arrays (S, L).
 
     Equal sentences are one row, because their scores must be equal to the last bit: a pair of them is a tie.
@@ -70,7 +70,7 @@ class Sentences(NamedTuple):
     rows: Array
 
 
-def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[Sentences]:
+def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[SentenceBatch]:
     """Tokenize the texts and group them by their length, ascending."""
     encoded = tokenizer(list(texts), return_special_tokens_mask=True, verbose=False)
     lengths = lengths_of(encoded["input_ids"])
@@ -85,7 +85,7 @@ def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -
             marks.append(encoded["special_tokens_mask"][number])
             words.append([-1 if word is None else word for word in encoded.word_ids(number)])
         is_text = np.array(marks) == 0
-        groups.append(Sentences(different, is_text, np.array(words), numbers, rows))
+        groups.append(SentenceBatch(different, is_text, np.array(words), numbers, rows))
     return groups
 
 
@@ -110,7 +110,7 @@ class Scorer:
     temperature: float = 1.0
     possible: Sequence[str] = ()
 
-    def scores(self, groups: Sequence[Sentences], names: Sequence[str]) -> dict[str, Array]:
+    def scores(self, groups: Sequence[SentenceBatch], names: Sequence[str]) -> dict[str, Array]:
         """Compute the named scores of every text, (N,).
 
         Raises:
@@ -132,7 +132,7 @@ class Scorer:
                 raise UserError(f"the score {name} is not finite: the network has diverged; name another checkpoint")
         return scores
 
-    def terms(self, name: str, sentences: Sentences, logits: Any) -> Array:
+    def terms(self, name: str, sentences: SentenceBatch, logits: Any) -> Array:
         """Return what each token adds to a score, (S, L), from the discriminator's logits of "replaced"."""
         if name == "pll":
             return self.log_q(sentences, masks_later_pieces=True)
@@ -146,7 +146,7 @@ class Scorer:
         return corrected(-logits, log_q, self.replaced_share)
 
     @torch.inference_mode()
-    def replaced_logits(self, sentences: Sentences) -> Array:
+    def replaced_logits(self, sentences: SentenceBatch) -> Array:
         """Return the discriminator's logits, or Electric's energies, (S, L)."""
         logits = []
         for hidden in self._hidden(self.discriminator, sentences.ids):
@@ -169,7 +169,7 @@ class Scorer:
     @torch.inference_mode()
     def log_q(
         self,
-        sentences: Sentences,
+        sentences: SentenceBatch,
         *,
         masks_later_pieces: bool,
         temperature: float = 1.0,

@@ -21,11 +21,11 @@ from electra.model.probe import run_corruption
 from electra.options import write_yaml
 from electra.report.blocks import write_report
 from electra.report.results import ENVIRONMENT_NAME
-from electra.runtime.cpu import prepare
+from electra.runtime.cpu import prepare_network
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.options import MinimalPairArguments
-from electra.tasks.minimal_pairs.report import RESULTS_NAME, report, summarize
-from electra.tasks.minimal_pairs.scores import Scorer, Sentences, encode_sentences
+from electra.tasks.minimal_pairs.report import PAIR_RESULTS_NAME, report, summarize
+from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, encode_sentences
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
         if "discriminator" in possible and not corruption.disallow_correct:
             possible.append("corrected")
         possible.append("pll")
-    prepare(*filter(None, (discriminator, generator)), use_cpu=args.use_cpu)
+    prepare_network(*filter(None, (discriminator, generator)), use_cpu=args.use_cpu)
     return Scorer(
         discriminator,
         generator,
@@ -66,7 +66,7 @@ def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
     )
 
 
-def check_lengths(pairs: Sequence[Pair], groups: Sequence[Sentences], scorer: Scorer) -> None:
+def check_lengths(pairs: Sequence[Pair], groups: Sequence[SentenceBatch], scorer: Scorer) -> None:
     """Refuse sentences that are longer than the networks' positions."""
     longest = groups[-1]
     length = longest.ids.shape[1]
@@ -115,7 +115,7 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
         "max_pairs": args.max_pairs,
     }
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
-    check_results(folder, RESULTS_NAME, about)
+    check_results(folder, PAIR_RESULTS_NAME, about)
     pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns)
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
     groups = encode_sentences(texts, networks.tokenizer)
@@ -129,7 +129,7 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
         results[name] = summarize(pairs, (np.sign(differences) + 1) / 2)
     # The results come first, because they identify the folder.
     written = {**about, "replaced_share": scorer.replaced_share, "pairs": len(pairs), "scores": results}
-    write_json(written, folder / RESULTS_NAME)
+    write_json(written, folder / PAIR_RESULTS_NAME)
     write_pairs(folder / PAIRS_NAME, pairs, scores)
     write_yaml(record, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)

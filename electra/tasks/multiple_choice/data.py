@@ -21,7 +21,7 @@ from electra.io.rows import Columns, check_encodable
 FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices"
 
 
-class Question(NamedTuple):
+class ChoiceQuestion(NamedTuple):
     """A question, and the pair of texts that the encoder reads for each choice."""
 
     place: str  # source and line or row, "FILE:3", for messages
@@ -31,7 +31,7 @@ class Question(NamedTuple):
     answer: int | None  # index of the right choice, if known
 
 
-def load_splits(options: Any) -> dict[str, list[Question]]:
+def load_choice_splits(options: Any) -> dict[str, list[ChoiceQuestion]]:
     """Load the splits train, dev and, if there is one, test, from files or from a data set.
 
     Raises:
@@ -49,7 +49,7 @@ def load_splits(options: Any) -> dict[str, list[Question]]:
     return splits
 
 
-def parse_question(row: Columns, place: str) -> Question:
+def parse_question(row: Columns, place: str) -> ChoiceQuestion:
     """Parse a row in one of the three forms.
 
     Raises:
@@ -76,7 +76,7 @@ def parse_question(row: Columns, place: str) -> Question:
     if len(texts) < 2 or not all(texts):
         raise UserError(f"{place} has the choices {texts}; expected two or more that are not empty")
     seconds = [f"{question} {text}" for text in texts] if context and question else texts
-    return Question(place, context or question, seconds, texts, _answer(row.get("label"), len(texts), place))
+    return ChoiceQuestion(place, context or question, seconds, texts, _answer(row.get("label"), len(texts), place))
 
 
 def _text(value: Any) -> str:

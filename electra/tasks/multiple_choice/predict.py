@@ -8,22 +8,22 @@ from scipy.special import softmax
 
 from electra.finetuning.predict import Predictor, Saved
 from electra.io.rows import Columns
-from electra.tasks.multiple_choice.data import Question, parse_question
-from electra.tasks.multiple_choice.task import ChoiceCollator, ChoiceScorer, encode_questions
+from electra.tasks.multiple_choice.data import ChoiceQuestion, parse_question
+from electra.tasks.multiple_choice.task import ChoiceCollator, ChoiceScorer, encode_choices
 
 
 def predictor(saved: Saved, given: Any) -> Predictor:
     return Predictor(
         ChoiceScorer(saved.model.base_model, "hf", 0.0),
         parse_question,
-        partial(answer, saved),
+        partial(answer_choices, saved),
         ChoiceCollator,
     )
 
 
-def answer(saved: Saved, questions: Sequence[Question], forward: Any) -> list[Columns]:
+def answer_choices(saved: Saved, questions: Sequence[ChoiceQuestion], forward: Any) -> list[Columns]:
     answers = []
-    rows = encode_questions(questions, saved.tokenizer, saved.settings["max_length"])
+    rows = encode_choices(questions, saved.tokenizer, saved.settings["max_length"])
     for question, logits in zip(questions, forward(rows), strict=True):
         shares = softmax(logits[: len(question.choices)].astype(float))
         best = int(shares.argmax())

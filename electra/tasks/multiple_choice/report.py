@@ -3,17 +3,17 @@
 from electra.report.evaluation import PublishedScores, Reporting
 from electra.report.results import ScoredTask
 
-METRICS = {"accuracy": "accuracy", "test_accuracy": "test accuracy"}
+CHOICE_METRICS = {"accuracy": "accuracy", "test_accuracy": "test accuracy"}
 SWAG_ROWS = {"train": 73546, "dev": 20006}
-TASKS = {
-    "swag": ScoredTask("swag", "SWAG", "accuracy", SWAG_ROWS, METRICS),
+CHOICE_TASKS = {
+    "swag": ScoredTask("swag", "SWAG", "accuracy", SWAG_ROWS, CHOICE_METRICS),
 }
-DEFINITIONS = (
+CHOICE_DEFINITIONS = (
     "Accuracy is the share of questions whose right choice has the highest logit. Guessing gives the mean of "
     "1 / number of choices. Metrics that begin with test are of the test set; no run is chosen by them.",
 )
 BERT = "https://aclanthology.org/N19-1423.pdf"
-PUBLISHED = [
+PUBLISHED_CHOICE = [
     PublishedScores(name, {"swag": scores}, "one run", BERT, "table 4")
     for name, scores in (
         ("BERT-Large", {"accuracy": 86.6, "test_accuracy": 86.3}),
@@ -23,7 +23,7 @@ PUBLISHED = [
         ("ESIM+GloVe", {"accuracy": 51.9, "test_accuracy": 52.7}),
     )
 ]
-REPORTING = Reporting(
-    "Multiple choice results", TASKS, METRICS, DEFINITIONS, headlines=("accuracy",), published=PUBLISHED
+CHOICE_REPORTING = Reporting(
+    "Multiple choice results", CHOICE_TASKS, CHOICE_METRICS, CHOICE_DEFINITIONS, headlines=("accuracy",), published=PUBLISHED_CHOICE
 )
-report = REPORTING.report
+report = CHOICE_REPORTING.report

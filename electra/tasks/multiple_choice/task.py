@@ -17,49 +17,49 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForMultipleChoice, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, Tuning
-from electra.finetuning.encoding import Array, ColumnRows, Examples, PaddingCollator, encode, pad
+from electra.finetuning.config import Arguments, HyperParameters
+from electra.finetuning.encoding import Array, ColumnRows, Examples, PaddingCollator, encode_examples, pad
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.sources import data_settings, task_name
-from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, has_one_answer
+from electra.finetuning.task import TaskKind, Split, Task, TaskData, by_split, has_one_answer
 from electra.io.rows import Columns
-from electra.tasks.multiple_choice.data import Question, load_splits
-from electra.tasks.multiple_choice.report import REPORTING
+from electra.tasks.multiple_choice.data import ChoiceQuestion, load_choice_splits
+from electra.tasks.multiple_choice.report import CHOICE_REPORTING
 
-MULTIPLE_CHOICE = Kind(
-    "multiple_choice", "-m electra choose", REPORTING, AutoModelForMultipleChoice, "multiple-choice"
+MULTIPLE_CHOICE = TaskKind(
+    "multiple_choice", "-m electra choose", CHOICE_REPORTING, AutoModelForMultipleChoice, "multiple-choice"
 )
 NO_CHOICE = -1e4
 """Logit of padding within a batch: its probability is 0, and it is finite: logits can be saved and averaged."""
 
 
-def open_task(args: Arguments) -> Task:
+def open_choice_task(args: Arguments) -> Task:
     options = args.options
     return Task(
         kind=MULTIPLE_CHOICE,
         name=task_name(options, MULTIPLE_CHOICE.name),
         headlines=("accuracy",),
         settings=data_settings(options),
-        load=partial(load, options),
-        head=head,
-        metrics=by_split(score),
-        is_collapsed=is_collapsed,
+        load=partial(load_choice_task, options),
+        head=build_chooser,
+        metrics=by_split(score_choices),
+        is_collapsed=is_chooser_collapsed,
         collator=ChoiceCollator,
-        predictions=predictions,
+        predictions=choice_files,
     )
 
 
-def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> TaskData:
-    data = load_splits(options)
+def load_choice_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: HyperParameters) -> TaskData:
+    data = load_choice_splits(options)
     splits = {}
     for split, questions in data.items():
-        rows = encode_questions(questions, tokenizer, tuning.max_length)
+        rows = encode_choices(questions, tokenizer, tuning.max_length)
         splits[split] = Split(rows, questions, len(questions), is_labelled="labels" in rows.columns)
     return TaskData(splits)
 
 
-def encode_questions(
-    questions: Sequence[Question],
+def encode_choices(
+    questions: Sequence[ChoiceQuestion],
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
 ) -> ColumnRows:
@@ -74,7 +74,7 @@ def encode_questions(
     for question in questions:
         firsts += [question.first] * len(question.seconds)
         seconds += question.seconds
-    pairs = iter(encode(Examples(firsts, seconds), tokenizer, max_length))
+    pairs = iter(encode_examples(Examples(firsts, seconds), tokenizer, max_length))
     choices = [[next(pairs) for _ in question.seconds] for question in questions]
     lengths = [len(row) * max(len(pair["input_ids"]) for pair in row) for row in choices]
     columns: Columns = {"choices": choices}
@@ -123,30 +123,30 @@ class ChoiceScorer(EncoderWithHead):
         return torch.where(choices >= 0, scores[choices.clamp(min=0)], NO_CHOICE)
 
 
-def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> ChoiceScorer:
+def build_chooser(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> ChoiceScorer:
     return ChoiceScorer(encoder, tuning.head, tuning.head_dropout)
 
 
-def decide(logits: Array, questions: Sequence[Question]) -> Array:
+def choose_endings(logits: Array, questions: Sequence[ChoiceQuestion]) -> Array:
     """Choose the ending with the highest logit (N,). Trainer pads batches of fewer choices with -100."""
     counts = np.array([len(question.choices) for question in questions])
     is_choice = np.arange(logits.shape[1]) < counts[:, None]
     return np.where(is_choice, logits, -np.inf).argmax(1)
 
 
-def score(logits: Array, questions: Sequence[Question]) -> dict[str, float]:
+def score_choices(logits: Array, questions: Sequence[ChoiceQuestion]) -> dict[str, float]:
     answers = [question.answer for question in questions]
-    return {"accuracy": float(np.mean(decide(logits, questions) == answers))}
+    return {"accuracy": float(np.mean(choose_endings(logits, questions) == answers))}
 
 
-def is_collapsed(logits: Array, questions: Sequence[Question]) -> bool:
+def is_chooser_collapsed(logits: Array, questions: Sequence[ChoiceQuestion]) -> bool:
     answers = [question.answer for question in questions]
-    return bool(np.isnan(logits).any()) or has_one_answer(decide(logits, questions), answers)
+    return bool(np.isnan(logits).any()) or has_one_answer(choose_endings(logits, questions), answers)
 
 
-def predictions(split: str, logits: Array, questions: Sequence[Question]) -> dict[str, str]:
+def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion]) -> dict[str, str]:
     """End of the file's name -> a csv row per question: its place, number and text of the prediction, the answer."""
-    chosen = decide(logits, questions)
+    chosen = choose_endings(logits, questions)
     columns = {
         "place": [question.place for question in questions],
         "prediction": chosen,

@@ -13,7 +13,7 @@ from scipy.special import softmax
 from electra.finetuning.encoding import Array
 from electra.tasks.squad.data import Questions
 from electra.tasks.squad.heads import Candidates
-from electra.tasks.squad.windows import Windows
+from electra.tasks.squad.windows import QuestionWindows
 
 
 class Decoded(NamedTuple):
@@ -42,7 +42,7 @@ class Spans(NamedTuple):
     end_scores: Array
 
 
-def possible_spans(windows: Windows, candidates: Candidates, max_answer_length: int) -> Spans:
+def possible_spans(windows: QuestionWindows, candidates: Candidates, max_answer_length: int) -> Spans:
     """Return the candidates that can be answers.
 
     An answer starts at a token that its window shows with most context, ends in the same window's piece of the
@@ -77,7 +77,7 @@ def possible_spans(windows: Windows, candidates: Candidates, max_answer_length: 
 
 def decode(
     data: Questions,
-    windows: Windows,
+    windows: QuestionWindows,
     candidates: Candidates,
     settings: Mapping[str, Any],
 ) -> Decoded:

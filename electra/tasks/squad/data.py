@@ -16,7 +16,7 @@ from electra.io.files import expand
 from electra.io.text import is_encodable
 
 
-class Question(NamedTuple):
+class SquadQuestion(NamedTuple):
     id: str
     text: str
     paragraph: int  # its index
@@ -29,7 +29,7 @@ class Questions:
     """The questions of one split."""
 
     paragraphs: list[str]
-    questions: list[Question]
+    questions: list[SquadQuestion]
     is_version_2: bool
     source: str  # file or data set, for messages
 
@@ -65,7 +65,7 @@ def load_questions(options: Any) -> dict[str, Questions]:
 
 def _parse(content: Any, source: str) -> Questions:
     paragraphs: dict[str, int] = {}
-    questions: dict[str, Question] = {}
+    questions: dict[str, SquadQuestion] = {}
     is_version_2 = False
     try:
         for paragraph in chain.from_iterable(article["paragraphs"] for article in content["data"]):
@@ -81,7 +81,7 @@ def _parse(content: Any, source: str) -> Questions:
                 is_version_2 |= "is_impossible" in values or not answers
                 if values["id"] in questions:
                     raise ValueError(f"two questions have the id {values['id']}")
-                questions[values["id"]] = Question(
+                questions[values["id"]] = SquadQuestion(
                     id=values["id"],
                     text=values["question"],
                     paragraph=paragraphs.setdefault(paragraph["context"], len(paragraphs)),

@@ -9,11 +9,11 @@ import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-References = Mapping[str, Sequence[str]]
+SquadAnswers = Mapping[str, Sequence[str]]
 """Id of each question -> its correct answers; empty for a question without an answer."""
-Predictions = Mapping[str, str]
+AnswerTexts = Mapping[str, str]
 """Id of each question -> the predicted answer."""
-Score = Callable[[str, str], float]
+AnswerScore = Callable[[str, str], float]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -45,15 +45,15 @@ def null_aware_f1(answer: str, reference: str) -> float:
 
 
 def best_scores(
-    score: Score,
-    references: References,
-    predictions: Predictions,
+    score: AnswerScore,
+    references: SquadAnswers,
+    predictions: AnswerTexts,
 ) -> dict[str, float]:
     """Map the id of each question to the best score over its references."""
     return {name: max(score(predictions[name], right) for right in answers) for name, answers in references.items()}
 
 
-def evaluate_v1(references: References, predictions: Predictions) -> dict[str, float]:
+def evaluate_v1(references: SquadAnswers, predictions: AnswerTexts) -> dict[str, float]:
     """Return `exact_match` and `f1` of all questions."""
     result = {}
     for name, score in (("exact_match", exact_match), ("f1", overlap_f1)):
@@ -63,8 +63,8 @@ def evaluate_v1(references: References, predictions: Predictions) -> dict[str, f
 
 
 def evaluate_v2(
-    references: References,
-    predictions: Predictions,
+    references: SquadAnswers,
+    predictions: AnswerTexts,
     null_odds: Mapping[str, float],
 ) -> dict[str, float]:
     """Return `exact_match` and `f1`, each at its best threshold: `best_exact` and `best_f1` of evaluate-v2.0.py."""
@@ -79,8 +79,8 @@ def evaluate_v2(
 
 def best_with_threshold(
     scores: Mapping[str, float],  # of the predictions, in [0, 1]
-    references: References,
-    predictions: Predictions,
+    references: SquadAnswers,
+    predictions: AnswerTexts,
     null_odds: Mapping[str, float],
 ) -> float:
     """Find the best mean score over all thresholds of the null odds, above which a question is not answered.

@@ -10,9 +10,9 @@ from electra.finetuning.export import RESULT_NAME
 from electra.finetuning.predict import Predictor, Saved
 from electra.io.errors import UserError
 from electra.io.rows import Columns, text_of
-from electra.tasks.squad.data import Question, Questions
+from electra.tasks.squad.data import SquadQuestion, Questions
 from electra.tasks.squad.heads import SpanModel
-from electra.tasks.squad.task import References
+from electra.tasks.squad.task import SquadReferences
 from electra.tasks.squad.windows import encode_questions
 
 NEEDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
@@ -25,27 +25,27 @@ def predictor(saved: Saved, given: Any) -> Predictor:
         raise UserError(f"{given.model} has no {missing[0]} in its {RESULT_NAME}; restore it")
     return Predictor(
         SpanModel(saved.model.base_model, "hf", False, saved.settings["n_best_size"]),
-        parse,
-        partial(answer, saved),
+        parse_squad_row,
+        partial(answer_squad_rows, saved),
     )
 
 
-def parse(row: Columns, place: str) -> tuple[str, str]:
+def parse_squad_row(row: Columns, place: str) -> tuple[str, str]:
     """Return question and context of a row."""
     return text_of(row, "question", place), text_of(row, "context", place)
 
 
-def answer(saved: Saved, items: Sequence[tuple[str, str]], forward: Any) -> list[Columns]:
+def answer_squad_rows(saved: Saved, items: Sequence[tuple[str, str]], forward: Any) -> list[Columns]:
     """Return the best answer and its share of the n best; "" and its probability if no answer is above one half."""
     may_be_none = saved.settings["task"] == "squad_v2"
     contexts = []
     questions = []
     for number, (text, context) in enumerate(items):
         contexts.append(context)
-        questions.append(Question(str(number), text, number, (), None))
+        questions.append(SquadQuestion(str(number), text, number, (), None))
     data = Questions(contexts, questions, may_be_none, "")
     windows = encode_questions(data, saved.tokenizer, saved.settings)
-    decoded = References(data, windows, saved.settings).decode(forward(windows))
+    decoded = SquadReferences(data, windows, saved.settings).decode(forward(windows))
     answers = []
     for name, odds in decoded.null_odds.items():
         best = decoded.nbest[name][0]

@@ -8,46 +8,46 @@ from typing import Any
 from electra.report.evaluation import PublishedScores, Reporting
 from electra.report.results import ScoredTask
 
-PAPER = ("as the paper reports it", "https://openreview.net/pdf?id=r1xMH1BtvB", "table 4")
-GOOGLE = ("median of many seeds", "https://github.com/google-research/electra#expected-results", "Expected Results")
+ELECTRA_SQUAD_TABLE = ("as the paper reports it", "https://openreview.net/pdf?id=r1xMH1BtvB", "table 4")
+GOOGLE_SQUAD = ("median of many seeds", "https://github.com/google-research/electra#expected-results", "Expected Results")
 """Protocol, source and table."""
 
 _SCORES: Any = (
-    ("ELECTRA-Small++", (75.8,), (70.1,), GOOGLE),
-    ("BERT-Base", (80.8, 88.5), (), PAPER),
-    ("XLNet-Base", (81.3,), (78.5,), PAPER),
-    ("ELECTRA-Base", (84.5, 90.8), (80.5, 83.3), PAPER),
-    ("ELECTRA-Base++", (86.8,), (80.5,), GOOGLE),
-    ("BERT-Large", (84.1, 90.9), (79.0, 81.8), PAPER),
-    ("BERT-Large (the paper's own)", (88.0, 93.7), (84.7, 87.5), PAPER),
-    ("ELECTRA-Large, 400k steps", (88.7, 94.2), (86.9, 89.6), PAPER),
-    ("ELECTRA-Large, 1.75M steps", (89.7, 94.9), (88.0, 90.6), PAPER),
-    ("ELECTRA-Large (released)", (89.7,), (88.1,), GOOGLE),
+    ("ELECTRA-Small++", (75.8,), (70.1,), GOOGLE_SQUAD),
+    ("BERT-Base", (80.8, 88.5), (), ELECTRA_SQUAD_TABLE),
+    ("XLNet-Base", (81.3,), (78.5,), ELECTRA_SQUAD_TABLE),
+    ("ELECTRA-Base", (84.5, 90.8), (80.5, 83.3), ELECTRA_SQUAD_TABLE),
+    ("ELECTRA-Base++", (86.8,), (80.5,), GOOGLE_SQUAD),
+    ("BERT-Large", (84.1, 90.9), (79.0, 81.8), ELECTRA_SQUAD_TABLE),
+    ("BERT-Large (the paper's own)", (88.0, 93.7), (84.7, 87.5), ELECTRA_SQUAD_TABLE),
+    ("ELECTRA-Large, 400k steps", (88.7, 94.2), (86.9, 89.6), ELECTRA_SQUAD_TABLE),
+    ("ELECTRA-Large, 1.75M steps", (89.7, 94.9), (88.0, 90.6), ELECTRA_SQUAD_TABLE),
+    ("ELECTRA-Large (released)", (89.7,), (88.1,), GOOGLE_SQUAD),
 )
 """Name, exact match and F1 in version 1.1, in version 2.0, and where from; from the smallest to the largest
 model. The released Small and Base are the paper's Small++ and Base++."""
 
-METRICS = {"exact_match": "EM", "f1": "F1"}
+SQUAD_METRICS = {"exact_match": "EM", "f1": "F1"}
 
 
-PUBLISHED = [
+PUBLISHED_SQUAD = [
     PublishedScores(
         name,
-        {"squad_v1": dict(zip(METRICS, v1, strict=False)), "squad_v2": dict(zip(METRICS, v2, strict=False))},
+        {"squad_v1": dict(zip(SQUAD_METRICS, v1, strict=False)), "squad_v2": dict(zip(SQUAD_METRICS, v2, strict=False))},
         *source,
     )
     for name, v1, v2, source in _SCORES
 ]
-TASKS = {
-    "squad_v1": ScoredTask("squad_v1", "SQuAD 1.1", "f1", {"train": 87_599, "dev": 10_570}, METRICS),
-    "squad_v2": ScoredTask("squad_v2", "SQuAD 2.0", "f1", {"train": 130_319, "dev": 11_873}, METRICS),
+SQUAD_TASKS = {
+    "squad_v1": ScoredTask("squad_v1", "SQuAD 1.1", "f1", {"train": 87_599, "dev": 10_570}, SQUAD_METRICS),
+    "squad_v2": ScoredTask("squad_v2", "SQuAD 2.0", "f1", {"train": 130_319, "dev": 11_873}, SQUAD_METRICS),
 }
 """The numbers of rows are numbers of questions."""
-DEFINITIONS = (
+SQUAD_DEFINITIONS = (
     "Exact match (EM) is the share of questions whose answer is one of the references; F1 is the overlap of its words "
     "with the best reference. Both are those of the official scripts, without case, punctuation and articles.",
     "SQuAD 2.0: a question whose odds of having no answer are above a threshold is not answered. EM and F1 are each "
     "at the threshold that is best on this set: best_exact and best_f1 of the official script.",
 )
-REPORTING = Reporting("SQuAD results", TASKS, METRICS, DEFINITIONS, published=PUBLISHED)
-report = REPORTING.report
+SQUAD_REPORTING = Reporting("SQuAD results", SQUAD_TASKS, SQUAD_METRICS, SQUAD_DEFINITIONS, published=PUBLISHED_SQUAD)
+report = SQUAD_REPORTING.report

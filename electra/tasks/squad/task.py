@@ -12,59 +12,59 @@ from typing import Any, NamedTuple
 import numpy as np
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, Tuning
+from electra.finetuning.config import Arguments, HyperParameters
 from electra.finetuning.encoding import Array
 from electra.finetuning.sources import data_settings
-from electra.finetuning.task import COLLAPSED_SHARE, Kind, Split, Task, TaskData, by_split
+from electra.finetuning.task import COLLAPSED_SHARE, TaskKind, Split, Task, TaskData, by_split
 from electra.tasks.squad.answers import Decoded, decode
 from electra.tasks.squad.data import Questions, check_answers, load_questions
 from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
-from electra.tasks.squad.report import REPORTING
-from electra.tasks.squad.windows import Windows, encode_questions
+from electra.tasks.squad.report import SQUAD_REPORTING
+from electra.tasks.squad.windows import QuestionWindows, encode_questions
 
-SQUAD = Kind(
+SQUAD = TaskKind(
     "squad",
     "-m electra squad",
-    REPORTING,
+    SQUAD_REPORTING,
     AutoModelForQuestionAnswering,
     "question-answering",
     max_length=384,
     reads_windows=True,
 )
-RECORDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
+SQUAD_SETTINGS = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
 """Options that a score depends on."""
 
 
-def open_task(args: Arguments) -> Task:
+def open_squad_task(args: Arguments) -> Task:
     options = args.options
     data = load_questions(options)
     is_version_2 = any(split.is_version_2 for split in data.values())
     data = {split: replace(questions, is_version_2=is_version_2) for split, questions in data.items()}
-    settings = {name: getattr(options, name) for name in RECORDED}
+    settings = {name: getattr(options, name) for name in SQUAD_SETTINGS}
     return Task(
         kind=SQUAD,
         name="squad_v2" if is_version_2 else "squad_v1",
         headlines=("f1",),
         settings=settings | data_settings(options),
-        load=partial(load, data, options),
-        head=head,
+        load=partial(load_squad_task, data, options),
+        head=build_reader,
         loss=span_loss,
-        metrics=by_split(score),
-        is_collapsed=is_collapsed,
-        predictions=predictions,
+        metrics=by_split(score_squad),
+        is_collapsed=is_reader_collapsed,
+        predictions=squad_files,
         note="An answer that starts and ends at the first token means that there is none." if is_version_2 else "",
     )
 
 
-class References(NamedTuple):
+class SquadReferences(NamedTuple):
     """Questions, their windows, and the options of the command, which say how answers are chosen.
 
     `n_best_size` is the number of starts, and of ends for each, that the model returns, and of answers that are kept.
     """
 
     data: Questions
-    windows: Windows
+    windows: QuestionWindows
     settings: Mapping[str, Any]
 
     def candidates(self, rows: Array) -> Candidates:
@@ -76,28 +76,28 @@ class References(NamedTuple):
         return decode(self.data, self.windows, self.candidates(rows), self.settings)
 
 
-def load(
+def load_squad_task(
     data: Mapping[str, Questions],
     options: Any,
     tokenizer: PreTrainedTokenizerBase,
-    tuning: Tuning,
+    tuning: HyperParameters,
 ) -> TaskData:
     check_answers(data["train"])
     settings = {**vars(options), **vars(tuning)}
     splits = {}
     for split, questions in data.items():
         windows = encode_questions(questions, tokenizer, settings, is_training=split == "train")
-        splits[split] = Split(windows, References(questions, windows, settings), len(questions))
+        splits[split] = Split(windows, SquadReferences(questions, windows, settings), len(questions))
     return TaskData(splits)
 
 
-def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> SpanModel:
+def build_reader(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> SpanModel:
     dev = data.references["dev"]
     beam_size = dev.settings["n_best_size"]
     return SpanModel(encoder, tuning.head, dev.data.is_version_2, beam_size, tuning.head_dropout)
 
 
-def score(rows: Array, dev: References) -> dict[str, float]:
+def score_squad(rows: Array, dev: SquadReferences) -> dict[str, float]:
     """Compute exact match and F1; in version 2.0 each at its best threshold."""
     decoded = dev.decode(rows)
     right = dev.data.references
@@ -106,7 +106,7 @@ def score(rows: Array, dev: References) -> dict[str, float]:
     return evaluate_v1(right, decoded.predictions)
 
 
-def is_collapsed(rows: Array, dev: References) -> bool:
+def is_reader_collapsed(rows: Array, dev: SquadReferences) -> bool:
     """Return True if (almost) all best starts are at one place of window or paragraph, or scores are not finite.
 
     Position 0 is skipped: many windows rightly say that they have no answer.
@@ -122,7 +122,7 @@ def is_collapsed(rows: Array, dev: References) -> bool:
     return bool(max(shares) >= COLLAPSED_SHARE or not is_finite)
 
 
-def predictions(split: str, rows: Array, dev: References) -> dict[str, dict[str, Any]]:
+def squad_files(split: str, rows: Array, dev: SquadReferences) -> dict[str, dict[str, Any]]:
     decoded = dev.decode(rows)
     files: dict[str, dict[str, Any]] = {
         "/predictions.json": decoded.predictions,

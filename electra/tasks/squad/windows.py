@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.finetuning.encoding import Array, ColumnRows, cut_windows, lengths_of, tokenize, windows_with_most_context
 from electra.io.errors import UserError
 from electra.io.rows import Columns
-from electra.tasks.squad.data import Question, Questions
+from electra.tasks.squad.data import SquadQuestion, Questions
 
 SHORTEST_CONTEXT = 8
 """A window must have room for this many tokens of the paragraph."""
@@ -28,7 +28,7 @@ NOWHERE = (-1, -1)
 
 
 @dataclass(frozen=True)
-class Windows(ColumnRows):
+class QuestionWindows(ColumnRows):
     """N windows, each a question followed by a piece of its paragraph. Windows of one question are adjacent.
 
     Columns: `input_ids`, `token_type_ids`, `context`; for training also `labels`, int64 (3,): positions of the
@@ -77,7 +77,7 @@ def encode_questions(
     settings: Mapping[str, Any],
     *,
     is_training: bool = False,
-) -> Windows:
+) -> QuestionWindows:
     """Tokenize questions and paragraphs and cut them into windows.
 
     For training, windows have labels, and questions whose answer no token covers are left out. `settings` has
@@ -91,7 +91,7 @@ def encode_questions(
     asked = tokenize(tokenizer, texts, add_special_tokens=False)["input_ids"]
     ids: list[Array] = []
     type_ids: list[Array] = []
-    table: list[tuple[int, ...]] = []  # a row per window, see `make_windows`
+    table: list[tuple[int, ...]] = []  # a row per window, see `make_question_windows`
     for index, question in enumerate(data.questions):
         question_ids = asked[index][: settings["max_query_length"]]
         paragraph = tokenized["input_ids"][question.paragraph]
@@ -111,15 +111,15 @@ def encode_questions(
             ids.append(window_ids)
             type_ids.append(window_types)
             table.append((index, start - begin, begin, end, *share, *answer))
-    return make_windows({"input_ids": ids, "token_type_ids": type_ids}, table, offsets, is_training)
+    return make_question_windows({"input_ids": ids, "token_type_ids": type_ids}, table, offsets, is_training)
 
 
-def make_windows(
+def make_question_windows(
     columns: Columns,
     table: list[tuple[int, ...]],
     offsets: list[Array],
     is_training: bool,
-) -> Windows:
+) -> QuestionWindows:
     """Turn places in paragraphs into places in windows.
 
     A row of `table` has the index of the question, how much greater a place is in the window than in the paragraph,
@@ -140,10 +140,10 @@ def make_windows(
         columns["labels"] = labels
         columns["start_positions"] = labels[:, START]
     lengths = lengths_of(columns["input_ids"])
-    return Windows(columns, lengths, questions, first_tokens, context, most_context, offsets)
+    return QuestionWindows(columns, lengths, questions, first_tokens, context, most_context, offsets)
 
 
-def answer_tokens(offsets: Array, question: Question) -> tuple[int, int] | None:
+def answer_tokens(offsets: Array, question: SquadQuestion) -> tuple[int, int] | None:
     """Find the first and the last token that cover a character of the answer; None if no token does.
 
     Args:

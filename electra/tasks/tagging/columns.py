@@ -18,7 +18,7 @@ CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words
 
 
 @dataclass(frozen=True)
-class Sentences:
+class TaggedSentences:
     """The sentences of one split; `labels` as in the source, None if there are none."""
 
     words: list[list[str]]
@@ -33,7 +33,7 @@ def read_columns(
     label_column: int | None = None,
     *,
     needs_labels: bool = True,
-) -> Sentences:
+) -> TaggedSentences:
     """Read a file whose columns are separated by spaces or tabs.
 
     `label_column` counts from 0; negative numbers count from the end; None is the last, of CoNLL-U the part of speech.
@@ -72,7 +72,7 @@ def read_columns(
     labels = None
     if has_labels:
         labels = [[cells[label_column] for cells in sentence] for sentence in sentences]
-    return Sentences(words, labels)
+    return TaggedSentences(words, labels)
 
 
 def as_columns(words: Sequence[Sequence[str]], *labels: Sequence[Sequence[str]]) -> str:

@@ -6,14 +6,14 @@ from typing import Any
 from electra.finetuning.sources import files_by_split, rows_by_split
 from electra.io.errors import UserError
 from electra.io.rows import JSON_LINES
-from electra.tasks.tagging.columns import Sentences, read_columns
+from electra.tasks.tagging.columns import TaggedSentences, read_columns
 from electra.tasks.tagging.rows import read_sentences
 
 ROW_FILES = (*JSON_LINES, ".parquet")
 """Other files have columns."""
 
 
-def load_splits(options: Any) -> dict[str, Sentences]:
+def load_tagging_splits(options: Any) -> dict[str, TaggedSentences]:
     """Load the splits train, dev and, if there is one, test, of a data set or of files."""
     column = options.label_column
     files = files_by_split(options)

@@ -16,7 +16,7 @@ from electra.tasks.tagging.rows import tokens_of
 from electra.tasks.tagging.schemes import LABEL, OUTSIDE, entities_of
 from electra.tasks.tagging.spans import Bounds, words_of
 from electra.tasks.tagging.task import EncoderWithTagger
-from electra.tasks.tagging.windows import make_windows
+from electra.tasks.tagging.windows import make_sentence_windows
 
 Item = tuple[list[str], list[Bounds]]
 """Words, and where each begins and ends: characters of the text, or numbers of tokens."""
@@ -30,12 +30,12 @@ def predictor(saved: Saved, given: Any) -> Predictor:
         tags = [tag if tag == OUTSIDE else f"S-{tag}" for tag in tags]
     return Predictor(
         EncoderWithTagger(saved.model.base_model, config.num_labels, 0.0),
-        partial(parse, given.text_column or "text"),
-        partial(answer, saved, tags),
+        partial(parse_tagging_row, given.text_column or "text"),
+        partial(answer_sentences, saved, tags),
     )
 
 
-def parse(column: str, row: Columns, place: str) -> Item:
+def parse_tagging_row(column: str, row: Columns, place: str) -> Item:
     if tokens := tokens_of(row, place):
         edges = range(len(tokens) + 1)
         return tokens, list(pairwise(edges))
@@ -44,7 +44,7 @@ def parse(column: str, row: Columns, place: str) -> Item:
     return [text[start:end] for start, end in bounds], bounds
 
 
-def answer(
+def answer_sentences(
     saved: Saved,
     tags: Sequence[str],
     items: Sequence[Item],
@@ -52,7 +52,7 @@ def answer(
 ) -> list[Columns]:
     """Return `prediction`: start, end and label of each span; and `probability` of each."""
     sentences = [words for words, _ in items]
-    windows = make_windows(sentences, None, saved.tokenizer, saved.settings["max_length"])
+    windows = make_sentence_windows(sentences, None, saved.tokenizer, saved.settings["max_length"])
     logits = forward(windows)
     numbers = windows.predictions(logits.argmax(-1))
     shares = windows.predictions(softmax(logits, axis=-1).max(-1))

@@ -3,24 +3,24 @@
 from electra.report.evaluation import PublishedScores, Reporting
 from electra.report.results import ScoredTask
 
-METRICS = {"f1": "F1", "test_f1": "test F1", "accuracy": "accuracy"}
-TASKS = {
-    "conll2003": ScoredTask("conll2003", "CoNLL-2003", "f1", columns=METRICS),
-    "conll2000": ScoredTask("conll2000", "CoNLL-2000", "f1", columns=METRICS),
+TAGGING_METRICS = {"f1": "F1", "test_f1": "test F1", "accuracy": "accuracy"}
+TAGGING_TASKS = {
+    "conll2003": ScoredTask("conll2003", "CoNLL-2003", "f1", columns=TAGGING_METRICS),
+    "conll2000": ScoredTask("conll2000", "CoNLL-2000", "f1", columns=TAGGING_METRICS),
 }
-DEFINITIONS = (
+TAGGING_DEFINITIONS = (
     "F1 is that of entities, micro-averaged: an entity is right if its type and both of its ends are. f1_TYPE is that "
     "of one type. Metrics that begin with test are of the test set; no run is chosen by them.",
     "Accuracy is that of words, O included.",
 )
-PUBLISHED = [
+PUBLISHED_TAGGING = [
     PublishedScores(
         name, {"conll2003": {"f1": f1, "test_f1": test_f1}}, "fine-tuned, document context",
         "https://aclanthology.org/N19-1423.pdf", "table 7",
     )
     for name, f1, test_f1 in (("BERT-Large", 96.6, 92.8), ("BERT-Base", 96.4, 92.4))
 ]  # fmt: skip
-REPORTING = Reporting(
-    "Tagging results", TASKS, METRICS, DEFINITIONS, headlines=("f1", "accuracy"), published=PUBLISHED
+TAGGING_REPORTING = Reporting(
+    "Tagging results", TAGGING_TASKS, TAGGING_METRICS, TAGGING_DEFINITIONS, headlines=("f1", "accuracy"), published=PUBLISHED_TAGGING
 )
-report = REPORTING.report
+report = TAGGING_REPORTING.report

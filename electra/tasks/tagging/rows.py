@@ -9,19 +9,19 @@ import re
 from collections.abc import Iterable
 
 from electra.io.errors import UserError
-from electra.io.rows import Columns, Row, check_encodable, text_of
-from electra.tasks.tagging.columns import DOCUMENT, Sentences
+from electra.io.rows import Columns, PlacedRow, check_encodable, text_of
+from electra.tasks.tagging.columns import DOCUMENT, TaggedSentences
 from electra.tasks.tagging.spans import labels_of, read_entities, words_of
 
 logger = logging.getLogger(__name__)
 
 
 def read_sentences(
-    rows: Iterable[Row],
+    rows: Iterable[PlacedRow],
     label_column: str | None,
     *,
     needs_labels: bool = True,
-) -> Sentences:
+) -> TaggedSentences:
     """Read rows of words and labels, or of texts and spans.
 
     Without `needs_labels` there are no labels if one is missing, null or -1.
@@ -50,7 +50,7 @@ def read_sentences(
     if widened:
         logger.warning("%d texts have spans that begin or end inside a word; the whole word has their label", widened)
     known = [tags for tags in labels if tags is not None]
-    return Sentences(words, known if len(known) == len(words) else None)
+    return TaggedSentences(words, known if len(known) == len(words) else None)
 
 
 def tokens_of(row: Columns, place: str) -> list[str] | None:

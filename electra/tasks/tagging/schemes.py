@@ -21,7 +21,7 @@ LABEL = re.compile(r"([BIESLU])-(.+)")
 PREFIXES = {"iob2": "BI", "bioes": "BIES"}
 """Scheme -> its prefixes. A third scheme is plain: every label is a class of its own, such as a part of speech."""
 
-Labels = Sequence[Sequence[str]]
+TagSequence = Sequence[Sequence[str]]
 
 
 def convert(labels: Sequence[str], scheme: str) -> list[str]:
@@ -44,7 +44,7 @@ def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
     return get_entities(bioes)
 
 
-def choose_scheme(sentences: Labels, asked: str) -> str:
+def choose_scheme(sentences: TagSequence, asked: str) -> str:
     """Choose the scheme to train in: as asked for, or by default that of the data, with IOB2 for IOB1."""
     labels = set(chain.from_iterable(sentences)) - {OUTSIDE}
     prefixes = {label[0] for label in labels if LABEL.fullmatch(label)}
@@ -58,7 +58,7 @@ def choose_scheme(sentences: Labels, asked: str) -> str:
     return "bioes" if prefixes - {"B", "I"} else "iob2"
 
 
-def tag_set(sentences: Labels, scheme: str) -> list[str]:
+def tag_set(sentences: TagSequence, scheme: str) -> list[str]:
     """Return all labels that a scheme has for the entity types of these sentences; O first."""
     labels = set(chain.from_iterable(sentences))
     if scheme == "plain":
@@ -67,9 +67,9 @@ def tag_set(sentences: Labels, scheme: str) -> list[str]:
     return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in PREFIXES[scheme])]
 
 
-def score(
-    predicted: Labels,
-    references: Labels,
+def score_labels(
+    predicted: TagSequence,
+    references: TagSequence,
     scheme: str,
 ) -> dict[str, float]:
     """Compute scores as fractions. An entity is correct if its type and both ends are. F1 is 0 without entities.

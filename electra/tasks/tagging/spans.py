@@ -22,7 +22,7 @@ Bounds = tuple[int, int]
 """First character of a word, and the one after its last."""
 
 
-class Span(NamedTuple):
+class LabelledSpan(NamedTuple):
     start: int
     end: int
     label: str
@@ -33,7 +33,7 @@ def words_of(text: str) -> list[Bounds]:
     return [match.span() for match in WORD.finditer(text)]
 
 
-def labels_of(words: Sequence[Bounds], spans: Iterable[Span], place: str) -> list[str]:
+def labels_of(words: Sequence[Bounds], spans: Iterable[LabelledSpan], place: str) -> list[str]:
     """Return the label of each word in IOB2: of the span that the word is in, as a whole or in part.
 
     Raises:
@@ -50,7 +50,7 @@ def labels_of(words: Sequence[Bounds], spans: Iterable[Span], place: str) -> lis
     return labels
 
 
-def read_entities(row: Columns, place: str) -> list[Span]:
+def read_entities(row: Columns, place: str) -> list[LabelledSpan]:
     """Read the spans of a row; raise an error if one is not [start, end, label] within the text."""
     entities = row["entities"]
     if not isinstance(entities, list):
@@ -60,7 +60,7 @@ def read_entities(row: Columns, place: str) -> list[Span]:
         types = [type(part) for part in entity] if isinstance(entity, list | tuple) else []
         if types != [int, int, str] or not 0 <= entity[0] < entity[1] <= len(row["text"]):
             raise UserError(f"{place}: {entity!r:.60} is not [start, end, label] within the text; correct it")
-        span = Span(*entity)
+        span = LabelledSpan(*entity)
         check_encodable(span.label, place)
         spans.append(span)
     return spans

@@ -14,25 +14,25 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, Tuning
+from electra.finetuning.config import Arguments, HyperParameters
 from electra.finetuning.encoding import IGNORED, Array
 from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.sources import data_settings, task_name
-from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, has_one_answer
+from electra.finetuning.task import TaskKind, Split, Task, TaskData, by_split, has_one_answer
 from electra.finetuning.trainer import step_loss
 from electra.io.errors import UserError
 from electra.model.networks import gather_hidden
 from electra.tasks.tagging import schemes
-from electra.tasks.tagging.columns import Sentences, as_columns
-from electra.tasks.tagging.data import load_splits
-from electra.tasks.tagging.report import REPORTING
+from electra.tasks.tagging.columns import TaggedSentences, as_columns
+from electra.tasks.tagging.data import load_tagging_splits
+from electra.tasks.tagging.report import TAGGING_REPORTING
 from electra.tasks.tagging.schemes import OUTSIDE, choose_scheme, convert, tag_set
-from electra.tasks.tagging.windows import Windows, make_windows
+from electra.tasks.tagging.windows import SentenceWindows, make_sentence_windows
 
-TAGGING = Kind(
+TAGGING = TaskKind(
     "tagging",
     "-m electra tag",
-    REPORTING,
+    TAGGING_REPORTING,
     AutoModelForTokenClassification,
     "token-classification",
     max_length=256,
@@ -42,28 +42,28 @@ TAGGING = Kind(
 logger = logging.getLogger(__name__)
 
 
-def open_task(args: Arguments) -> Task:
+def open_tagging_task(args: Arguments) -> Task:
     options = args.options
     return Task(
         kind=TAGGING,
         name=task_name(options, TAGGING.name),
         headlines=("f1", "accuracy"),
         settings={"scheme": options.scheme, "label_column": options.label_column, **data_settings(options)},
-        load=partial(load, options),
-        head=head,
+        load=partial(load_tagging_task, options),
+        head=build_tagger,
         loss=loss,
-        metrics=by_split(score),
-        is_collapsed=is_collapsed,
-        predictions=predictions,
+        metrics=by_split(score_tagging),
+        is_collapsed=is_tagger_collapsed,
+        predictions=tagging_files,
         note='A word has the label of its first token: use the pipeline with `aggregation_strategy="first"`.',
     )
 
 
-class References(NamedTuple):
+class TaggingReferences(NamedTuple):
     """A split: its sentences, their windows, and the tags that are the classes, in `scheme`."""
 
-    sentences: Sentences
-    windows: Windows
+    sentences: TaggedSentences
+    windows: SentenceWindows
     scheme: str
     tags: Sequence[str]
 
@@ -78,8 +78,8 @@ class References(NamedTuple):
         return [convert(sentence, self.scheme) for sentence in self.sentences.labels or []]
 
 
-def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> TaskData:
-    data = load_splits(options)
+def load_tagging_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: HyperParameters) -> TaskData:
+    data = load_tagging_splits(options)
     known = data["train"].labels or []
     scheme = choose_scheme(known, options.scheme)
     tags = tag_set(known, scheme)
@@ -91,8 +91,8 @@ def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> Ta
         classes = None
         if sentences.labels is not None:
             classes = [class_ids(labels, scheme, tags, split) for labels in sentences.labels]
-        windows = make_windows(sentences.words, classes, tokenizer, tuning.max_length)
-        references = References(sentences, windows, scheme, tags)
+        windows = make_sentence_windows(sentences.words, classes, tokenizer, tuning.max_length)
+        references = TaggingReferences(sentences, windows, scheme, tags)
         splits[split] = Split(windows, references, len(sentences), is_labelled=classes is not None)
     return TaskData(splits, tags)
 
@@ -126,7 +126,7 @@ class EncoderWithTagger(TaskModel):
         return self.head(words, torch.ones_like(positions)).logits
 
 
-def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWithTagger:
+def build_tagger(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> EncoderWithTagger:
     return EncoderWithTagger(encoder, len(data.labels), tuning.head_dropout)
 
 
@@ -136,17 +136,17 @@ def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None
     return step_loss(output[is_word], labels[is_word], num_items_in_batch)
 
 
-def score(logits: Array, references: References) -> dict[str, float]:
-    return schemes.score(references.predicted(logits), references.labels, references.scheme)
+def score_tagging(logits: Array, references: TaggingReferences) -> dict[str, float]:
+    return schemes.score_labels(references.predicted(logits), references.labels, references.scheme)
 
 
-def is_collapsed(logits: Array, references: References) -> bool:
+def is_tagger_collapsed(logits: Array, references: TaggingReferences) -> bool:
     answers = list(chain.from_iterable(references.predicted(logits)))
     right = list(chain.from_iterable(references.labels))
     return bool(np.isnan(logits).any()) or has_one_answer(answers, right)
 
 
-def predictions(split: str, logits: Array, references: References) -> dict[str, str]:
+def tagging_files(split: str, logits: Array, references: TaggingReferences) -> dict[str, str]:
     """Write a line per word: the word, its label if known, and the prediction, in the scheme of training."""
     labels = [references.labels] if references.sentences.labels else []
     predicted = references.predicted(logits)

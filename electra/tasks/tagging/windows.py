@@ -20,7 +20,7 @@ Words = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Windows(ColumnRows):
+class SentenceWindows(ColumnRows):
     """The windows of one split.
 
     Columns: `input_ids` with special tokens; `positions` in `input_ids` of the first tokens of the words that this
@@ -46,12 +46,12 @@ def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[
     return ids[:start], ids[start + sequence_ids.count(0) :]
 
 
-def make_windows(
+def make_sentence_windows(
     sentences: Words,
     labels: Sequence[Sequence[int]] | None,
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
-) -> Windows:
+) -> SentenceWindows:
     """Cut sentences into windows of at most `max_length` tokens; `labels` are classes of words, if known."""
     before, behind = special_tokens(tokenizer)
     size = max_length - len(before) - len(behind)
@@ -78,7 +78,7 @@ def make_windows(
     columns = {"input_ids": input_ids, "positions": positions}
     if labels is not None:
         columns["labels"] = classes
-    return Windows(columns, lengths_of(input_ids), sentence_of_window)
+    return SentenceWindows(columns, lengths_of(input_ids), sentence_of_window)
 
 
 def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:

@@ -12,7 +12,7 @@ from electra.tasks.classify.data import (
     SEVERAL,
     SINGLE,
     Example,
-    Labels,
+    LabelSet,
     choose_examples,
     class_names,
     find_labels,
@@ -34,19 +34,19 @@ def examples(labels):
 @parametrize(
     ("labels", "separator", "found"),
     [
-        (["good", "bad", "good"], None, Labels(SINGLE, ["bad", "good"])),
-        (["10", "9", "-1"], None, Labels(SINGLE, ["-1", "9", "10"])),
-        (["1.0", "0"], None, Labels(SINGLE, ["0", "1"])),
-        ([True, False], None, Labels(SINGLE, ["False", "True"])),
-        (["好", "坏", "1.0.0"], None, Labels(SINGLE, ["1.0.0", "坏", "好"])),
-        ([["a", "b"], [], ["c"]], None, Labels(SEVERAL, ["a", "b", "c"])),
-        (["a; b", "c"], ";", Labels(SEVERAL, ["a", "b", "c"])),
-        (["0.5", "3", "-1e1"], None, Labels(NUMBER, [], -10.0, 3.0)),
-        (["0.5", "3", "n/a"], None, Labels(NUMBER, [], 0.5, 3.0)),
-        (["3.5", "a", "b"], None, Labels(SINGLE, ["a", "b", "3.5"])),
-        (list(range(21)), None, Labels(NUMBER, [], 0.0, 20.0)),
-        (list(range(20)), None, Labels(SINGLE, [str(n) for n in range(20)])),
-        (["1", "2", "many"], None, Labels(SINGLE, ["many", "1", "2"])),
+        (["good", "bad", "good"], None, LabelSet(SINGLE, ["bad", "good"])),
+        (["10", "9", "-1"], None, LabelSet(SINGLE, ["-1", "9", "10"])),
+        (["1.0", "0"], None, LabelSet(SINGLE, ["0", "1"])),
+        ([True, False], None, LabelSet(SINGLE, ["False", "True"])),
+        (["好", "坏", "1.0.0"], None, LabelSet(SINGLE, ["1.0.0", "坏", "好"])),
+        ([["a", "b"], [], ["c"]], None, LabelSet(SEVERAL, ["a", "b", "c"])),
+        (["a; b", "c"], ";", LabelSet(SEVERAL, ["a", "b", "c"])),
+        (["0.5", "3", "-1e1"], None, LabelSet(NUMBER, [], -10.0, 3.0)),
+        (["0.5", "3", "n/a"], None, LabelSet(NUMBER, [], 0.5, 3.0)),
+        (["3.5", "a", "b"], None, LabelSet(SINGLE, ["a", "b", "3.5"])),
+        (list(range(21)), None, LabelSet(NUMBER, [], 0.0, 20.0)),
+        (list(range(20)), None, LabelSet(SINGLE, [str(n) for n in range(20)])),
+        (["1", "2", "many"], None, LabelSet(SINGLE, ["many", "1", "2"])),
     ],
 )
 def test_the_kind_of_labels_is_found_in_the_data(labels, separator, found):
@@ -54,18 +54,18 @@ def test_the_kind_of_labels_is_found_in_the_data(labels, separator, found):
 
 
 def test_a_kind_that_is_asked_for_overrides_what_is_found():
-    assert find_labels(examples(["1", "2", "5"]), NUMBER, None) == Labels(NUMBER, [], 1.0, 5.0)
-    assert find_labels(examples(["0.5", "1"]), SINGLE, None) == Labels(SINGLE, ["0.5", "1"])
+    assert find_labels(examples(["1", "2", "5"]), NUMBER, None) == LabelSet(NUMBER, [], 1.0, 5.0)
+    assert find_labels(examples(["0.5", "1"]), SINGLE, None) == LabelSet(SINGLE, ["0.5", "1"])
 
 
 @parametrize(
     ("label", "labels", "expected"),
     [
-        ("good", Labels(SINGLE, ["bad", "good"]), [0, 1]),
-        (1, Labels(SINGLE, ["0", "1"]), [0, 1]),
-        (["a", "c"], Labels(SEVERAL, ["a", "b", "c"]), [1, 0, 1]),
-        ([], Labels(SEVERAL, ["a", "b"]), [0, 0]),
-        ("3", Labels(NUMBER, [], 1.0, 5.0), [0.5]),
+        ("good", LabelSet(SINGLE, ["bad", "good"]), [0, 1]),
+        (1, LabelSet(SINGLE, ["0", "1"]), [0, 1]),
+        (["a", "c"], LabelSet(SEVERAL, ["a", "b", "c"]), [1, 0, 1]),
+        ([], LabelSet(SEVERAL, ["a", "b"]), [0, 0]),
+        ("3", LabelSet(NUMBER, [], 1.0, 5.0), [0.5]),
     ],
 )
 def test_labels_become_numbers(label, labels, expected):
@@ -75,10 +75,10 @@ def test_labels_become_numbers(label, labels, expected):
 @parametrize(
     ("label", "labels", "named"),
     [
-        ("fine", Labels(SINGLE, ["bad", "good"]), "bad, good"),
-        (["bad", "good"], Labels(SINGLE, ["bad", "good"]), "['bad', 'good']"),
-        ("many", Labels(NUMBER, [], 0.0, 1.0), "training has numbers"),
-        ("inf", Labels(NUMBER, [], 0.0, 1.0), "training has numbers"),
+        ("fine", LabelSet(SINGLE, ["bad", "good"]), "bad, good"),
+        (["bad", "good"], LabelSet(SINGLE, ["bad", "good"]), "['bad', 'good']"),
+        ("many", LabelSet(NUMBER, [], 0.0, 1.0), "training has numbers"),
+        ("inf", LabelSet(NUMBER, [], 0.0, 1.0), "training has numbers"),
     ],
 )
 def test_a_label_that_training_does_not_have_is_refused(label, labels, named):

@@ -5,40 +5,40 @@ import math
 import numpy as np
 from pytest import approx
 
-from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Labels
-from electra.tasks.classify.metrics import References, details, is_collapsed, mean_by_text, names_of, score
+from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, LabelSet
+from electra.tasks.classify.metrics import ClassificationReferences, details, is_classifier_collapsed, mean_by_text, class_names_of, score_classification
 
 
 def references(labels, matrix, constant=None):
     matrix = np.array(matrix, dtype=float)
     constant = matrix.mean(0) if constant is None else np.array(constant)
-    return References(labels, matrix, np.arange(len(matrix)), [""] * len(matrix), constant)
+    return ClassificationReferences(labels, matrix, np.arange(len(matrix)), [""] * len(matrix), constant)
 
 
-COLOURS = Labels(SINGLE, ["red", "green", "blue"])
+COLOURS = LabelSet(SINGLE, ["red", "green", "blue"])
 ONE = references(COLOURS, [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0]], constant=[1.0, 0.5, -9.0])
 ANSWERS = np.array([[2, 1, 0], [0, 1, 0], [0, 1, 0], [0, 3, 0]], dtype=np.float32)
 
 
 def test_scores_of_one_class():
-    found = score(ANSWERS, ONE)
+    found = score_classification(ANSWERS, ONE)
     # red: precision 1, recall 1/2; green: precision 2/3, recall 1; blue does not occur
     assert found == approx({"accuracy": 3 / 4, "macro_f1": (2 / 3 + 4 / 5) / 2, "micro_f1": 3 / 4, "mcc": 1 / 3**0.5})
 
 
 def test_scores_of_several_classes():
-    labels = references(Labels(SEVERAL, ["a", "b"]), [[1, 1], [0, 1], [1, 0], [0, 0]])
-    found = score(np.array([[1, 2], [2, 1], [3, -1], [-1, -2]], dtype=np.float32), labels)
+    labels = references(LabelSet(SEVERAL, ["a", "b"]), [[1, 1], [0, 1], [1, 0], [0, 0]])
+    found = score_classification(np.array([[1, 2], [2, 1], [3, -1], [-1, -2]], dtype=np.float32), labels)
     # a: 2 right, 1 wrong, precision at recall 1/2 is 1, at 1 it is 2/3; b: all right
     expected = {"macro_f1": (4 / 5 + 1) / 2, "micro_f1": 8 / 9, "average_precision": (5 / 6 + 1) / 2}
     assert found == approx({**expected, "subset_accuracy": 3 / 4})
 
 
 def test_scores_of_numbers_are_in_the_range_of_training():
-    labels = references(Labels(NUMBER, [], 10.0, 20.0), [[0.0], [0.5], [1.0]])
-    found = score(np.array([[0.1], [0.5], [0.9]], dtype=np.float32), labels)
+    labels = references(LabelSet(NUMBER, [], 10.0, 20.0), [[0.0], [0.5], [1.0]])
+    found = score_classification(np.array([[0.1], [0.5], [0.9]], dtype=np.float32), labels)
     assert found == approx({"pearson": 1, "spearman": 1, "rmse": (0.02 / 3) ** 0.5})
-    assert names_of(labels.labels, np.array([[0.1], [1.5]])) == approx([11, 25])
+    assert class_names_of(labels.labels, np.array([[0.1], [1.5]])) == approx([11, 25])
 
 
 def test_a_text_has_the_mean_of_its_windows():
@@ -49,7 +49,7 @@ def test_a_text_has_the_mean_of_its_windows():
 def test_the_constant_answer_is_the_majority_or_the_mean():
     found = details(ANSWERS, ONE)
     assert found["baseline"] == approx({"accuracy": 0.5, "macro_f1": 1 / 3, "micro_f1": 0.5, "mcc": 0})
-    numbers = references(Labels(NUMBER, [], 0.0, 1.0), [[0.0], [1.0]])
+    numbers = references(LabelSet(NUMBER, [], 0.0, 1.0), [[0.0], [1.0]])
     baseline = details(np.array([[0.1], [0.9]], dtype=np.float32), numbers)["baseline"]
     assert baseline["rmse"] == approx(0.5) and np.isnan(baseline["pearson"])
 
@@ -64,18 +64,18 @@ def test_details_have_each_class_and_the_confusions():
 
 def test_one_answer_to_all_is_collapsed():
     same = np.tile(ANSWERS[:1], (4, 1))
-    assert is_collapsed(same, ONE) and not is_collapsed(ANSWERS, ONE)
-    assert is_collapsed(ANSWERS * np.nan, ONE)
-    numbers = references(Labels(NUMBER, [], 0.0, 1.0), np.linspace(0, 1, 50)[:, None])
-    assert is_collapsed(np.full((50, 1), 0.503, np.float32), numbers)
-    assert not is_collapsed(np.linspace(0.4, 0.6, 50, dtype=np.float32)[:, None], numbers)
+    assert is_classifier_collapsed(same, ONE) and not is_classifier_collapsed(ANSWERS, ONE)
+    assert is_classifier_collapsed(ANSWERS * np.nan, ONE)
+    numbers = references(LabelSet(NUMBER, [], 0.0, 1.0), np.linspace(0, 1, 50)[:, None])
+    assert is_classifier_collapsed(np.full((50, 1), 0.503, np.float32), numbers)
+    assert not is_classifier_collapsed(np.linspace(0.4, 0.6, 50, dtype=np.float32)[:, None], numbers)
 
 
 def test_without_any_class_there_is_no_average_precision():
-    nothing = references(Labels(SEVERAL, ["a", "b"]), np.zeros((2, 2)))
-    assert math.isnan(score(np.ones((2, 2)), nothing)["average_precision"])
+    nothing = references(LabelSet(SEVERAL, ["a", "b"]), np.zeros((2, 2)))
+    assert math.isnan(score_classification(np.ones((2, 2)), nothing)["average_precision"])
 
 
 def test_a_diverged_run_has_scores_without_an_error():
-    assert np.isnan(score(np.full((3, 1), np.nan), references(Labels(NUMBER, []), [[0.0], [0.5], [1.0]]))["rmse"])
-    score(np.full((2, 2), np.nan), references(Labels(SEVERAL, ["a", "b"]), [[1, 0], [0, 1]]))
+    assert np.isnan(score_classification(np.full((3, 1), np.nan), references(LabelSet(NUMBER, []), [[0.0], [0.5], [1.0]]))["rmse"])
+    score_classification(np.full((2, 2), np.nan), references(LabelSet(SEVERAL, ["a", "b"]), [[1, 0], [0, 1]]))

@@ -15,10 +15,10 @@ from electra.options import as_flags
 from electra.report.command import main as report
 from electra.report.results import Result, append_result, read_results
 from electra.tasks.classify.command import main as classify
-from electra.tasks.classify.command import parse_arguments
+from electra.tasks.classify.command import parse_classify_arguments
 from electra.tasks.classify.encoding import encode_texts
-from electra.tasks.classify.report import REPORTING
-from electra.tasks.classify.task import class_weights, open_task
+from electra.tasks.classify.report import CLASSIFY_REPORTING
+from electra.tasks.classify.task import class_weights, open_classification
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
 from tests.tasks.classify.files import flags, write_table, write_texts
@@ -48,7 +48,7 @@ def run(folder, name, suffix, **options):
 def opened(**options):
     """The data of a task that trains on these files."""
     words = as_flags({"pretrain_path": "encoder", **{name: str(value) for name, value in options.items()}})
-    task = open_task(parse_arguments(words))
+    task = open_classification(parse_classify_arguments(words))
     data, *_ = task.load.args
     return data
 
@@ -91,10 +91,10 @@ def test_each_seed_trains_on_its_own_texts_and_shares_are_nested(folder, glue_to
 
     def texts(fraction, seed, eval_seed=0):
         options = {"train_fractions": fraction, "eval_seed": eval_seed, "long_texts": long_texts, "max_length": 8}
-        args = parse_arguments(
+        args = parse_classify_arguments(
             as_flags({"pretrain_path": "encoder", "train_file": str(file), "validation_file": str(file), **options})
         )
-        task = open_task(args)
+        task = open_classification(args)
         assert ("train_texts" in task.settings) == (fraction < 1)
         data = task.load(glue_tokenizer, args.tuning)
         owners = data.references["train"].owners
@@ -223,9 +223,9 @@ def test_each_folder_has_its_own_constant_answer(folder, tmp_path):
         details = {"baseline": {"accuracy": baseline}, "text": ""}
         (part / "predictions" / "t-1-details.json").write_text(json.dumps(details))
     parts = [tmp_path / name for name in "abc"]
-    rows = {run.name: run.tasks["t"].headline.median for run in REPORTING.read_runs(parts)[3:]}
+    rows = {run.name: run.tasks["t"].headline.median for run in CLASSIFY_REPORTING.read_runs(parts)[3:]}
     assert rows == {"majority or mean of a, b": 0.2, "majority or mean of c": 0.6}
-    assert [run.name for run in REPORTING.read_runs(parts[:2])] == ["a", "b", "majority or mean"]
+    assert [run.name for run in CLASSIFY_REPORTING.read_runs(parts[:2])] == ["a", "b", "majority or mean"]
 
 
 @pytest.mark.slow

@@ -3,11 +3,11 @@
 import json
 
 from electra.report.results import Result, append_result
-from electra.tasks.glue.tasks import GLUE_TASKS, TASKS
+from electra.tasks.glue.tasks import GLUE_TASKS, KNOWN_TASKS
 
 
 def result(task, seed, metrics, **others):
-    rows = dict(TASKS[task].rows) if task in TASKS else {}
+    rows = dict(KNOWN_TASKS[task].rows) if task in KNOWN_TASKS else {}
     values = {
         "collapsed": False, "epoch": 3.0, "start": "pretrained", "model": "output/small", "parameters": 13_548_800,
         "rows": rows, "settings": {"learning_rate": 3e-4},
@@ -24,7 +24,7 @@ def all_tasks(*tasks, without=(), **others):
     results = []
     for number, name in enumerate(tasks or GLUE_TASKS, start=1):
         value = 0.5 + number / 100
-        metrics = mnli(value, value + 0.04) if name == "mnli" else dict.fromkeys(TASKS[name].metrics, value)
+        metrics = mnli(value, value + 0.04) if name == "mnli" else dict.fromkeys(KNOWN_TASKS[name].metrics, value)
         if name not in without:
             results.append(result(name, 42, {**metrics}, **others))
     return results

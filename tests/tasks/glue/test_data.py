@@ -6,7 +6,7 @@ from pytest import raises
 from electra.finetuning.encoding import Examples
 from electra.io.errors import UserError
 from electra.tasks.glue.data import load_task, read_tsv
-from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
+from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS
 from tests.helpers import parametrize
 
 COLA = "gj04\t1\t\tShe sails.\n"
@@ -30,7 +30,7 @@ def write(folder, **files):
 def read(folder, task, text, split="train"):
     path = folder / f"{split}.tsv"
     path.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
-    return read_tsv(path, TASKS[task], split)
+    return read_tsv(path, KNOWN_TASKS[task], split)
 
 
 @parametrize(
@@ -91,15 +91,15 @@ def test_a_file_that_cannot_be_the_task_is_refused(task, text, word, tmp_path):
 
 def test_a_glue_dir_that_does_not_exist_is_refused(tmp_path):
     with raises(UserError, match=r"--glue_dir .*nowhere"):
-        load_task(TASKS["cola"], str(tmp_path / "nowhere"), ["train"])
+        load_task(KNOWN_TASKS["cola"], str(tmp_path / "nowhere"), ["train"])
 
 
 def test_files_that_are_not_there_are_left_out_and_named(tmp_path, caplog):
     folder = write(tmp_path, RTE_train=ONE_RTE, RTE_dev=ONE_RTE, CoLA_train=COLA)
     rows = Examples(["p", "P"], ["h", "H"], [0, 1])
-    assert load_task(TASKS["rte"], folder, ["train", "dev"]) == {"train": rows, "dev": rows}
+    assert load_task(KNOWN_TASKS["rte"], folder, ["train", "dev"]) == {"train": rows, "dev": rows}
     caplog.clear()
-    assert set(load_task(TASKS["cola"], folder, ["train", "dev"])) == {"train"}
+    assert set(load_task(KNOWN_TASKS["cola"], folder, ["train", "dev"])) == {"train"}
     assert f"CoLA: {tmp_path} has no file for dev" in caplog.text
 
 
@@ -107,7 +107,7 @@ def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path):
     row = MNLI + "0\t9e\t{}\th\tneutral\tneutral\n"
     names = ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
     folder = write(tmp_path, AX_diagnostic=row.format("diagnostic"), **{f"MNLI_{n}": row.format(n) for n in names})
-    found = load_task(TASKS["mnli"], folder, list(TASKS["mnli"].rows))
+    found = load_task(KNOWN_TASKS["mnli"], folder, list(KNOWN_TASKS["mnli"].rows))
     assert [(split, examples.first) for split, examples in found.items()] == [
         ("train", ["train"]), ("dev", ["dev_matched"]), ("dev_mismatched", ["dev_mismatched"]),
         ("test", ["test_matched"]), ("test_mismatched", ["test_mismatched"]),
@@ -122,7 +122,7 @@ def test_the_hub_s_splits_get_our_names(monkeypatch):
         "ax": {"test": {"premise": ["p"], "hypothesis": ["h"], "label": [-1]}},
     }
     monkeypatch.setattr(datasets, "load_dataset", lambda hub_id, name: tables[name])
-    mnli = load_task(TASKS["mnli"], None, tuple(TASKS["mnli"].rows))
+    mnli = load_task(KNOWN_TASKS["mnli"], None, tuple(KNOWN_TASKS["mnli"].rows))
     assert {split: examples.first for split, examples in mnli.items()} == {
         "train": ["train"], "dev": ["validation_matched"], "dev_mismatched": ["validation_mismatched"],
         "test": ["test_matched"], "test_mismatched": ["test_mismatched"],
@@ -135,4 +135,4 @@ def test_without_the_hub_the_way_out_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)  # nobody's earlier download
     with raises(UserError, match=r"nyu-mll/glue.*--glue_dir"):
-        load_task(TASKS["rte"], None, ["train"])
+        load_task(KNOWN_TASKS["rte"], None, ["train"])

@@ -7,9 +7,9 @@ import zipfile
 import numpy as np
 from pytest import approx
 
-from electra.tasks.glue.metrics import combine, decide, is_collapsed, score
+from electra.tasks.glue.metrics import combine, decide_glue_labels, is_glue_model_collapsed, score_glue_task
 from electra.tasks.glue.submission import write_submission
-from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
+from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS
 from tests.helpers import parametrize
 
 
@@ -18,11 +18,11 @@ def test_classification_metrics_are_their_definitions():
     answers = np.array([1, 1, 1, 0, 1, 1, 0, 0, 0, 0])
     references = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
     mcc = (3 * 4 - 2 * 1) / math.sqrt((3 + 2) * (3 + 1) * (4 + 2) * (4 + 1))
-    assert score(TASKS["cola"], {"dev": answers}, {"dev": references}) == {"mcc": approx(mcc), "accuracy": 0.7}
+    assert score_glue_task(KNOWN_TASKS["cola"], {"dev": answers}, {"dev": references}) == {"mcc": approx(mcc), "accuracy": 0.7}
     f1 = 2 * 3 / (2 * 3 + 2 + 1)
-    assert score(TASKS["mrpc"], {"dev": answers}, {"dev": references}) == {"accuracy": 0.7, "f1": approx(f1)}
+    assert score_glue_task(KNOWN_TASKS["mrpc"], {"dev": answers}, {"dev": references}) == {"accuracy": 0.7, "f1": approx(f1)}
     for name in ("sst2", "qnli", "rte", "wnli"):
-        assert score(TASKS[name], {"dev": answers}, {"dev": references}) == {"accuracy": 0.7}
+        assert score_glue_task(KNOWN_TASKS[name], {"dev": answers}, {"dev": references}) == {"accuracy": 0.7}
 
 
 def test_correlations_are_their_definitions():
@@ -32,36 +32,36 @@ def test_correlations_are_their_definitions():
     pearson = covariance / math.sqrt((2.75**2 + 2 * 1.75**2 + 6.25**2) * 5)
     # ranks 1 2.5 2.5 4 and 1 2 4 3: deviations -1.5 0 0 1.5 and -1.5 -.5 1.5 .5
     spearman = (1.5 * 1.5 + 1.5 * 0.5) / math.sqrt(4.5 * 5)
-    found = score(TASKS["stsb"], {"dev": answers}, {"dev": references})
+    found = score_glue_task(KNOWN_TASKS["stsb"], {"dev": answers}, {"dev": references})
     assert found == {"pearson": approx(pearson, abs=1e-14), "spearman": approx(spearman, abs=1e-14)}
     close = 1 + np.array([0, 1, 2, 3]) * 1e-9  # all the same in float32
-    assert score(TASKS["stsb"], {"dev": close}, {"dev": [0.0, 1.0, 2.0, 3.0]})["spearman"] == approx(1)
+    assert score_glue_task(KNOWN_TASKS["stsb"], {"dev": close}, {"dev": [0.0, 1.0, 2.0, 3.0]})["spearman"] == approx(1)
 
 
 @parametrize("answers", [[2.5, 2.5, 2.5], [1.0, math.nan, 3.0]])
 def test_an_undefined_correlation_is_nan(answers):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = score(TASKS["stsb"], {"dev": np.array(answers)}, {"dev": [1.0, 2.0, 3.0]})
+        found = score_glue_task(KNOWN_TASKS["stsb"], {"dev": np.array(answers)}, {"dev": [1.0, 2.0, 3.0]})
         assert math.isnan(found["pearson"]) and math.isnan(found["spearman"])
-        assert score(TASKS["cola"], {"dev": np.array([1, 1])}, {"dev": [0, 1]})["mcc"] == 0
-        assert score(TASKS["mrpc"], {"dev": np.array([0, 0])}, {"dev": [0, 0]})["f1"] == 0
+        assert score_glue_task(KNOWN_TASKS["cola"], {"dev": np.array([1, 1])}, {"dev": [0, 1]})["mcc"] == 0
+        assert score_glue_task(KNOWN_TASKS["mrpc"], {"dev": np.array([0, 0])}, {"dev": [0, 0]})["f1"] == 0
 
 
 def test_mnli_averages_its_two_halves_each_counting_the_same():
     answers = {"dev_mismatched": np.array([0, 1, 2, 0]), "dev": np.array([2])}
     references = {"dev": [2], "dev_mismatched": [0, 1, 0, 1]}
-    scores = score(TASKS["mnli"], answers, references)
+    scores = score_glue_task(KNOWN_TASKS["mnli"], answers, references)
     assert scores == {"accuracy_matched": 1.0, "accuracy_mismatched": 0.5, "accuracy": 0.75}
     answers.pop("dev")
-    assert score(TASKS["mnli"], answers, references) == {"accuracy_mismatched": 0.5}
+    assert score_glue_task(KNOWN_TASKS["mnli"], answers, references) == {"accuracy_mismatched": 0.5}
 
 
 def test_an_answer_is_the_largest_logit_or_a_score():
-    decided = decide(np.array([[-3.0, -1.0], [2.0, 1.0], [0.5, 0.5]], dtype=np.float32), TASKS["cola"])
+    decided = decide_glue_labels(np.array([[-3.0, -1.0], [2.0, 1.0], [0.5, 0.5]], dtype=np.float32), KNOWN_TASKS["cola"])
     assert decided.tolist() == [1, 0, 0] and decided.dtype == np.int64
-    assert decide(np.array([[0.0, -1.0, 2.0]]), TASKS["mnli"]).tolist() == [2]
-    decided = decide(np.array([[0.5], [-0.1], [1.7], [math.nan], [0.1]], dtype=np.float32), TASKS["stsb"])
+    assert decide_glue_labels(np.array([[0.0, -1.0, 2.0]]), KNOWN_TASKS["mnli"]).tolist() == [2]
+    decided = decide_glue_labels(np.array([[0.5], [-0.1], [1.7], [math.nan], [0.1]], dtype=np.float32), KNOWN_TASKS["stsb"])
     assert decided[:3].tolist() == approx([2.5, -0.5, 8.5]) and math.isnan(decided[3])
     assert decided[4] == 5 * float(np.float32(0.1))  # scaled in double precision
 
@@ -74,32 +74,32 @@ def test_a_classifier_collapsed_if_99_percent_get_one_class(others_predicted, ot
     answers, references = np.ones(1000, dtype=np.int64), np.ones(1000, dtype=np.int64)
     answers[:others_predicted] = 0
     references[-others_expected:] = 0
-    assert is_collapsed(TASKS["cola"], answers, references) is collapsed
-    assert is_collapsed(TASKS["mnli"], answers + 1, (references + 1).tolist()) is collapsed
-    assert is_collapsed(TASKS["cola"], np.zeros(1000, dtype=np.int64), np.ones(1000, dtype=np.int64))  # wrong for all
+    assert is_glue_model_collapsed(KNOWN_TASKS["cola"], answers, references) is collapsed
+    assert is_glue_model_collapsed(KNOWN_TASKS["mnli"], answers + 1, (references + 1).tolist()) is collapsed
+    assert is_glue_model_collapsed(KNOWN_TASKS["cola"], np.zeros(1000, dtype=np.int64), np.ones(1000, dtype=np.int64))  # wrong for all
 
 
 def test_a_regression_collapsed_if_it_hardly_spreads():
     references = np.linspace(0, 5, 100)
     for spread, collapsed in ((0.0, True), (0.0099, True), (0.0101, False), (1.0, False)):
-        assert is_collapsed(TASKS["stsb"], 2.5 + spread * (references - 2.5), references.tolist()) is collapsed
-    assert is_collapsed(TASKS["stsb"], np.where(references < 1, math.nan, references), references)
+        assert is_glue_model_collapsed(KNOWN_TASKS["stsb"], 2.5 + spread * (references - 2.5), references.tolist()) is collapsed
+    assert is_glue_model_collapsed(KNOWN_TASKS["stsb"], np.where(references < 1, math.nan, references), references)
 
 
 def test_an_ensemble_averages_probabilities():
     # Probabilities of class 1: .999, .4, .4. Votes say 0; the mean of probabilities, .6, says 1.
     logits = [np.array([[0.0, math.log(p / (1 - p))]]) for p in (0.999, 0.4, 0.4)]
-    assert combine(logits, TASKS["rte"]).tolist() == [1]
+    assert combine(logits, KNOWN_TASKS["rte"]).tolist() == [1]
     # .0001, .6, .7, .8: the mean of logits is negative, that of probabilities .525
     logits = [np.array([[0.0, math.log(p / (1 - p))]]) for p in (0.0001, 0.6, 0.7, 0.8)]
-    assert combine([logits[0] + 1000, *logits[1:]], TASKS["rte"]).tolist() == [1]
-    combined = combine([np.array([[0.2], [1.5]]), np.array([[0.4], [0.1]])], TASKS["stsb"])
+    assert combine([logits[0] + 1000, *logits[1:]], KNOWN_TASKS["rte"]).tolist() == [1]
+    combined = combine([np.array([[0.2], [1.5]]), np.array([[0.4], [0.1]])], KNOWN_TASKS["stsb"])
     assert combined.tolist() == approx([1.5, 4.0])  # scores are clipped last; else the second were 2.75
 
 
 def official_answers():
     answers = {}
-    for task in (*TASKS.values(), DIAGNOSTICS):
+    for task in (*KNOWN_TASKS.values(), DIAGNOSTICS):
         for split, title in task.test_files.items():
             index = np.arange(task.rows[split])
             answers[title] = index * 5 / len(index) if task.is_regression else index % len(task.labels)

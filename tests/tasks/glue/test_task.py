@@ -10,7 +10,7 @@ import torch
 from pytest import approx, raises
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, ElectraConfig, ElectraModel, pipeline
 
-from electra.finetuning.config import resolve
+from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.encoder import Encoder, load_encoder
 from electra.finetuning.encoding import Examples
 from electra.finetuning.evaluation import Evaluation
@@ -19,10 +19,10 @@ from electra.io.files import CONFIGS
 from electra.report.command import main as report
 from electra.report.results import read_results
 from electra.tasks.glue.command import main as glue
-from electra.tasks.glue.command import parse_arguments
+from electra.tasks.glue.command import parse_glue_arguments
 from electra.tasks.glue.submission import submit
 from electra.tasks.glue.task import open_tasks
-from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
+from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, KNOWN_TASKS
 from tests.helpers import contents, parametrize, read_json
 from tests.tasks.glue.files import flags, write_encoder, write_glue
 from tests.tasks.glue.runs import result
@@ -33,13 +33,13 @@ pytestmark = pytest.mark.slow
 
 
 def parse(*argv):
-    return parse_arguments(["--pretrain_path", "somewhere", *argv])
+    return parse_glue_arguments(["--pretrain_path", "somewhere", *argv])
 
 
 def settings(task, *argv, hidden_size=256):
     config = ElectraConfig(vocab_size=10, hidden_size=hidden_size, num_hidden_layers=0, num_attention_heads=1)
     with torch.device("meta"):
-        return resolve(parse(*argv), task, Encoder(ElectraModel(config), None, "somewhere", 512))
+        return resolve_hyperparameters(parse(*argv), task, Encoder(ElectraModel(config), None, "somewhere", 512))
 
 
 @parametrize(
@@ -149,7 +149,7 @@ def test_a_whole_evaluation_has_every_task_and_seed(folder):
     assert {(r.task, r.seed) for r in results} == {(t, s) for t in GLUE_TASKS for s in (42, 43)}
     found = {r.task: r for r in results if r.seed == 42}
     assert set(found["mnli"].metrics) == {"accuracy_matched", "accuracy_mismatched", "accuracy"}
-    assert all(set(found[name].metrics) == set(TASKS[name].metrics) for name in found if name != "mnli")
+    assert all(set(found[name].metrics) == set(KNOWN_TASKS[name].metrics) for name in found if name != "mnli")
     assert found["mrpc"].rows == {"train": 24, "dev": 12} and found["mrpc"].settings["learning_rate"] == 1e-2
     assert [name for name in found if found[name].settings["double_unordered"]] == ["mrpc", "stsb"]
     report([str(folder / "output" / "run"), "--output", str(folder / "again")])
@@ -210,7 +210,7 @@ def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder, monkeypat
         names = ["mrpc", "stsb", "rte", "demo"]
         args = parse("--glue_dir", str(folder / "glue"), "--max_length", "32", "--tasks", *names, *argv)
         encoder = load_encoder(str(folder / "encoder"))
-        tuning = resolve(args, "rte", encoder)
+        tuning = resolve_hyperparameters(args, "rte", encoder)
         loaded = {task.name: task.load(encoder.tokenizer, tuning) for task in open_tasks(args)}
         assert {name: data.examples["train"] for name, data in loaded.items()} == dict.fromkeys(names, 24)
         labels = {name: data.splits["dev"].rows.columns["labels"].tolist() for name, data in loaded.items()}
@@ -258,7 +258,7 @@ def test_saved_models_are_those_of_the_best_seeds(folder):
         best = min(runs, key=lambda r: (-(r.metrics[headline] or -2), r.seed)).seed
         model = folder / "output" / "run" / "models" / name
         assert read_json(model / "result.json")["seed"] == best
-        lines = (folder / "glue" / TASKS[name].title / "dev.tsv").read_text().splitlines()[name != "cola" :]
+        lines = (folder / "glue" / KNOWN_TASKS[name].title / "dev.tsv").read_text().splitlines()[name != "cola" :]
         texts = [[line.split("\t")[column] for line in lines] for column in columns]
         opened = AutoModelForSequenceClassification.from_pretrained(model).eval()
         inputs = AutoTokenizer.from_pretrained(model)(*texts, padding=True, return_tensors="pt")
@@ -268,7 +268,7 @@ def test_saved_models_are_those_of_the_best_seeds(folder):
         assert ("0, 5" in (model / "README.md").read_text()) == (name == "stsb")  # the scale of the scores
         if name == "cola":
             said = pipeline("text-classification", model=str(model))(texts[0][0])[0]
-            assert said["label"] == TASKS[name].labels[expected[0].argmax()]
+            assert said["label"] == KNOWN_TASKS[name].labels[expected[0].argmax()]
 
 
 def test_the_same_command_again_repeats_nothing(folder, capsys):

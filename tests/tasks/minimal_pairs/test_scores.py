@@ -8,7 +8,7 @@ from pytest import approx, raises
 from transformers import AutoModelForMaskedLM
 
 from electra.io.errors import UserError
-from electra.tasks.minimal_pairs.options import SCORES
+from electra.tasks.minimal_pairs.options import PAIR_SCORES
 from electra.tasks.minimal_pairs.scores import Scorer, corrected, encode_sentences
 from tests.finetuning.encoders import tiny_configs
 from tests.helpers import parametrize
@@ -28,7 +28,7 @@ def slow_log_q(network, ids, words, position, need, mask):
 
 def slow_scores(discriminator, generator, text, tokenizer, share):
     encoded = tokenizer(text)
-    ids, words, scores = encoded["input_ids"], encoded.word_ids(), dict.fromkeys(SCORES, 0.0)
+    ids, words, scores = encoded["input_ids"], encoded.word_ids(), dict.fromkeys(PAIR_SCORES, 0.0)
     with torch.no_grad():
         replaced = discriminator(input_ids=torch.tensor([ids])).logits[0].double().sigmoid()
         log_p = generator(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(1)
@@ -51,7 +51,7 @@ def test_every_score_is_that_of_a_loop_whatever_the_batch(wordpiece_tokenizer, b
     assert len({len(group.ids[0]) for group in groups}) == len(groups) > 1
     assert sum(len(group.ids) for group in groups) == len(set(map(str.lower, TEXTS)))
     scorer = Scorer(discriminator, generator, wordpiece_tokenizer.mask_token_id, batch_size, 0.25)
-    found = scorer.scores(groups, SCORES)
+    found = scorer.scores(groups, PAIR_SCORES)
     for row, text in enumerate(TEXTS):
         expected = slow_scores(discriminator, generator, text, wordpiece_tokenizer, 0.25)
         assert {name: values[row] for name, values in found.items()} == approx(expected, abs=1e-5)
@@ -67,7 +67,7 @@ def test_hand_set_networks_give_hand_computed_scores(wordpiece_tokenizer):
         discriminator.discriminator_predictions.dense_prediction.weight.zero_()
         discriminator.discriminator_predictions.dense_prediction.bias.fill_(np.log(1 / 3))  # D = 0.25
     scorer = Scorer(discriminator, generator, wordpiece_tokenizer.mask_token_id, 4, 0.5)
-    found = scorer.scores(encode_sentences(["dog dog", "dog f", "f dog"], wordpiece_tokenizer), SCORES)
+    found = scorer.scores(encode_sentences(["dog dog", "dog f", "f dog"], wordpiece_tokenizer), PAIR_SCORES)
     assert found["discriminator"] == approx(2 * np.log([0.75] * 3))
     assert found["pll"] == approx([np.log(0.81), np.log(0.09), np.log(0.09)])
     odds = np.array([3 * 0.5 * q / (0.5 + 0.5 * q) for q in (0.9, 0.1)])

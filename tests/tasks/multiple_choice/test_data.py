@@ -2,7 +2,7 @@
 
 import math
 
-from electra.tasks.multiple_choice.data import load_splits, parse_question
+from electra.tasks.multiple_choice.data import load_choice_splits, parse_question
 from electra.tasks.multiple_choice.options import MultipleChoiceArguments
 from tests.conftest import refused
 from tests.helpers import parametrize
@@ -55,4 +55,4 @@ def test_a_row_that_is_no_question_is_refused(row, named):
 def test_bad_files_are_refused_with_their_line(tmp_path, text, place):
     path = tmp_path / "dev.csv"
     path.write_text(text)
-    assert place in refused(lambda: load_splits(MultipleChoiceArguments(validation_file=[str(path)])))
+    assert place in refused(lambda: load_choice_splits(MultipleChoiceArguments(validation_file=[str(path)])))

@@ -5,18 +5,18 @@ import pytest
 import torch
 
 from electra.finetuning.trainer import step_loss
-from electra.tasks.multiple_choice.data import Question
-from electra.tasks.multiple_choice.task import NO_CHOICE, ChoiceCollator, ChoiceScorer, decide, encode_questions
+from electra.tasks.multiple_choice.data import ChoiceQuestion
+from electra.tasks.multiple_choice.task import NO_CHOICE, ChoiceCollator, ChoiceScorer, choose_endings, encode_choices
 from tests.finetuning.encoders import tiny_electra
 
 
 def question(first, choices, answer):
-    return Question("f line 1", first, choices, choices, answer)
+    return ChoiceQuestion("f line 1", first, choices, choices, answer)
 
 
 @pytest.fixture
 def rows(framed_tokenizer):
-    return encode_questions(
+    return encode_choices(
         [question("11", ["12", "13 14 15"], 1), question("16", ["17", "18", "19"], 2)], framed_tokenizer, 16
     )
 
@@ -37,7 +37,7 @@ def test_each_choice_is_a_pair_and_only_tokens_are_padded(rows, framed_tokenizer
         [cls, 11, sep, 12, sep, 0, 0], [cls, 11, sep, 13, 14, 15, sep],
     ]  # fmt: skip
     assert batch["token_type_ids"][4].tolist() == [0, 0, 0, 1, 1, 1, 1]
-    unknown = encode_questions([question("11", ["12", "13"], None)], framed_tokenizer, 16)
+    unknown = encode_choices([question("11", ["12", "13"], None)], framed_tokenizer, 16)
     assert set(unknown[0]) == set(rows.without_labels()[0]) == {"choices"}
 
 
@@ -51,7 +51,7 @@ def test_a_question_has_the_same_logits_alone_and_beside_others(rows, model):
 
 def test_padding_is_no_answer_however_low_the_logits_are():
     questions = [question("a", ["b", "c"], 0), question("d", ["e", "f", "g"], 2)]
-    assert decide(np.array([[-300.0, -200.0, -100.0], [1.0, 0.0, 2.0]]), questions).tolist() == [1, 2]
+    assert choose_endings(np.array([[-300.0, -200.0, -100.0], [1.0, 0.0, 2.0]]), questions).tolist() == [1, 2]
 
 
 def test_the_loss_is_that_of_a_softmax_over_the_choices(rows, model):

@@ -6,7 +6,7 @@ import numpy as np
 from pytest import approx
 
 from electra.tasks.squad.answers import decode
-from electra.tasks.squad.data import Question, Questions
+from electra.tasks.squad.data import SquadQuestion, Questions
 from electra.tasks.squad.heads import Candidates
 from electra.tasks.squad.windows import encode_questions
 from tests.helpers import parametrize
@@ -20,7 +20,7 @@ NEVER = -math.inf
 
 def encode(tokenizer, *paragraphs, max_length=40):
     """The question "7" on each paragraph."""
-    questions = [Question(f"q{i}", "7", i, (), None) for i, _ in enumerate(paragraphs)]
+    questions = [SquadQuestion(f"q{i}", "7", i, (), None) for i, _ in enumerate(paragraphs)]
     data = Questions(list(paragraphs), questions, is_version_2=True, source="test")
     settings = {"max_length": max_length, "max_query_length": 9, "doc_stride": 6}
     return data, encode_questions(data, tokenizer, settings)

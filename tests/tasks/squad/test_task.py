@@ -2,20 +2,20 @@
 
 import numpy as np
 
-from electra.finetuning.config import resolve
+from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.runner import open_encoder
-from electra.tasks.squad.command import parse_arguments
-from electra.tasks.squad.task import head, is_collapsed, open_task
+from electra.tasks.squad.command import parse_squad_arguments
+from electra.tasks.squad.task import build_reader, is_reader_collapsed, open_squad_task
 from tests.helpers import parametrize
 from tests.tasks.squad.files import flags
 
 
 def load(files, **options):
-    args = parse_arguments(flags(files, **options))
+    args = parse_squad_arguments(flags(files, **options))
     encoder = open_encoder(args)
-    tuning = resolve(args, "squad_v2", encoder)
-    data = open_task(args).load(encoder.tokenizer, tuning)
-    return data, head(encoder.model, tuning, data)
+    tuning = resolve_hyperparameters(args, "squad_v2", encoder)
+    data = open_squad_task(args).load(encoder.tokenizer, tuning)
+    return data, build_reader(encoder.model, tuning, data)
 
 
 def test_a_run_is_collapsed_if_all_answers_start_at_one_place(files):
@@ -30,7 +30,7 @@ def test_a_run_is_collapsed_if_all_answers_start_at_one_place(files):
         (first + number % 3, zeros + np.nan, True),
     ):
         rows = np.stack([zeros, score, starts, zeros, starts], axis=1).astype(np.float32)
-        assert is_collapsed(rows, dev) is collapsed
+        assert is_reader_collapsed(rows, dev) is collapsed
 
 
 @parametrize("head", ["joint", "hf"])

@@ -9,7 +9,7 @@ from tokenizers.processors import TemplateProcessing
 
 from electra.finetuning.encoding import PaddingCollator, cut_windows, windows_with_most_context
 from electra.io.errors import UserError
-from electra.tasks.squad.data import Question, Questions
+from electra.tasks.squad.data import SquadQuestion, Questions
 from electra.tasks.squad.windows import encode_questions
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
@@ -24,7 +24,7 @@ def encode(tokenizer, *asked, room=20, **options):
     found = []
     for i, (text, paragraph, answer) in enumerate(asked):
         answers, start = ((answer,), paragraph.find(answer)) if answer else ((), None)
-        found.append(Question(str(i), text, i, answers, 50 if start == -1 else start))
+        found.append(SquadQuestion(str(i), text, i, answers, 50 if start == -1 else start))
     data = Questions([paragraph for _, paragraph, _ in asked], found, is_version_2=True, source="test")
     is_training = options.pop("is_training", True)
     settings = {"max_length": room + 5, "max_query_length": 64, "doc_stride": 128, **options}

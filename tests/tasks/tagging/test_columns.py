@@ -6,7 +6,7 @@ from pytest import raises
 from electra.finetuning.sources import table_rows
 from electra.io.errors import UserError
 from electra.tasks.tagging.columns import as_columns, read_columns
-from electra.tasks.tagging.data import load_splits
+from electra.tasks.tagging.data import load_tagging_splits
 from electra.tasks.tagging.options import TaggingArguments
 from electra.tasks.tagging.rows import read_sentences
 
@@ -115,11 +115,11 @@ def test_a_folder_is_a_data_set_and_files_need_a_column_number(tmp_path):
     for split, word, tag in (("train", "a", '"X"'), ("validation", "b", '"X"'), ("test", "c", "null")):
         row = f'{{"tokens": ["{word}"], "ner_tags": ["O"], "pos_tags": [{tag}]}}\n'
         (tmp_path / f"{split}.jsonl").write_text(row)
-    found = load_splits(TaggingArguments(dataset_name=str(tmp_path), label_column="pos_tags"))
+    found = load_tagging_splits(TaggingArguments(dataset_name=str(tmp_path), label_column="pos_tags"))
     assert {split: (s.words, s.labels) for split, s in found.items()} == {
         "train": ([["a"]], [["X"]]), "dev": ([["b"]], [["X"]]), "test": ([["c"]], None),
     }  # fmt: skip
-    found = load_splits(TaggingArguments(train_file=write(tmp_path, TEXT), label_column="1"))
+    found = load_tagging_splits(TaggingArguments(train_file=write(tmp_path, TEXT), label_column="1"))
     assert {split: s.labels for split, s in found.items()} == {"train": [["NNP", "VBZ"], ["NNP"]]}
     with raises(UserError, match="--label_column tags"):
-        load_splits(TaggingArguments(train_file="a", label_column="tags"))
+        load_tagging_splits(TaggingArguments(train_file="a", label_column="tags"))

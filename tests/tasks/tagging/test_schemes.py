@@ -55,7 +55,7 @@ def test_an_entity_counts_if_its_type_and_both_ends_are_right():
     true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "I-LOC", "O"], ["O", "B-PER"], ["B-PER"]]
     said = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "O", "O"], ["O", "B-PER"], ["O"]]
     # Said: PER PER LOC PER; right: the first and the last PER. True: PER LOC LOC PER PER.
-    assert schemes.score(said, true, "iob2") == {
+    assert schemes.score_labels(said, true, "iob2") == {
         "f1": approx(2 * 2 / (4 + 5)),
         "precision": approx(2 / 4),
         "recall": approx(2 / 5),
@@ -67,5 +67,5 @@ def test_an_entity_counts_if_its_type_and_both_ends_are_right():
 
 def test_without_entities_f1_is_zero():
     nothing = {"f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 1.0}
-    assert schemes.score([["O", "O"]], [["O", "O"]], "iob2") == nothing
-    assert schemes.score([["NN", "VB"]], [["NN", "NN"]], "plain") == {"accuracy": 0.5}
+    assert schemes.score_labels([["O", "O"]], [["O", "O"]], "iob2") == nothing
+    assert schemes.score_labels([["NN", "VB"]], [["NN", "NN"]], "plain") == {"accuracy": 0.5}

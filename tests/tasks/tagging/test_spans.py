@@ -2,10 +2,10 @@
 
 import json
 
-from electra.tasks.tagging.columns import Sentences
-from electra.tasks.tagging.data import load_splits
+from electra.tasks.tagging.columns import TaggedSentences
+from electra.tasks.tagging.data import load_tagging_splits
 from electra.tasks.tagging.options import TaggingArguments
-from electra.tasks.tagging.spans import Span, labels_of, words_of
+from electra.tasks.tagging.spans import LabelledSpan, labels_of, words_of
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -15,7 +15,7 @@ TEXT = "Ann-Marie Lee (Uppsala) left."
 def test_words_do_not_depend_on_spans():
     words = words_of(TEXT)
     assert [TEXT[start:end] for start, end in words] == ["Ann", "-", "Marie", "Lee", "(", "Uppsala", ")", "left", "."]
-    labels = labels_of(words, [Span(0, 13, "PER"), Span(15, 22, "LOC"), Span(24, 26, "X")], "row")
+    labels = labels_of(words, [LabelledSpan(0, 13, "PER"), LabelledSpan(15, 22, "LOC"), LabelledSpan(24, 26, "X")], "row")
     assert labels == ["B-PER", "I-PER", "I-PER", "I-PER", "O", "B-LOC", "O", "B-X", "O"]
     for word in ("हिन्दी", "cafe\u0301", "می\u200cروم", "m²"):
         assert words_of(word) == [(0, len(word))]
@@ -28,7 +28,7 @@ def write(path, *rows):
 
 
 def read(path, split="train"):
-    return load_splits(TaggingArguments(**{f"{split}_file": path}))[split]
+    return load_tagging_splits(TaggingArguments(**{f"{split}_file": path}))[split]
 
 
 def test_rows_of_texts_are_sentences(tmp_path, caplog):
@@ -45,7 +45,7 @@ def test_rows_of_texts_are_sentences(tmp_path, caplog):
     assert "1 texts have spans that begin or end inside a word" in caplog.text
     unlabelled = read(write(tmp_path / "b.jsonl", {"text": "It rained."}), "test")
     assert unlabelled.labels is None and unlabelled.words == [["It", "rained", "."]]
-    assert read(write(tmp_path / "c.jsonl", {"words": ["Ann"]}), "test") == Sentences([["Ann"]], None)
+    assert read(write(tmp_path / "c.jsonl", {"words": ["Ann"]}), "test") == TaggedSentences([["Ann"]], None)
 
 
 @parametrize(

@@ -4,10 +4,10 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
-from electra.finetuning.config import resolve
+from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.runner import open_encoder
-from electra.tasks.tagging.command import parse_arguments
-from electra.tasks.tagging.task import EncoderWithTagger, load, loss, open_task
+from electra.tasks.tagging.command import parse_tagging_arguments
+from electra.tasks.tagging.task import EncoderWithTagger, load_tagging_task, loss, open_tagging_task
 from tests.conftest import refused
 from tests.finetuning.test_heads import make_encoder
 from tests.tasks.tagging.files import flags
@@ -18,9 +18,9 @@ CLS, SEP = 2, 3
 
 def test_options_reach_labels_and_windows(files):
     for scheme, prefixes in (("auto", "BI"), ("bioes", "BIES")):
-        args = parse_arguments(flags(files, scheme=scheme, max_length=8))
+        args = parse_tagging_arguments(flags(files, scheme=scheme, max_length=8))
         encoder = open_encoder(args)
-        data = open_task(args).load(encoder.tokenizer, resolve(args, "names", encoder))
+        data = open_tagging_task(args).load(encoder.tokenizer, resolve_hyperparameters(args, "names", encoder))
         assert data.labels == ["O", *(f"{prefix}-{kind}" for kind in ("LOC", "PER") for prefix in prefixes)]
         assert data.train.lengths.max() == 8 and data.examples == {"train": 100, "dev": 12}
         used = {data.labels[label] for row in data.train for label in row["labels"]}
@@ -37,8 +37,8 @@ def test_words_of_one_label_are_refused(tmp_path):
     (tmp_path / "names").mkdir()
     for split in ("train", "dev"):
         (tmp_path / "names" / f"{split}.txt").write_text("Ann O\nran O\n")
-    options = parse_arguments(flags(tmp_path)).options
-    assert "all words have one label" in refused(lambda: load(options, None, None))
+    options = parse_tagging_arguments(flags(tmp_path)).options
+    assert "all words have one label" in refused(lambda: load_tagging_task(options, None, None))
 
 
 def test_the_head_reads_the_words_first_tokens_in_float32():

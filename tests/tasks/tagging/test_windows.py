@@ -5,14 +5,14 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerFast
 
 from electra.finetuning.encoding import PaddingCollator
-from electra.tasks.tagging.windows import make_windows
+from electra.tasks.tagging.windows import make_sentence_windows
 
 CLS, SEP = 2, 3
 """Ids of the framed tokenizer, in which other ids are their own text."""
 
 
 def test_a_word_is_labelled_at_its_first_token(framed_tokenizer):
-    rows = make_windows([["11", "12 13 14", "15"], ["16"]], [[1, 2, 3], [4]], framed_tokenizer, 16)
+    rows = make_sentence_windows([["11", "12 13 14", "15"], ["16"]], [[1, 2, 3], [4]], framed_tokenizer, 16)
     assert rows.lengths.tolist() == [7, 3]
     batch = PaddingCollator(9)([rows[0], rows[1]])
     assert {name: values.tolist() for name, values in batch.items()} == {
@@ -26,7 +26,7 @@ def test_a_word_is_labelled_at_its_first_token(framed_tokenizer):
 
 def test_a_long_sentence_has_each_word_where_it_has_most_context(framed_tokenizer):
     sentence = [str(100 + i) for i in range(18)]  # windows begin at 0, 4, 8 and, to be as long as the others, 10
-    rows = make_windows([["11"], sentence, ["12"]], [[0], list(range(18)), [0]], framed_tokenizer, 10)
+    rows = make_sentence_windows([["11"], sentence, ["12"]], [[0], list(range(18)), [0]], framed_tokenizer, 10)
     assert rows.lengths.tolist() == [3, 10, 10, 10, 10, 3]
     expected = [[0], list(range(6)), [6, 7, 8, 9], [10, 11, 12], list(range(13, 18)), [0]]
     assert [row["labels"].tolist() for row in rows] == expected
@@ -39,7 +39,7 @@ def test_no_word_is_lost_and_predictions_return_in_their_order(framed_tokenizer)
     for _ in range(20):
         sentences = [[" ".join(["17"] * source.integers(1, 30)) for _ in range(source.integers(1, 12))]] * 3
         labels = [source.integers(9, size=len(sentence)).tolist() for sentence in sentences]
-        rows = make_windows(sentences, labels, framed_tokenizer, int(source.integers(4, 20)))
+        rows = make_sentence_windows(sentences, labels, framed_tokenizer, int(source.integers(4, 20)))
         assert rows.lengths.max() <= 20 and all(len(row["labels"]) for row in rows)
         predicted = np.full((len(rows), 12), -1)
         for row, values in zip(rows, predicted, strict=True):
@@ -48,7 +48,7 @@ def test_no_word_is_lost_and_predictions_return_in_their_order(framed_tokenizer)
 
 
 def test_a_word_without_a_token_is_unknown_and_keeps_its_label(wordpiece_tokenizer):
-    row = make_windows([["the", "\u200b", "dog"]], [[1, 2, 3]], wordpiece_tokenizer, 32)[0]
+    row = make_sentence_windows([["the", "\u200b", "dog"]], [[1, 2, 3]], wordpiece_tokenizer, 32)[0]
     assert row["labels"].tolist() == [1, 2, 3]
     assert row["input_ids"][row["positions"][1]] == wordpiece_tokenizer.unk_token_id
 
@@ -57,5 +57,5 @@ def test_a_byte_level_tokenizer_reads_words_as_in_a_text():
     trained = ByteLevelBPETokenizer()
     trained.train_from_iterator(["the dog and the dog and the fox"] * 9, vocab_size=290)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, unk_token="<unk>", pad_token="<pad>")
-    rows = make_windows([["the", "dog", "and"]], None, tokenizer, 64)
+    rows = make_sentence_windows([["the", "dog", "and"]], None, tokenizer, 64)
     assert rows[0]["input_ids"].tolist() == tokenizer("the dog and")["input_ids"]
