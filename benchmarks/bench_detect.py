@@ -23,7 +23,7 @@ from electra.io.errors import Parser, run_script
 from electra.model.networks import encode, lm_logits
 from electra.model.pretrained import load_networks
 from electra.report.blocks import table_of, to_markdown
-from electra.runtime.cpu import prepare_network
+from electra.runtime.device import prepare_network
 from electra.tasks.detect.report import Scores, rounded
 from electra.tasks.detect.scores import Detector
 from electra.tasks.minimal_pairs.scores import encode_sentences

@@ -37,7 +37,7 @@ from electra.io.console import environment
 from electra.io.files import write_json
 from electra.options import as_flags
 from electra.pretraining.trainer import ElectraTrainer
-from electra.runtime.hardware import device_name, measure_matmul_flops
+from electra.runtime.device import device_name, measure_matmul_flops
 
 TINY = {
     "model_size": "small",

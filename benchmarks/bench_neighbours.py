@@ -124,8 +124,7 @@ def _classifier(rows: int) -> tuple[Any, dict[str, Any], Any]:
 
     from electra.model.configuration import SIZE_NAMES, network_config
     from electra.pretraining.options import parse_pretraining_arguments
-    from electra.runtime.cpu import tune_networks, tune_process
-    from electra.runtime.hardware import computes_bf16
+    from electra.runtime.device import computes_bf16, tune_networks, tune_process
 
     sizes = parse_pretraining_arguments(["--config", str(ROOT / "configs/pretraining/quickstart.yaml")]).model
     config = network_config(

@@ -38,7 +38,7 @@ from electra.pretraining.plan import make_plan
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import table_of, to_markdown
-from electra.runtime.hardware import measure_matmul_flops
+from electra.runtime.device import measure_matmul_flops
 from examples.electra_in_a_page import PlainElectra
 
 WARM_UP = 3

@@ -81,8 +81,7 @@ def start(folder: Path) -> None:
     """Do what a rank does at its start, and print its time and memory."""
     from electra.data.policies import make_policy
     from electra.data.segments import SegmentCollator, TrainingSegments
-    from electra.data.split import Documents, held_out_documents, load_or_compute, text_fingerprint
-    from electra.data.token_cache import TokenCache
+    from electra.data.token_cache import Documents, TokenCache, held_out_documents, load_or_compute, text_fingerprint
     from electra.io.checkpoints import find_damage
 
     memory = AnonymousMemory()

@@ -38,8 +38,7 @@ from torch._inductor.virtualized import V
 from torch.func import functional_call
 
 from electra.recipes import RECIPES
-from electra.runtime.cpu import tune_networks
-from electra.runtime.gpu import tune_compiler, tune_for_gpu
+from electra.runtime.device import tune_compiler, tune_for_gpu, tune_networks
 
 H100 = SimpleNamespace(
     name="NVIDIA H100 80GB HBM3",

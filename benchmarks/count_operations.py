@@ -31,11 +31,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from electra.model.configuration import ElectraPretrainingConfig, network_config, generator_config
+from electra.model.configuration import ElectraPretrainingConfig, generator_config, network_config
 from electra.model.joint import ElectraForJointPretraining
 from electra.recipes import RECIPES
-from electra.runtime.cpu import tune_networks
-from electra.runtime.gpu import tune_for_gpu
+from electra.runtime.device import tune_for_gpu, tune_networks
 
 
 def build_library(folder: Path) -> Path:

@@ -19,8 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from electra.corruption_set import make_corruption_set
-from electra.data.corrupted import read_corruption_set
+from electra.data.testset import read_corruption_set
 from electra.io.console import environment
 from electra.io.errors import Parser, UserError, run_script
 from electra.io.files import config_path, write_json
@@ -30,6 +29,7 @@ from electra.pretraining.data import load_data
 from electra.pretraining.metrics import token_counts
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.report.runs import TESTSET
+from electra.testset import make_corruption_set
 from electra.tokenizers.options import OF_TRAINING
 
 TARGET = 0.68

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from electra.data.options import SegmentArguments as SegmentArguments
     from electra.data.shards import tokenize_corpus as tokenize_corpus
     from electra.data.token_cache import TokenCache as TokenCache
-    from electra.data.tokenizer import train_tokenizer as train_tokenizer
+    from electra.data.tokenize import train_tokenizer as train_tokenizer
     from electra.layer_decay import layer_decay_groups as layer_decay_groups
     from electra.model.configuration import ElectraPretrainingConfig as ElectraPretrainingConfig
     from electra.model.joint import ElectraForJointPretraining as ElectraForJointPretraining
@@ -43,7 +43,7 @@ _HOMES = {
     "layer_decay_groups": "electra.layer_decay",
     "load_tokenizer": "electra.tokenizers.load",
     "tokenize_corpus": "electra.data.shards",
-    "train_tokenizer": "electra.data.tokenizer",
+    "train_tokenizer": "electra.data.tokenize",
 }
 """The module of each public name."""
 __all__ = sorted(_HOMES)

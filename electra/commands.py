@@ -27,7 +27,7 @@ class Verb(NamedTuple):
 
 VERBS = {
     "pretrain": Verb(
-        "electra.pretraining.command",
+        "electra.pretraining.run",
         "pre-train a generator and a discriminator on any text",
         "--train_file 'corpus/*.txt' --model_size tiny --experiment_name mine",
         """
@@ -57,7 +57,7 @@ VERBS = {
 """,
     ),
     "glue": Verb(
-        "electra.tasks.glue.command",
+        "electra.tasks.glue.task",
         "fine-tune on GLUE and similar tasks, with several seeds",
         "--pretrain_path output/quickstart --tasks demo",
         """
@@ -67,7 +67,7 @@ VERBS = {
 """,
     ),
     "classify": Verb(
-        "electra.tasks.classify.command",
+        "electra.tasks.classify.task",
         "fine-tune on your own texts with labels: classes, several at once, or numbers",
         "--pretrain_path output/small_owt --train_file reviews.csv --save_model",
         """
@@ -87,7 +87,7 @@ VERBS = {
 """,
     ),
     "squad": Verb(
-        "electra.tasks.squad.command",
+        "electra.tasks.squad.task",
         "fine-tune on questions about paragraphs, SQuAD 1.1 or 2.0",
         "--pretrain_path output/small_owt --dataset_name squad_v2",
         """
@@ -97,7 +97,7 @@ VERBS = {
 """,
     ),
     "tag": Verb(
-        "electra.tasks.tagging.command",
+        "electra.tasks.tagging.task",
         "fine-tune to label words, such as names (NER)",
         "--pretrain_path output/small_owt --train_file eng.train --validation_file eng.testa",
         """
@@ -107,7 +107,7 @@ VERBS = {
 """,
     ),
     "choose": Verb(
-        "electra.tasks.multiple_choice.command",
+        "electra.tasks.multiple_choice.task",
         "fine-tune on multiple choice, such as SWAG",
         "--pretrain_path output/small_owt --train_file train.csv --validation_file dev.csv",
         """
@@ -117,7 +117,7 @@ VERBS = {
 """,
     ),
     "pairs": Verb(
-        "electra.tasks.minimal_pairs.command",
+        "electra.tasks.minimal_pairs.task",
         "test grammar on minimal pairs, such as BLiMP, without training",
         "--pretrain_path output/small_owt --data blimp/data",
         """
@@ -127,7 +127,7 @@ VERBS = {
 """,
     ),
     "detect": Verb(
-        "electra.tasks.detect.command",
+        "electra.tasks.detect.task",
         "find words and texts of a file that look wrong",
         "--pretrain_path output/small_owt texts.txt --validation_file held_out.txt",
         """
@@ -156,7 +156,7 @@ VERBS = {
 """,
     ),
     "sweep": Verb(
-        "electra.sweep.command",
+        "electra.sweep.runner",
         "run a sweep file of wandb on this machine, without an account",
         "configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml",
         """

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, n
 from electra.data.command import main as tokenize
 from electra.finetuning.predict import main as predict
 from electra.io.checkpoints import MANIFEST_NAME, checkpoints_of, find_damage
-from electra.pretraining.command import main as pretrain
-from electra.tasks.classify.command import main as classify
+from electra.pretraining.run import main as pretrain
+from electra.tasks.classify.task import main as classify
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
 from tests.helpers import contents, exit_codes, fork, wait_for

@@ -17,10 +17,10 @@ from transformers import Trainer
 from transformers.training_args import OptimizerNames
 
 from electra.io.checkpoints import find_damage, write_manifest
-from electra.pretraining.command import main as pretrain
 from electra.pretraining.options import parse_pretraining_arguments
+from electra.pretraining.run import main as pretrain
 from electra.report.command import main as report
-from electra.tasks.glue.command import main as glue
+from electra.tasks.glue.task import main as glue
 from electra.tokenizers.command import main as tokenizer
 from tests.conftest import refused_command
 from tests.helpers import parametrize

@@ -11,7 +11,7 @@ from electra.io.errors import UserError
 from electra.options import CommandLine, write_yaml
 from electra.pretraining.configuration import GROUPS
 from electra.recipes import RECIPES
-from electra.tasks.squad.options import SquadArguments
+from electra.tasks.squad.data import SquadArguments
 from tests.helpers import parametrize
 
 

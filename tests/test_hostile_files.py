@@ -12,9 +12,8 @@ import pytest
 from matplotlib.figure import Figure
 from transformers import ElectraConfig, ElectraForSequenceClassification
 
-from electra.data.foreign import _tables_of
 from electra.data.shards import Sums
-from electra.data.token_cache import TokenCache, find_cache_damage
+from electra.data.token_cache import TokenCache, _tables_of, find_cache_damage
 from electra.finetuning.predict import open_saved
 from electra.io.checkpoints import latest_valid_checkpoint, write_manifest
 from electra.io.errors import UserError
@@ -23,7 +22,7 @@ from electra.model.pretrained import load_networks
 from electra.pretraining.run_folder import start_or_continue
 from electra.report.blocks import to_html, to_markdown
 from electra.report.command import main as report
-from electra.report.curves import make_panels
+from electra.report.drawing import make_panels
 from electra.report.page import report_blocks
 from electra.report.results import Result
 from electra.report.runs import read_run

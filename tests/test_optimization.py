@@ -10,8 +10,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.testing import assert_close
 
-from electra.optimizers import AdamWNoBiasCorrection
-from electra.schedules import create_schedule, product_schedule
+from electra.schedules import AdamWNoBiasCorrection, create_schedule, product_schedule
 from tests.helpers import parametrize
 
 KERNELS = [{"foreach": False, "fused": False}, {"foreach": True}, {"fused": True}]

@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from electra.commands import VERBS
 from electra.options import CommandLine
 from electra.pretraining.configuration import GROUPS
-from electra.tasks.glue import command as glue
-from electra.tasks.minimal_pairs import command as minimal_pairs
-from electra.tasks.multiple_choice import command as multiple_choice
-from electra.tasks.squad import command as squad
-from electra.tasks.tagging import command as tagging
+from electra.tasks.glue import task as glue
+from electra.tasks.minimal_pairs import task as minimal_pairs
+from electra.tasks.multiple_choice import task as multiple_choice
+from electra.tasks.squad import task as squad
+from electra.tasks.tagging import task as tagging
 from electra.tokenizers import command as train_tokenizer
 from tests.helpers import ROOT, parametrize
 

@@ -20,13 +20,10 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 from electra.io.console import log_plainly
 from electra.io.errors import UserError
 from electra.io.files import read_yaml
-from electra.sweep.checks import check_all
-from electra.sweep.command import first_points, main
-from electra.sweep.file import read_sweep
-from electra.sweep.folder import claim, read_points, settings_of
-from electra.sweep.points import Commands, count_points, name_of, propose
+from electra.sweep.file import Commands, count_points, name_of, propose, read_sweep
+from electra.sweep.folder import check_all, claim, read_points, settings_of
 from electra.sweep.report import report
-from electra.sweep.runner import Runner, sweep_environment
+from electra.sweep.runner import Runner, first_points, main, sweep_environment
 from tests.helpers import ROOT, contents, fork, parametrize, wait_for
 from tests.tasks.glue.files import write_glue
 

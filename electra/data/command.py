@@ -7,7 +7,7 @@ from electra.data.options import CacheArguments, CorpusArguments
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.options import SEED, CommandLine, Options, option
-from electra.tokenizers.options import TOKENIZER_NEEDS, PATH_NEEDS, TokenizerArguments, TokenizerPathArguments
+from electra.tokenizers.options import PATH_NEEDS, TOKENIZER_NEEDS, TokenizerArguments, TokenizerPathArguments
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> None:
     # These take seconds: help and errors of the options come before.
     from electra.data.corpus import Corpus
     from electra.data.shards import build_shard, cache_folder, load_or_build_cache, merge_shards
-    from electra.data.tokenizer import load_or_train_tokenizer
+    from electra.data.tokenize import load_or_train_tokenizer
     from electra.tokenizers.load import check_tokenizer, load_tokenizer
 
     corpus = Corpus(corpus_args, shards.eval_seed)

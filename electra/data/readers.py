@@ -16,9 +16,9 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from electra.io.console import is_encodable
 from electra.io.errors import UserError, first_line
 from electra.io.rows import DELIMITERS, JSON_LINES, PlacedRow, csv_rows, json_rows
-from electra.io.text import is_encodable
 
 FORMATS = {
     **dict.fromkeys(("", ".txt", ".text", ".raw", ".tokens", ".md"), "text"),

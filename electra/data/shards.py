@@ -31,7 +31,6 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
-from electra.data.encode import DocumentEncoder
 from electra.data.options import CorpusArguments
 from electra.data.token_cache import (
     DESCRIPTION_NAME,
@@ -46,10 +45,19 @@ from electra.data.token_cache import (
     read_arrow,
     write_index,
 )
-from electra.io.checkpoints import MANIFEST_NAME, find_damage, translate_write_errors, write_manifest
+from electra.data.tokenize import DocumentEncoder
+from electra.io.checkpoints import (
+    MANIFEST_NAME,
+    build_folder,
+    find_damage,
+    is_being_built,
+    locked,
+    remove_leftovers,
+    translate_write_errors,
+    write_manifest,
+)
 from electra.io.errors import UserError
 from electra.io.files import read_json, sync_folder, write_json
-from electra.io.folders import build_folder, is_being_built, locked, remove_leftovers
 from electra.runtime.threads import usable_cores
 from electra.tokenizers.load import tokenizer_fingerprint
 

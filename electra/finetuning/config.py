@@ -1,14 +1,15 @@
 """Options of fine-tuning: each option once, with its meaning, unit and default.
 
-The defaults are those of table 7 of the ELECTRA paper; configs/glue/ holds the settings of other sources. Where
-an option that depends on the encoder or the task is not given, `resolve_hyperparameters` sets it: it makes a `HyperParameters`, which has all.
+The defaults are those of table 7 of the ELECTRA paper; configs/glue/ holds the settings of other sources. Where an
+option that depends on the encoder or the task is not given, `resolve_hyperparameters` sets it: `HyperParameters` have
+all.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from electra.finetuning.sources import SPLITS, files_by_split
+from electra.finetuning.data import SPLITS, files_by_split
 from electra.io.errors import UserError
 from electra.options import (
     AT_LEAST_8,
@@ -25,10 +26,10 @@ from electra.options import (
     option,
     rules_of,
 )
-from electra.runtime.hardware import computes_bf16
+from electra.runtime.device import computes_bf16
 
 if TYPE_CHECKING:  # its modules take seconds to import: help and errors of the options come before
-    from electra.finetuning.encoder import Encoder
+    from electra.finetuning.heads import Encoder
 
 HeadName = Literal["google", "hf", "mean_pool"]
 """The heads of `EncoderWithHead` in electra/finetuning/heads.py."""

@@ -29,8 +29,8 @@ from accelerate.utils import broadcast_object_list
 from filelock import BaseFileLock, FileLock, Timeout
 
 from electra.finetuning.config import Arguments
-from electra.finetuning.encoder import Encoder
-from electra.finetuning.task import TaskKind, Task
+from electra.finetuning.heads import Encoder
+from electra.finetuning.task import Task, TaskKind
 from electra.finetuning.trainer import Logits
 from electra.io.console import environment
 from electra.io.errors import UserError

@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import HyperParameters
-from electra.finetuning.encoding import Array, ColumnRows, PaddingCollator
+from electra.finetuning.data import Array, ColumnRows, PaddingCollator
 from electra.finetuning.trainer import Collator, Logits, Loss, step_loss
 from electra.report.evaluation import Reporting
 from electra.report.results import defined

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from accelerate import PartialState
 
-from electra.finetuning.encoding import IGNORED
+from electra.finetuning.data import IGNORED
 from electra.finetuning.evaluation import Evaluation, on_main
-from electra.finetuning.plan import PlannedTask
+from electra.finetuning.runner import PlannedTask
 from electra.io.files import read_json
 from electra.report.results import ENVIRONMENT_NAME
-from electra.runtime.cpu import tune_networks, tune_process
+from electra.runtime.device import tune_networks, tune_process
 from electra.runtime.threads import choose_threads, threads_of_user
 
 logger = logging.getLogger(__name__)

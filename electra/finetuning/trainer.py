@@ -28,13 +28,12 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import HyperParameters
-from electra.finetuning.encoding import IGNORED, Array, ColumnRows
+from electra.finetuning.data import IGNORED, Array, ColumnRows
 from electra.io.errors import UserError
 from electra.io.rows import Columns
 from electra.layer_decay import layer_decay_groups
-from electra.optimizers import AdamWNoBiasCorrection
-from electra.runtime.cpu import tune_networks, tune_process
-from electra.schedules import product_scheduler
+from electra.runtime.device import tune_networks, tune_process
+from electra.schedules import AdamWNoBiasCorrection, product_scheduler
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
 """(output of the model, labels, number of labels of the step) -> contribution of the batch to the step's loss, ()."""

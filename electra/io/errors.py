@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from electra.io.console import is_encodable, printable
 from electra.io.streams import flush_outputs
-from electra.io.text import is_encodable, printable
 
 OPTIONAL = {"seqeval", "optuna", "tensorboard", "wandb"}
 """Packages that only some commands need; each belongs to an extra of this package."""

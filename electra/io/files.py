@@ -19,9 +19,9 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 import electra
+from electra.io.console import is_encodable
 from electra.io.errors import UserError
 from electra.io.shapes import T, as_shape, parse_json
-from electra.io.text import is_encodable
 
 _PACKAGE = Path(electra.__file__).parent
 CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"

@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from electra.io.console import is_encodable
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.text import is_encodable
 
 Columns = dict[str, Any]
 """Values by the name of their column."""

@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from electra.io.text import is_encodable
+from electra.io.console import is_encodable
 
 T = TypeVar("T")
 

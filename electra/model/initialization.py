@@ -21,8 +21,8 @@ from electra.model.configuration import (
     DROPOUTS,
     SIZE_NAMES,
     ElectraPretrainingConfig,
-    network_config,
     generator_config,
+    network_config,
 )
 from electra.model.networks import backbone_of
 from electra.model.options import SET_BY_OBJECTIVE, ModelArguments, ObjectiveArguments, given_objective

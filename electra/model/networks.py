@@ -7,6 +7,7 @@ fine-tuning take the encoder; the head of one that is not an ELECTRA needs `clas
 
 import functools
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,11 +21,12 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
+from transformers.utils import ModelOutput
 
 from electra.backbones import BACKBONES, Backbone
 from electra.model.configuration import CAUSAL_KEY, first_position
-from electra.runtime.cpu import ATTENTION
-from electra.runtime.gpu import call_with_cast_weights, linear_of_aligned_rows
+from electra.objectives import discriminator_nll, weighted_mean
+from electra.runtime.device import ATTENTION, call_with_cast_weights, linear_of_aligned_rows
 
 BIAS_ATTENTION = ("eager", "sdpa", ATTENTION)
 """Attention implementations that add a float mask; others have masks of their own."""
@@ -215,3 +217,87 @@ def embedding_modules(network: PreTrainedModel) -> dict[str, Any]:
     modules = dict(network.base_model.named_modules())
     paths = backbone_of(network).embeddings
     return {role: modules[path] for role, path in paths.items() if path in modules}
+
+
+# ---- What a forward pass of the joint model returns
+
+
+@dataclass
+class ElectraPretrainingOutput(ModelOutput):
+    """Losses and per-token results of a step, all but `loss` without gradient.
+
+    K is the number of slots for chosen positions in a row; `mlm_mask` tells which slots a row uses. Fields that the
+    objective does not have are None; so are those of the main network in a step that trains the generator alone.
+
+    Args:
+        loss: the total loss, float32 ().
+        generator_loss: mean over the chosen positions, float32 ().
+        adversarial_loss, baseline_loss: of an adversarial generator and its baseline, means over the chosen positions,
+            float32 ().
+        main_loss: of the discriminator, or of the masked language model in its place; mean over the tokens that the
+            objective asks for, float32 ().
+        mlm_positions, mlm_mask: the chosen positions, int64 (B, K), and which slots are used, bool (B, K).
+        is_mask_token: where [MASK] was shown, bool (B, K).
+        generator_nll: -log probability of the original token, float32 (B, K).
+        generator_entropy: of an adversarial generator's distribution, nats, float32 (B, K).
+        predicted_ids, sampled_ids: the generator's most likely and its sampled token, int64 (B, K); the former in
+            evaluation only.
+        corrupted_input_ids: the main network's input, int64 (B, L).
+        is_replaced: where the input differs from the original, bool (B, L); for Electric, where it is a sample.
+        main_nll: of the main network, float32 (B, L); 0 at positions where a masked language model has no loss.
+        discriminator_logits: positive for "replaced", (B, L); minus the copy gate's for All-Tokens MLM.
+        mlm_predictions: the most likely originals of a masked language model in the discriminator's place, its input
+            at positions that it does not predict, int64 (B, L); in evaluation only.
+    """
+
+    loss: Tensor | None = None
+    generator_loss: Tensor | None = None
+    adversarial_loss: Tensor | None = None
+    baseline_loss: Tensor | None = None
+    main_loss: Tensor | None = None
+    mlm_positions: Tensor | None = None
+    mlm_mask: Tensor | None = None
+    is_mask_token: Tensor | None = None
+    generator_nll: Tensor | None = None
+    generator_entropy: Tensor | None = None
+    predicted_ids: Tensor | None = None
+    sampled_ids: Tensor | None = None
+    corrupted_input_ids: Tensor | None = None
+    is_replaced: Tensor | None = None
+    main_nll: Tensor | None = None
+    discriminator_logits: Tensor | None = None
+    mlm_predictions: Tensor | None = None
+
+
+# ---- A discriminator's answers on a fixed corrupted test set, whose text another generator corrupted
+
+
+def detect_replaced(
+    discriminator: PreTrainedModel,
+    input_ids: Tensor,
+    corrupted_ids: Tensor,
+    attention_mask: Tensor | None,
+    token_type_ids: Tensor | None,
+) -> ElectraPretrainingOutput:
+    """Return the discriminator's loss and logits at all tokens.
+
+    Args:
+        input_ids, corrupted_ids: the original and the corrupted text, int64 (B, L).
+        attention_mask, token_type_ids: see `ElectraForJointPretraining.forward`.
+    """
+    is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    bias = attention_bias(attention_mask, discriminator.dtype)
+    hidden = encode(discriminator, corrupted_ids, attention_mask, token_type_ids, bias)
+    logits = replaced_logits(discriminator, hidden)
+    is_replaced = corrupted_ids != input_ids
+    nll = discriminator_nll(logits, is_replaced)
+    no_slots = input_ids[:, :0]
+    return ElectraPretrainingOutput(
+        loss=weighted_mean(nll, is_real),
+        mlm_positions=no_slots,
+        mlm_mask=no_slots.bool(),
+        corrupted_input_ids=corrupted_ids,
+        is_replaced=is_replaced,
+        main_nll=nll,
+        discriminator_logits=logits,
+    )

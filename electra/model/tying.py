@@ -129,7 +129,9 @@ def _shared_roles(
             "--generator_type that projects its embeddings, or --tie none"
         )
     return [
-        role for role in EMBEDDING_ROLES[tie] if role in ours and role in theirs and _shapes(ours[role]) == _shapes(theirs[role])
+        role
+        for role in EMBEDDING_ROLES[tie]
+        if role in ours and role in theirs and _shapes(ours[role]) == _shapes(theirs[role])
     ]
 
 

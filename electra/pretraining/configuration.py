@@ -33,8 +33,7 @@ from electra.options import (
     option,
     rules_of,
 )
-from electra.pretraining.compilation import compiles_by_default, uses_cuda_graphs
-from electra.pretraining.device import choose_for_device, join_processes
+from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes, uses_cuda_graphs
 from electra.tokenizers.options import TokenizerArguments, TokenizerPathArguments
 
 MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}

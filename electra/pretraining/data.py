@@ -12,15 +12,22 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
-from electra.data.corrupted import CorruptedSegments, check_corruption_set, read_corruption_set
-from electra.data.foreign import open_cache
 from electra.data.options import SegmentArguments, held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.data.shards import describe_sources, load_or_build_cache
-from electra.data.split import Documents, held_out_documents, load_or_compute, shared_documents, text_fingerprint
-from electra.data.token_cache import TOKENIZER_NAME, TokenCache
-from electra.data.tokenizer import load_or_train_tokenizer
+from electra.data.testset import CorruptedSegments, check_corruption_set, read_corruption_set
+from electra.data.token_cache import (
+    TOKENIZER_NAME,
+    Documents,
+    TokenCache,
+    held_out_documents,
+    load_or_compute,
+    open_cache,
+    shared_documents,
+    text_fingerprint,
+)
+from electra.data.tokenize import load_or_train_tokenizer
 from electra.io.checkpoints import MANIFEST_NAME
 from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, read_config, trained_source

@@ -4,7 +4,11 @@ Processes are connected here, too, and the loss of one becomes a line with what 
 Nothing here changes what is computed, except for its precision.
 """
 
+import logging
 import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,11 +16,120 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from accelerate import PartialState
+from torch import Tensor, nn
 
 from electra.io.checkpoints import describe_latest_valid
-from electra.io.errors import LOST_PROCESS, UserError, is_lost_process
-from electra.runtime.hardware import computes_bf16
+from electra.io.errors import LOST_PROCESS, UserError, first_line, is_lost_process
+from electra.runtime.device import computes_bf16, tune_compiler
 from electra.runtime.threads import share_of_cores
+
+logger = logging.getLogger(__name__)
+
+
+# ---- Compiling the training step, and going on without that where a compiler fails
+
+# A compiler needs more than Python packages: a C compiler, headers, a driver. Where one of these is missing, torch,
+# Triton or `subprocess` raise errors of many classes. So no class is looked for: a step that fails is repeated eagerly
+# with the same random numbers, and if that works, compiling was to blame.
+
+
+ADVICE = "add --torch_compile false"
+LONGEST_REASON = 300
+"""Characters of a compiler's message that are shown."""
+
+
+def compiles_by_default(training: Any) -> bool:
+    """Return True if a run compiles its step unless it is told not to: on GPUs that Triton supports."""
+    is_sharded = training.fsdp or training.deepspeed
+    return training.device.type == "cuda" and not is_sharded and torch.cuda.get_device_capability() >= (7, 0)
+
+
+def uses_cuda_graphs(options: Any) -> bool:
+    """Return True if the compiled step is a CUDA graph, whose outputs and gradients keep their place in memory."""
+    if options.torch_compile_backend == "cudagraphs":
+        return True
+    if options.torch_compile_mode is None or options.torch_compile_backend not in (None, "inductor"):
+        return False
+    from torch._inductor import list_mode_options  # takes a second
+
+    with suppress(RuntimeError):  # unknown; `compile_model` refuses it
+        return bool(list_mode_options(options.torch_compile_mode).get("triton.cudagraphs"))
+    return False
+
+
+def compile_model(model: nn.Module, training: Any) -> None:
+    """Compile the model at its first call, with fixed shapes, as the options say.
+
+    Raises:
+        UserError: --torch_compile_mode or --torch_compile_backend has a value that torch does not know.
+    """
+    if training.device.type == "cuda":
+        tune_compiler()
+    try:
+        model.compile(
+            backend=training.torch_compile_backend or "inductor",
+            mode=training.torch_compile_mode,
+            dynamic=False,
+        )
+    except RuntimeError as error:  # an unknown mode, or a Python that torch does not compile for
+        give_up_compiling(training, first_line(error))
+
+
+def take_compiled_step(
+    step: Callable[[], Tensor],
+    undo: Callable[[], bool],
+    training: Any,
+) -> Tensor:
+    """Return the loss of a step, (); if the compiled step fails, of the same step without compilation.
+
+    Args:
+        step: computes loss and gradients of a batch.
+        undo: drops the gradients of the batch that failed, and returns True if that was possible.
+        training: options of the run; from the failure on, `torch_compile` is False.
+    Raises:
+        UserError: the step works without compilation, but compilation was asked for.
+        Exception: what `step` raises without compilation, too.
+    """
+    has_gpu = training.device.type == "cuda"
+    state = torch.get_rng_state()
+    state_of_gpu = torch.cuda.get_rng_state(training.device) if has_gpu else None
+    try:
+        return step()
+    except Exception as error:
+        if isinstance(error, torch.OutOfMemoryError) or is_lost_process(error) or not undo():
+            raise
+        logger.debug("the compiled step failed", exc_info=True)
+        reason = reason_of(error)
+    # Only here is the memory free that the error's traceback held.
+    torch.set_rng_state(state)
+    if state_of_gpu is not None:
+        torch.cuda.set_rng_state(state_of_gpu, training.device)
+    with torch.compiler.set_stance("force_eager"):
+        loss = step()
+    give_up_compiling(training, reason)
+    return loss
+
+
+def give_up_compiling(training: Any, reason: str) -> None:
+    """Train without compilation from now on, in this whole process, and log a warning.
+
+    Raises:
+        UserError: compilation was asked for.
+    """
+    message = f"the training step cannot be compiled: {reason}"
+    if training.must_compile:
+        raise UserError(f"{message}; {ADVICE}")
+    logger.warning("%s; training goes on without compilation, which is slower (%s to say so)", message, ADVICE)
+    training.torch_compile = False
+    torch.compiler.set_stance("force_eager")
+
+
+def reason_of(error: Exception) -> str:
+    """Return a compiler's message in one line: its first line, and the first that tells of an error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines[1:] if re.search(r"\berror\b:|Error:", line)]
+    return " ".join([first_line(error), *telling[:1]])[:LONGEST_REASON]
+
 
 MOST_WORKERS = 4
 """Loader processes of a run on a GPU; one prepares the batches of several million tokens a second."""

@@ -18,7 +18,7 @@ import pandas as pd
 from huggingface_hub import ModelCardData
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.data.corrupted import CorruptedSegments
+from electra.data.testset import CorruptedSegments
 from electra.io.checkpoints import UNFINISHED, describe_latest_valid, translate_write_errors, write_manifest
 from electra.io.console import environment, without_secrets
 from electra.io.files import replace_folder, write_as_yaml, write_file, write_json
@@ -27,14 +27,12 @@ from electra.model.pretrained import ENERGY_KEY, STEP_KEY
 from electra.model.probe import probe, to_samples
 from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
-from electra.pretraining.callbacks.health import DiscriminatorHealth
-from electra.pretraining.callbacks.progress import compute_ledger
+from electra.pretraining.callbacks import DiscriminatorHealth, compute_ledger
 from electra.pretraining.metrics import TokenRecords, rows_of, token_counts, unigram_metrics
 from electra.pretraining.plan import Plan
 from electra.pretraining.trainer import ElectraTrainer
-from electra.report.blocks import Table
-from electra.report.card import Card, write_card
-from electra.report.labels import metric_title
+from electra.report.blocks import Card, Table, write_card
+from electra.report.drawing import metric_title
 from electra.report.page import try_to_report
 from electra.report.runs import METRICS_NAME, STATE_NAME
 from electra.runtime.tracking import track_results

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from sklearn.metrics import matthews_corrcoef, precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
 
-from electra.data.split import Documents
-from electra.data.token_cache import TokenCache, check_ids
+from electra.data.token_cache import Documents, TokenCache, check_ids
 from electra.io.errors import UserError
-from electra.model.output import ElectraPretrainingOutput
+from electra.model.networks import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, Objective
-from electra.report.labels import METRIC_LABELS
+from electra.report.drawing import METRIC_LABELS
 from electra.report.runs import TESTSET
 
 ELECTRA = OBJECTIVES["electra"]

@@ -1,8 +1,8 @@
 """From a command line to the configuration of a pre-training run, and from there to steps once the data are known.
 
-Parsing imports neither networks nor data sets, so that a wrong option is named at once. `DATA_NEEDS` holds conditions of
-options that would silently do nothing, or train or measure something else than was asked; those of one subject are
-beside its options. A rule of one option alone, its range, is beside the option.
+Parsing imports neither networks nor data sets, so that a wrong option is named at once. `PRETRAINING_NEEDS` holds
+conditions of options that would silently do nothing, or train or measure something else than was asked; conditions of
+one subject are beside its options. A rule of one option alone, its range, is beside the option.
 """
 
 import logging

@@ -17,7 +17,7 @@ from electra.flops import (
 from electra.model.configuration import ElectraPretrainingConfig, embedding_width, value_of
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES, objective_of
-from electra.pretraining.callbacks.checkpoints import fraction_steps
+from electra.pretraining.checkpoints import fraction_steps
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData
 from electra.schedules import stage_lengths

@@ -9,16 +9,15 @@ from dataclasses import asdict, replace
 
 from transformers import TrainerCallback
 
-from electra.io.console import RunLog, without_secrets
+from electra.io.console import RunLog, setup_logging, without_secrets
 from electra.io.hub import push_run
 from electra.model.joint import ElectraForJointPretraining
-from electra.optimizers import check_optimizer
-from electra.pretraining.callbacks.checkpoints import StopRequests
+from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData, load_data
 from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, with_given_parts
-from electra.pretraining.options import resolve_options
+from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.plan import Plan, announce_plan, make_plan
 from electra.pretraining.run_folder import Run, check_resumed, first_files, open_run, origin_of, save_options
 from electra.pretraining.threads import set_threads
@@ -35,6 +34,19 @@ from electra.pretraining.trial import (
     trial_arguments,
 )
 from electra.runtime.tracking import RecordSettings, check_trackers
+from electra.schedules import check_optimizer
+
+# ---- The command `electra pretrain`, as a file run_pretraining.py
+
+
+def main(argv: list[str] | None = None) -> None:
+    started = time.monotonic()
+    setup_logging()
+    log = RunLog()
+    args = parse_pretraining_arguments(argv)
+    from electra.pretraining.run import pretrain  # takes seconds: help and errors of the options come before
+
+    pretrain(args, log, started)
 
 
 def pretrain(args: Configuration, log: RunLog, started: float) -> None:
@@ -102,7 +114,9 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         push_run(run.folder, name, token=training.hub_token, private=training.hub_private_repo)
 
 
-def prepare_model(asked: Configuration, run: Run, data: PretrainingData) -> tuple[Configuration, ElectraForJointPretraining]:
+def prepare_model(
+    asked: Configuration, run: Run, data: PretrainingData
+) -> tuple[Configuration, ElectraForJointPretraining]:
     """Return the configuration with steps and sizes for this text, and the model."""
     args = resolve_options(asked, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer, run.checkpoint)

@@ -20,7 +20,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import absolute_dataset_name
-from electra.data.split import OF_TOKENS
+from electra.data.token_cache import OF_TOKENS
 from electra.io.checkpoints import (
     ORIGIN_NAME,
     UNFINISHED,

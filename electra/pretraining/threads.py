@@ -11,7 +11,7 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.configuration import Configuration, seconds_of
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.run_folder import Run
-from electra.runtime.cpu import tune_networks, tune_process
+from electra.runtime.device import tune_networks, tune_process
 from electra.runtime.threads import choose_threads, most_threads, threads_of_user
 
 logger = logging.getLogger(__name__)

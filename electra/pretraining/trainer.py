@@ -54,26 +54,27 @@ from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
 from electra.model.tying import encoder_weights
-from electra.optimizers import AdamWNoBiasCorrection
 from electra.options import default_of
-from electra.pretraining.callbacks.checkpoints import SavesAt, ignore_signals, kill_workers
-from electra.pretraining.callbacks.health import DiscriminatorHealth
-from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
-from electra.pretraining.compilation import compile_model, take_compiled_step
+from electra.pretraining.callbacks import DiscriminatorHealth, ProgressBar, ReadableLog
+from electra.pretraining.checkpoints import AtomicCheckpoints, SavesAt, ignore_signals, keeping_options, kill_workers
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, data_of_corpus
-from electra.pretraining.device import explain_lost_process
-from electra.pretraining.log_window import LogWindow, values_of_batch
+from electra.pretraining.device import compile_model, explain_lost_process, take_compiled_step
 from electra.pretraining.metrics import evaluation_metrics, fixed_metrics, token_records
 from electra.pretraining.options import fit_steps
 from electra.pretraining.plan import Plan, make_plan
 from electra.pretraining.run_folder import RunProvenance, check_resumed, latest_step, origin_of, run_in
-from electra.pretraining.saving import AtomicCheckpoints, keeping_options
-from electra.pretraining.step_guard import StepGuard
+from electra.pretraining.step import LogWindow, StepGuard, values_of_batch
 from electra.report.runs import TESTSET
-from electra.runtime.cpu import tune_networks, tune_process
-from electra.runtime.gpu import tune_for_gpu
-from electra.schedules import Phase, create_schedule, phase_at, stage_lengths, translate_option_errors
+from electra.runtime.device import tune_for_gpu, tune_networks, tune_process
+from electra.schedules import (
+    AdamWNoBiasCorrection,
+    Phase,
+    create_schedule,
+    phase_at,
+    stage_lengths,
+    translate_option_errors,
+)
 from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)

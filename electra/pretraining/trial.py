@@ -19,7 +19,7 @@ from electra.io.console import format_bytes, format_seconds
 from electra.pretraining.configuration import MOST, Configuration, ElectraTrainingArguments, seconds_of
 from electra.pretraining.device import dtype_of
 from electra.pretraining.plan import MOST_EPOCHS, Plan
-from electra.runtime.hardware import has_amx, measure_matmul_flops
+from electra.runtime.device import has_amx, measure_matmul_flops
 
 logger = logging.getLogger(__name__)
 

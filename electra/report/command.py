@@ -18,7 +18,7 @@ from electra.io.console import log_plainly
 from electra.io.errors import Parser, UserError
 from electra.io.files import read_json
 from electra.report.blocks import Blocks, Heading, Items, Text, write_report
-from electra.report.efficiency import efficiency_section
+from electra.report.page import efficiency_section
 from electra.report.page import write_run_report as write_run_report
 from electra.report.results import ENVIRONMENT_NAME
 from electra.report.runs import read_run
@@ -60,7 +60,12 @@ def main(argv: list[str] | None = None) -> None:
 
         summaries = GLUE_REPORTING.read_runs([given.glue])
         about = Text("Development sets, percent: median over seeds ± standard deviation.")
-        section += [Heading(GLUE_REPORTING.title), about, *GLUE_REPORTING.section(summaries), Items(GLUE_REPORTING.definitions)]
+        section += [
+            Heading(GLUE_REPORTING.title),
+            about,
+            *GLUE_REPORTING.section(summaries),
+            Items(GLUE_REPORTING.definitions),
+        ]
         section += efficiency_section(read_run(first), summaries[0].averages)
     for path in write_run_report(given.folders, given.output, section):
         logger.info("%s", path)

@@ -9,9 +9,126 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from electra.report.curves import Curve
-from electra.report.labels import metric_title
+from electra.io.errors import UserError
 from electra.report.runs import RunRecord
+
+# ---- What metrics are called, in the terminal and in reports, and what they mean. No torch
+
+
+METRIC_LABELS = {
+    "generator_loss": "generator loss (nats)",
+    "masked_accuracy": "generator accuracy",
+    "masked_accuracy_mask_token": "generator accuracy where it saw [MASK]",
+    "sampled_accuracy": "generator accuracy of its samples",
+    "generator_entropy": "generator entropy (nats)",
+    "replaced_rate": "replaced tokens",
+    "discriminator_loss": "discriminator loss (nats)",
+    "discriminator_accuracy": "discriminator accuracy",
+    "discriminator_precision": "discriminator precision",
+    "discriminator_recall": "discriminator recall",
+    "discriminator_f1": "discriminator F1",
+    "discriminator_mcc": "discriminator MCC",
+    "discriminator_auc": "discriminator AUC",
+    "mlm_loss": "MLM loss (nats)",
+    "mlm_accuracy": "MLM accuracy",
+    "all_tokens_loss": "loss at all tokens (nats)",
+    "all_tokens_accuracy": "accuracy at all tokens",
+    "copy_gate_accuracy": "copy gate accuracy",
+    "copy_gate_auc": "copy gate AUC",
+}
+"""Labels of all metrics but the total loss, in the order of the table."""
+METRIC_DEFINITIONS = {
+    "generator_loss": "Generator loss: mean of -log q(original token) at the chosen positions; log of the vocabulary "
+    "size if it knows nothing.",
+    "masked_accuracy": "Generator accuracy: share of the chosen positions where its most likely token is the "
+    "original. At most chosen positions it sees [MASK], at a few the token itself.",
+    "sampled_accuracy": "Accuracy of its samples: share of the chosen positions where a sample equals the original. "
+    "Low values are normal; these positions count as original.",
+    "replaced_rate": "Replaced tokens: share of all tokens that differ from the original.",
+    "discriminator_loss": "Discriminator loss: mean binary cross-entropy. Compare it with the entropy of the share of "
+    "replaced tokens, which the best guess without looking at the text reaches.",
+    "discriminator_recall": "Precision and recall: share of the tokens judged replaced that are, and share of the "
+    "replaced tokens that are found, at probability .5. A low recall is normal early in training.",
+    "discriminator_auc": "Discriminator AUC: probability that a replaced token gets a higher score than an original "
+    "one; .5 is chance. It depends on the generator, so it compares runs with the same generator only.",
+    "mlm_accuracy": "MLM accuracy: share of the chosen positions where the most likely token is the original.",
+    "all_tokens_accuracy": "Accuracy at all tokens: the same at every position, with the copy gate applied.",
+}
+"""One sentence or two for each metric that a reader may not know."""
+
+
+def metric_title(name: str) -> str:
+    """Return the name of a metric where it stands alone."""
+    return "total loss" if name == "loss" else METRIC_LABELS.get(name, name.replace("_", " "))
+
+
+# ---- Training logs -> the curves of each metric, which are its panel. No torch
+
+# These are the panels of google-research/electra's training plots, in its order, and those of the ablations. Other
+# metrics of the log are in wandb and TensorBoard.
+
+
+MAIN = (
+    *("loss", "generator_loss", "discriminator_loss", "mlm_loss", "all_tokens_loss"),
+    *("masked_accuracy", "sampled_accuracy", "mlm_accuracy", "all_tokens_accuracy"),
+    *("discriminator_accuracy", "discriminator_auc", "discriminator_precision", "discriminator_recall"),
+    *("copy_gate_accuracy", "copy_gate_auc", "replaced_rate", "learning_rate", "tokens_per_second"),
+)
+"""The metrics that have a panel, without `eval_`."""
+
+
+class Curve(NamedTuple):
+    """One line of a panel: the number of its run, and points with x ascending.
+
+    The kind is `training`, `held-out`, `held-out: NAME` for another held-out text, or `frequencies`: a baseline, one
+    value from the first to the last x.
+    """
+
+    run: int
+    kind: str
+    x: list[float]
+    y: list[float]
+
+
+def make_panels(runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
+    """Collect the curves of each metric of `MAIN` in a log, over the steps of one run or the tokens of several."""
+    panels: dict[str, list[Curve]] = {name: [] for name in MAIN}
+    for number, run in enumerate(runs):
+        scale = 1.0
+        if len(runs) > 1:  # tokens of a step, at the mean of the run
+            seen = [line for line in run.logs if line["step"] and "tokens_seen" in line]
+            if not seen:
+                raise UserError(f"the log of {run.folder} has no line of training yet; leave this run out")
+            scale = seen[-1]["tokens_seen"] / seen[-1]["step"]
+        baselines = run.held_out.get("frequencies", {})
+        curves: dict[tuple[str, str], Curve] = {}
+        for line in run.logs:
+            for key, value in line.items():
+                kind, name = _kind_and_name(key)
+                if name in MAIN and isinstance(value, int | float):
+                    curve = curves.setdefault((kind, name), Curve(number, kind, [], []))
+                    curve.x.append(line["step"] * scale)
+                    curve.y.append(value)
+        training_first = sorted(curves.items(), key=lambda item: item[1].kind != "training")
+        for (kind, name), curve in training_first:
+            panels[name].append(curve)
+            if kind == "held-out" and name in baselines:
+                ends = [0.0, run.step * scale]
+                values = 2 * [baselines[name]]
+                panels[name].append(Curve(number, "frequencies", ends, values))
+    return {name: curves for name, curves in panels.items() if curves}
+
+
+def _kind_and_name(key: str) -> tuple[str, str]:
+    """Split a key of the log: eval_new_discriminator_auc -> held-out: new, discriminator_auc."""
+    if not key.startswith("eval_"):
+        return "training", key
+    rest = key.removeprefix("eval_")
+    for name in (*METRIC_LABELS, "loss"):
+        if rest not in MAIN and rest.endswith(f"_{name}"):
+            return f"held-out: {rest.removesuffix(f'_{name}')}", name
+    return "held-out", rest
+
 
 COLOURS = ("#0b62c4", "#c2410c", "#047857", "#a21caf", "#a16207", "#0e7490", "#be123c", "#4b5563")
 """Colours of curves that remain distinguishable."""

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from electra.io.files import open_new
 from electra.report.blocks import Blocks, Figure, Report, Text, table_of, write_report
-from electra.report.drawing import Scatter, draw_scatters, render
+from electra.report.drawing import METRIC_LABELS, Scatter, draw_scatters, metric_title, render
 from electra.report.evaluation import percent
-from electra.report.labels import METRIC_LABELS, metric_title
 from electra.sweep.file import Sweep, distribution_of
 from electra.sweep.folder import Point
 from electra.tasks.glue.report import GLUE_REPORTING
@@ -133,7 +132,11 @@ def _sortable(value: Any) -> tuple[float, str]:
 def is_share(metric: str) -> bool:
     """Return True for a metric that is shown in percent."""
     name = metric.removeprefix("eval/").removeprefix("fixed_")
-    return metric in GLUE_REPORTING.averages or metric.startswith("median/") or "(nats)" not in METRIC_LABELS.get(name, "(nats)")
+    return (
+        metric in GLUE_REPORTING.averages
+        or metric.startswith("median/")
+        or "(nats)" not in METRIC_LABELS.get(name, "(nats)")
+    )
 
 
 def shown(metric: str, value: float | None, empty: str = "–") -> str:

@@ -24,8 +24,8 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"--output_dir {folder} is not empty; remove it, or name another folder")
     # These take seconds: help and errors of the options come before.
     from electra.data.corpus import Corpus
-    from electra.data.tokenizer import save_tokenizer, train_on_corpus
-    from electra.io.folders import build_folder
+    from electra.data.tokenize import save_tokenizer, train_on_corpus
+    from electra.io.checkpoints import build_folder
     from electra.tokenizers.load import load_tokenizer
 
     corpus = Corpus(corpus_args, output.seed)

@@ -18,13 +18,19 @@ from filelock import FileLock
 from electra.data import shards
 from electra.data.command import main
 from electra.data.corpus import Corpus
-from electra.data.encode import DocumentEncoder
-from electra.data.foreign import open_cache
 from electra.data.options import CorpusArguments
 from electra.data.rng import random_bits
 from electra.data.shards import build_shard, cache_folder, describe_sources, load_or_build_cache, merge_shards
-from electra.data.split import Documents, held_out_documents, load_or_compute, shared_documents, text_fingerprint
-from electra.data.token_cache import TokenCache
+from electra.data.token_cache import (
+    Documents,
+    TokenCache,
+    held_out_documents,
+    load_or_compute,
+    open_cache,
+    shared_documents,
+    text_fingerprint,
+)
+from electra.data.tokenize import DocumentEncoder
 from tests.conftest import TEXTS, refused
 from tests.data.rows import all_ids
 from tests.helpers import exit_codes, fork, parametrize
@@ -382,7 +388,7 @@ def test_documents_of_the_lowest_ranks_are_held_out(fraction, seed, monkeypatch)
     wanted = min(max(1, round(fraction * len(lowest))), len(lowest) - 1)
     expected = np.flatnonzero(ranks <= lowest[wanted - 1])
     for block in (7, 10**6):
-        monkeypatch.setattr("electra.data.split.DOCUMENTS_PER_BLOCK", block)
+        monkeypatch.setattr("electra.data.token_cache.DOCUMENTS_PER_BLOCK", block)
         assert held_out_documents(hashes, fraction, seed).tolist() == expected.tolist()
         assert shared_documents(hashes, hashes[:9]).tolist() == np.flatnonzero(np.isin(hashes, hashes[:9])).tolist()
         assert text_fingerprint(hashes, expected) == text_fingerprint(np.delete(hashes, expected))

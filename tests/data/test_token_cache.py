@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pytest import raises
 
-from electra.data import encode
+from electra.data import tokenize as encode
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.shards import load_or_build_cache

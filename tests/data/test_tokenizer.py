@@ -2,10 +2,10 @@
 
 import random
 
-from electra.data import tokenizer as tokenizer_module
+from electra.data import tokenize as tokenizer_module
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
-from electra.data.tokenizer import REPORT_NAME, is_held_out, load_or_train_tokenizer, train_on_corpus
+from electra.data.tokenize import REPORT_NAME, is_held_out, load_or_train_tokenizer, train_on_corpus
 from electra.io.checkpoints import find_damage
 from electra.tokenizers import command
 from electra.tokenizers.command import main

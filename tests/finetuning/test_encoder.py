@@ -18,7 +18,7 @@ from transformers import (
     GPT2Config,
 )
 
-from electra.finetuning.encoder import fresh_encoder, load_encoder
+from electra.finetuning.heads import fresh_encoder, load_encoder
 from electra.io.checkpoints import write_manifest
 from electra.model.configuration import (
     DROPOUTS,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from electra.finetuning.encoding import Examples, PaddingCollator, both_orders, encode_examples
+from electra.finetuning.data import Examples, PaddingCollator, both_orders, encode_examples
 
 
 def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer):

@@ -8,12 +8,11 @@ import numpy as np
 from pytest import raises
 
 from electra.finetuning.evaluation import Evaluation, model_name, open_evaluation
-from electra.finetuning.plan import check_same, unfinished_seeds
-from electra.finetuning.runner import keep
+from electra.finetuning.runner import check_same, keep, unfinished_seeds
 from electra.finetuning.task import Task
 from electra.io.errors import UserError
 from electra.report.results import Result, append_result, read_results
-from electra.tasks.multiple_choice.command import parse_choice_arguments
+from electra.tasks.multiple_choice.task import parse_choice_arguments
 from tests.helpers import parametrize
 
 

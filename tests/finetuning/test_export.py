@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from huggingface_hub import ModelCard
 
 from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.export import RESULT_NAME, check_can_save, describe_model, read_saved, save_model
 from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.predict import RESULT_NAME, check_can_save, describe_model, read_saved, save_model
 from electra.report.results import Result
 from electra.tasks.glue.task import GLUE
 from tests.conftest import refused

@@ -19,7 +19,7 @@ from transformers import (
 
 from electra.finetuning.config import HeadName
 from electra.finetuning.heads import EncoderWithHead, TaskModel, TransformersHead
-from electra.runtime.gpu import row_multiple
+from electra.runtime.device import row_multiple
 from tests.conftest import refused
 from tests.finetuning.encoders import tiny_configs
 from tests.helpers import parametrize

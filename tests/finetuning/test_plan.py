@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from accelerate import PartialState
 
-from electra.finetuning.encoding import Examples, encode_examples
-from electra.finetuning.plan import PlannedTask
+from electra.finetuning.data import Examples, encode_examples
+from electra.finetuning.runner import PlannedTask
 from electra.finetuning.task import Split, TaskData
 from tests.finetuning.test_trainer import make_options, run
 from tests.helpers import exit_codes, fork_ranks, parametrize

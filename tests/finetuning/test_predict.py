@@ -14,17 +14,16 @@ from sklearn.metrics import accuracy_score
 from transformers import BertConfig, BertForTokenClassification, pipeline
 
 from electra.finetuning import predict as module
-from electra.finetuning.export import RESULT_NAME
-from electra.finetuning.predict import Saved, main, write_rows
+from electra.finetuning.predict import RESULT_NAME, Saved, main, write_rows
 from electra.report.results import read_results
-from electra.tasks.classify.command import main as classify
-from electra.tasks.glue.command import main as glue
-from electra.tasks.multiple_choice.command import main as choose
-from electra.tasks.squad.command import main as squad
-from electra.tasks.tagging.command import main as tag
-from electra.tasks.tagging.predict import parse_tagging_row
-from electra.tasks.tagging.predict import predictor as predictor_of_tags
+from electra.tasks.classify.task import main as classify
+from electra.tasks.glue.task import main as glue
+from electra.tasks.multiple_choice.task import main as choose
+from electra.tasks.squad.task import main as squad
 from electra.tasks.tagging.schemes import entities_of
+from electra.tasks.tagging.task import main as tag
+from electra.tasks.tagging.task import parse_tagging_row
+from electra.tasks.tagging.task import predictor as predictor_of_tags
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
 from tests.tasks.classify.files import flags as text_flags

@@ -1,6 +1,6 @@
 """What says which data a result is of."""
 
-from electra.finetuning.sources import dataset_settings, file_settings, fingerprint
+from electra.finetuning.data import dataset_settings, file_settings, fingerprint
 
 
 def write(path, text):

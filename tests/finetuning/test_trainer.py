@@ -8,7 +8,7 @@ from torch import nn
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import ClassificationArguments
-from electra.finetuning.encoding import Examples, PaddingCollator, encode_examples
+from electra.finetuning.data import Examples, PaddingCollator, encode_examples
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.trainer import ShuffledLengthGroups, fine_tune, step_loss, training_arguments
 from electra.schedules import product_schedule

@@ -22,7 +22,7 @@ from electra import (
     tokenize_corpus,
 )
 from electra.io.errors import UserError
-from electra.pretraining.command import main
+from electra.pretraining.run import main
 from tests.helpers import ROOT, run
 from tests.pretraining.runs import flags, write_corpus
 

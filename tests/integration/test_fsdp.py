@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from electra.io.checkpoints import find_damage
-from electra.pretraining.command import main
+from electra.pretraining.run import main
 from tests.helpers import exit_codes, fork_ranks, parametrize
 from tests.pretraining.runs import flags, write_corpus
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from pytest import approx
 
-from electra.finetuning.encoder import load_encoder
-from electra.pretraining.command import main as pretrain
+from electra.finetuning.heads import load_encoder
+from electra.pretraining.run import main as pretrain
 from electra.report.results import read_results
-from electra.tasks.glue.command import main as glue
+from electra.tasks.glue.task import main as glue
 from tests.helpers import exit_codes, fork, fork_ranks, wait_for
 from tests.pretraining.runs import FAST, write_corpus
 from tests.pretraining.runs import flags as pretraining_flags

@@ -20,9 +20,9 @@ from torch.testing import assert_close
 
 from electra.data import shards
 from electra.io.checkpoints import find_damage
-from electra.pretraining.command import main as pretrain
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_pretraining_arguments
+from electra.pretraining.run import main as pretrain
 from tests.helpers import (
     ENVIRONMENT,
     ROOT,

@@ -7,7 +7,7 @@ from pytest import approx
 from transformers import TrainerCallback
 
 from electra.pretraining import run
-from electra.pretraining.command import main
+from electra.pretraining.run import main
 from tests.helpers import exit_codes, fork
 from tests.pretraining.runs import FAST, flags, write_corpus
 

@@ -7,13 +7,13 @@ import torch
 from pytest import approx, raises
 from safetensors.torch import load_file
 
-from electra.finetuning.encoder import load_encoder
+from electra.finetuning.heads import load_encoder
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES, objective_of
-from electra.pretraining.command import main
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.options import parse_pretraining_arguments
+from electra.pretraining.run import main
 from tests.helpers import exit_codes, fork_ranks, parametrize, read_json
 from tests.pretraining.runs import TWO_STAGE, assert_same_state, flags, history, write_corpus
 

@@ -12,7 +12,7 @@ from pytest import approx, raises
 
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
-from electra.pretraining.command import main
+from electra.pretraining.run import main
 from electra.report.page import write_run_report
 from electra.report.runs import read_run
 from tests.helpers import contents, files_up_to, parametrize, read_json, run

@@ -7,7 +7,7 @@ import pytest
 from benchmarks import speedrun
 from electra.io.errors import UserError
 from electra.options import as_flags
-from electra.pretraining.command import main as pretrain
+from electra.pretraining.run import main as pretrain
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import TINY, write_corpus

@@ -5,11 +5,11 @@ import pytest
 from pytest import approx
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from electra.finetuning.sources import fingerprint
+from electra.finetuning.data import fingerprint
 from electra.report.results import read_results
-from electra.tasks.squad.command import main as squad
 from electra.tasks.squad.data import read_questions
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
+from electra.tasks.squad.task import main as squad
 from tests.helpers import parametrize, read_json
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.squad.files import ANSWERS, flags, write_squad

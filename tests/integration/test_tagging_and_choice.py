@@ -18,12 +18,11 @@ from transformers import (
 from electra.io.errors import UserError
 from electra.report.command import main as report
 from electra.report.results import read_results
-from electra.tasks.multiple_choice.command import main as choose
-from electra.tasks.multiple_choice.data import load_choice_splits
-from electra.tasks.multiple_choice.options import MultipleChoiceArguments
-from electra.tasks.tagging.columns import read_columns
-from electra.tasks.tagging.command import main as tag
+from electra.tasks.multiple_choice.data import MultipleChoiceArguments, load_choice_splits
+from electra.tasks.multiple_choice.task import main as choose
+from electra.tasks.tagging.data import read_columns
 from electra.tasks.tagging.schemes import convert, score_labels
+from electra.tasks.tagging.task import main as tag
 from tests.helpers import read_json
 from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_encoder

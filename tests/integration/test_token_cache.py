@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from electra.data.command import main as cache
-from electra.pretraining.command import main as pretrain
+from electra.pretraining.run import main as pretrain
 from tests.conftest import refused
 from tests.helpers import contents, parametrize
 from tests.helpers import run as run_script

@@ -9,7 +9,7 @@ from pytest import raises
 
 from electra.io import hub
 from electra.io.errors import UserError
-from electra.pretraining.command import main as pretrain
+from electra.pretraining.run import main as pretrain
 from tests.pretraining.runs import FAST, flags, write_corpus
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from electra.model.configuration import ElectraPretrainingConfig, network_config, generator_config
+from electra.model.configuration import ElectraPretrainingConfig, generator_config, network_config
 from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
 from tests.helpers import parametrize

@@ -33,7 +33,7 @@ from electra.model.networks import (
 )
 from electra.model.tying import plain_state
 from electra.pretraining.plan import describe_network, training_flops
-from electra.runtime.cpu import ATTENTION
+from electra.runtime.device import ATTENTION
 from tests.helpers import parametrize
 from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, tiny_network_config
 

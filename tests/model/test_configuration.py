@@ -10,8 +10,8 @@ from electra.model.configuration import (
     DROPOUTS,
     SIZE_NAMES,
     ElectraPretrainingConfig,
-    network_config,
     generator_config,
+    network_config,
 )
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.recipes import RECIPES

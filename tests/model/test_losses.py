@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from electra.corruption import sample_tokens
 from electra.model import ablations
 from electra.objectives import OBJECTIVES, objective_of
-from electra.runtime.cpu import tune_networks
+from electra.runtime.device import tune_networks
 from tests.helpers import parametrize
 from tests.model.helpers import ALWAYS_LIKELIEST, MASK, VOCAB_SIZE, make_batch, make_model, objectives
 

@@ -5,11 +5,11 @@ import torch
 from torch.testing import assert_close
 
 from electra.backbones import BACKBONES
+from electra.corruption import choose_in_segments, count_chosen_in_segments
 from electra.data.segments import PackedRow, Segment, SegmentCollator
 from electra.model.networks import can_share_rows
-from electra.packing import choose_in_segments, count_chosen_in_segments
 from tests.helpers import parametrize
-from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, tiny_network_config, objectives
+from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, objectives, tiny_network_config
 
 PACKED = [name for name in BACKBONES if can_share_rows(tiny_network_config(name))]
 COLLATOR = SegmentCollator(cls_token_id=2, sep_token_id=3, pad_token_id=0)

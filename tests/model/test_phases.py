@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from electra.finetuning.encoder import load_encoder
+from electra.finetuning.heads import load_encoder
 from electra.model.joint import ElectraForJointPretraining
 from tests.conftest import make_number_tokenizer
 from tests.helpers import parametrize

@@ -4,10 +4,17 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModelForMaskedLM, BertTokenizer
 
-from electra.model.configuration import network_config, longest_text
+from electra.model.configuration import longest_text, network_config
 from electra.model.networks import embedding_modules, masked_lm, rtd_model
 from electra.model.pretrained import load_network, read_config
-from electra.model.transfer import POSITIONS_KEY, VocabularyRows, resize, rows_of_vocabulary, trained_positions, transfer
+from electra.model.transfer import (
+    POSITIONS_KEY,
+    VocabularyRows,
+    resize,
+    rows_of_vocabulary,
+    trained_positions,
+    transfer,
+)
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import SPECIAL_TOKENS, plain_backend, wrap_backend
 from electra.tokenizers.options import TokenizerArguments

@@ -8,10 +8,10 @@ import pytest
 
 from electra.data.options import SegmentArguments
 from electra.data.segments import Segment
-from electra.pretraining.command import main
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.plan import make_plan
-from electra.report.curves import make_panels
+from electra.pretraining.run import main
+from electra.report.drawing import make_panels
 from tests.model.helpers import make_model
 from tests.pretraining.runs import flags, write_corpus
 

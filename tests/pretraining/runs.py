@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 
 from electra.backbones import BACKBONES, UNIFORM
-from electra.pretraining.callbacks.checkpoints import StopRequests
+from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options

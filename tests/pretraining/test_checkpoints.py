@@ -11,9 +11,8 @@ from pytest import raises
 from transformers import TrainerCallback
 
 from electra.io.checkpoints import find_damage
-from electra.pretraining.callbacks.checkpoints import StopRequests, fraction_steps
-from electra.pretraining.command import main
-from electra.pretraining.saving import KEPT_NAME, keeping_options, prune
+from electra.pretraining.checkpoints import KEPT_NAME, StopRequests, fraction_steps, keeping_options, prune
+from electra.pretraining.run import main
 from tests.helpers import ROOT, parametrize
 from tests.pretraining.runs import FAST, flags, make
 

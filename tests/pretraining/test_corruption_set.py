@@ -11,10 +11,10 @@ from safetensors.numpy import load_file
 from sklearn.metrics import roc_auc_score
 from transformers import AutoModelForPreTraining
 
-from electra.data.corrupted import read_corruption_set
+from electra.data.testset import read_corruption_set
 from electra.io.files import write_json
-from electra.pretraining.command import main
-from electra.report.curves import make_panels
+from electra.pretraining.run import main
+from electra.report.drawing import make_panels
 from electra.report.runs import read_run
 from electra.testset import main as make_set
 from tests.conftest import refused, refused_command

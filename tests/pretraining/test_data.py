@@ -12,10 +12,10 @@ from pytest import raises
 from electra.data.options import held_out_texts
 from electra.data.policies import POLICIES
 from electra.io.errors import UserError
-from electra.pretraining.command import main
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_pretraining_arguments
-from electra.report.curves import make_panels
+from electra.pretraining.run import main
+from electra.report.drawing import make_panels
 from electra.report.runs import read_run
 from tests.conftest import refused
 from tests.data.rows import all_ids

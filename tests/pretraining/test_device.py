@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from electra.pretraining.compilation import compiles_by_default
-from electra.pretraining.device import choose_for_device
+from electra.pretraining.device import choose_for_device, compiles_by_default
 from electra.pretraining.options import parse_pretraining_arguments
 from tests.helpers import parametrize
 from tests.pretraining.runs import flags

@@ -6,7 +6,7 @@ import math
 from pytest import approx
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from electra.pretraining.callbacks.health import DiscriminatorHealth, base_rate_loss
+from electra.pretraining.callbacks import DiscriminatorHealth, base_rate_loss
 from tests.helpers import parametrize
 
 NAMES = ("generator_loss", "discriminator_loss", "discriminator_auc", "discriminator_recall", "replaced_rate")

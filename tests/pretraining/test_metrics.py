@@ -8,7 +8,7 @@ import torch
 from pytest import approx
 from transformers.trainer_pt_utils import nested_concat
 
-from electra.data.split import Documents
+from electra.data.token_cache import Documents
 from electra.model.joint import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES
 from electra.pretraining import metrics as metrics_module

@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from electra.model.configuration import network_config
 from electra.model.networks import masked_lm
-from electra.pretraining.command import main
+from electra.pretraining.run import main
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer
 from tests.conftest import refused

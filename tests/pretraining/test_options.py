@@ -12,7 +12,7 @@ from electra.objectives import OBJECTIVES
 from electra.options import write_yaml
 from electra.pretraining.metrics import evaluation_metrics
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
-from electra.pretraining.run_folder import RunProvenance, Run, open_run
+from electra.pretraining.run_folder import Run, RunProvenance, open_run
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
@@ -150,7 +150,9 @@ def test_steps_of_a_file_give_way_to_those_of_the_command_line(parsed, tmp_path)
 
 def held_out(*names):
     """Options with held-out texts of these names."""
-    return parse_pretraining_arguments(["--train_file=a", "--validation_file", *(f"{name}={name}.txt" for name in names)])
+    return parse_pretraining_arguments(
+        ["--train_file=a", "--validation_file", *(f"{name}={name}.txt" for name in names)]
+    )
 
 
 @parametrize("objective", OBJECTIVES)
@@ -173,7 +175,9 @@ def test_options_are_found_from_checkpoint_and_run(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     checkpoint = write_checkpoint(tmp_path / "run", 4)
     for name in (f"{checkpoint}/", tmp_path / "run", tmp_path / "nowhere"):
-        assert "no config.yaml" in refused(lambda name=name: parse_pretraining_arguments([f"--resume_from_checkpoint={name}"]))
+        assert "no config.yaml" in refused(
+            lambda name=name: parse_pretraining_arguments([f"--resume_from_checkpoint={name}"])
+        )
     (tmp_path / "run" / "config.yaml").write_text("seed: 1")
     for name in (f"{checkpoint}/", tmp_path / "run"):
         assert parse_pretraining_arguments([f"--resume_from_checkpoint={name}"]).training.seed == 1
@@ -267,7 +271,9 @@ def test_a_run_inherits_from_that_of_its_networks(tmp_path):
         assert args.training.learning_rate == 5e-4  # of the recipe
         assert args.record["tie"] == "none"
     start = ["--train_file=text", f"--init_discriminator={run}"]
-    assert parse_pretraining_arguments([*start, "--objective=causal"]).objective.mlm_probability == 0.15  # it masks nothing
+    assert (
+        parse_pretraining_arguments([*start, "--objective=causal"]).objective.mlm_probability == 0.15
+    )  # it masks nothing
     other = parse_pretraining_arguments([*start, "--objective=replace_mlm"])
     assert (other.model.tie, other.objective.mlm_probability) == (
         None,

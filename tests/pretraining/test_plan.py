@@ -65,7 +65,9 @@ def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
 
     def announce(**options):
         warn.reset_mock()
-        args = parse_pretraining_arguments(flags(Path(), gradient_accumulation_steps=3, validation_fraction=0, **options))
+        args = parse_pretraining_arguments(
+            flags(Path(), gradient_accumulation_steps=3, validation_fraction=0, **options)
+        )
         pair = make_pair()
         plan = make_plan(args.training, pair, data)
         announce_plan(args, plan)

@@ -5,8 +5,8 @@ from huggingface_hub import ModelCard
 from pytest import approx
 from transformers import TrainerState, TrainingArguments
 
-from electra.pretraining.callbacks.progress import compute_ledger, training_seconds
-from electra.pretraining.command import main
+from electra.pretraining.callbacks import compute_ledger, training_seconds
+from electra.pretraining.run import main
 from electra.samples import read_samples
 from tests.helpers import read_json
 from tests.pretraining.runs import flags

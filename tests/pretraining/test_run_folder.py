@@ -13,8 +13,8 @@ from electra.io.errors import UserError
 from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run_folder import (
-    RunProvenance,
     Run,
+    RunProvenance,
     check_resumed,
     find_checkpoint,
     first_files,
@@ -188,7 +188,9 @@ def test_another_text_or_batch_is_refused(origin, name, named):
 
 
 def test_a_run_writes_below_its_folder(tmp_path, wordpiece_tokenizer):
-    args = parse_pretraining_arguments(flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True))
+    args = parse_pretraining_arguments(
+        flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True)
+    )
     run = open_run(args)
     with first_files(run):
         save_options(args.record, run, wordpiece_tokenizer)

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from electra.pretraining.command import main
+from electra.pretraining.run import main
 from electra.runtime import threads
 from tests.helpers import exit_codes, fork, read_json
 from tests.pretraining.runs import FAST, assert_same_state, flags, write_corpus

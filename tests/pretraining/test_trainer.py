@@ -22,8 +22,8 @@ import electra.pretraining.trainer
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.objectives import OBJECTIVES
-from electra.optimizers import AdamWNoBiasCorrection
 from electra.pretraining.metrics import rows_of
+from electra.schedules import AdamWNoBiasCorrection
 from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import FAST, assert_same_state, history, make, write_corpus
 
@@ -254,7 +254,7 @@ def test_no_step_waits_for_the_device(folder, monkeypatch, is_scaled, others):
 
 
 def test_too_many_in_a_row_end_the_run_and_name_the_checkpoint(folder, monkeypatch):
-    monkeypatch.setattr("electra.pretraining.step_guard.MOST_IN_A_ROW", 4)
+    monkeypatch.setattr("electra.pretraining.step.MOST_IN_A_ROW", 4)
     trainer = make(folder, **FAST, logging_steps=2)
     break_loss(trainer, 2, 3, 4, 6, 7, 8, 9, 10, 11)
     with raises(UserError, match=r"step 10: the last 5 .*/checkpoint-4;"):

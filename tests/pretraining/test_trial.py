@@ -15,10 +15,10 @@ from pytest import approx
 from transformers import TrainerControl, TrainerState
 
 from electra.pretraining import run, trial
-from electra.pretraining.command import main
 from electra.pretraining.configuration import seconds_of
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.plan import training_flops
+from electra.pretraining.run import main
 from electra.pretraining.run_folder import Run
 from electra.pretraining.trial import (
     RECIPE_FLOPS,
@@ -199,7 +199,9 @@ def test_a_plan_tells_the_time_on_another_device(plan, caplog):
     announce_elsewhere(replace(plan, flops=1.15e18), 312e12, 0.3)  # ELECTRA-Small on an A100
     assert "3 h 24 min at 30% of 3.12e+14" in caplog.text
     for words in ("--device_flops=1e15", "--plan --utilization=.3"):
-        assert "does not work" in refused(lambda words=words: parse_pretraining_arguments(["--train_file=a", *words.split()]))
+        assert "does not work" in refused(
+            lambda words=words: parse_pretraining_arguments(["--train_file=a", *words.split()])
+        )
 
 
 @pytest.mark.slow

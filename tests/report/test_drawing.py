@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from electra.report.curves import Curve
-from electra.report.drawing import draw, render
+from electra.report.drawing import Curve, draw, render
 from electra.report.runs import RunRecord
 
 

@@ -17,11 +17,8 @@ from pytest import approx, raises
 from electra.io.errors import UserError
 from electra.report.blocks import to_html
 from electra.report.command import main
-from electra.report.curves import make_panels
-from electra.report.drawing import draw
-from electra.report.efficiency import efficiency_section
-from electra.report.labels import metric_title
-from electra.report.page import report_blocks, try_to_report, write_run_report
+from electra.report.drawing import draw, make_panels, metric_title
+from electra.report.page import efficiency_section, report_blocks, try_to_report, write_run_report
 from electra.report.runs import RunRecord, read_run
 from electra.samples import Sample, write_samples
 from tests.helpers import ROOT

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from electra.backbones import BACKBONES
 from electra.model.networks import masked_lm
-from electra.runtime.cpu import ATTENTION, LONGEST_DENSE, Dropout, attend, drop, tune_networks
+from electra.runtime.device import ATTENTION, LONGEST_DENSE, Dropout, attend, drop, tune_networks
 from tests.helpers import ROOT, parametrize
 from tests.model.helpers import tiny_network_config
 

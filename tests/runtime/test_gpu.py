@@ -19,8 +19,7 @@ from electra.backbones import BACKBONES
 from electra.model.networks import encode, masked_lm
 from electra.objectives import OBJECTIVES
 from electra.pretraining.metrics import token_records
-from electra.runtime.cpu import tune_networks
-from electra.runtime.gpu import PartOfProduct, TwoEmbeddings, linear_of_aligned_rows, tune_for_gpu
+from electra.runtime.device import PartOfProduct, TwoEmbeddings, linear_of_aligned_rows, tune_for_gpu, tune_networks
 from tests.helpers import ROOT, parametrize
 from tests.model.helpers import joint_model, tiny_network_config
 
@@ -28,7 +27,7 @@ from tests.model.helpers import joint_model, tiny_network_config
 @pytest.fixture
 def casts(monkeypatch):
     """On a CPU autocast is taken for that of a GPU."""
-    monkeypatch.setattr("electra.runtime.gpu.is_autocast", lambda device: torch.is_autocast_enabled(device.type))
+    monkeypatch.setattr("electra.runtime.device.is_autocast", lambda device: torch.is_autocast_enabled(device.type))
     torch._dynamo.reset()
 
 

@@ -8,7 +8,7 @@ import torch
 from pytest import approx
 from torch.utils.benchmark import Timer
 
-from electra.runtime.hardware import (
+from electra.runtime.device import (
     computes_bf16,
     device_name,
     measure_matmul_flops,

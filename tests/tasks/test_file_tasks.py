@@ -2,18 +2,18 @@
 
 from importlib import import_module
 
-from electra.finetuning.sources import task_name
+from electra.finetuning.data import task_name
 from electra.io.files import CONFIGS
 from electra.tasks.glue.task import GLUE
-from electra.tasks.multiple_choice.command import main as choose
-from electra.tasks.multiple_choice.command import parse_choice_arguments as parse_swag
 from electra.tasks.multiple_choice.task import MULTIPLE_CHOICE
-from electra.tasks.squad.command import main as squad
-from electra.tasks.squad.command import parse_squad_arguments as parse_squad
+from electra.tasks.multiple_choice.task import main as choose
+from electra.tasks.multiple_choice.task import parse_choice_arguments as parse_swag
 from electra.tasks.squad.task import SQUAD
-from electra.tasks.tagging.command import main as tag
-from electra.tasks.tagging.command import parse_tagging_arguments as parse_tagging
+from electra.tasks.squad.task import main as squad
+from electra.tasks.squad.task import parse_squad_arguments as parse_squad
 from electra.tasks.tagging.task import TAGGING
+from electra.tasks.tagging.task import main as tag
+from electra.tasks.tagging.task import parse_tagging_arguments as parse_tagging
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.tasks.multiple_choice.files import flags as choice_flags

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from electra.tasks.classify.command import main as classify
-from electra.tasks.glue.command import main as glue
-from electra.tasks.multiple_choice.command import main as choose
-from electra.tasks.squad.command import main as squad
-from electra.tasks.tagging.command import main as tag
+from electra.tasks.classify.task import main as classify
+from electra.tasks.glue.task import main as glue
+from electra.tasks.multiple_choice.task import main as choose
+from electra.tasks.squad.task import main as squad
+from electra.tasks.tagging.task import main as tag
 from tests.helpers import exit_codes, fork_ranks, parametrize
 from tests.tasks.classify.files import flags as text_flags
 from tests.tasks.classify.files import write_texts

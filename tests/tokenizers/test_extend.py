@@ -7,7 +7,7 @@ from pytest import approx
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from electra.data.tokenizer import REPORT_NAME
+from electra.data.tokenize import REPORT_NAME
 from electra.tokenizers.command import main
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import SPECIAL_TOKENS, plain_backend, tokenizer_fingerprint

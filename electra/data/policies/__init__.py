@@ -12,14 +12,12 @@ per token.
 
 from collections.abc import Callable
 
-from electra.data.policies.common import PAIR_SPECIALS
 from electra.data.policies.google import GooglePolicy
 from electra.data.policies.packed import PackedPolicy
-from electra.data.policies.windows import DocumentPolicy, PairPolicy, WindowPolicy
+from electra.data.policies.windows import PAIR_SPECIALS, DocumentPolicy, PairPolicy, WindowPolicy
 from electra.data.rng import Ints
 from electra.data.segments import SegmentPolicy
-from electra.data.split import Documents
-from electra.data.token_cache import TokenCache
+from electra.data.token_cache import Documents, TokenCache
 from electra.io.errors import UserError
 
 POLICIES: dict[str, Callable[..., SegmentPolicy]] = {

@@ -6,7 +6,7 @@ from array import array
 import numpy as np
 from tqdm.auto import tqdm
 
-from electra.data.policies.common import PAIR_SPECIALS, SINGLE_SPECIALS, TWO_SEGMENT_PROBABILITY, Policy
+from electra.data.policies.windows import PAIR_SPECIALS, SINGLE_SPECIALS, TWO_SEGMENT_PROBABILITY, Policy
 from electra.data.rng import Ints
 from electra.data.segments import Segment
 from electra.data.token_cache import TokenIds

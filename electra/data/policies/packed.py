@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from electra.corruption import share_of, slots_of
-from electra.data.policies.common import (
+from electra.data.policies.windows import (
     MEMBER,
     MEMBER_SINGLE,
     MEMBER_SPLIT,
@@ -17,8 +17,9 @@ from electra.data.policies.common import (
     ROTATION,
     TWO_SEGMENT_PROBABILITY,
     Policy,
+    WindowPolicy,
+    split_windows,
 )
-from electra.data.policies.windows import WindowPolicy, split_windows
 from electra.data.rng import Ints, permute, uniform
 from electra.data.segments import PackedRow, Segment
 

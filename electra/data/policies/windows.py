@@ -1,23 +1,39 @@
 """The policy `windows`, and `document` and `pairs`, which also cut pieces at random places."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from electra.data.policies.common import (
-    OFFSET,
-    PAIR_SPECIALS,
-    PARTNER,
-    ROUNDING,
-    SINGLE,
-    SINGLE_SPECIALS,
-    SPLIT,
-    START,
-    TWO_SEGMENT_PROBABILITY,
-    Policy,
-)
 from electra.data.rng import Flags, Floats, Ints, permute, uniform
 from electra.data.segments import Segment
-from electra.data.split import DOCUMENTS_PER_BLOCK
-from electra.data.token_cache import TokenCache
+from electra.data.token_cache import DOCUMENTS_PER_BLOCK, Documents, TokenCache
+
+# ---- What the policies share: special tokens of a row, and the streams of random numbers
+
+
+TWO_SEGMENT_PROBABILITY = 0.9
+"""Share of windows that are split into A and B, as in google-research/electra."""
+SINGLE_SPECIALS = 2
+"""[CLS] A [SEP]"""
+PAIR_SPECIALS = 3
+"""[CLS] A [SEP] B [SEP]"""
+
+# Each use of the random numbers has a stream of its own.
+ROUNDING, OFFSET, SINGLE, SPLIT, START, PARTNER, ROTATION, MEMBER, MEMBER_SINGLE, MEMBER_SPLIT = range(10)
+
+
+@dataclass(eq=False)
+class Policy:
+    """How some documents of a cache become segments."""
+
+    cache: TokenCache
+    documents: Ints | Documents
+    max_length: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Prepare what `cut` needs."""
+
 
 DOCUMENTS_PER_SUM = 64
 """A document takes a quarter of a byte, a window the sum of so many lengths."""

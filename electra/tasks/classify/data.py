@@ -8,13 +8,66 @@ each range of numbers, has the same share in them.
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
+from electra.finetuning.config import FileTaskArguments
+from electra.finetuning.data import TOKENIZER_BATCH, Array, ColumnRows, Examples, encode_examples, lengths_of, tokenize
 from electra.io.errors import UserError
 from electra.io.rows import Columns, PlacedRow, check_encodable, text_of
+from electra.options import INSIDE, NOT_EMPTY, UP_TO_ONE, option
+
+# ---- Options of `electra classify`: the user's texts and labels, and how much of them is used
+
+
+@dataclass(frozen=True)
+class ClassifyArguments(FileTaskArguments):
+    """Texts and labels, and output."""
+
+    train_file: str | None = option(
+        None,
+        "Texts with labels: .csv or .tsv with a header, .jsonl or .parquet; without it, give --dataset_name.",
+        replaced_by=("dataset_name",),
+    )
+    validation_file: str | None = option(
+        None, "Development set in one of these formats. Default: see the next option.", replaced_by=("dataset_name",)
+    )
+    validation_fraction: float = option(
+        0.1, "Share of the training data that becomes the development set, if there is none.", INSIDE
+    )
+    test_file: str | None = option(None, "Test set in one of these formats; labels are optional.")
+    text_column: str | None = option(None, "Column of the text. Default: text or sentence.", NOT_EMPTY)
+    text_pair_column: str | None = option(None, "Column of a second text, for labels of pairs.", NOT_EMPTY)
+    label_column: str | None = option(None, "Column of the label. Default: label or labels.", NOT_EMPTY)
+    label_separator: str | None = option(
+        None, "What separates several labels in a cell, such as ';'. Lists need none.", NOT_EMPTY
+    )
+    label_kind: Literal["auto", "single", "several", "number"] = option(
+        "auto",
+        "single: one of several classes; several: any number of them; number: a regression. auto: several for lists "
+        "and with --label_separator, number for fractions or more than 20 whole numbers, otherwise single.",
+    )
+    long_texts: Literal["truncate", "windows"] = option(
+        "truncate",
+        "What is read of a text of more than --max_length tokens. truncate: its beginning; windows: pieces that "
+        "overlap by a quarter, whose logits are averaged.",
+    )
+    class_weights: Literal["none", "balanced"] = option(
+        "none", "balanced: rare classes count more in the loss, in inverse proportion to their frequency."
+    )
+    train_fractions: list[float] = option(
+        [1.0],
+        "Share of the training texts to use, in (0, 1], drawn for each seed; a smaller share is part of a larger "
+        "one. Several: a learning curve, from the encoder and from fresh "
+        "weights, each fraction in a folder of its own.",
+        UP_TO_ONE,
+    )
+    eval_seed: int = option(0, "Seed of the choice of rows for --validation_fraction and --train_fractions.")
+
 
 SINGLE = "single"
 SEVERAL = "several"
@@ -221,3 +274,37 @@ def _by_label(examples: Sequence[Example], rng: np.random.Generator) -> list[int
     """Return the numbers of the examples, ordered by their label, equal ones at random."""
     ranks = rng.permutation(len(examples))
     return sorted(range(len(examples)), key=lambda number: (examples[number].label, ranks[number]))
+
+
+# ---- Texts and pairs -> rows of tokens: one for each, or several windows of a long text
+
+
+def encode_texts(
+    examples: Sequence[Example],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    in_windows: bool,
+) -> tuple[ColumnRows, Array]:
+    """Return rows of at most `max_length` tokens, and the number of each row's example, int64 (R,), ascending.
+
+    Without windows, tokens beyond that are left out, of a pair those of the longer text. Windows overlap by a quarter.
+    """
+    first = [example.text for example in examples]
+    second = [example.pair for example in examples if example.pair is not None]
+    if not in_windows:
+        rows = encode_examples(Examples(first, second or None), tokenizer, max_length)
+        return rows, np.arange(len(examples))
+    if second:
+        raise UserError("--long_texts windows reads one text, not pairs; leave out one of the two")
+    columns = tokenize(
+        tokenizer,
+        first,
+        truncation=True,
+        max_length=max_length,
+        stride=max_length // 4,
+        return_overflowing_tokens=True,
+        return_token_type_ids=True,
+    )
+    owners = np.array(columns.pop("overflow_to_sample_mapping"), np.int64)
+    batches = np.cumsum(np.diff(owners, prepend=0) < 0)  # texts are numbered anew in each batch of the tokenizer
+    return ColumnRows(columns, lengths_of(columns["input_ids"])), owners + TOKENIZER_BATCH * batches

@@ -9,32 +9,83 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from scipy.special import logit
+from scipy.special import expit, logit, softmax
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, HyperParameters
-from electra.finetuning.encoding import Array
+from electra.finetuning.config import (
+    Arguments,
+    ClassificationArguments,
+    EncoderArguments,
+    HyperParameters,
+    parse_data_options,
+)
+from electra.finetuning.data import SPLITS, Array, data_settings, rows_by_split, task_name
+from electra.finetuning.evaluation import Evaluation, evaluation_folder
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.sources import SPLITS, data_settings, rows_by_split, task_name
-from electra.finetuning.task import TaskKind, Split, Task, TaskData, by_split
+from electra.finetuning.predict import Predictor, Saved
+from electra.finetuning.runner import evaluate
+from electra.finetuning.task import Split, Task, TaskData, TaskKind, by_split
 from electra.finetuning.trainer import step_loss
+from electra.io.console import setup_logging
 from electra.io.errors import UserError
+from electra.io.files import write_file
+from electra.io.rows import Columns
+from electra.report.blocks import Figure, Heading, write_report
+from electra.report.drawing import render
 from electra.tasks.classify.data import (
     NUMBER,
     SEVERAL,
     SINGLE,
+    ClassifyArguments,
     Example,
     LabelSet,
+    encode_texts,
     find_labels,
     hold_out,
     nested_order,
     number_label,
+    read_example,
     read_examples,
 )
-from electra.tasks.classify.encoding import encode_texts
-from electra.tasks.classify.metrics import ClassificationReferences, decide_classes, details, is_classifier_collapsed, mean_by_text, class_names_of, score_classification
-from electra.tasks.classify.report import HEADLINES, CLASSIFY_REPORTING
+from electra.tasks.classify.report import (
+    CLASSIFY_REPORTING,
+    HEADLINES,
+    ClassificationReferences,
+    class_names_of,
+    decide_classes,
+    details,
+    is_classifier_collapsed,
+    mean_by_text,
+    score_classification,
+)
+
+logger = logging.getLogger(__name__)
+
+
+# ---- The command `electra classify`
+
+
+CLASSIFY_GROUPS = (EncoderArguments, ClassifyArguments, ClassificationArguments)
+
+
+def parse_classify_arguments(argv: list[str] | None) -> Arguments:
+    about = "Fine-tune an encoder on texts with labels of your own, and score it."
+    return parse_data_options(CLASSIFY_GROUPS, about, argv, needs=("train_file",))
+
+
+def main(argv: list[str] | None = None) -> None:
+    setup_logging()
+    args = parse_classify_arguments(argv)
+    from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
+    from electra.tasks.classify.task import open_classification, run_curve
+
+    prefix = f"classify_{task_name(args.options, 'data')}"
+    if len(args.options.train_fractions) > 1:
+        run_curve(args, f"{prefix}_curve")
+    else:
+        evaluate(args, [open_classification(args)], prefix)
+
 
 CLASSIFY = TaskKind(
     "classify",
@@ -62,8 +113,6 @@ CLASSIFY_SETTINGS = (
 """Options that a score depends on."""
 IMBALANCED = 10
 """Say so if the most frequent class has this many times the texts of the rarest."""
-
-logger = logging.getLogger(__name__)
 
 
 class LabelledTexts(NamedTuple):
@@ -197,7 +246,9 @@ def class_weights(data: LabelledTexts) -> Tensor:
     return (1 - shares) / shares
 
 
-def build_classifier(labels: LabelSet, encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> EncoderWithHead:
+def build_classifier(
+    labels: LabelSet, encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData
+) -> EncoderWithHead:
     """Build encoder and head; a saved model answers numbers on the scale of the data."""
     model = EncoderWithHead(encoder, tuning.head, len(data.labels), tuning.head_dropout)
     head: Any = model.head
@@ -220,3 +271,121 @@ def classification_files(
     if split == "dev":
         files["-details.json"] = details(logits, references)
     return files
+
+
+# ---- Rows with texts -> their classes, with probabilities, or their numbers
+
+
+KINDS = {
+    "multi_label_classification": SEVERAL,
+    "regression": NUMBER,
+}
+"""transformers' name of a problem -> kind of the labels; otherwise one of several classes."""
+GLUE_PAIRS = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("#1 String", "#2 String"),
+)
+"""Columns of GLUE's pairs."""
+
+
+def predictor(saved: Saved, given: Any) -> Predictor:
+    """Make the predictor, which reads the columns `given`, by default those of training or of GLUE."""
+    text = given.text_column or saved.settings.get("text_column")
+    pair = given.text_pair_column or saved.settings.get("text_pair_column")
+    is_glue = "label_kind" not in saved.settings and text is None
+    config = saved.model.config
+    classes = [config.id2label[number] for number in range(config.num_labels)]
+    labels = LabelSet(KINDS.get(config.problem_type, SINGLE), classes)
+    return Predictor(
+        EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
+        partial(read_glue if is_glue else read_example, (text, pair, None)),
+        partial(answer_texts, saved, labels),
+    )
+
+
+def read_glue(columns: Sequence[str | None], row: Columns, place: str) -> Example:
+    """Read a pair if the row has one, else a single text: see `read_example`."""
+    text, pair = next((names for names in GLUE_PAIRS if set(names) <= set(row)), (None, None))
+    return read_example((text, pair, None), row, place)
+
+
+def answer_texts(
+    saved: Saved,
+    labels: LabelSet,
+    examples: Sequence[Example],
+    forward: Any,
+) -> list[Columns]:
+    """Return the class and its probability; or all classes above one half, with all probabilities; or the number."""
+    in_windows = saved.settings.get("long_texts") == "windows"
+    rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
+    logits = mean_by_text(forward(rows), owners)
+    answers = []
+    for name, row in zip(class_names_of(labels, decide_classes(labels, logits)), logits, strict=True):
+        columns = {"prediction": name}
+        if labels.kind == SINGLE:
+            columns["probability"] = float(softmax(row).max())
+        elif labels.kind == SEVERAL:
+            columns["probability"] = dict(zip(labels.classes, expit(row).tolist(), strict=True))
+        answers.append(columns)
+    return answers
+
+
+# ---- The learning curve: scores against the number of labelled texts, from the encoder and from fresh weights
+
+# Each point is an evaluation of its own, in a folder such as pretrained-0.05 of the curve's folder.
+
+
+def run_curve(args: Arguments, prefix: str) -> None:
+    """Evaluate every fraction from both starts, then write the report and the picture."""
+    folder = evaluation_folder(args, prefix)
+    path = args.encoder.pretrain_path
+    encoders = {args.start: args.encoder}
+    if path is not None:
+        encoders["scratch"] = replace(args.encoder, pretrain_path=None, from_scratch=path)
+    points: dict[str, list[Evaluation]] = {start: [] for start in encoders}
+    for start, encoder in encoders.items():
+        for fraction in args.options.train_fractions:
+            changes: dict[str, Any] = {
+                "output_dir": str(folder),
+                "experiment_name": f"{start}-{fraction:g}",
+                "train_fractions": [fraction],
+            }
+            options = replace(args.options, **changes)
+            record = {**args.record, **changes, **vars(encoder)}
+            part = replace(args, encoder=encoder, options=options, record=record)
+            evaluation = evaluate(part, [open_classification(part)], prefix)
+            if evaluation is not None and evaluation.results:  # another command may make all runs of a point
+                points[start].append(evaluation)
+    if not any(points.values()):  # with --plan, and on other processes than the first
+        return
+    report = CLASSIFY_REPORTING.report([one.folder for evaluations in points.values() for one in evaluations])
+    figure = draw_curves(points)
+    picture = Figure(render(figure, "svg"), "Scores against the number of labelled texts")
+    write_file(render(figure, "png"), folder / "learning_curve.png")
+    blocks = [Heading("Learning curve"), picture, *report.blocks]
+    write_report(report._replace(blocks=blocks), folder)
+
+
+def draw_curves(points: Mapping[str, Sequence[Evaluation]]) -> Any:
+    """Draw the median over seeds against the number of texts, a curve for each start."""
+    from matplotlib.figure import Figure as Picture  # takes a second
+
+    figure = Picture(figsize=(7.2, 4))
+    axes = figure.subplots()
+    for start, evaluations in points.items():
+        counts = []
+        scores = []
+        for evaluation in evaluations:
+            (run,) = CLASSIFY_REPORTING.summarize(evaluation.results, start)
+            (task,) = run.tasks.values()
+            counts.append(task.results[0].rows["train"])
+            scores.append(task.headline.median or 0.0)
+        axes.plot(counts, scores, marker="o", label=start)
+    axes.set(xscale="log", xlabel="labelled texts", ylabel=CLASSIFY_REPORTING.metrics[task.task.headline])
+    axes.set_xticks(counts, [f"{count:,}" for count in counts], minor=False)
+    axes.minorticks_off()
+    axes.legend()
+    return figure

@@ -4,7 +4,7 @@ TSV files and the Hub give the same rows in the same order with the same class i
 even where a source has them, as the Hub's MRPC does.
 
 A row of a TSV file is a line, split at tabs; quotation marks are ordinary characters. A CSV reader would take an inch
-sign for an opening quote and swallow thousands of rows. Only \\n and \\r\\n end a line: U+2028, U+0085 and lone \\r
+sign for an opening quote and swallow thousands of rows. Only \n and \r\n end a line: U+2028, U+0085 and lone \r
 occur inside sentences. Columns are found by name, so copies with more columns or another order are read as well. A row
 with another number of columns is refused, but in QQP: its official file has three, which the Hub leaves out, too.
 """
@@ -12,16 +12,60 @@ with another number of columns is refused, but in QQP: its official file has thr
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from electra.finetuning.encoding import Examples
-from electra.finetuning.sources import dataset_settings, file_settings, load_tables
+from electra.finetuning.config import HEADS, ClassificationArguments, HeadName, ProtocolArguments
+from electra.finetuning.data import Examples, dataset_settings, file_settings, load_tables
 from electra.io.errors import UserError
 from electra.io.files import expand
+from electra.options import option
 from electra.tasks.glue.demo import demo_data
-from electra.tasks.glue.tasks import REGRESSION_RANGE, GlueTask
+from electra.tasks.glue.tasks import GLUE_TASKS, REGRESSION_RANGE, GlueTask
 
 logger = logging.getLogger(__name__)
+
+
+# ---- Options of GLUE, and how it is fine-tuned
+
+
+@dataclass(frozen=True)
+class GlueArguments(ProtocolArguments):
+    """GLUE tasks and output."""
+
+    tasks: list[str] = option(
+        [*GLUE_TASKS],
+        "GLUE tasks; or demo, which needs no data.",
+    )
+    glue_dir: str | None = option(
+        None, "Folder with the official TSV folders (CoLA, SST-2 ...). Default: nyu-mll/glue from the Hub."
+    )
+    task_overrides: str = option(
+        '{"rte": {"num_train_epochs": 10}, "stsb": {"num_train_epochs": 10}}',
+        'Options that differ by task: a mapping in a --config file, or JSON, \'{"rte": {"learning_rate": 2e-5}}\'.'
+        " A flag on the command line overrides them.",
+    )
+    double_unordered: bool = option(
+        True, "Train MRPC and STS-B on each pair in both orders, as the original code does. Doubles the rows."
+    )
+    start_from_mnli: list[str] = option(
+        [], "Tasks that start from the encoder fine-tuned on MNLI, such as: rte stsb mrpc. MNLI is run first."
+    )
+    predict_test: Literal["none", "best", "ensemble"] = option(
+        "none",
+        "Write submission.zip for gluebenchmark.com. best (also without a value): predictions of the run of each task "
+        "with the best score on the development set; ensemble: of all runs together.",
+        without_value="best",
+    )
+
+
+@dataclass(frozen=True)
+class GlueTuningArguments(ClassificationArguments):
+    """How an encoder is fine-tuned on GLUE, by default as in the paper."""
+
+    head: HeadName = option("google", HEADS)
+
 
 HUB_ID = "nyu-mll/glue"
 COLA_COLUMNS = ["source", "label", "star", "sentence"]

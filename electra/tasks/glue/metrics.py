@@ -33,7 +33,7 @@ MCC of constant answers and F1 without any positive are 0."""
 
 
 class GlueMetric(evaluate.Metric):
-    """A metric of `GLUE_METRICS` as `evaluate` loads metrics: `GlueMetric("mcc").compute(predictions=..., references=...)`.
+    """A metric of `GLUE_METRICS` as `evaluate` has them: `GlueMetric("mcc").compute(predictions=, references=)`.
 
     `evaluate.load("glue", ...)` would download a script from the Hub and compute in float32.
     """

@@ -1,23 +1,112 @@
 """GLUE's tasks as values: rows, head, metrics."""
 
+import io
+import json
 import logging
+import sys
+import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, HyperParameters
-from electra.finetuning.encoding import Examples, both_orders, encode_examples
+from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArguments, HyperParameters
+from electra.finetuning.data import Examples, both_orders, encode_examples
+from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.task import TaskKind, Split, Task, TaskData
+from electra.finetuning.task import Split, Task, TaskData, TaskKind
 from electra.finetuning.trainer import Logits
-from electra.tasks.glue.data import load_task, task_data_settings
-from electra.tasks.glue.metrics import GlueLabels, decide_glue_labels, is_glue_model_collapsed, score_glue_task
+from electra.io.console import setup_logging
+from electra.io.errors import UserError
+from electra.io.files import CONFIGS, write_file
+from electra.options import CommandLine, Values, as_flags
+from electra.tasks.glue.data import GlueArguments, GlueTuningArguments, load_task, task_data_settings
+from electra.tasks.glue.metrics import (
+    GlueLabels,
+    combine,
+    decide_glue_labels,
+    is_glue_model_collapsed,
+    score_glue_task,
+)
 from electra.tasks.glue.report import GLUE_REPORTING
-from electra.tasks.glue.tasks import DIAGNOSTICS, REGRESSION_RANGE, KNOWN_TASKS, GlueTask
+from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS, REGRESSION_RANGE, GlueTask, task_by_name
 
 logger = logging.getLogger(__name__)
+
+
+# ---- The command `electra glue`, as a file run_glue.py: its options
+
+
+DEMO = CONFIGS / "glue" / "demo.yaml"
+TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"}
+"""Options that `--task_overrides` may set."""
+GLUE_GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
+
+
+def parse_glue_arguments(argv: list[str] | None) -> Arguments:
+    """Parse and check the command line. `--tasks demo` without `--config` uses configs/glue/demo.yaml."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    command_line = CommandLine(GLUE_GROUPS, "Fine-tune an encoder on GLUE and score it.")
+    encoder, glue, tuning = command_line.parse(argv, default_config=_default_config)
+    glue = replace(
+        glue,
+        tasks=_task_names(glue.tasks),
+        start_from_mnli=_task_names(glue.start_from_mnli),
+    )
+    if not set(glue.start_from_mnli) <= set(glue.tasks) - {"mnli"}:
+        raise UserError(f"--start_from_mnli {' '.join(glue.start_from_mnli)}: name tasks of --tasks, without mnli")
+    overrides = _overrides(glue.task_overrides, command_line.flags)
+    # Also if empty: otherwise the default overrides would apply when this file is used as --config.
+    record = {**command_line.record, "task_overrides": overrides}
+    return Arguments(encoder, glue, tuning, record, overrides)
+
+
+def _default_config(flags: Values) -> str | None:
+    """Return the file of the demonstration, which needs no data."""
+    is_demo = _task_names(flags.get("tasks", [])) == ["demo"]
+    return str(DEMO) if is_demo else None
+
+
+def _task_names(names: list[str]) -> list[str]:
+    """Return task names in the order of GLUE's tables, without repetitions. A word may hold several, with commas."""
+    words = ",".join(names).split(",")
+    chosen = {task_by_name(word).name for word in words if word}
+    return [name for name in KNOWN_TASKS if name in chosen]
+
+
+def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
+    """Parse `--task_overrides`, with the checks of the options. Flags of the command line take precedence."""
+    try:
+        mapping = {name: dict(chosen) for name, chosen in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f'--task_overrides {text} must look like {{"rte": {{"learning_rate": 2e-5}}}}') from error
+    overrides = {}
+    for name, chosen in mapping.items():
+        if unknown := set(chosen) - TASK_OPTIONS:
+            raise UserError(f"--task_overrides of {name}: {min(unknown)} cannot differ by task; remove it")
+        _, glue, tuning = CommandLine(GLUE_GROUPS, "").parse(as_flags(chosen))
+        values = {**vars(glue), **vars(tuning)}
+        given = {option for option, value in chosen.items() if value is not None} - flags
+        if given:
+            overrides[task_by_name(name).name] = {option: values[option] for option in given}
+    return overrides
+
+
+def main(argv: list[str] | None = None) -> None:
+    setup_logging()
+    args = parse_glue_arguments(argv)
+    from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
+    from electra.tasks.glue.task import open_tasks, submit
+
+    evaluation = evaluate(args, open_tasks(args), "glue")
+    if evaluation is not None and args.options.predict_test != "none":
+        submit(evaluation)
+
 
 GLUE = TaskKind("glue", "run_glue.py", GLUE_REPORTING, AutoModelForSequenceClassification, "text-classification")
 DOUBLED_TASKS = ("mrpc", "stsb")
@@ -50,7 +139,9 @@ def open_glue_task(args: Arguments, task: GlueTask) -> Task:
         load=partial(load_glue_task, task, options.glue_dir, is_doubled, is_predicted),
         head=build_glue_model,
         metrics=partial(metrics, task),
-        is_collapsed=lambda logits, references: is_glue_model_collapsed(task, decide_glue_labels(logits, task), references),
+        is_collapsed=lambda logits, references: is_glue_model_collapsed(
+            task, decide_glue_labels(logits, task), references
+        ),
         start="mnli" if task.name in options.start_from_mnli else None,
         note=REGRESSION_NOTE if task.is_regression else "",
     )
@@ -110,3 +201,59 @@ def metrics(
 ) -> dict[str, float]:
     answers = {split: decide_glue_labels(values, task) for split, values in logits.items()}
     return score_glue_task(task, answers, references)
+
+
+# ---- submission.zip for gluebenchmark.com, from the predictions of an evaluation
+
+
+def submit(evaluation: Evaluation) -> None:
+    """Write submission.zip: answers of the best run of a task, or of the ensemble of all its runs."""
+    answers: dict[str, np.ndarray] = {}
+    finished = {result.task for result in evaluation.results}  # also by other commands
+    for name, facts in KNOWN_TASKS.items():
+        if name not in finished:
+            continue
+        task = open_glue_task(evaluation.args, facts)
+        files = dict(facts.test_files)
+        if name == "mnli":
+            files |= DIAGNOSTICS.test_files
+        runs = [evaluation.read_logits(name, seed) for seed in evaluation.best_first(task)]
+        for split, title in files.items():
+            usable = [run[split] for run in runs if split in run and np.isfinite(run[split]).all()]
+            if evaluation.args.options.predict_test == "best":
+                usable = usable[:1]
+            if usable:
+                answers[title] = combine(usable, facts)
+    path = evaluation.folder / "submission.zip"
+    missing = write_submission(path, answers)
+    logger.info("submission     %s", path)
+    if missing:
+        logger.warning("%s has no answers for %s: the server rejects it", path, ", ".join(missing))
+
+
+def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]:
+    """Write the zip for gluebenchmark.com, even if it is incomplete. The same answers give the same bytes.
+
+    Args:
+        answers: file title ("CoLA") -> answers of `combine`, (N,). Without WNLI all its answers become the majority
+            class of its training data (0, right on 65.1 % of the test data), as is usual.
+    Returns:
+        The files that are missing.
+    """
+    majority = np.zeros(KNOWN_TASKS["wnli"].rows["test"], np.int64)
+    found = {"WNLI": majority, **answers}
+    missing = []
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for task in (*KNOWN_TASKS.values(), DIAGNOSTICS):
+            for title in task.test_files.values():
+                if title not in found:
+                    missing.append(title)
+                    continue
+                column = pd.Series(found[title], name="prediction")
+                if not task.is_regression:
+                    column = column.map(dict(enumerate(task.written_labels)))
+                text = column.to_csv(sep="\t", index_label="index", float_format="%.3f")
+                archive.writestr(zipfile.ZipInfo(f"{title}.tsv"), text)  # always dated 1980: equal bytes
+    write_file(content.getvalue(), path)
+    return missing

@@ -44,7 +44,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
-from electra.finetuning.encoding import Array, lengths_of
+from electra.finetuning.data import Array, lengths_of
 from electra.io.errors import UserError
 from electra.model.networks import encode, lm_logits, replaced_logits
 from electra.objectives import generator_nll

@@ -9,25 +9,40 @@ from typing import Any
 import numpy as np
 
 from electra.backbones import BACKBONES
-from electra.finetuning.encoding import Array
+from electra.finetuning.data import Array
 from electra.finetuning.evaluation import model_name
-from electra.io.console import environment
+from electra.io.console import environment, setup_logging
 from electra.io.errors import UserError
 from electra.io.files import check_results, expand, new_folder, write_file, write_json
 from electra.model.configuration import CAUSAL_KEY, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
 from electra.model.probe import run_corruption
-from electra.options import write_yaml
+from electra.options import CommandLine, write_yaml
 from electra.report.blocks import write_report
 from electra.report.results import ENVIRONMENT_NAME
-from electra.runtime.cpu import prepare_network
-from electra.tasks.minimal_pairs.data import Pair, load_pairs
-from electra.tasks.minimal_pairs.options import MinimalPairArguments
+from electra.runtime.device import prepare_network
+from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
 from electra.tasks.minimal_pairs.report import PAIR_RESULTS_NAME, report, summarize
 from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, encode_sentences
 
 logger = logging.getLogger(__name__)
+
+
+# ---- The command `electra pairs`
+
+
+PAIRS_GROUPS = (MinimalPairArguments,)
+
+
+def main(argv: list[str] | None = None) -> None:
+    setup_logging()
+    command_line = CommandLine(PAIRS_GROUPS, "Score minimal pairs of sentences, such as BLiMP, without training.")
+    (args,) = command_line.parse(argv)
+    from electra.tasks.minimal_pairs.task import score_pairs  # takes seconds: help and wrong options come before
+
+    score_pairs(args, command_line.record)
+
 
 PAIRS_NAME = "pair_scores.jsonl"
 """Each pair with its scores, in the order of the data."""

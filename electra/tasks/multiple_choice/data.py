@@ -11,12 +11,32 @@ choices may differ from row to row: empty choices at the end are dropped.
 """
 
 import re
+from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import Any, NamedTuple
 
-from electra.finetuning.sources import rows_by_split
+from electra.finetuning.config import FileTaskArguments
+from electra.finetuning.data import rows_by_split
 from electra.io.errors import UserError
 from electra.io.rows import Columns, check_encodable
+from electra.options import option
+
+# ---- Options of multiple choice
+
+
+@dataclass(frozen=True)
+class MultipleChoiceArguments(FileTaskArguments):
+    """Questions with choices, and output."""
+
+    train_file: list[str] = option(
+        [],
+        "Question files (.csv with a header, or .jsonl) in the form of SWAG or HellaSwag, or with the columns "
+        "question, choices and label. Default without a data set: allenai/swag from the Hub.",
+        replaced_by=("dataset_name",),
+    )
+    validation_file: list[str] = option([], "Development set in the same format.", replaced_by=("dataset_name",))
+    test_file: list[str] = option([], "Test set in the same format; answers are optional.")
+
 
 FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices"
 

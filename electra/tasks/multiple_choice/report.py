@@ -24,6 +24,11 @@ PUBLISHED_CHOICE = [
     )
 ]
 CHOICE_REPORTING = Reporting(
-    "Multiple choice results", CHOICE_TASKS, CHOICE_METRICS, CHOICE_DEFINITIONS, headlines=("accuracy",), published=PUBLISHED_CHOICE
+    "Multiple choice results",
+    CHOICE_TASKS,
+    CHOICE_METRICS,
+    CHOICE_DEFINITIONS,
+    headlines=("accuracy",),
+    published=PUBLISHED_CHOICE,
 )
 report = CHOICE_REPORTING.report

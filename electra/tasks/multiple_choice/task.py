@@ -14,17 +14,59 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy.special import softmax
 from torch import Tensor
 from transformers import AutoModelForMultipleChoice, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, HyperParameters
-from electra.finetuning.encoding import Array, ColumnRows, Examples, PaddingCollator, encode_examples, pad
+from electra.finetuning.config import (
+    Arguments,
+    ClassificationArguments,
+    EncoderArguments,
+    HyperParameters,
+    parse_data_options,
+)
+from electra.finetuning.data import (
+    Array,
+    ColumnRows,
+    Examples,
+    PaddingCollator,
+    data_settings,
+    encode_examples,
+    pad,
+    task_name,
+)
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.sources import data_settings, task_name
-from electra.finetuning.task import TaskKind, Split, Task, TaskData, by_split, has_one_answer
+from electra.finetuning.predict import Predictor, Saved
+from electra.finetuning.task import Split, Task, TaskData, TaskKind, by_split, has_one_answer
+from electra.io.console import setup_logging
 from electra.io.rows import Columns
-from electra.tasks.multiple_choice.data import ChoiceQuestion, load_choice_splits
+from electra.tasks.multiple_choice.data import (
+    ChoiceQuestion,
+    MultipleChoiceArguments,
+    load_choice_splits,
+    parse_question,
+)
 from electra.tasks.multiple_choice.report import CHOICE_REPORTING
+
+# ---- The command `electra choose`
+
+
+CHOICE_GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArguments)
+
+
+def parse_choice_arguments(argv: list[str] | None) -> Arguments:
+    about = "Fine-tune an encoder on multiple-choice questions and score it."
+    return parse_data_options(CHOICE_GROUPS, about, argv, dataset_name="allenai/swag", dataset_config_name="regular")
+
+
+def main(argv: list[str] | None = None) -> None:
+    setup_logging()
+    args = parse_choice_arguments(argv)
+    from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
+    from electra.tasks.multiple_choice.task import open_choice_task
+
+    evaluate(args, [open_choice_task(args)], f"multiple_choice_{task_name(args.options, 'data')}")
+
 
 MULTIPLE_CHOICE = TaskKind(
     "multiple_choice", "-m electra choose", CHOICE_REPORTING, AutoModelForMultipleChoice, "multiple-choice"
@@ -155,3 +197,31 @@ def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion])
     }
     table = pd.DataFrame(columns)
     return {f"-{split}.csv": table.to_csv(index=False)}
+
+
+# ---- Rows with questions -> the number and the text of the chosen answer, and its probability
+
+
+def predictor(saved: Saved, given: Any) -> Predictor:
+    return Predictor(
+        ChoiceScorer(saved.model.base_model, "hf", 0.0),
+        parse_question,
+        partial(answer_choices, saved),
+        ChoiceCollator,
+    )
+
+
+def answer_choices(saved: Saved, questions: Sequence[ChoiceQuestion], forward: Any) -> list[Columns]:
+    answers = []
+    rows = encode_choices(questions, saved.tokenizer, saved.settings["max_length"])
+    for question, logits in zip(questions, forward(rows), strict=True):
+        shares = softmax(logits[: len(question.choices)].astype(float))
+        best = int(shares.argmax())
+        answers.append(
+            {
+                "prediction": best,
+                "choice": question.choices[best],
+                "probability": float(shares[best]),
+            }
+        )
+    return answers

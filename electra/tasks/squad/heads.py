@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, gelu, pad
 from transformers import AutoModelForQuestionAnswering, PreTrainedConfig, PreTrainedModel
 
-from electra.finetuning.encoding import Array
+from electra.finetuning.data import Array
 from electra.finetuning.heads import TaskModel, TransformersHead, full_precision
 from electra.model.networks import gather_hidden
-from electra.tasks.squad.windows import END, START, UNANSWERABLE
+from electra.tasks.squad.data import END, START, UNANSWERABLE
 
 HIDDEN_SIZE = 512
 """Width of the layers that read two vectors, whatever the width of the encoder."""

@@ -9,7 +9,11 @@ from electra.report.evaluation import PublishedScores, Reporting
 from electra.report.results import ScoredTask
 
 ELECTRA_SQUAD_TABLE = ("as the paper reports it", "https://openreview.net/pdf?id=r1xMH1BtvB", "table 4")
-GOOGLE_SQUAD = ("median of many seeds", "https://github.com/google-research/electra#expected-results", "Expected Results")
+GOOGLE_SQUAD = (
+    "median of many seeds",
+    "https://github.com/google-research/electra#expected-results",
+    "Expected Results",
+)
 """Protocol, source and table."""
 
 _SCORES: Any = (
@@ -33,7 +37,10 @@ SQUAD_METRICS = {"exact_match": "EM", "f1": "F1"}
 PUBLISHED_SQUAD = [
     PublishedScores(
         name,
-        {"squad_v1": dict(zip(SQUAD_METRICS, v1, strict=False)), "squad_v2": dict(zip(SQUAD_METRICS, v2, strict=False))},
+        {
+            "squad_v1": dict(zip(SQUAD_METRICS, v1, strict=False)),
+            "squad_v2": dict(zip(SQUAD_METRICS, v2, strict=False)),
+        },
         *source,
     )
     for name, v1, v2, source in _SCORES

@@ -4,24 +4,54 @@ predictions/TASK-SEED/ has the answers, the n best answers and the null odds by 
 scripts read them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, HyperParameters
-from electra.finetuning.encoding import Array
-from electra.finetuning.sources import data_settings
-from electra.finetuning.task import COLLAPSED_SHARE, TaskKind, Split, Task, TaskData, by_split
-from electra.tasks.squad.answers import Decoded, decode
-from electra.tasks.squad.data import Questions, check_answers, load_questions
+from electra.finetuning.config import Arguments, EncoderArguments, HyperParameters, parse_data_options
+from electra.finetuning.data import Array, data_settings
+from electra.finetuning.predict import RESULT_NAME, Predictor, Saved
+from electra.finetuning.task import COLLAPSED_SHARE, Split, Task, TaskData, TaskKind, by_split
+from electra.io.console import setup_logging
+from electra.io.errors import UserError
+from electra.io.rows import Columns, text_of
+from electra.tasks.squad.data import (
+    Questions,
+    QuestionWindows,
+    SpanArguments,
+    SquadArguments,
+    SquadQuestion,
+    check_answers,
+    encode_questions,
+    load_questions,
+)
 from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
-from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
+from electra.tasks.squad.metrics import Decoded, decode, evaluate_v1, evaluate_v2
 from electra.tasks.squad.report import SQUAD_REPORTING
-from electra.tasks.squad.windows import QuestionWindows, encode_questions
+
+# ---- The command `electra squad`
+
+
+SQUAD_GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
+
+
+def parse_squad_arguments(argv: list[str] | None) -> Arguments:
+    return parse_data_options(SQUAD_GROUPS, "Fine-tune an encoder on SQuAD and score it.", argv, dataset_name="squad")
+
+
+def main(argv: list[str] | None = None) -> None:
+    setup_logging()
+    args = parse_squad_arguments(argv)
+    from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
+    from electra.tasks.squad.task import open_squad_task
+
+    evaluate(args, [open_squad_task(args)], "squad")
+
 
 SQUAD = TaskKind(
     "squad",
@@ -131,3 +161,47 @@ def squad_files(split: str, rows: Array, dev: SquadReferences) -> dict[str, dict
     if dev.data.is_version_2:
         files["/null_odds.json"] = decoded.null_odds
     return files
+
+
+# ---- Rows with a question and its context -> the answer, a piece of the context, and its probability
+
+
+NEEDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
+"""Settings of training that decide on the answers."""
+
+
+def predictor(saved: Saved, given: Any) -> Predictor:
+    missing = [name for name in NEEDED if name not in saved.settings]
+    if missing:
+        raise UserError(f"{given.model} has no {missing[0]} in its {RESULT_NAME}; restore it")
+    return Predictor(
+        SpanModel(saved.model.base_model, "hf", False, saved.settings["n_best_size"]),
+        parse_squad_row,
+        partial(answer_squad_rows, saved),
+    )
+
+
+def parse_squad_row(row: Columns, place: str) -> tuple[str, str]:
+    """Return question and context of a row."""
+    return text_of(row, "question", place), text_of(row, "context", place)
+
+
+def answer_squad_rows(saved: Saved, items: Sequence[tuple[str, str]], forward: Any) -> list[Columns]:
+    """Return the best answer and its share of the n best; "" and its probability if no answer is above one half."""
+    may_be_none = saved.settings["task"] == "squad_v2"
+    contexts = []
+    questions = []
+    for number, (text, context) in enumerate(items):
+        contexts.append(context)
+        questions.append(SquadQuestion(str(number), text, number, (), None))
+    data = Questions(contexts, questions, may_be_none, "")
+    windows = encode_questions(data, saved.tokenizer, saved.settings)
+    decoded = SquadReferences(data, windows, saved.settings).decode(forward(windows))
+    answers = []
+    for name, odds in decoded.null_odds.items():
+        best = decoded.nbest[name][0]
+        found = {"prediction": best["text"], "probability": best["probability"]}
+        if may_be_none and odds > 0:
+            found = {"prediction": "", "probability": float(expit(odds))}
+        answers.append(found)
+    return answers

@@ -21,6 +21,11 @@ PUBLISHED_TAGGING = [
     for name, f1, test_f1 in (("BERT-Large", 96.6, 92.8), ("BERT-Base", 96.4, 92.4))
 ]  # fmt: skip
 TAGGING_REPORTING = Reporting(
-    "Tagging results", TAGGING_TASKS, TAGGING_METRICS, TAGGING_DEFINITIONS, headlines=("f1", "accuracy"), published=PUBLISHED_TAGGING
+    "Tagging results",
+    TAGGING_TASKS,
+    TAGGING_METRICS,
+    TAGGING_DEFINITIONS,
+    headlines=("f1", "accuracy"),
+    published=PUBLISHED_TAGGING,
 )
 report = TAGGING_REPORTING.report

@@ -6,28 +6,75 @@ A word has the label of its first token, as in google-research/electra, finetune
 import logging
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, HyperParameters
-from electra.finetuning.encoding import IGNORED, Array
+from electra.finetuning.config import (
+    Arguments,
+    EncoderArguments,
+    FineTuningArguments,
+    HyperParameters,
+    parse_data_options,
+)
+from electra.finetuning.data import IGNORED, Array, data_settings, task_name
 from electra.finetuning.heads import TaskModel, TransformersHead
-from electra.finetuning.sources import data_settings, task_name
-from electra.finetuning.task import TaskKind, Split, Task, TaskData, by_split, has_one_answer
+from electra.finetuning.predict import Predictor, Saved
+from electra.finetuning.task import Split, Task, TaskData, TaskKind, by_split, has_one_answer
 from electra.finetuning.trainer import step_loss
+from electra.io.console import setup_logging
 from electra.io.errors import UserError
+from electra.io.rows import Columns, text_of
 from electra.model.networks import gather_hidden
 from electra.tasks.tagging import schemes
-from electra.tasks.tagging.columns import TaggedSentences, as_columns
-from electra.tasks.tagging.data import load_tagging_splits
+from electra.tasks.tagging.data import (
+    SentenceWindows,
+    TaggedSentences,
+    TaggingArguments,
+    as_columns,
+    load_tagging_splits,
+    make_sentence_windows,
+    tokens_of,
+)
 from electra.tasks.tagging.report import TAGGING_REPORTING
-from electra.tasks.tagging.schemes import OUTSIDE, choose_scheme, convert, tag_set
-from electra.tasks.tagging.windows import SentenceWindows, make_sentence_windows
+from electra.tasks.tagging.schemes import (
+    LABEL,
+    OUTSIDE,
+    Bounds,
+    choose_scheme,
+    convert,
+    entities_of,
+    tag_set,
+    words_of,
+)
+
+logger = logging.getLogger(__name__)
+
+
+# ---- The command `electra tag`
+
+
+TAGGING_GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
+
+
+def parse_tagging_arguments(argv: list[str] | None) -> Arguments:
+    about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
+    return parse_data_options(TAGGING_GROUPS, about, argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    setup_logging()
+    args = parse_tagging_arguments(argv)
+    from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
+    from electra.tasks.tagging.task import open_tagging_task
+
+    evaluate(args, [open_tagging_task(args)], f"tagging_{task_name(args.options, 'data')}")
+
 
 TAGGING = TaskKind(
     "tagging",
@@ -38,8 +85,6 @@ TAGGING = TaskKind(
     max_length=256,
     reads_windows=True,
 )
-
-logger = logging.getLogger(__name__)
 
 
 def open_tagging_task(args: Arguments) -> Task:
@@ -151,3 +196,59 @@ def tagging_files(split: str, logits: Array, references: TaggingReferences) -> d
     labels = [references.labels] if references.sentences.labels else []
     predicted = references.predicted(logits)
     return {f"-{split}.txt": as_columns(references.sentences.words, *labels, predicted)}
+
+
+# ---- Rows with a text, or with tokens -> spans with their label and probability, by characters or by tokens
+
+# The probability of a span is the smallest of its words.
+
+
+Item = tuple[list[str], list[Bounds]]
+"""Words, and where each begins and ends: characters of the text, or numbers of tokens."""
+
+
+def predictor(saved: Saved, given: Any) -> Predictor:
+    config = saved.model.config
+    tags = [config.id2label[number] for number in range(config.num_labels)]
+    if not all(LABEL.fullmatch(tag) or tag == OUTSIDE for tag in tags):
+        # Plain labels, such as parts of speech, are spans of one word.
+        tags = [tag if tag == OUTSIDE else f"S-{tag}" for tag in tags]
+    return Predictor(
+        EncoderWithTagger(saved.model.base_model, config.num_labels, 0.0),
+        partial(parse_tagging_row, given.text_column or "text"),
+        partial(answer_sentences, saved, tags),
+    )
+
+
+def parse_tagging_row(column: str, row: Columns, place: str) -> Item:
+    if tokens := tokens_of(row, place):
+        edges = range(len(tokens) + 1)
+        return tokens, list(pairwise(edges))
+    text = text_of(row, column, place)
+    bounds = words_of(text)
+    return [text[start:end] for start, end in bounds], bounds
+
+
+def answer_sentences(
+    saved: Saved,
+    tags: Sequence[str],
+    items: Sequence[Item],
+    forward: Any,
+) -> list[Columns]:
+    """Return `prediction`: start, end and label of each span; and `probability` of each."""
+    sentences = [words for words, _ in items]
+    windows = make_sentence_windows(sentences, None, saved.tokenizer, saved.settings["max_length"])
+    logits = forward(windows)
+    numbers = windows.predictions(logits.argmax(-1))
+    shares = windows.predictions(softmax(logits, axis=-1).max(-1))
+    answers = []
+    for (_, bounds), chosen, probabilities in zip(items, numbers, shares, strict=True):
+        spans = []
+        certainties = []
+        for label, first, last in entities_of([tags[number] for number in chosen]):
+            start, _ = bounds[first]
+            _, end = bounds[last]
+            spans.append([start, end, label])
+            certainties.append(min(probabilities[first : last + 1]))
+        answers.append({"prediction": spans, "probability": certainties})
+    return answers

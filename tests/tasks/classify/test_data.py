@@ -5,7 +5,7 @@ from collections import Counter
 
 import datasets
 
-from electra.finetuning.sources import table_rows
+from electra.finetuning.data import table_rows
 from electra.io.rows import read_rows
 from electra.tasks.classify.data import (
     NUMBER,

@@ -6,7 +6,14 @@ import numpy as np
 from pytest import approx
 
 from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, LabelSet
-from electra.tasks.classify.metrics import ClassificationReferences, details, is_classifier_collapsed, mean_by_text, class_names_of, score_classification
+from electra.tasks.classify.report import (
+    ClassificationReferences,
+    class_names_of,
+    details,
+    is_classifier_collapsed,
+    mean_by_text,
+    score_classification,
+)
 
 
 def references(labels, matrix, constant=None):
@@ -77,5 +84,7 @@ def test_without_any_class_there_is_no_average_precision():
 
 
 def test_a_diverged_run_has_scores_without_an_error():
-    assert np.isnan(score_classification(np.full((3, 1), np.nan), references(LabelSet(NUMBER, []), [[0.0], [0.5], [1.0]]))["rmse"])
+    assert np.isnan(
+        score_classification(np.full((3, 1), np.nan), references(LabelSet(NUMBER, []), [[0.0], [0.5], [1.0]]))["rmse"]
+    )
     score_classification(np.full((2, 2), np.nan), references(LabelSet(SEVERAL, ["a", "b"]), [[1, 0], [0, 1]]))

@@ -14,11 +14,10 @@ from electra.finetuning.trainer import step_loss
 from electra.options import as_flags
 from electra.report.command import main as report
 from electra.report.results import Result, append_result, read_results
-from electra.tasks.classify.command import main as classify
-from electra.tasks.classify.command import parse_classify_arguments
-from electra.tasks.classify.encoding import encode_texts
+from electra.tasks.classify.data import encode_texts
 from electra.tasks.classify.report import CLASSIFY_REPORTING
-from electra.tasks.classify.task import class_weights, open_classification
+from electra.tasks.classify.task import class_weights, open_classification, parse_classify_arguments
+from electra.tasks.classify.task import main as classify
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
 from tests.tasks.classify.files import flags, write_table, write_texts
@@ -146,7 +145,7 @@ def test_windows_cover_a_long_text_and_overlap(number_tokenizer):
 
 
 def test_windows_belong_to_their_texts_in_many_batches(number_tokenizer, monkeypatch):
-    for module in ("electra.finetuning.encoding", "electra.tasks.classify.encoding"):
+    for module in ("electra.finetuning.data", "electra.tasks.classify.data"):
         monkeypatch.setattr(f"{module}.TOKENIZER_BATCH", 2)
     long = " ".join(map(str, range(10, 30)))
     rows = [row._replace(text=text) for row, text in zip(examples(range(5)), ["7", long, "8", long, "9"], strict=True)]

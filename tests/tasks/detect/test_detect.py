@@ -9,11 +9,10 @@ from pytest import approx
 from safetensors.torch import load_file, save_file
 
 from electra.inspect import main as inspect
-from electra.tasks.detect.command import main
-from electra.tasks.detect.data import read_texts
 from electra.tasks.detect.report import Scores, pieces
-from electra.tasks.detect.scores import Detector, Judged
-from electra.tasks.minimal_pairs.command import main as pairs
+from electra.tasks.detect.scores import Detector, Judged, read_texts
+from electra.tasks.detect.task import main
+from electra.tasks.minimal_pairs.task import main as pairs
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
 from tests.conftest import refused, refused_command

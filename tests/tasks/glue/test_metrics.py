@@ -8,7 +8,7 @@ import numpy as np
 from pytest import approx
 
 from electra.tasks.glue.metrics import combine, decide_glue_labels, is_glue_model_collapsed, score_glue_task
-from electra.tasks.glue.submission import write_submission
+from electra.tasks.glue.task import write_submission
 from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS
 from tests.helpers import parametrize
 
@@ -18,9 +18,15 @@ def test_classification_metrics_are_their_definitions():
     answers = np.array([1, 1, 1, 0, 1, 1, 0, 0, 0, 0])
     references = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
     mcc = (3 * 4 - 2 * 1) / math.sqrt((3 + 2) * (3 + 1) * (4 + 2) * (4 + 1))
-    assert score_glue_task(KNOWN_TASKS["cola"], {"dev": answers}, {"dev": references}) == {"mcc": approx(mcc), "accuracy": 0.7}
+    assert score_glue_task(KNOWN_TASKS["cola"], {"dev": answers}, {"dev": references}) == {
+        "mcc": approx(mcc),
+        "accuracy": 0.7,
+    }
     f1 = 2 * 3 / (2 * 3 + 2 + 1)
-    assert score_glue_task(KNOWN_TASKS["mrpc"], {"dev": answers}, {"dev": references}) == {"accuracy": 0.7, "f1": approx(f1)}
+    assert score_glue_task(KNOWN_TASKS["mrpc"], {"dev": answers}, {"dev": references}) == {
+        "accuracy": 0.7,
+        "f1": approx(f1),
+    }
     for name in ("sst2", "qnli", "rte", "wnli"):
         assert score_glue_task(KNOWN_TASKS[name], {"dev": answers}, {"dev": references}) == {"accuracy": 0.7}
 
@@ -58,10 +64,14 @@ def test_mnli_averages_its_two_halves_each_counting_the_same():
 
 
 def test_an_answer_is_the_largest_logit_or_a_score():
-    decided = decide_glue_labels(np.array([[-3.0, -1.0], [2.0, 1.0], [0.5, 0.5]], dtype=np.float32), KNOWN_TASKS["cola"])
+    decided = decide_glue_labels(
+        np.array([[-3.0, -1.0], [2.0, 1.0], [0.5, 0.5]], dtype=np.float32), KNOWN_TASKS["cola"]
+    )
     assert decided.tolist() == [1, 0, 0] and decided.dtype == np.int64
     assert decide_glue_labels(np.array([[0.0, -1.0, 2.0]]), KNOWN_TASKS["mnli"]).tolist() == [2]
-    decided = decide_glue_labels(np.array([[0.5], [-0.1], [1.7], [math.nan], [0.1]], dtype=np.float32), KNOWN_TASKS["stsb"])
+    decided = decide_glue_labels(
+        np.array([[0.5], [-0.1], [1.7], [math.nan], [0.1]], dtype=np.float32), KNOWN_TASKS["stsb"]
+    )
     assert decided[:3].tolist() == approx([2.5, -0.5, 8.5]) and math.isnan(decided[3])
     assert decided[4] == 5 * float(np.float32(0.1))  # scaled in double precision
 
@@ -76,13 +86,18 @@ def test_a_classifier_collapsed_if_99_percent_get_one_class(others_predicted, ot
     references[-others_expected:] = 0
     assert is_glue_model_collapsed(KNOWN_TASKS["cola"], answers, references) is collapsed
     assert is_glue_model_collapsed(KNOWN_TASKS["mnli"], answers + 1, (references + 1).tolist()) is collapsed
-    assert is_glue_model_collapsed(KNOWN_TASKS["cola"], np.zeros(1000, dtype=np.int64), np.ones(1000, dtype=np.int64))  # wrong for all
+    assert is_glue_model_collapsed(
+        KNOWN_TASKS["cola"], np.zeros(1000, dtype=np.int64), np.ones(1000, dtype=np.int64)
+    )  # wrong for all
 
 
 def test_a_regression_collapsed_if_it_hardly_spreads():
     references = np.linspace(0, 5, 100)
     for spread, collapsed in ((0.0, True), (0.0099, True), (0.0101, False), (1.0, False)):
-        assert is_glue_model_collapsed(KNOWN_TASKS["stsb"], 2.5 + spread * (references - 2.5), references.tolist()) is collapsed
+        assert (
+            is_glue_model_collapsed(KNOWN_TASKS["stsb"], 2.5 + spread * (references - 2.5), references.tolist())
+            is collapsed
+        )
     assert is_glue_model_collapsed(KNOWN_TASKS["stsb"], np.where(references < 1, math.nan, references), references)
 
 

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from electra.report.blocks import write_report
-from electra.tasks.glue.published import PUBLISHED_GLUE
-from electra.tasks.glue.report import report
+from electra.tasks.glue.report import PUBLISHED_GLUE, report
 from electra.tasks.glue.tasks import AVG_TASKS
 from electra.tasks.multiple_choice.report import CHOICE_REPORTING as CHOICE
 from electra.tasks.tagging.report import TAGGING_REPORTING as TAGGING

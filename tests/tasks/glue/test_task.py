@@ -11,17 +11,15 @@ from pytest import approx, raises
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, ElectraConfig, ElectraModel, pipeline
 
 from electra.finetuning.config import resolve_hyperparameters
-from electra.finetuning.encoder import Encoder, load_encoder
-from electra.finetuning.encoding import Examples
+from electra.finetuning.data import Examples
 from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.heads import Encoder, load_encoder
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS
 from electra.report.command import main as report
 from electra.report.results import read_results
-from electra.tasks.glue.command import main as glue
-from electra.tasks.glue.command import parse_glue_arguments
-from electra.tasks.glue.submission import submit
-from electra.tasks.glue.task import open_tasks
+from electra.tasks.glue.task import main as glue
+from electra.tasks.glue.task import open_tasks, parse_glue_arguments, submit
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, KNOWN_TASKS
 from tests.helpers import contents, parametrize, read_json
 from tests.tasks.glue.files import flags, write_encoder, write_glue

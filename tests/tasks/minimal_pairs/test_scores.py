@@ -8,7 +8,7 @@ from pytest import approx, raises
 from transformers import AutoModelForMaskedLM
 
 from electra.io.errors import UserError
-from electra.tasks.minimal_pairs.options import PAIR_SCORES
+from electra.tasks.minimal_pairs.data import PAIR_SCORES
 from electra.tasks.minimal_pairs.scores import Scorer, corrected, encode_sentences
 from tests.finetuning.encoders import tiny_configs
 from tests.helpers import parametrize

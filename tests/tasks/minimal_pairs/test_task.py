@@ -9,12 +9,10 @@ from pytest import approx
 
 from electra.model.pretrained import Networks, load_networks
 from electra.report.command import main as report
-from electra.tasks.minimal_pairs.command import main
-from electra.tasks.minimal_pairs.data import Pair, load_pairs
-from electra.tasks.minimal_pairs.options import MinimalPairArguments
+from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
 from electra.tasks.minimal_pairs.report import accuracy_table, summarize
 from electra.tasks.minimal_pairs.report import report as report_of
-from electra.tasks.minimal_pairs.task import make_scorer
+from electra.tasks.minimal_pairs.task import main, make_scorer
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
 from tests.tasks.glue.files import write_encoder

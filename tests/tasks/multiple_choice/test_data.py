@@ -2,8 +2,7 @@
 
 import math
 
-from electra.tasks.multiple_choice.data import load_choice_splits, parse_question
-from electra.tasks.multiple_choice.options import MultipleChoiceArguments
+from electra.tasks.multiple_choice.data import MultipleChoiceArguments, load_choice_splits, parse_question
 from tests.conftest import refused
 from tests.helpers import parametrize
 

@@ -5,10 +5,9 @@ import math
 import numpy as np
 from pytest import approx
 
-from electra.tasks.squad.answers import decode
-from electra.tasks.squad.data import SquadQuestion, Questions
+from electra.tasks.squad.data import Questions, SquadQuestion, encode_questions
 from electra.tasks.squad.heads import Candidates
-from electra.tasks.squad.windows import encode_questions
+from electra.tasks.squad.metrics import decode
 from tests.helpers import parametrize
 
 WORDS = "10 11 12 13 14"

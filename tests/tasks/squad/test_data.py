@@ -7,8 +7,7 @@ from datasets import ClassLabel
 from pytest import raises
 
 from electra.io.errors import UserError
-from electra.tasks.squad.data import check_answers, load_questions, read_questions
-from electra.tasks.squad.options import SquadArguments
+from electra.tasks.squad.data import SquadArguments, check_answers, load_questions, read_questions
 from tests.helpers import parametrize
 
 

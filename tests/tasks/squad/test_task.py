@@ -4,8 +4,7 @@ import numpy as np
 
 from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.runner import open_encoder
-from electra.tasks.squad.command import parse_squad_arguments
-from electra.tasks.squad.task import build_reader, is_reader_collapsed, open_squad_task
+from electra.tasks.squad.task import build_reader, is_reader_collapsed, open_squad_task, parse_squad_arguments
 from tests.helpers import parametrize
 from tests.tasks.squad.files import flags
 

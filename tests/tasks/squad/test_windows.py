@@ -7,10 +7,9 @@ import torch
 from pytest import raises
 from tokenizers.processors import TemplateProcessing
 
-from electra.finetuning.encoding import PaddingCollator, cut_windows, windows_with_most_context
+from electra.finetuning.data import PaddingCollator, cut_windows, windows_with_most_context
 from electra.io.errors import UserError
-from electra.tasks.squad.data import SquadQuestion, Questions
-from electra.tasks.squad.windows import encode_questions
+from electra.tasks.squad.data import Questions, SquadQuestion, encode_questions
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
 from tests.conftest import TEXTS

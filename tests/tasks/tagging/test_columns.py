@@ -3,12 +3,9 @@
 import datasets
 from pytest import raises
 
-from electra.finetuning.sources import table_rows
+from electra.finetuning.data import table_rows
 from electra.io.errors import UserError
-from electra.tasks.tagging.columns import as_columns, read_columns
-from electra.tasks.tagging.data import load_tagging_splits
-from electra.tasks.tagging.options import TaggingArguments
-from electra.tasks.tagging.rows import read_sentences
+from electra.tasks.tagging.data import TaggingArguments, as_columns, load_tagging_splits, read_columns, read_sentences
 
 TEXT = """-DOCSTART- -X- O
 

@@ -2,10 +2,8 @@
 
 import json
 
-from electra.tasks.tagging.columns import TaggedSentences
-from electra.tasks.tagging.data import load_tagging_splits
-from electra.tasks.tagging.options import TaggingArguments
-from electra.tasks.tagging.spans import LabelledSpan, labels_of, words_of
+from electra.tasks.tagging.data import TaggedSentences, TaggingArguments, load_tagging_splits
+from electra.tasks.tagging.schemes import LabelledSpan, labels_of, words_of
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -15,7 +13,9 @@ TEXT = "Ann-Marie Lee (Uppsala) left."
 def test_words_do_not_depend_on_spans():
     words = words_of(TEXT)
     assert [TEXT[start:end] for start, end in words] == ["Ann", "-", "Marie", "Lee", "(", "Uppsala", ")", "left", "."]
-    labels = labels_of(words, [LabelledSpan(0, 13, "PER"), LabelledSpan(15, 22, "LOC"), LabelledSpan(24, 26, "X")], "row")
+    labels = labels_of(
+        words, [LabelledSpan(0, 13, "PER"), LabelledSpan(15, 22, "LOC"), LabelledSpan(24, 26, "X")], "row"
+    )
     assert labels == ["B-PER", "I-PER", "I-PER", "I-PER", "O", "B-LOC", "O", "B-X", "O"]
     for word in ("हिन्दी", "cafe\u0301", "می\u200cروم", "m²"):
         assert words_of(word) == [(0, len(word))]

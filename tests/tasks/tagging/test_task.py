@@ -6,8 +6,13 @@ from torch.testing import assert_close
 
 from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.runner import open_encoder
-from electra.tasks.tagging.command import parse_tagging_arguments
-from electra.tasks.tagging.task import EncoderWithTagger, load_tagging_task, loss, open_tagging_task
+from electra.tasks.tagging.task import (
+    EncoderWithTagger,
+    load_tagging_task,
+    loss,
+    open_tagging_task,
+    parse_tagging_arguments,
+)
 from tests.conftest import refused
 from tests.finetuning.test_heads import make_encoder
 from tests.tasks.tagging.files import flags

@@ -4,8 +4,8 @@ import numpy as np
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerFast
 
-from electra.finetuning.encoding import PaddingCollator
-from electra.tasks.tagging.windows import make_sentence_windows
+from electra.finetuning.data import PaddingCollator
+from electra.tasks.tagging.data import make_sentence_windows
 
 CLS, SEP = 2, 3
 """Ids of the framed tokenizer, in which other ids are their own text."""

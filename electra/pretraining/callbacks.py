@@ -1,0 +1,218 @@
+"""What watches a run: lines of the log, a progress bar, the cost, and whether the pair learns."""
+
+import logging
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from electra.io.console import format_seconds
+from electra.pretraining.device import dtype_of
+from electra.pretraining.plan import Plan
+from electra.runtime.device import device_name, measure_matmul_flops
+
+logger = logging.getLogger(__name__)
+
+
+# ---- Progress and cost of a run: a progress bar, readable log lines; tokens, FLOPs, time, utilization
+
+# For the cost, time is read from the log, which survives kills and resuming: each line has the tokens so far, and the
+# rate since the line before without evaluations and checkpoints. Utilization is that of PaLM, appendix B: the FLOPs
+# that the model needs (6 N T and attention, without recomputation) over what the devices could have done in that time.
+
+
+_METRICS = (
+    ("generator_loss", "generator", ".3f"),
+    ("generator_entropy", "its entropy", ".2f"),
+    ("masked_accuracy", "accuracy", ".3f"),
+    ("discriminator_loss", "discriminator", ".4f"),
+    ("discriminator_auc", "AUC", ".3f"),
+    ("mlm_loss", "MLM", ".3f"),
+    ("mlm_accuracy", "accuracy", ".3f"),
+    ("all_tokens_loss", "all tokens", ".4f"),
+    ("copy_gate_auc", "copy gate AUC", ".3f"),
+)
+"""Metrics of a line, as far as the log has them: name, label, format."""
+PEAK_SECONDS = 1.0
+"""Longest measurement of the peak; in short runs it takes a tenth of the training time."""
+
+
+class ReadableLog(TrainerCallback):
+    """Logs one readable line for each entry of Trainer's log."""
+
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if logs:
+            logger.info(describe_logs(logs, state.global_step))
+
+
+class ProgressBar(ProgressCallback):
+    """Trainer's progress bars, without its dictionaries."""
+
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        """Print nothing: `ReadableLog` writes the line."""
+
+
+def describe_logs(logs: Mapping[str, Any], step: int) -> str:
+    """Return one line for a logged window, an evaluation, or the end of training."""
+    if "eval_loss" in logs:
+        parts = [f"held-out  loss {logs['eval_loss']:.3f}", *_metrics(logs, "eval_")]
+        # Beside the first held-out text, others have keys such as eval_NAME_tokens.
+        names = [match[1] for key in logs if (match := re.fullmatch(r"eval_(\w+)_tokens", key))]
+        for name in names:
+            parts += [f"{name}:", *_metrics(logs, f"eval_{name}_")]
+    elif "loss" in logs:
+        parts = [
+            f"loss {logs['loss']:.3f}",
+            *_metrics(logs, ""),
+            f"learning rate {logs['learning_rate']:.2e}",
+            f"{logs['tokens_per_second']:,} tokens/s",
+            f"ETA {format_seconds(logs['eta_seconds'])}",
+        ]
+    elif "train_runtime" in logs:
+        parts = [f"{format_seconds(logs['train_runtime'])} since the start, with evaluations and checkpoints"]
+    else:  # all steps of the window were skipped
+        parts = [f"{name} {value}" for name, value in logs.items()]
+    return f"step {step}: " + "  ".join(parts)
+
+
+def _metrics(logs: Mapping[str, Any], prefix: str) -> list[str]:
+    return [f"{label} {logs[prefix + name]:{digits}}" for name, label, digits in _METRICS if prefix + name in logs]
+
+
+def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> float | None:
+    """Time spent on training steps, from a `TrainerState.log_history`; None if no line has a rate.
+
+    For those of the run's `tokens` that come after the last line, the mean rate is assumed.
+    """
+    seconds = 0.0
+    logged = 0
+    for logs in log_history:
+        if logs.get("tokens_per_second"):
+            seconds += (logs["tokens_seen"] - logged) / logs["tokens_per_second"]
+            logged = logs["tokens_seen"]
+    if not logged:
+        return None
+    return seconds * max(tokens, logged) / logged
+
+
+def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> dict[str, Any]:
+    """Return `compute` of metrics.json, at the end of training, see docs/glossary.md; unknown values are left out."""
+    tokens = state.num_input_tokens_seen
+    done = state.global_step / plan.steps
+    dtype = dtype_of(args)
+    ledger: dict[str, Any] = {
+        "tokens": tokens,
+        "steps": state.global_step,
+        "flops": plan.flops * done,
+        "google_flops": plan.google_flops * done,
+        "device": device_name(args.device),
+        "devices": args.world_size,
+        "dtype": str(dtype).removeprefix("torch."),
+    }
+    seconds = training_seconds(state.log_history, tokens)
+    if seconds:
+        ledger["training_seconds"] = seconds
+        ledger["tokens_per_second"] = tokens / seconds
+        ledger["peak_flops_per_second"] = measure_matmul_flops(args.device, dtype, min(PEAK_SECONDS, seconds / 10))
+    return ledger
+
+
+# ---- Whether the pair learns, read from the log of its evaluations: warnings while it trains, a sentence at the end
+
+# A small discriminator normally predicts the base rate for millions of tokens before it starts to learn. With too
+# strong a generator or too high a learning rate it never gets further.
+
+
+LEAD = 0.05
+"""AUC above that of token frequencies from which a discriminator has started to learn."""
+FREQUENCIES_AUC = 0.55
+"""What frequencies give against a trained generator: .53 to .56 (docs/results.md)."""
+GENERATOR_MOVES = 0.5
+"""Nats. Below this gain over random guesses a generator has not begun; a loss that rises by more has collapsed."""
+START_BUDGET = 25_000_000
+"""Tokens. The slowest healthy run, small_glue_cpu, started after 18 million."""
+VERDICTS = {
+    "generator collapsed": (
+        "the generator has collapsed: its held-out loss rose to {generator_loss:.2f} nats",
+        "Start from an earlier checkpoint with a lower --learning_rate.",
+    ),
+    "generator stands still": (
+        "the generator stands still: its held-out loss is {generator_loss:.2f} nats, close to that of random guesses",
+        "Try more steps ({more}), or fewer --warmup_steps.",
+    ),
+    "learning": ("the discriminator has started to learn", ""),
+    "late": (
+        "the discriminator does not learn, after {tokens:,} tokens",
+        "Try a lower --learning_rate, a smaller --generator_size, a larger batch (--per_device_train_batch_size, "
+        "--gradient_accumulation_steps), or a longer --warmup_steps. In a new run, the discriminator starts several "
+        "times earlier with --initialization local (--discriminator_type electra or modernbert).",
+    ),
+    "not started": (
+        "the discriminator has not started to learn yet",
+        "This is normal for millions of tokens: {more}.",
+    ),
+}
+"""State of the pair -> what it means, and what to try; {more}: how to get more steps."""
+
+
+def base_rate_loss(replaced_rate: float) -> float:
+    """Return the entropy of the labels in nats: the loss of the best discriminator that treats all tokens alike."""
+    return -sum(p * math.log(p) for p in (replaced_rate, 1 - replaced_rate) if p > 0)
+
+
+@dataclass(eq=False)
+class DiscriminatorHealth(TrainerCallback):
+    """Logs a warning when the generator collapses, and when the discriminator is late.
+
+    Args:
+        vocab_size: the loss of an untrained generator is about its logarithm.
+        more: how the user gets more steps.
+    """
+
+    vocab_size: int
+    more: str = "raise --max_steps"
+    _last: str = ""
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        before = self._last
+        self._last = self.assess(args, state)
+        if self._last != before and self._last in ("generator collapsed", "late"):
+            logger.warning(self.verdict(args, state))
+
+    def assess(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
+        """Return the state of the pair at the last evaluation, a key of `VERDICTS`.
+
+        An untrained generator samples random tokens, of which frequencies detect more: give `frequencies_auc`, their
+        AUC on the same masks, where it is known.
+        """
+        evaluations = [logs for logs in state.log_history if "eval_discriminator_auc" in logs]
+        last = evaluations[-1]
+        loss = last["eval_generator_loss"]
+        # A resumed run may be evaluated on other text, of which losses cannot be compared.
+        of_this_text = [logs for logs in evaluations if logs.get("eval_tokens") == last.get("eval_tokens")]
+        losses = [logs["eval_generator_loss"] for logs in of_this_text]
+        if not loss <= min(losses) + GENERATOR_MOVES:  # also nan
+            return "generator collapsed"
+        if loss > math.log(self.vocab_size) - GENERATOR_MOVES:
+            return "generator stands still"
+        is_better = last["eval_discriminator_loss"] < base_rate_loss(last["eval_replaced_rate"])
+        if is_better and last["eval_discriminator_auc"] >= frequencies_auc + LEAD:
+            return "learning"
+        is_warm = last["step"] > 2 * args.get_warmup_steps(state.max_steps)
+        return "late" if is_warm and state.num_input_tokens_seen >= START_BUDGET else "not started"
+
+    def verdict(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
+        """Return one line: the state, the numbers of the last evaluation, and what to try."""
+        last = next(logs for logs in reversed(state.log_history) if "eval_discriminator_auc" in logs)
+        what, advice = VERDICTS[self.assess(args, state, frequencies_auc)]
+        what = what.format(generator_loss=last["eval_generator_loss"], tokens=state.num_input_tokens_seen)
+        advice = advice.format(more=self.more)
+        base_rate = base_rate_loss(last["eval_replaced_rate"])
+        return (
+            f"step {last['step']}: {what}. Held-out AUC {last['eval_discriminator_auc']:.3f} (token frequencies: "
+            f"{frequencies_auc:.3f}), recall {last['eval_discriminator_recall']:.3f}, loss "
+            f"{last['eval_discriminator_loss']:.4f} (the base rate alone: {base_rate:.4f}). {advice}".rstrip()
+        )

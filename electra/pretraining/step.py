@@ -1,0 +1,240 @@
+"""What a training step does beside Trainer's part: clip, skip what is not finite, sum up the log."""
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.nn.utils import get_total_norm
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import TrainerCallback
+
+from electra.io.checkpoints import describe_latest_valid
+from electra.io.errors import UserError
+from electra.model.networks import ElectraPretrainingOutput
+from electra.objectives import Objective, weighted_mean
+
+logger = logging.getLogger(__name__)
+
+
+# ---- Clipping, and skipping of steps that are not finite, decided on the device: the host never waits for a step
+
+# One NaN in Adam's moments stays there, so a step whose loss or gradient is not finite must not reach them. torch's
+# fused optimizers read two tensors that are meant for loss scaling: they divide gradients by `grad_scale`, which clips
+# them, and leave everything as it is where `found_inf` is 1. Without them (another --optim, sharding, Apple's GPUs)
+# the host looks at every step. A skipped step counts: later steps get the same samples.
+
+
+MOST_IN_A_ROW = 10
+"""Skipped steps in a row, before a line of the log, that end the run."""
+
+
+@dataclass(eq=False)
+class StepGuard(TrainerCallback):
+    """Clips gradients, keeps steps that are not finite from the optimizer, and ends a run of nothing else.
+
+    Args:
+        max_grad_norm: infinite for no clipping.
+        run_folder: the error for too many skipped steps names a checkpoint in it.
+        is_sharded: no process has all gradients (FSDP, DeepSpeed).
+    """
+
+    accelerator: Accelerator
+    max_grad_norm: float
+    run_folder: Path
+    is_sharded: bool
+    optimizer: Any = None
+    _in_a_row: Any = 0.0
+    _last_norm: Any = math.nan
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        self.optimizer = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
+
+    def on_optimizer_step(
+        self, args: Any, state: Any, control: Any, optimizer: Any = None, lr_scheduler: Any = None, **kwargs: Any
+    ) -> None:
+        """Let the schedule go on where Trainer holds it back, because fp16's scaler has left the step out."""
+        if getattr(optimizer, "step_was_skipped", False) and isinstance(lr_scheduler, LambdaLR):
+            lr_scheduler.step()
+
+    @property
+    def can_skip_on_device(self) -> bool:
+        """Return True if the optimizer obeys `grad_scale` and `found_inf`."""
+        # On Apple's GPUs, torch's fused optimizers ignore both tensors (pull request 186360 of pytorch).
+        is_possible = not self.is_sharded and self.accelerator.device.type != "mps"
+        return is_possible and bool(self.optimizer.defaults.get("fused"))
+
+    def check(self, model: nn.Module, loss: Tensor) -> tuple[Tensor, Tensor]:
+        """Clip the gradients of a step, or see to it that the optimizer leaves everything as it is.
+
+        Args:
+            loss: of the step, float ().
+        Returns:
+            whether it is skipped, bool (); the norm for the log, of the last step that was not skipped, else nan.
+        """
+        norm = self._norm_on_device(model) if self.can_skip_on_device else self._clip_on_host(model)
+        is_bad = ~torch.isfinite(loss + norm)
+        if self.accelerator.num_processes > 1:  # all processes skip the same steps
+            is_bad = self.accelerator.reduce(is_bad.float().reshape(1), reduction="sum")[0] > 0
+        if self.can_skip_on_device:
+            self.optimizer.grad_scale = ((norm + 1e-6) / self.max_grad_norm).clamp(min=1.0)
+            self.optimizer.found_inf = is_bad.float()
+        elif is_bad:
+            model.zero_grad()
+        self._in_a_row = torch.where(is_bad, self._in_a_row + 1.0, 0.0)
+        self._last_norm = torch.where(is_bad, self._last_norm, norm)
+        return is_bad, self._last_norm
+
+    def _norm_on_device(self, model: nn.Module) -> Tensor:
+        if self.accelerator.scaler is not None:  # which then clips no more, but skips by itself
+            self.accelerator.scaler.unscale_(self.optimizer)
+        gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        return get_total_norm(gradients)
+
+    def _clip_on_host(self, model: nn.Module) -> Tensor:
+        norm: Any = self.accelerator.clip_grad_norm_(model.parameters(), self.max_grad_norm)
+        if isinstance(norm, DTensor):  # FSDP: each process has its part
+            return norm.full_tensor()
+        # DeepSpeed has a number on the host, or none.
+        return torch.as_tensor(0.0 if norm is None else norm, device=self.accelerator.device)
+
+    def log_skipped(self, step: int, skipped: int) -> None:
+        """Log the number of steps that were skipped since the last line of the log; waits for the device.
+
+        Raises:
+            UserError: too many in a row.
+        """
+        in_a_row = int(self._in_a_row)
+        if in_a_row >= MOST_IN_A_ROW:
+            raise UserError(
+                f"step {step}: the last {in_a_row} steps were not finite and were skipped; "
+                f"{describe_latest_valid(self.run_folder, until=step - in_a_row)}; resume from it with a lower "
+                "--learning_rate or a smaller --max_grad_norm"
+            )
+        # fp16's loss scale rises until a gradient is infinite, which is no reason to warn.
+        level = logging.WARNING if self.accelerator.scaler is None else logging.INFO
+        if skipped:
+            logger.log(level, "step %d: %d steps were not finite and were skipped", step, skipped)
+
+
+# ---- The training log: means of losses and token counts between two lines, summed up on the device
+
+
+def values_of_batch(
+    output: ElectraPretrainingOutput,
+    inputs: Mapping[str, Any],
+    objective: Objective,
+    token_counts: Tensor | None,
+) -> tuple[dict[str, Tensor | None], Tensor]:
+    """Return what a batch adds to the log: its losses, None where there is none, and its number of tokens.
+
+    Args:
+        inputs: the batch, as `ElectraForJointPretraining.forward` takes it.
+        token_counts: what sums are divided by, see `count_tokens`; the batch's own if None.
+    """
+    num_chosen, num_real = (None, None) if token_counts is None else token_counts
+    tokens = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).sum()
+    loss: Any = output.loss
+    values = {
+        "loss": loss.detach(),
+        "generator_loss": output.generator_loss,
+        "adversarial_loss": output.adversarial_loss,
+        "baseline_loss": output.baseline_loss,
+        objective.loss_name: output.main_loss,
+    }
+    if output.generator_entropy is not None and output.mlm_mask is not None:
+        values["generator_entropy"] = weighted_mean(output.generator_entropy, output.mlm_mask, num_chosen)
+    if output.is_replaced is not None:
+        values["replaced_rate"] = output.is_replaced.sum() / (tokens if num_real is None else num_real)
+    return values, tokens
+
+
+@dataclass
+class LogWindow:
+    """Losses and tokens summed up since the last line of the log; skipped steps count for tokens only.
+
+    Sums stay on the device until they are read.
+    """
+
+    started: float | None = None
+    """`time.monotonic()` at the first batch, plus the time of evaluations and checkpoints since."""
+    first_step: int = 0
+    tokens: int = 0
+    """The tokens that were already read from the device."""
+    unread_tokens: Tensor | None = None
+    sums: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
+    """Sums over batches by names of metrics, then the numbers of batches and skipped steps, float32 (names + 2)."""
+    _step: dict[str, Tensor] = field(default_factory=dict)
+    _batches: int = 0
+
+    def start(self, step: int) -> None:
+        """Note the time of the first batch after `step` steps."""
+        if self.started is None:
+            self.started = time.monotonic()
+            self.first_step = step
+
+    def pause_since(self, started: float) -> None:
+        """Leave the time since `started`, which was not training, out of tokens per second."""
+        if self.started is not None:
+            self.started += time.monotonic() - started
+
+    def add(self, values: Mapping[str, Tensor | None], tokens: Tensor) -> None:
+        """Add a batch of the step; see `values_of_batch`."""
+        for name, value in values.items():
+            if value is not None:
+                self._step[name] = self._step[name] + value if name in self._step else value
+        self._batches += 1
+        self.unread_tokens = tokens if self.unread_tokens is None else self.unread_tokens + tokens
+
+    @property
+    def is_at_new_step(self) -> bool:
+        """Whether no batch of the step was added yet."""
+        return self._batches == 0
+
+    @property
+    def step_loss(self) -> Tensor:
+        """Return the mean loss of the batches of this step so far, ()."""
+        return self._step["loss"] / self._batches
+
+    def end_step(self, is_bad: Tensor) -> None:
+        """Add the step to the sums, or count it as skipped if `is_bad`, bool (); its text counts as seen."""
+        names = tuple(self._step)
+        skipped = is_bad.float()
+        losses = torch.where(is_bad, 0.0, torch.stack(list(self._step.values())))
+        row = torch.cat([losses, torch.stack([(1 - skipped) * self._batches, skipped])])
+        self.sums[names] = self.sums[names] + row if names in self.sums else row
+        self._step = {}
+        self._batches = 0
+
+    def read_tokens(self, gather: Callable[[Tensor], Tensor]) -> int:
+        """Return the tokens of all processes since the last call."""
+        if self.unread_tokens is None:
+            return 0
+        count = int(gather(self.unread_tokens.reshape(1)).sum())
+        self.unread_tokens = None
+        self.tokens += count
+        return count
+
+    def read(self, gather: Callable[[Tensor], Tensor]) -> tuple[dict[str, float], int]:
+        """Return the means over batches and processes, and the number of skipped steps.
+
+        `gather` concatenates a tensor's rows from all processes. A name is missing where all its steps were skipped.
+        """
+        totals: Counter[str] = Counter()
+        batches: Counter[str] = Counter()
+        skipped = 0
+        for names, row in self.sums.items():
+            *sums, number, bad = gather(row.unsqueeze(0)).mean(dim=0).tolist()
+            skipped += round(bad)
+            if number:
+                totals.update(dict(zip(names, sums, strict=True)))
+                batches.update(dict.fromkeys(names, number))
+        return {name: total / batches[name] for name, total in totals.items()}, skipped

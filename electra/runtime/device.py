@@ -1,0 +1,348 @@
+"""What a device computes, and what makes a training step faster there: CPUs, then GPUs."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from electra.runtime.threads import limit_threads
+
+# ---- Faster memory, matrix products, dropout and attention on a CPU
+
+# Costs in a training step of ELECTRA-Small in fp32, on two cores of an AMD EPYC with AVX-512 (docs/results.md):
+#
+#     memory           glibc returns large blocks to the system, which clears every page again: a quarter of the step
+#     matrix products  on AMD processors oneDNN's are about twice as fast as MKL's
+#     dropout          torch draws 53 random bits per element; 16 bits are enough
+#     attention        no fused CPU kernel supports dropout, and up to 512 tokens none beats two matrix products
+#
+# Results differ by rounding and by dropout's random numbers only. Other devices are not affected.
+
+
+# Of glibc's malloc.h.
+M_TRIM_THRESHOLD = -1
+M_TOP_PAD = -2
+M_MMAP_THRESHOLD = -3
+LONGEST_DENSE = 512
+"""Up to this many tokens attention keeps its weights; for longer texts memory matters more. With dropout torch keeps
+them as well."""
+ATTENTION = "sdpa_or_dense"
+"""Name of `attend` as an attention implementation of transformers."""
+
+
+def tune_process(device: torch.device) -> None:
+    """Keep freed memory in the process, and use the faster exact matrix products: for training on a CPU."""
+    if device.type != "cpu":
+        return
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        # Older versions refuse more than 32 MB. Without this threshold the other two do harm: any setting by hand
+        # stops glibc from adapting.
+        if libc.mallopt(M_MMAP_THRESHOLD, 1 << 30) or libc.mallopt(M_MMAP_THRESHOLD, 1 << 25):
+            libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
+            libc.mallopt(M_TOP_PAD, 1 << 26)
+    # Processors with AMX would round to bfloat16.
+    if torch.get_float32_matmul_precision() == "highest" and not torch.cpu._is_amx_tile_supported():
+        torch.set_float32_matmul_precision("medium")
+
+
+def tune_networks(model: PreTrainedModel) -> None:
+    """Replace torch's dropout and attention in a model; attention other than "sdpa" was chosen by the user."""
+    for module in model.modules():
+        if type(module) is nn.Dropout:
+            module.__class__ = Dropout
+        if isinstance(module, PreTrainedModel) and module.config._attn_implementation == "sdpa":
+            module.config._attn_implementation = ATTENTION
+
+
+def prepare_network(*networks: PreTrainedModel, use_cpu: bool = False) -> None:
+    """Put networks on the accelerator, if there is one, in evaluation mode."""
+    device = torch.device("cpu")
+    if not use_cpu:
+        device = torch.accelerator.current_accelerator(check_available=True) or device
+    tune_process(device)
+    limit_threads()
+    for network in networks:
+        network.to(device).eval()
+        tune_networks(network)
+
+
+class Dropout(nn.Dropout):
+    """`nn.Dropout`, several times faster on a CPU, where its probability is rounded to 1/65536."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        is_elsewhere = input.device.type != "cpu" or torch.compiler.is_compiling()
+        if not self.training or self.p == 0 or self.inplace or is_elsewhere:
+            return super().forward(input)
+        return drop(input, self.p)
+
+
+def drop(values: Tensor, probability: float) -> Tensor:
+    """Zero each value with `probability` and scale the others to keep the mean; any float, any shape."""
+    dropped: Tensor = _Drop.apply(values, round(probability * 2**16))
+    return dropped
+
+
+class _Drop(torch.autograd.Function):
+    """A random 64-bit number gives 16 bits to each of four values; the backward pass keeps one byte per value."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, threshold: int) -> Tensor:
+        count = values.numel()
+        numbers = torch.empty((count + 3) // 4, dtype=torch.int64)
+        numbers.random_(-(2**63), None)
+        bits = numbers.view(torch.int16)[:count]
+        is_kept = bits >= threshold - 2**15
+        kept = is_kept.view(torch.uint8).view(values.shape)
+        ctx.save_for_backward(kept)
+        ctx.scale = 2**16 / (2**16 - threshold) if threshold < 2**16 else 0.0
+        return values * kept.to(values.dtype).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        return gradient * kept.to(gradient.dtype).mul_(ctx.scale), None
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Compute softmax(Q K^T / sqrt(d)) V, with dropout on the softmax, as an attention function of transformers.
+
+    query, key and value are any float (B, H, L, d), the mask is bool, True where attention is allowed, or float, which
+    is added (B or 1, 1 or H, L, L). Returns (B, L, H, d), and None in place of the weights.
+    """
+    is_elsewhere = query.device.type != "cpu" or torch.compiler.is_compiling()
+    is_long = query.size(2) > LONGEST_DENSE and dropout == 0
+    has_shared_keys = query.size(1) != key.size(1)
+    is_special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
+    if is_elsewhere or is_long or has_shared_keys or is_special or kwargs.get("is_causal"):
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
+    if scaling is None:
+        scaling = query.size(3) ** -0.5
+    scores = (query * scaling) @ key.transpose(2, 3)
+    if attention_mask is not None:
+        if attention_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+        else:
+            scores = scores + attention_mask
+    weights = scores.softmax(dim=3, dtype=torch.float32).to(value.dtype)
+    if dropout > 0:
+        weights = drop(weights, dropout)
+    return (weights @ value).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(ATTENTION, attend)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+# ---- Fewer operations of a training step on a GPU under autocast, whose launches take longer than their work
+
+#     casts            autocast casts each weight by itself, and LayerNorm's output once each for query, key and value
+#     products         query, key and value are one product, with the three weights side by side
+#     vocabulary       rows of logits are aligned, as tensor cores want them, if their number is a multiple of 64
+#     token types      the gradient of an embedding of two rows adds up thousands of rows one by one
+#
+# Modules are those of transformers and their weights stay as they are. Results differ by rounding only. Compiled, a
+# step needs all of this, too: compilers launch a kernel for the cast of each weight and of each gradient. ALBERT,
+# DeBERTa and ModernBERT keep their products: the first adds the input of attention to its output, the second has
+# products of positions as well, and the third has a single product.
+
+
+ALIGNED_ROWS = 64
+"""The number of rows of logits is a multiple of this."""
+
+
+def row_multiple(device: torch.device) -> int:
+    """Return a number: rows of another number of tokens than a multiple of it would be slow on the device.
+
+    cuDNN's attention, which torch chooses on some GPUs, plans anew for each length.
+    """
+    return 16 if device.type == "cuda" else 1
+
+
+def is_autocast(device: torch.device) -> bool:
+    """Return True if a GPU casts to another precision now."""
+    return device.type == "cuda" and torch.is_autocast_enabled("cuda")
+
+
+def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
+    """Call `network(**inputs)` with the weights of its linear layers cast at once."""
+    if not is_autocast(inputs["input_ids"].device):
+        return network(**inputs)
+    # DDP sends gradients while others are computed, and sharded weights are gathered module by module.
+    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if is_distributed or any(getattr(module, "gradient_checkpointing", False) for module in network.modules()):
+        return network(**inputs)
+    weights: dict[str, Tensor] = {}
+    for path, module in network.named_modules():
+        if isinstance(module, nn.Linear):
+            weights |= module.named_parameters(prefix=path, recurse=False)
+    dtype = torch.get_autocast_dtype(inputs["input_ids"].device.type)
+    casts = _CastAll.apply(dtype, *weights.values())
+    return functional_call(network, dict(zip(weights, casts, strict=True)), kwargs=inputs, tie_weights=False)
+
+
+class _CastAll(torch.autograd.Function):
+    """Tensors of float32 in another precision, and their gradients back, in one operation each."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return _copies(tensors, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *_copies(gradients, torch.float32)
+
+
+def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
+    copies = tuple(torch.empty_like(tensor, dtype=dtype) for tensor in tensors)
+    if torch.compiler.is_compiling():  # torch 2.11 would leave the copies of a backward pass out
+        return tuple(torch.ops.aten._foreach_copy(copies, tensors))
+    torch._foreach_copy_(copies, tensors)
+    return copies
+
+
+def tune_for_gpu(model: nn.Module) -> None:
+    """Make one product of query, key and value, and embed token types without an index."""
+    module: Any
+    for module in model.modules():
+        layers = [getattr(module, name, None) for name in ("query", "key", "value")]
+        adds_its_input = hasattr(module, "LayerNorm")  # ALBERT's, which must not be cast
+        if all(type(layer) is nn.Linear for layer in layers) and not adds_its_input:
+            module.register_forward_pre_hook(_multiply_at_once)
+            for layer in layers:
+                layer.__class__ = PartOfProduct
+        table = getattr(module, "token_type_embeddings", None)
+        if type(table) is nn.Embedding and table.num_embeddings == 2:
+            table.__class__ = TwoEmbeddings
+
+
+def _multiply_at_once(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the inputs of attention with the hidden states cast; its layers get their parts of one product."""
+    if not inputs or not is_autocast(inputs[0].device):
+        return None
+    hidden, *others = inputs
+    hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
+    layers = [module.query, module.key, module.value]
+    if all(layer.weight.dtype == hidden.dtype for layer in layers):  # by `call_with_cast_weights`
+        weight = torch.cat([layer.weight for layer in layers])
+        bias = torch.cat([layer.bias for layer in layers])
+        parts = F.linear(hidden, weight, bias).split([layer.out_features for layer in layers], dim=-1)
+        for layer, part in zip(layers, parts, strict=True):
+            layer.part = part
+    return hidden, *others
+
+
+class PartOfProduct(nn.Linear):
+    """`nn.Linear` whose result may be there already, as part of a product with other layers."""
+
+    part: Tensor | None = None
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.part is None:
+            return super().forward(input)
+        part, self.part = self.part, None
+        return part
+
+
+def tune_compiler() -> None:
+    """Let inductor put small kernels that do not depend on each other into one launch."""
+    import torch._inductor.config as inductor  # not at the top: it takes a second
+
+    inductor.combo_kernels = True
+
+
+class TwoEmbeddings(nn.Embedding):
+    """`nn.Embedding` of two rows; compiled, it selects one of them, so that their gradients are two sums."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling():
+            return super().forward(input)
+        return torch.where(input.unsqueeze(-1) == 0, self.weight[0], self.weight[1])
+
+
+def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear) -> Tensor:
+    """A linear layer with outputs added up to a multiple of 64, with the smallest value: (N, D) -> (N, V or more)."""
+    missing = -layer.out_features % ALIGNED_ROWS
+    dtype = layer.weight.dtype
+    if is_autocast(hidden.device):
+        dtype = torch.get_autocast_dtype(hidden.device.type)
+    weight = F.pad(layer.weight.to(dtype), (0, 0, 0, missing))
+    bias = weight.new_zeros(layer.out_features)
+    if layer.bias is not None:
+        bias = layer.bias.to(dtype)
+    least = torch.finfo(dtype).min
+    return F.linear(hidden, weight, F.pad(bias, (0, missing), value=least))
+
+
+# ---- What this machine computes, and how fast. torch is imported only inside the functions
+
+
+if TYPE_CHECKING:
+    import torch
+
+
+def computes_bf16(*, use_cpu: bool = False) -> bool:
+    """Return True if the device has bfloat16 instructions, rather than a slow emulation."""
+    import torch
+
+    if torch.cuda.is_available() and not use_cpu:
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if torch.accelerator.is_available() and not use_cpu:
+        return False
+    return torch.cpu._is_avx512_bf16_supported() or has_amx()
+
+
+def has_amx() -> bool:
+    """Return True if this CPU multiplies matrices in units of their own, in bfloat16."""
+    import torch
+
+    return torch.cpu._is_amx_tile_supported()
+
+
+def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds: float = 1.0) -> float:
+    """Measure the best rate of a square matrix product within `seconds`, FLOP/s; float32 is TF32 if allowed."""
+    import torch
+    from torch.utils.benchmark import Timer
+
+    size = 1024 if torch.device(device).type == "cpu" else 8192
+    factors = {name: torch.randn(size, size, device=device).to(dtype) for name in ("left", "right")}
+    timer = Timer("left @ right", globals=factors, num_threads=torch.get_num_threads())
+    return 2.0 * size**3 / min(timer.blocked_autorange(min_run_time=seconds).times)
+
+
+def device_name(device: torch.device | str) -> str:
+    """Return the maker's name of a device, as far as the system knows it."""
+    import torch
+
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if device.type != "cpu":
+        return device.type
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text() if cpuinfo.is_file() else ""
+    match = re.search(r"model name\s*: (.*)", text)
+    name = match[1] if match else "cpu"
+    return f"{name}, {torch.get_num_threads()} threads"
