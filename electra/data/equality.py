@@ -9,8 +9,7 @@ import numpy as np
 import xxhash
 from transformers import PreTrainedTokenizerBase
 
-from electra.data.rng import Bits, Flags, Ints
-from electra.data.token_cache import TokenIds
+from electra.data.rng import Bits, Flags, Ints, TokenIds
 from electra.tokenizers.load import vocabulary_size
 
 

@@ -5,6 +5,8 @@ of that. numpy's Philox has no vectorized access at arbitrary counters. The hash
 (Steele, Lea and Flood 2014), about 10 ns per number with numpy; it is not for cryptography.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +25,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bits = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
+TokenIds = NDArray[Any]
+"""Token ids of an integer type; in our own caches uint16 or uint32, as the vocabulary needs."""
 Counter = int | Ints | Bits
 
 

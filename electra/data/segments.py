@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from electra.data.rng import Bits, Ints, permute, permute_locally, random_bits
-from electra.data.token_cache import TokenIds, check_ids
+from electra.data.rng import Bits, Ints, TokenIds, permute, permute_locally, random_bits
+from electra.data.token_cache import check_ids
 
 # Each use of the random numbers has a stream of its own.
 _SHUFFLE = 100

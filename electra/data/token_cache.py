@@ -34,7 +34,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.data.corpus import content_hashes
 from electra.data.equality import blank_ids, hash_documents
 from electra.data.readers import naming_errors
-from electra.data.rng import Bits, Flags, Ints, random_bits
+from electra.data.rng import Bits, Flags, Ints, TokenIds, random_bits
 from electra.io.checkpoints import build_folder, find_damage
 from electra.io.errors import UserError
 from electra.io.files import read_json, write_file, write_json
@@ -50,8 +50,6 @@ LONGEST = 2**31 - 1
 """Tokens of a document."""
 REMEDY = "copy it again, or mend it with `electra cache` and its options"
 
-TokenIds = NDArray[Any]
-"""Of one of `ID_TYPES`; in our own caches uint16 or uint32, as the vocabulary needs."""
 Lengths = NDArray[np.int32]
 IndexedFile = tuple[str, str, Ints, Lengths, Bits]
 """A file of tokens: its path, in the cache's folder or absolute, and type; start, length and hash of each document."""

@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.data.corpus import Corpus
 from electra.data.equality import blank_ids, hash_documents
 from electra.data.options import CorpusArguments
-from electra.data.token_cache import TokenIds
+from electra.data.rng import TokenIds
 from electra.io.checkpoints import build_folder
 from electra.io.errors import UserError
 from electra.io.files import write_json

@@ -10,8 +10,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from electra.corruption import replace_tokens
-from electra.model.joint import CorruptedText, MaskedText
 from electra.model.networks import gather_hidden, lm_logits, put_at
+from electra.model.texts import CorruptedText, MaskedText
 from electra.objectives import (
     NOISE_SHARE,
     adversarial_nll,

@@ -15,9 +15,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.corruption import replace_tokens, sample_tokens
 from electra.io.files import run_options
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
-from electra.model.joint import MaskedText, mask_text
 from electra.model.networks import encode, gather_hidden, is_detector, lm_logits, replaced_logits
 from electra.model.pretrained import Networks
+from electra.model.texts import MaskedText, mask_text
 from electra.objectives import OBJECTIVES
 from electra.samples import REPLACED, Sample
 

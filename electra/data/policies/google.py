@@ -7,9 +7,8 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from electra.data.policies.windows import PAIR_SPECIALS, SINGLE_SPECIALS, TWO_SEGMENT_PROBABILITY, Policy
-from electra.data.rng import Ints
+from electra.data.rng import Ints, TokenIds
 from electra.data.segments import Segment
-from electra.data.token_cache import TokenIds
 
 SHORT_TARGET_PROBABILITY = 0.05
 SHORTEST_TARGET = 5
