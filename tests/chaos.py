@@ -27,7 +27,7 @@ from electra.io.checkpoints import MANIFEST_NAME, checkpoints_of, find_damage
 from electra.pretraining.run import main as pretrain
 from electra.tasks.classify.task import main as classify
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import train_tokenizer
+from electra.tokenizers.train import train_on_documents
 from tests.helpers import contents, exit_codes, fork, wait_for
 from tests.pretraining.runs import FAST, WORDS, assert_same_state, flags, write_corpus
 from tests.tasks.classify.files import flags as task_flags
@@ -218,7 +218,7 @@ def disturb_tasks(folder, kills, seed):
         AssertionError: results, predictions, models or answers differ, or a killed command left a file.
     """
     write_texts(folder)
-    write_encoder(folder / "encoder", train_tokenizer([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=150)))
+    write_encoder(folder / "encoder", train_on_documents([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=150)))
     source = random.Random(seed)
     log = folder / "log.txt"
     evaluations = {name: folder / "output" / name for name in ("killed", "whole")}

@@ -7,28 +7,32 @@ import copy
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import torch
 from accelerate import PartialState
 from tqdm import tqdm
 from transformers import PreTrainedModel, TrainerCallback, set_seed
 
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, HyperParameters, resolve_hyperparameters
+from electra.finetuning.data import IGNORED
 from electra.finetuning.evaluation import Evaluation, is_sweep, on_main, open_evaluation
 from electra.finetuning.heads import Encoder, encoder_fingerprint, fresh_encoder, load_encoder
 from electra.finetuning.predict import check_can_save, describe_model, is_saved, save_model
 from electra.finetuning.task import Task, TaskData
-from electra.finetuning.threads import set_threads
 from electra.finetuning.trainer import Logits, fine_tune
 from electra.io.console import printable
 from electra.io.errors import UserError
-from electra.io.files import replace_folder, write_file, write_json
+from electra.io.files import read_json, replace_folder, write_file, write_json
 from electra.report.blocks import write_report
 from electra.report.evaluation import percent
-from electra.report.results import RESULTS_NAME, Result, defined, read_results
+from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results
+from electra.runtime.device import tune_networks, tune_process
+from electra.runtime.threads import choose_threads, threads_of_user
 from electra.runtime.tracking import RecordSettings, check_trackers, track_results
 
 logger = logging.getLogger(__name__)
@@ -408,3 +412,58 @@ def copy_predictions(evaluation: Evaluation, task: Task) -> None:
             target = evaluation.folder / f"predictions{path.suffix}"
             write_file(path.read_bytes(), target)
             logger.info("predictions    %s (%s)", target, path.name)
+
+
+# ---- The number of threads of an evaluation on a CPU: given, that of its earlier commands, or chosen by timed steps
+
+
+def set_threads(evaluation: Evaluation, to_do: list[PlannedTask]) -> int | None:
+    """Let torch use the evaluation's number of threads, and return it.
+
+    Returns:
+        None on a GPU, unless the number is given, and if there is nothing to do and no number yet.
+    """
+    tuning = evaluation.args.tuning
+    path = evaluation.folder / ENVIRONMENT_NAME
+    recorded: int | None = on_main(lambda: read_json(path).get("threads") if path.is_file() else None)
+    if PartialState().device.type != "cpu":  # which computes little on the cores
+        if tuning.threads:
+            torch.set_num_threads(tuning.threads)
+        return tuning.threads or recorded
+    given = tuning.threads or threads_of_user()
+    if given and recorded and given != recorded and to_do:
+        logger.warning(
+            f"threads        {given} instead of {recorded}: rounding differs, so the runs to come are not bit-equal "
+            "to those of an uninterrupted evaluation"
+        )
+    number = given or recorded
+    if number is None and to_do:
+        longest = max(to_do, key=lambda p: p.steps * len(p.seeds))
+        steps = sum(p.steps * len(p.seeds) for p in to_do)
+        return choose_threads(make_step(evaluation, longest), steps=steps)
+    if number is not None:
+        torch.set_num_threads(number)
+    return number
+
+
+def make_step(evaluation: Evaluation, p: PlannedTask) -> Callable[[], None]:
+    """Return a function that does the forward and the backward pass of a batch of rows of median length."""
+    by_length = np.argsort(p.data.train.lengths, kind="stable")
+    size = min(len(by_length), p.tuning.per_device_train_batch_size)
+    first = (len(by_length) - size) // 2
+    rows = [p.data.train[row] for row in by_length[first : first + size].tolist()]
+    batch: dict[str, Any] = p.task.collator(evaluation.encoder.tokenizer.pad_token_id)(rows)
+    labels = batch.pop("labels")
+    count = (labels != IGNORED).sum()
+    with torch.random.fork_rng(devices=[]):
+        model = p.task.head(copy.deepcopy(evaluation.encoder.model), p.tuning, p.data)
+    tune_process(torch.device("cpu"))
+    tune_networks(model)
+    model.train()
+
+    def step() -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=p.tuning.bf16):
+            p.task.loss(model(**batch), labels, count).backward()
+        model.zero_grad(set_to_none=True)
+
+    return step
