@@ -131,7 +131,7 @@ READERS = [
     ("run/samples.json", lambda world: show(world / "run")),
     ("cache/cache.json", lambda world: open_tokens(world / "cache")),
     (SUMS_PATH, lambda world: read_json(world / SUMS_PATH, Sums)),
-    ("saved/state.json", lambda world: [*_tables_of(world / "saved")]),
+    ("saved/state.json", lambda world: [*_tables_of(world / "saved" / "state.json")]),
     ("evaluation/results.jsonl", lambda world: show_results(CLASSIFY.report, world / "evaluation")),
     ("evaluation/environment.json", lambda world: report([str(world / "evaluation")])),
     ("evaluation/predictions/w-42-details.json", lambda world: show_results(CLASSIFY.report, world / "evaluation")),

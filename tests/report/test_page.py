@@ -66,7 +66,7 @@ def test_metrics_have_the_names_of_the_terminal_and_definitions(page):
 def test_tables_hold_results_plan_compute_options_and_no_secret(page):
     assert '<th scope="row">discriminator AUC</th><td class="number">0.5000</td><td class="number">0.5500</td>' in page
     assert '<th scope="row">FLOPs, 6 N T and attention</th><td class="number">2e+11</td>' in page
-    assert '<th scope="row">training</th><td class="number">1 d 00 h</td>' in page
+    assert '<th scope="row">training steps alone</th><td class="number">1 d 00 h</td>' in page
     assert '<th scope="row">main network</th><td class="number">3 layers</td>' in page
     assert "&lt;b&gt;&amp;" in page and "<b>&" not in page
     assert "hf_abc" not in page

@@ -103,7 +103,7 @@ def test_an_attention_that_was_chosen_stays(chosen, tuned):
 
 TUNED = """
 import resource, torch
-from electra.runtime.cpu import tune_process
+from electra.runtime.device import tune_process
 def bytes_taken():
     for repetition in range(6):
         if repetition == 3:

@@ -50,7 +50,7 @@ def test_a_task_is_named_after_its_data_or_as_asked(args, task):
 
 @parametrize("kind", [GLUE, SQUAD, TAGGING, MULTIPLE_CHOICE])
 def test_the_kind_of_a_task_is_where_its_report_is_found(kind):
-    assert import_module(f"electra.tasks.{kind.name}.report").REPORTING is kind.reporting
+    assert import_module(f"electra.tasks.{kind.name}.report").report.__self__ is kind.reporting
 
 
 @parametrize("parse", [parse_squad, parse_tagging, parse_swag])
@@ -92,7 +92,7 @@ def test_bad_options_and_files_are_one_line_and_leave_nothing(files, tmp_path, c
 @parametrize("name", ["../x", "/tmp/x", "a/b", "..", ".", "a" * 201])
 @parametrize("module", ["classify", "glue", "squad", "tagging", "multiple_choice", "minimal_pairs"])
 def test_no_evaluation_leaves_its_output_folder(module, name):
-    main = import_module(f"electra.tasks.{module}.command").main
+    main = import_module(f"electra.tasks.{module}.task").main
     argv = ["--pretrain_path=a", f"--experiment_name={name}"]
     if module in ("classify", "tagging"):
         argv += FILES[1:]

@@ -29,12 +29,12 @@ def write_glue(folder, *titles):
     """TSV folders of these tasks, by default all and the diagnostic set; the first word of a row is its label's."""
     source = random.Random(0)
     for title in titles or FORMS:
-        (folder / title).mkdir(parents=True)
+        (folder / title).mkdir(parents=True, exist_ok=True)
         for split, rows in (("train", 24), ("dev", 12), ("test", 6)):
             for name in MNLI_FILES.get(split, (split,)) if title == "MNLI" else (split,):
                 _write(folder / title / f"{name}.tsv", _lines(source, title, split == "test", rows))
     if not titles:
-        (folder / "AX").mkdir()
+        (folder / "AX").mkdir(exist_ok=True)
         rows_of_ax = [f"{i}\t{WORDS[i]}\t{WORDS[i + 1]}" for i in range(6)]
         _write(folder / "AX" / "diagnostic.tsv", ["index\tsentence1\tsentence2", *rows_of_ax])
     return folder
