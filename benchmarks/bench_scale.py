@@ -49,6 +49,8 @@ def write_index(folder: Path, documents: int) -> None:
         file.truncate(2 * tokens)
     description = {
         "format_version": FORMAT_VERSION,
+        "tokenizer": "",
+        "sources": [],
         "tokens": tokens,
         "documents": documents,
         "has_lines": False,
