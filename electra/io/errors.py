@@ -53,7 +53,7 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
-def is_lost_process(error: Exception) -> bool:
+def is_lost_process(error: BaseException) -> bool:
     """Return True if an error says that another process of a distributed run has ended or cannot be reached."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return False

@@ -3,14 +3,18 @@
 import logging
 import math
 import multiprocessing
+import multiprocessing.queues
 import os
 import shlex
 import shutil
 import signal
+import socket
+import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -155,7 +159,8 @@ def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | No
 
 # ---- When a run saves its state: at the end, when it is told to stop, at fractions of its steps; and what is deleted
 
-#     SIGTERM, SIGUSR1, SIGINT    exit code 128 + the signal's number: 143, 138, 130; a second SIGINT stops at once
+#     SIGTERM, SIGUSR1, SIGINT    exit code 128 + the signal's number: 143, 138, 130; a second SIGTERM or
+#                                 SIGINT stops at once
 #     --max_hours                 exit code 85 (OUT_OF_TIME), which no shell and no signal uses
 #
 # A run that is stopped finishes the optimizer step, saves its full state and exits. A scheduler can tell these codes
@@ -164,6 +169,17 @@ def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | No
 
 OUT_OF_TIME = 85
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
+
+ENDING = (signal.SIGTERM, signal.SIGINT)
+"""Signals that end the process at once when they come again."""
+REPEAT = 1.0
+"""Seconds after which a signal counts as a second one. `timeout`, and a scheduler together with torchrun, send two."""
+
+
+def say(line: str) -> None:
+    """Write a line to stderr, if possible, past Python's buffers."""
+    with suppress(OSError):
+        os.write(2, f"{line}\n".encode())
 
 
 class StopRequests(TrainerCallback):
@@ -181,20 +197,47 @@ class StopRequests(TrainerCallback):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle the signals while the block runs."""
+        """Handle the signals while the block runs.
+
+        Python calls a handler between two of its own operations, so never in a step that waits in C for ever. A thread
+        reads the numbers of the signals that the system has delivered.
+        """
+        reading, writing = socket.socketpair()
+        writing.setblocking(False)
         before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        wakeup = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        listener = threading.Thread(target=self._listen, args=(reading,), daemon=True)
+        listener.start()
         try:
             yield
         finally:
+            signal.set_wakeup_fd(wakeup)
             for number, handler in before.items():
                 signal.signal(number, handler)
+            writing.send(bytes(1))
+            listener.join()
+            reading.close()
+            writing.close()
 
     def _note(self, number: int, frame: Any) -> None:
-        if number == signal.SIGINT and self._asked == 128 + signal.SIGINT:
-            raise KeyboardInterrupt
         self._asked = 128 + number
-        name = signal.Signals(number).name
-        os.write(2, f"\n{name}: finishing this step and saving it; Ctrl-C twice stops at once\n".encode())
+
+    def _listen(self, reading: socket.socket) -> None:
+        """Say that a signal has arrived, and end the process at the second one, until a 0 is read."""
+        first: dict[int, float] = {}
+        while number := reading.recv(1)[0]:
+            if number not in SIGNALS:  # such as SIGCHLD, for which torch has a handler
+                continue
+            now = time.monotonic()
+            if number not in first:
+                first[number] = now
+                name = signal.Signals(number).name
+                say(f"\n{name}: finishing this step and saving it; the same signal again stops at once")
+            elif number in ENDING and now - first[number] >= REPEAT:
+                say("stopped")
+                for process in multiprocessing.active_children():
+                    process.kill()
+                os._exit(128 + number)
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if args.world_size > 1:  # of hosts, which do not wait for their GPUs
@@ -217,10 +260,26 @@ class StopRequests(TrainerCallback):
             logger.info("stopped at step %d of %d; %s", state.global_step, state.max_steps, what)
 
 
-def ignore_signals(worker: int) -> None:
-    """Set up a data loader's worker: signals that stop the run, often sent to all processes, are for the run."""
+def set_up_worker(worker: int) -> None:
+    """Set up a data loader's worker. It leaves signals to the run, and ends with the run or when it cannot send.
+
+    Signals that stop a run are often sent to all processes. multiprocessing's threads repeat without end what fails,
+    for example for lack of file descriptors, or leave a batch out, for which the run would wait for ever.
+    """
+    signal.set_wakeup_fd(-1)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    sys.excepthook = lambda *error: os._exit(1)
+    queue: Any = multiprocessing.queues.Queue
+    queue._on_queue_feeder_error = staticmethod(lambda *error: os._exit(1))
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def kill_workers() -> None:

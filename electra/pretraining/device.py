@@ -7,6 +7,7 @@ Nothing here changes what is computed, except for its precision.
 import logging
 import os
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -24,6 +25,14 @@ from electra.runtime.device import computes_bf16, tune_compiler
 from electra.runtime.threads import share_of_cores
 
 logger = logging.getLogger(__name__)
+
+FILES, FILES_OF_WORKER, TENSORS, LOADERS, PREFETCHED = 60, 6, 8, 2, 2
+"""Open files of a run without workers; of a worker's pipes; tensors of a batch; loaders at once, of training and of an
+evaluation; batches that torch lets a worker prepare in advance. Each is at most that."""
+_LOST_WORKER = re.compile(
+    r"DataLoader worker \(pid|Pin memory thread|Too many open files|shared memory|ancdata|unable to (mmap|write)"
+)
+"""What torch says of workers that have ended or can no longer send."""
 
 
 # ---- Compiling the training step, and going on without that where a compiler fails
@@ -174,7 +183,41 @@ def join_processes(training: Any) -> None:
         PartialState(cpu=True, backend=training.ddp_backend, timeout=timeout)
 
 
-def explain_lost_process(error: Exception, run: Path) -> UserError | None:
+def allow_open_files(training: Any) -> None:
+    """Raise this process's limit of open files to what the loader's workers need; UserError if that is not allowed.
+
+    Each batch of a worker comes as an open file for each of its tensors.
+    """
+    workers = training.dataloader_num_workers
+    if not workers or sys.platform == "win32":
+        return
+    import resource  # not on Windows
+
+    waiting = workers * (training.dataloader_prefetch_factor or PREFETCHED)
+    held = training.gradient_accumulation_steps + 1
+    needed = FILES + LOADERS * (workers * FILES_OF_WORKER + TENSORS * (waiting + held))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise UserError(
+                f"--dataloader_num_workers {workers} needs up to {needed} open files, but only {hard} are allowed "
+                "(ulimit -n); raise this limit, or use fewer workers or 0"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def explain_lost_worker(error: BaseException) -> UserError | None:
+    """Return the loss of a loader's worker as an error of one line; None for other errors."""
+    if not isinstance(error, RuntimeError) or not _LOST_WORKER.search(str(error)):
+        return None
+    reason = first_line(error).split(". ")[0].rstrip(".")  # without torch's advice, which names other options
+    return UserError(
+        f"the processes of --dataloader_num_workers cannot send batches ({reason}); raise the limits of open files "
+        "(ulimit -n), memory and shared memory (/dev/shm), or use fewer workers or 0"
+    )
+
+
+def explain_lost_process(error: BaseException, run: Path) -> UserError | None:
     """Return the loss of another process as an error of one line; None for other errors."""
     if not is_lost_process(error):
         return None

@@ -15,6 +15,7 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData, load_data
+from electra.pretraining.device import allow_open_files
 from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, with_given_parts
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
@@ -53,6 +54,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     """Pre-train as `args` ask; `started` is when the command began, in seconds."""
     check_trackers(args.training.report_to)
     check_optimizer(args.training)
+    allow_open_files(args.training)
     run = open_run(args)
     if run.is_finished:
         return

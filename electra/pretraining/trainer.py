@@ -56,10 +56,10 @@ from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
 from electra.model.tying import encoder_weights
 from electra.options import default_of
 from electra.pretraining.callbacks import DiscriminatorHealth, ProgressBar, ReadableLog
-from electra.pretraining.checkpoints import AtomicCheckpoints, SavesAt, ignore_signals, keeping_options, kill_workers
+from electra.pretraining.checkpoints import AtomicCheckpoints, SavesAt, keeping_options, kill_workers, set_up_worker
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, data_of_corpus
-from electra.pretraining.device import compile_model, explain_lost_process, take_compiled_step
+from electra.pretraining.device import compile_model, explain_lost_process, explain_lost_worker, take_compiled_step
 from electra.pretraining.metrics import evaluation_metrics, fixed_metrics, token_records
 from electra.pretraining.options import fit_steps
 from electra.pretraining.plan import Plan, make_plan
@@ -226,8 +226,9 @@ class ElectraTrainer(Trainer):
         set_seed(self.args.seed, device_specific=True)  # all have the same weights; each draws its own dropout
         try:
             return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
-        except (RuntimeError, OSError) as error:
-            failure = explain_lost_process(error, self.run_folder)
+        except BaseException as error:
+            kill_workers()  # which wait for their loader, and the end of this process for them
+            failure = explain_lost_worker(error) or explain_lost_process(error, self.run_folder)
             if failure is None:
                 raise
             raise failure from error
@@ -479,8 +480,8 @@ def network_options_of(config: ElectraPretrainingConfig) -> dict[str, Any]:
 
 
 def _adapted(loader: DataLoader) -> DataLoader:
-    """A loader whose workers ignore the signals that stop a run; a corrupted text has its own collator."""
+    """Return a loader whose workers leave signals to the run; a corrupted text has its own collator."""
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps it
-    inner.worker_init_fn = ignore_signals  # Trainer's seeds random states, which no worker uses
+    inner.worker_init_fn = set_up_worker  # Trainer's seeds random states, which no worker uses
     inner.collate_fn = getattr(inner.dataset, "collate", inner.collate_fn)
     return loader

@@ -1,19 +1,21 @@
 """Which checkpoints a run saves and keeps; how a signal or the clock stops it."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 import torch
 from pytest import raises
 from transformers import TrainerCallback
 
 from electra.io.checkpoints import find_damage
-from electra.pretraining.checkpoints import KEPT_NAME, StopRequests, fraction_steps, keeping_options, prune
+from electra.pretraining.checkpoints import KEPT_NAME, REPEAT, StopRequests, fraction_steps, keeping_options, prune
 from electra.pretraining.run import main
-from tests.helpers import ROOT, parametrize
+from tests.helpers import ROOT, exit_codes, fork, parametrize, wait_for
 from tests.pretraining.runs import FAST, flags, make
 
 pytestmark = pytest.mark.slow
@@ -85,12 +87,79 @@ def test_a_signal_ends_the_run_with_a_full_checkpoint(folder, name, code):
     assert find_damage(folder / "output" / "run" / "checkpoint-5") is None
 
 
-def test_a_second_interrupt_stops_at_once(folder):
-    trainer = make(folder, **FAST)
-    trainer.add_callback(Send(2, signal.SIGINT, signal.SIGINT))
-    with raises(KeyboardInterrupt):
-        train(trainer)
-    assert trainer.state.global_step == 1
+ENDLESS = """
+from datetime import timedelta
+from torch.distributed import TCPStore
+from torch.utils.data import DataLoader
+from electra.pretraining.checkpoints import StopRequests, set_up_worker
+
+with StopRequests().listening():
+    batches = iter(DataLoader(range(10**9), num_workers=2, worker_init_fn=set_up_worker))
+    next(batches)
+    print(*[worker.pid for worker in batches._workers], flush=True)
+    # A wait in C++, as for another process: Python runs no handler of a signal.
+    TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).wait(["never"], timedelta(hours=1))
+"""
+
+
+@pytest.fixture
+def endless():
+    """A process whose step never ends, and its two workers, which are gone soon after it."""
+    process = subprocess.Popen([sys.executable, "-c", ENDLESS], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        lines = iter(process.stdout.readline, "")  # transformers may tell of WANDB_MODE first
+        pids = next(line for line in lines if line.replace(" ", "").strip().isdigit())
+        workers = [psutil.Process(int(pid)) for pid in pids.split()]
+        assert len(workers) == 2
+        yield process
+        gone, alive = psutil.wait_procs(workers, timeout=20)
+        for worker in alive:
+            worker.kill()
+        assert len(gone) == 2
+    finally:
+        process.kill()
+        process.wait()
+
+
+@parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_second_signal_stops_at_once_even_in_a_step_without_end(endless, name, code):
+    number = getattr(signal, name)
+    for _ in range(2):  # as `timeout` sends it: this is one request
+        endless.send_signal(number)
+    with raises(subprocess.TimeoutExpired):
+        endless.wait(REPEAT + 0.5)
+    endless.send_signal(number)
+    assert endless.wait(20) == code
+
+
+def test_workers_do_not_outlive_a_killed_run(endless):
+    endless.kill()
+    endless.wait()
+
+
+def limited(soft, hard, argv):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    main(argv)
+
+
+@parametrize(("hard", "code"), [(80, 2), (1000, 0)])
+def test_open_files_are_allowed_or_the_run_is_refused_at_its_start(folder, hard, code):
+    argv = flags(folder, **FAST, max_steps=4, dataloader_num_workers=2)
+    process = fork(limited, 80, hard, argv, log=folder / "log")
+    assert exit_codes([process]) == [code], process.log.read_text()
+    said = process.log.read_text()
+    assert said.count("error: --dataloader_num_workers 2 ") == (code == 2) and "Traceback" not in said
+    assert (folder / "output" / "run").exists() == (code == 0)
+
+
+def test_a_worker_that_is_killed_ends_the_run_with_one_line(folder):
+    argv = flags(folder, **FAST, max_steps=100_000, save_steps=2, dataloader_num_workers=2)
+    process = fork(main, argv, log=folder / "log")
+    wait_for(lambda: list((folder / "output" / "run").glob("checkpoint-*")), process)
+    psutil.Process(process.pid).children()[0].kill()
+    assert exit_codes([process]) == [2]
+    said = process.log.read_text()
+    assert said.count("error: the processes of --dataloader_num_workers ") == 1 and "Traceback" not in said, said
 
 
 def test_a_signal_to_all_processes_stops_and_can_be_resumed(folder):
