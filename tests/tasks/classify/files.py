@@ -34,7 +34,7 @@ def texts(count, seed, num_classes=2):
 def write_texts(folder):
     """reviews/ with one of two classes as csv, topics/ with several classes as jsonl, marks/ with numbers as tsv."""
     for name in ("reviews", "topics", "marks"):
-        (folder / name).mkdir(parents=True)
+        (folder / name).mkdir(parents=True, exist_ok=True)
     for split, count, seed in (("train", 48, 0), ("dev", 16, 1)):
         found, labels = texts(count, seed)
         names = [("bad", "good")[label] for label in labels]

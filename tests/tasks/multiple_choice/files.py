@@ -20,7 +20,7 @@ def rows(count, seed):
 
 
 def write_questions(folder):
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for split, count, seed in (("train", 80, 0), ("dev", 20, 1), ("test", 10, 2)):
         with open(folder / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)

@@ -16,7 +16,7 @@ def write_columns(folder):
 
     Each word says by itself of which type it is, and whether it begins a name.
     """
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for split, count, seed in (("train", 100, 0), ("dev", 12, 1), ("test", 8, 2)):
         source, lines = random.Random(seed), ["-DOCSTART- X O", ""]
         for _ in range(count):
