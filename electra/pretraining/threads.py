@@ -22,8 +22,6 @@ def set_threads(args: Configuration, run: Run, model: ElectraForJointPretraining
     training = args.training
     recorded = run.options.get("threads")
     if training.device.type != "cpu":  # which computes little on the cores
-        if training.threads:
-            torch.set_num_threads(training.threads)
         return training.threads or recorded
     given = training.threads if "threads" in args.flags else threads_of_user() or training.threads
     if given and recorded and given != recorded:
@@ -32,8 +30,9 @@ def set_threads(args: Configuration, run: Run, model: ElectraForJointPretraining
             "of an uninterrupted run"
         )
     number = given or recorded
-    cannot_be_timed = run.checkpoint or training.torch_compile or training.fsdp or training.deepspeed
-    if number is None and not cannot_be_timed:
+    is_elsewhere = training.device_flops is not None  # only a plan for another device
+    is_compound = training.torch_compile or training.fsdp or training.deepspeed  # its step cannot be taken by itself
+    if number is None and not (run.checkpoint or is_elsewhere or is_compound):
         seconds = seconds_of(training.budget) if training.budget else None
         return choose_threads(make_step(args, model, data), steps=training.max_steps, seconds=seconds)
     number = number or most_threads()

@@ -152,6 +152,8 @@ class ElectraTrainer(Trainer):
             push_to_hub=False,  # a finished run uploads its exported networks, never the joint one
         )
         tune_process(args.device)
+        if args.threads is not None:
+            torch.set_num_threads(args.threads)
         tune_networks(model)
         if args.device.type == "cuda":
             tune_for_gpu(model)
