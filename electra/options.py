@@ -23,6 +23,7 @@ import json
 import logging
 import math
 import os
+import re
 import sys
 from argparse import Action, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,9 +66,11 @@ SHARE = Range(lambda value: 0 <= value <= 1, "in [0, 1]")
 AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8")
 STEPS = Range(lambda value: value > 0 or value == -1, "positive, or -1")
 SEED = Range(lambda value: 0 <= value < 2**32, "in [0, 2^32)")
+_PART_OF_RUN = re.compile(r"checkpoint-.*|discriminator|generator|\.\.|")
+"""Names of folders in a run, and those that name no folder of their own."""
 FOLDER_NAME = Range(
-    lambda name: Path(name).name == name != ".." and len(os.fsencode(name)) <= 200,
-    "a plain folder name, without slashes and of at most 200 bytes",
+    lambda name: Path(name).name == name and not _PART_OF_RUN.fullmatch(name) and len(os.fsencode(name)) <= 200,
+    "a plain folder name, without slashes, of at most 200 bytes, and not that of a part of a run",
 )
 NOT_EMPTY = Range(lambda value: value != "", "a name or a folder, or left out")
 # Larger ids are not exact in float32, in which held-out records are gathered.

@@ -390,6 +390,33 @@ def test_points_of_other_settings_are_never_reused(tmp_path, keys, flags, named)
     assert (folder / "settings.yaml").read_bytes() == before
 
 
+def test_a_grid_may_get_more_values_and_keeps_its_points(tmp_path):
+    folder = tmp_path / "sweep"
+    rates = [0.1, 0.2, 0.3, 0.4]
+    start(folder, sweep_of(tmp_path))
+    (folder / "learning_rate_0.1").mkdir()
+    more = sweep_of(tmp_path, parameters={"learning_rate": {"values": [0.05, *reversed(rates)]}})
+    start(folder, more)
+    start(folder, more)
+    for values in (rates, [True, *rates[1:], 0.05]):  # fewer, and another one
+        with raises(UserError, match=r"parameters\.learning_rate\.values"):
+            start(folder, sweep_of(tmp_path, parameters={"learning_rate": {"values": values}}))
+
+
+def test_a_grid_over_files_may_get_more_of_them(tmp_path):
+    paths = [tmp_path / f"{name}.yaml" for name in "abc"]
+    names = [*map(str, paths)]
+    for path in paths:
+        path.write_text("max_steps: 3\n")
+    folder = tmp_path / "sweep"
+    start(folder, sweep_of(tmp_path, parameters={"config": {"values": names[:2]}}))
+    (folder / "config_a").mkdir()
+    start(folder, sweep_of(tmp_path, parameters={"config": {"values": names}}))
+    paths[0].write_text("max_steps: 4\n")
+    with raises(UserError, match="configs"):
+        start(folder, sweep_of(tmp_path, parameters={"config": {"values": names}}))
+
+
 def test_settings_are_free_until_a_point_has_a_run(tmp_path):
     folder = tmp_path / "sweep"
     start(folder, sweep_of(tmp_path), ["--max_steps", "4"])

@@ -332,19 +332,44 @@ def is_saved_dataset(folder: str) -> bool:
 def find_files(entry: str) -> list[str]:
     """Resolve a file, a folder or a glob to the sorted absolute paths of its files in a known format.
 
-    In a folder, hidden files are left out.
+    In a folder, hidden files are left out. Links are followed, unless they lead back to a folder around them.
     """
     pattern = os.path.expanduser(entry)
     if is_saved_dataset(pattern):
         raise UserError(f"train_file {entry!r} is a folder of the datasets library; name it with --dataset_name")
     if os.path.isdir(pattern):
-        pattern = os.path.join(glob.escape(pattern), "**")
-    paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
-    files = [path for path in paths if os.path.isfile(path)]
-    found = {os.path.abspath(path) for path in files if kind(path)[0]}
+        paths = _files_below(pattern)
+    else:
+        paths = [pattern] if os.path.exists(pattern) else _without_loops(glob.glob(pattern, recursive=True))
+    found = {os.path.abspath(path) for path in paths if os.path.isfile(path) and kind(path)[0]}
     if not found:
         raise UserError(f"train_file {entry!r}: no such file or folder, or no file in it is {SUPPORTED}")
     return sorted(found)
+
+
+def _files_below(folder: str) -> list[str]:
+    """List the paths of all files below a folder, without hidden ones and those in hidden folders."""
+    found = []
+    for root, subfolders, names in os.walk(folder, followlinks=True):
+        paths = {name: os.path.join(root, name) for name in subfolders if not name.startswith(".")}
+        subfolders[:] = [name for name, path in paths.items() if not (os.path.islink(path) and _is_loop(path, folder))]
+        found += [os.path.join(root, name) for name in names if not name.startswith(".")]
+    return found
+
+
+def _without_loops(paths: list[str]) -> list[str]:
+    """Leave out the paths that a recursive glob has found through a link back to a folder around the link."""
+    folders = {os.path.dirname(path) for path in paths}
+    top = os.path.commonpath([*map(os.path.abspath, folders)]) if folders else ""
+    loops = {folder for folder in folders if _is_loop(folder, top)}
+    return [path for path in paths if os.path.dirname(path) not in loops]
+
+
+def _is_loop(folder: str, top: str) -> bool:
+    """Return True if the path of a folder below `top` goes through one folder twice, by a link."""
+    path = Path(os.path.abspath(folder))
+    between = [part for part in (path, *path.parents) if part.is_relative_to(os.path.abspath(top))]
+    return len({*map(os.path.realpath, between)}) < len(between)
 
 
 def _for_each(

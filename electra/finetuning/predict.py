@@ -28,7 +28,7 @@ from huggingface_hub import ModelCardData
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
 from electra.finetuning.config import Arguments
-from electra.finetuning.data import PaddingCollator
+from electra.finetuning.data import Array, ColumnRows, PaddingCollator
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import TaskModel, longest_input
 from electra.finetuning.task import Task, TaskData
@@ -37,6 +37,7 @@ from electra.io.console import setup_logging, shown_command
 from electra.io.errors import Parser, UserError
 from electra.io.files import expand, may_be_hub_id, open_new, replace_folder, write_json
 from electra.io.rows import DELIMITERS, JSON_LINES, TABLES, Columns, form_of, read_rows
+from electra.model.networks import check_finite
 from electra.model.pretrained import load_network, load_tokenizer_beside_model, read_config, silent_transformers
 from electra.options import as_flags, check
 from electra.report.blocks import Card, Table, write_card
@@ -223,8 +224,11 @@ def open_saved(path: str) -> tuple[Saved, str]:
     return Saved(model, tokenizer, {**run.settings, "task": run.task}), PREDICTORS[head]
 
 
-def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
-    """The forward pass of the predictor's module with the weights of the saved model, as it was evaluated."""
+def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Callable[[ColumnRows], Array]:
+    """Return the forward pass of the predictor's module with the weights of the saved model, as it was evaluated.
+
+    The pass raises a UserError if a logit is nan.
+    """
     predictor.module.transformers_head.take_from(saved.model)
     options = TrainingArguments(
         tempfile.gettempdir(),  # nothing is written, but Trainer would make a folder
@@ -242,7 +246,13 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
     unused: Any = None  # options of training
     collator = predictor.collator(saved.tokenizer.pad_token_id)
     trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=collator)
-    return trainer.predict_logits
+
+    def forward(rows: ColumnRows) -> Array:
+        logits = trainer.predict_logits(rows)
+        check_finite(torch.from_numpy(logits))
+        return logits
+
+    return forward
 
 
 def write_rows(

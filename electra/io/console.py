@@ -196,13 +196,15 @@ def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hide_secrets(argv: Sequence[str]) -> list[str]:
-    """The words of a command line, with `...` in place of secret values."""
+    """The words of a command line, with `...` in place of secret values, also of variables: `WANDB_API_KEY=...`."""
     words = []
     is_secret = False
     for word in argv:
         name, equals, _ = word.partition("=")
         if not word.startswith("--"):
-            words.append("..." if is_secret else word)
+            is_variable = bool(equals) and name.isupper() and bool(SECRET.search(name.lower()))
+            shown = f"{name}=..." if is_variable else word
+            words.append("..." if is_secret else shown)
             continue
         is_secret = bool(SECRET.search(name.replace("-", "_")))
         words.append(f"{name}=..." if is_secret and equals else word)

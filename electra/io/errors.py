@@ -20,9 +20,12 @@ OPTIONAL = {"seqeval", "optuna", "tensorboard", "wandb"}
 
 
 _NO_MEMORY = re.compile(
-    "can't allocate memory|not enough memory|out of memory|could not create a (primitive|memory)", re.IGNORECASE
+    "can't allocate memory|cannot allocate memory|not enough memory|out of memory|failed to map segment|"
+    "could not create a (primitive|memory)|can't start new thread",
+    re.IGNORECASE,
 )
-"""Messages of torch's allocator for CPUs, of oneDNN and of CUDA, which have no class of their own."""
+"""Messages of torch's allocator for CPUs, of oneDNN, of CUDA, of Python's threads and of libraries that cannot be
+loaded, which have no class of their own."""
 _LOST = re.compile(
     r"connection (closed|reset|refused)|closed by peer|broken pipe|timed out|\bgloo\b|\bnccl\b|TCPStore", re.IGNORECASE
 )
@@ -50,7 +53,8 @@ def check_words(words: Iterable[str]) -> None:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Return True if an error says that the host or the device has no memory left."""
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
+    has_no_class = isinstance(error, RuntimeError | ImportError)
+    return isinstance(error, MemoryError) or (has_no_class and bool(_NO_MEMORY.search(str(error))))
 
 
 def is_lost_process(error: BaseException) -> bool:
@@ -109,18 +113,18 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         message = "stopped"
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         code = 141  # 128 + SIGPIPE
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError, ImportError) as error:
         if is_out_of_memory(error):
             advice = "use smaller batches (with more --gradient_accumulation_steps) or networks"
             message = f"error: not enough memory; {advice}"
         elif is_lost_process(error):
             message = f"error: {LOST_PROCESS}; start the same command again on all hosts"
+        elif isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
+            message = f"error: this needs {error.name}, which is not installed; run: pip install {error.name}"
+        elif str(error).startswith("Symlink loop"):  # of pathlib before Python 3.13, then an OSError
+            message = f"error: {error}"
         else:
             raise
-    except ModuleNotFoundError as error:
-        if error.name not in OPTIONAL:
-            raise
-        message = f"error: this needs {error.name}, which is not installed; run: pip install {error.name}"
     except (UserError, OSError) as error:  # OSError: a full disk, a folder that became unreadable
         if isinstance(error, OSError) and error.filename is None and error.errno is None:
             raise

@@ -7,6 +7,7 @@ fine-tuning take the encoder; the head of one that is not an ELECTRA needs `clas
 
 import functools
 import inspect
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from transformers.models.electra.modeling_electra import ElectraDiscriminatorPre
 from transformers.utils import ModelOutput
 
 from electra.backbones import BACKBONES, Backbone
+from electra.io.errors import UserError
 from electra.model.configuration import CAUSAL_KEY, first_position
 from electra.objectives import discriminator_nll, weighted_mean
 from electra.runtime.device import ATTENTION, call_with_cast_weights, linear_of_aligned_rows
@@ -210,6 +212,15 @@ def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
 def replaced_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
     """Return the logits of having been replaced: (B, L, D) -> (B, L)."""
     return network.discriminator_predictions(hidden)
+
+
+def check_finite(logits: Tensor) -> None:
+    """Refuse logits that are nan or infinite; -infinity, which is a masked position, is possible.
+
+    Weights that are finite, but huge, give such logits: every answer would be nan, and look like one.
+    """
+    if not (logits < math.inf).all():
+        raise UserError("the network answers nan: it has diverged, or its weights are damaged; name another one")
 
 
 def embedding_modules(network: PreTrainedModel) -> dict[str, Any]:

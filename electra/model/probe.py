@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.corruption import replace_tokens, sample_tokens
 from electra.io.files import run_options
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
-from electra.model.networks import encode, gather_hidden, is_detector, lm_logits, replaced_logits
+from electra.model.networks import check_finite, encode, gather_hidden, is_detector, lm_logits, replaced_logits
 from electra.model.pretrained import Networks
 from electra.model.texts import MaskedText, mask_text
 from electra.objectives import OBJECTIVES
@@ -71,6 +71,8 @@ def probe(
     discriminator: PreTrainedModel,
     batch: dict[str, Tensor],
     config: ElectraPretrainingConfig,
+    *,
+    may_diverge: bool = False,
 ) -> Probe:
     """Corrupt a batch of `SegmentCollator` and apply the main network to it, in evaluation mode.
 
@@ -79,6 +81,9 @@ def probe(
         discriminator: the main network: a discriminator or a masked language model.
         batch: on the device of the networks; the noise may be missing where nothing is masked.
         config: how to corrupt.
+        may_diverge: logits may be nan, as at the end of a run that has diverged.
+    Raises:
+        UserError: a logit is nan or infinite.
     """
     input_ids = batch["input_ids"]
     attention_mask = batch.get("attention_mask")
@@ -87,7 +92,7 @@ def probe(
     masked = None
     discriminator.eval()
     if generator is not None:
-        masked, shown = corrupt(generator.eval(), batch, config)
+        masked, shown = corrupt(generator.eval(), batch, config, may_diverge=may_diverge)
     elif not is_detector(discriminator):
         masked = mask_text(input_ids, is_real, batch["mask_noise"], config)
         shown = masked.input_ids
@@ -97,12 +102,16 @@ def probe(
     score = REPLACED
     if is_detector(discriminator):
         logits = replaced_logits(discriminator, hidden).float()
+        if not may_diverge:
+            check_finite(logits)
         probabilities = logits.sigmoid()
         if config.objective == "electric":
             probabilities = -logits
             score = "log p"
     elif masked is not None:
         logits = lm_logits(discriminator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1))
+        if not may_diverge:
+            check_finite(logits)
         predicted_ids = logits.argmax(dim=1).view_as(masked.mlm_positions)
         restored, _ = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, predicted_ids)
     return Probe(input_ids, is_real, masked and masked.input_ids, shown, probabilities, restored, score)
@@ -113,14 +122,22 @@ def corrupt(
     generator: PreTrainedModel,
     batch: dict[str, Tensor],
     config: ElectraPretrainingConfig,
+    *,
+    may_diverge: bool = False,
 ) -> tuple[MaskedText, Tensor]:
-    """Return what the generator sees, and the text with its samples at the masked positions, int64 (B, L)."""
+    """Return what the generator sees, and the text with its samples at the masked positions, int64 (B, L).
+
+    The rest is as in `probe`.
+    """
     input_ids = batch["input_ids"]
     is_real = batch.get("attention_mask", torch.ones_like(input_ids))
     masked = mask_text(input_ids, is_real, batch["mask_noise"], config)
     hidden = encode(generator, masked.input_ids, batch.get("attention_mask"), batch["token_type_ids"])
+    logits = lm_logits(generator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1))
+    if not may_diverge:
+        check_finite(logits)
     sampled_ids = sample_tokens(
-        lm_logits(generator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)),
+        logits,
         batch["sample_noise"].gather(1, masked.mlm_positions).flatten(),
         temperature=config.sampling_temperature,
         disallowed_ids=masked.original_ids.flatten() if config.disallow_correct else None,

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINING_ARGS_NAME
@@ -34,8 +36,10 @@ from electra.io.checkpoints import (
     describe_latest_valid,
     discard,
     translate_write_errors,
+    unreadable,
     write_manifest,
 )
+from electra.io.errors import UserError, is_out_of_memory
 from electra.io.files import write_json
 from electra.pretraining.run_folder import RunProvenance
 
@@ -65,11 +69,27 @@ class AtomicCheckpoints(TrainerCallback):
         self.trainer = trainer
         self.origin = origin
         self.run_folder = trainer.run_folder
+        self.loaded: str | None = None
+        """The checkpoint that was read, until a step was taken with its state."""
         self._thread = ThreadPoolExecutor(1)
         self._completed: Future[None] | None = None
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         state.compute_steps(args, state.max_steps)  # those of the options, not of the checkpoint
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.loaded = None
+
+    def explain_first_step(self, error: BaseException) -> UserError | None:
+        """Return the failure of the optimizer in its first step with a loaded state as one line; None for others.
+
+        What a state must hold only its optimizer knows: each takes any state without a check.
+        """
+        if self.loaded is None or not isinstance(error, Exception):
+            return None
+        if is_out_of_memory(error) or not _is_of_optimizer(error):
+            return None
+        return unreadable(self.loaded, "the optimizer", error)
 
     # ---- writing
 
@@ -131,6 +151,35 @@ def prune(run: Path, limit: int | None) -> None:
     others = [checkpoint for checkpoint in checkpoints_of(run) if not (checkpoint / KEPT_NAME).is_file()]
     for checkpoint in others[limit:] if limit else []:
         discard(checkpoint)
+
+
+def check_fused_state(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse a loaded state whose tensors lie in memory in another way than the weights.
+
+    A fused kernel reads them without looking at their sizes. Other optimizers may have tensors of other shapes.
+
+    Raises:
+        ValueError: a tensor is of another shape or layout.
+    """
+    if not optimizer.defaults.get("fused"):
+        return
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            if name == "step":
+                is_right = not isinstance(value, Tensor) or value.numel() == 1
+            else:
+                is_right = value.shape == parameter.shape and value.stride() == parameter.stride()
+            if not is_right:
+                raise ValueError(f"{name} of a weight of shape {(*parameter.shape,)} has the shape {(*value.shape,)}")
+
+
+def _is_of_optimizer(error: BaseException) -> bool:
+    """Return True if an error was raised in the step of an optimizer."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(
+        frame.f_code.co_name == "step" and isinstance(frame.f_locals.get("self"), torch.optim.Optimizer)
+        for frame in frames
+    )
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def _write_results(trainer: ElectraTrainer, options: Mapping[str, Any], results:
     if trainer.eval_dataset is not None:
         segments = trainer.eval_dataset.__getitems__(trainer.eval_dataset.spread(SAMPLES))
         batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
-        probed = probe(model.generator, model.discriminator, batch, model.config)
+        probed = probe(model.generator, model.discriminator, batch, model.config, may_diverge=True)
         write_samples(to_samples(probed, trainer.processing_class), folder, plan.steps)
     export_networks(model, trainer.processing_class, folder, plan, results.get("trained", {}), options)
 

@@ -26,6 +26,7 @@ from electra.pretraining.trainer import ElectraTrainer, default_callbacks
 from electra.pretraining.trial import (
     TRIAL_STEPS,
     Clock,
+    FirstSteps,
     Trial,
     announce_elsewhere,
     announce_memory,
@@ -89,11 +90,12 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         return
 
     stop = StopRequests(args.training.max_hours, started)
+    timed = [FirstSteps(plan)] if trial is None else []
     trainer = ElectraTrainer(
         model,
         args.training,
         data,
-        callbacks=[*make_callbacks(args, model, plan), stop],
+        callbacks=[*make_callbacks(args, model, plan), *timed, stop],
         objective=args.objective,
         plan=plan,
         provenance=origin,

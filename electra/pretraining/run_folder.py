@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import BaseFileLock, FileLock, Timeout
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, TrainerState
 
 from electra.data.corpus import absolute_dataset_name
 from electra.data.token_cache import OF_TOKENS
@@ -26,6 +26,7 @@ from electra.io.checkpoints import (
     UNFINISHED,
     checkpoints_of,
     latest_valid_checkpoint,
+    translate_read_errors,
     translate_write_errors,
     why_not_resumable,
 )
@@ -140,7 +141,7 @@ def _resumed(checkpoint: Path) -> Run:
     """A run that goes on from a checkpoint, with what its files say."""
     _lock_or_refuse(checkpoint.parent)
     shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
-    step = read_json(checkpoint / STATE_NAME, TrainingState)["global_step"]
+    step = _step_of_state(checkpoint)
     origin = read_json(checkpoint / ORIGIN_NAME, RunProvenance)
     if not origin.training_text.startswith(OF_TOKENS):
         raise UserError(
@@ -149,6 +150,30 @@ def _resumed(checkpoint: Path) -> Run:
             "--init_discriminator and --init_generator"
         )
     return Run(checkpoint.parent, str(checkpoint), False, step, origin)
+
+
+class ResumedState(TrainingState, total=False):
+    """What trainer_state.json holds of a run that goes on, beside what Trainer computes anew."""
+
+    num_input_tokens_seen: int
+    total_flos: float
+    train_batch_size: int | None
+    best_model_checkpoint: str | None
+
+
+def _step_of_state(checkpoint: Path) -> int:
+    """Return the step of a checkpoint; UserError if trainer_state.json is not as Trainer reads and extends it."""
+    path = checkpoint / STATE_NAME
+    state = read_json(path, ResumedState)
+    for line in state["log_history"]:
+        for name, value in line.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):  # nan is a number
+                raise UserError(
+                    f"{path}: {name} of a line of the log is {value!r:.40}, not a number; restore the file"
+                )
+    with translate_read_errors(str(checkpoint), "the state"):
+        TrainerState.load_from_json(str(path))
+    return state["global_step"]
 
 
 def run_in(folder: Path) -> Run:

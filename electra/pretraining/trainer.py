@@ -56,7 +56,14 @@ from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
 from electra.model.tying import encoder_weights
 from electra.options import default_of
 from electra.pretraining.callbacks import DiscriminatorHealth, ProgressBar, ReadableLog
-from electra.pretraining.checkpoints import AtomicCheckpoints, SavesAt, keeping_options, kill_workers, set_up_worker
+from electra.pretraining.checkpoints import (
+    AtomicCheckpoints,
+    SavesAt,
+    check_fused_state,
+    keeping_options,
+    kill_workers,
+    set_up_worker,
+)
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, data_of_corpus
 from electra.pretraining.device import compile_model, explain_lost_process, explain_lost_worker, take_compiled_step
@@ -230,7 +237,11 @@ class ElectraTrainer(Trainer):
             return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
         except BaseException as error:
             kill_workers()  # which wait for their loader, and the end of this process for them
-            failure = explain_lost_worker(error) or explain_lost_process(error, self.run_folder)
+            failure = (
+                explain_lost_worker(error)
+                or explain_lost_process(error, self.run_folder)
+                or self.checkpoints.explain_first_step(error)
+            )
             if failure is None:
                 raise
             raise failure from error
@@ -420,8 +431,11 @@ class ElectraTrainer(Trainer):
         if checkpoint is None or self.is_deepspeed_enabled:
             super()._load_optimizer_and_scheduler(checkpoint)
             return
-        with keeping_options(self.optimizer, self.lr_scheduler), translate_read_errors(checkpoint, "the optimizer"):
-            super()._load_optimizer_and_scheduler(checkpoint)
+        with translate_read_errors(checkpoint, "the optimizer"):
+            with keeping_options(self.optimizer, self.lr_scheduler):
+                super()._load_optimizer_and_scheduler(checkpoint)
+            check_fused_state(self.optimizer)
+        self.checkpoints.loaded = checkpoint
 
     def _load_scaler(self, checkpoint: str | None) -> None:
         with translate_read_errors(checkpoint, "the loss scale"):

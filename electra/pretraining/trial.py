@@ -82,10 +82,44 @@ class Clock(TrainerCallback):
         control.should_training_stop = control.should_training_stop or is_late
 
 
+class FirstSteps(TrainerCallback):
+    """Logs what a run will take after its first steps, where no trial has measured it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.since: float | None = None
+        """The end of the step before those that are timed."""
+        self.first = 0
+        self.is_done = False
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if self.is_done:
+            return
+        if args.device.type != "cpu":
+            torch.accelerator.synchronize()
+        now = time.monotonic()
+        if self.since is None:
+            self.since = now
+            self.first = state.global_step
+        steps = state.global_step - self.first
+        is_enough = steps >= TRIAL_STEPS or (steps > 0 and now - self.since > TRIAL_SECONDS)
+        self.is_done = is_enough or state.global_step >= state.max_steps
+        if is_enough and state.global_step < state.max_steps:
+            trial = Trial(steps, (now - self.since) / steps)
+            announce_trial(trial, args, self.plan, state.global_step, what="first steps")
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self.since = None  # the time of an evaluation is no step's
+
+    def on_save(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self.since = None
+
+
 def shows_time(training: ElectraTrainingArguments) -> bool:
     """Return True if a few steps are timed before every run, not only with --plan or --budget.
 
-    Compiling a step takes longer than these steps; on several processes, the first line of the log has the time.
+    Compiling a step takes longer than these steps, and several processes would have to wait for each other: there,
+    `FirstSteps` times steps of the run itself.
     """
     return training.world_size == 1 and not (training.torch_compile or training.fsdp or training.deepspeed)
 
@@ -107,16 +141,19 @@ def trial_arguments(args: Configuration, folder: str, steps: int) -> Configurati
     return replace(args, training=training, objective=objective)
 
 
-def announce_trial(trial: Trial, training: ElectraTrainingArguments, plan: Plan, step: int = 0) -> None:
+def announce_trial(
+    trial: Trial, training: ElectraTrainingArguments, plan: Plan, step: int = 0, what: str = "trial"
+) -> None:
     """Log the speed that a trial has measured, and what the run will take.
 
     Args:
-        step: steps that a resumed run has already.
+        step: steps that the run has already.
+        what: the first word of the line.
     """
     rate = plan.tokens_per_step / trial.seconds_per_step
     seconds = trial.seconds_per_step * (plan.steps - step)
     logger.info(
-        f"trial          {trial.steps} steps of {trial.seconds_per_step:.3g} s, {rate:,.0f} tokens/s with padding: "
+        f"{what:<14} {trial.steps} steps of {trial.seconds_per_step:.3g} s, {rate:,.0f} tokens/s with padding: "
         f"about {format_seconds(seconds)} without evaluations and checkpoints"
     )
     if seconds > LONG and training.device.type == "cpu" and not training.budget:

@@ -174,7 +174,8 @@ def claim(folder: Path, sweep: Sweep, settings: Mapping[str, Any]) -> BaseFileLo
     """Make the folder, or go on in it; return its lock, which no other process has.
 
     Settings may change as long as nothing depends on them: those of GLUE until there is a result of GLUE, those of the
-    points until one of them has a run, the metric unless a Bayesian search has learned from it.
+    points until one of them has a run, the metric unless a Bayesian search has learned from it. A grid may get more
+    values.
 
     Raises:
         UserError: the folder has other files, is in use, or has results of other settings.
@@ -222,12 +223,32 @@ def _check_settings(folder: Path, sweep: Sweep, then: Mapping[str, Any], now: Ma
     if sweep.method == "bayes" and isinstance(metric, dict) and any(metric.get("name") in point for point in points):
         bound.add("metric")
     now = read_yaml(write_as_yaml(dict(now)))  # as it is read back
+    if sweep.method == "grid":
+        then = _extended(then, now)
     for name in (name for name in now if name in bound):
         for option, old, new in _differences(then.get(name), now[name], name):
             raise UserError(
                 f"{folder} has results of a sweep with other settings: {option} is {_shown(old)} there and "
                 f"{_shown(new)} here; restore the setting, or choose another --folder"
             )
+
+
+def _extended(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a grid with the values of now where these are those of then and more.
+
+    A point is named after its values, so those that are there stay points of the grid.
+    """
+    parameters = then.get("parameters")
+    configs = then.get("configs")
+    if not isinstance(parameters, dict) or not isinstance(configs, dict):
+        return dict(then)
+    found = dict(parameters)
+    for name, entry in parameters.items():
+        lists = [of.get("values") if isinstance(of, dict) else None for of in (entry, now["parameters"].get(name))]
+        old, new = ([*map(json.dumps, values)] if isinstance(values, list) else [] for values in lists)
+        if old and {*old} <= {*new}:
+            found[name] = {**entry, "values": lists[1]}
+    return {**then, "parameters": found, "configs": {**now["configs"], **configs}}
 
 
 def _differences(then: Any, now: Any, name: str) -> Iterator[tuple[str, Any, Any]]:

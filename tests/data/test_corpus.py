@@ -182,6 +182,16 @@ def test_entries_that_name_nothing_readable_are_refused_at_once(tmp_path, entry)
     assert str(tmp_path / entry) in refused(lambda: corpus_of(tmp_path / entry))
 
 
+def test_a_link_back_gives_no_file_again(tmp_path):
+    write(tmp_path / "corpus/sub/a.txt", "a")
+    for name in ("loop", "sub/up", "sub/other"):
+        (tmp_path / "corpus" / name).symlink_to(tmp_path / "corpus")
+    assert read(tmp_path / "corpus") == ["a"]
+    (tmp_path / "corpus/sub/up").unlink()
+    (tmp_path / "corpus/sub/other").unlink()
+    assert read(tmp_path / "corpus/**/*.txt") == ["a"]
+
+
 # Broken files and rows
 
 

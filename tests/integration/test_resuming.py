@@ -1,5 +1,6 @@
 """Runs that are stopped, damaged, resumed and extended: they end like an uninterrupted one, bit for bit."""
 
+import json
 import os
 import re
 import shutil
@@ -10,11 +11,12 @@ import torch
 import yaml
 from pytest import approx, raises
 
-from electra.io.checkpoints import find_damage
+from electra.io.checkpoints import find_damage, write_manifest
 from electra.io.errors import UserError
 from electra.pretraining.run import main
 from electra.report.page import write_run_report
 from electra.report.runs import read_run
+from tests.conftest import refused_command
 from tests.helpers import contents, files_up_to, parametrize, read_json, run
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, write_corpus
 
@@ -237,3 +239,77 @@ def test_a_failed_write_keeps_the_last_checkpoint(copy, file):
     assert re.search(f"unfinished.*: .*{copy.run}/checkpoint-12$", str(error.value))
     assert copy.steps() == {4, 8, 12} and find_damage(copy.run / "checkpoint-12") is None
     assert not (copy.run / "unfinished").exists()
+
+
+# ---- files of a checkpoint that are whole, but hold something else
+
+
+def edit_state(edit):
+    """A change of all entries of an optimizer's state, each a mapping of tensors by name."""
+
+    def change(state):
+        for entry in state["state"].values():
+            edit(entry)
+        return state
+
+    return change
+
+
+def in_state(**entries):
+    """A change of trainer_state.json."""
+    return lambda state: {**state, **entries}
+
+
+FORGED = {
+    "moments of another shape": ("optimizer.pt", edit_state(lambda entry: entry.update(exp_avg=torch.ones(3)))),
+    "one moment for all": ("optimizer.pt", edit_state(lambda entry: entry.update(exp_avg_sq=torch.ones(())))),
+    "a moment that is a view": (
+        "optimizer.pt",
+        edit_state(lambda entry: entry.update(exp_avg=torch.ones(1).expand_as(entry["exp_avg"]))),
+    ),
+    "no moment": ("optimizer.pt", edit_state(lambda entry: entry.pop("exp_avg"))),
+    "a text": ("optimizer.pt", edit_state(lambda entry: entry.update(exp_avg="x"))),
+    "SGD's": ("optimizer.pt", lambda state: {**state, "state": {0: {"momentum_buffer": torch.ones(3)}}}),
+    "a list": ("optimizer.pt", lambda state: [5]),
+    "a schedule's list": ("scheduler.pt", lambda state: [5]),
+    "a schedule's step": ("scheduler.pt", lambda state: {**state, "last_epoch": "x"}),
+    "no random state": ("rng_state.pth", lambda state: {}),
+    "a random state's text": ("rng_state.pth", lambda state: dict.fromkeys(state, "x")),
+    "an unknown entry": ("trainer_state.json", in_state(x=5)),
+    "a batch size": ("trainer_state.json", in_state(train_batch_size="x")),
+    "a token count": ("trainer_state.json", in_state(num_input_tokens_seen="x")),
+    "callbacks": ("trainer_state.json", in_state(stateful_callbacks=5)),
+    "a metric": ("trainer_state.json", in_state(log_history=[{"step": 4, "loss": "x"}])),
+}
+
+
+def forge(checkpoint, name, change):
+    """Change a file of a checkpoint and write the manifest anew, as whoever forges one would."""
+    path = checkpoint / name
+    if path.suffix == ".json":
+        path.write_text(json.dumps(change(read_json(path))))
+    else:
+        torch.save(change(torch.load(path, weights_only=False)), path)
+    write_manifest(checkpoint)
+
+
+@parametrize("case", FORGED)
+def test_a_state_that_does_not_fit_is_refused_in_one_line(copy, case, capsys):
+    name, change = FORGED[case]
+    forge(copy.run / "checkpoint-12", name, change)
+    before = contents(copy.run / "checkpoint-12")
+    line = refused_command(main, copy.flags(max_steps=14), capsys)
+    assert "checkpoint-12" in line
+    assert copy.steps() == {4, 8, 12} and contents(copy.run / "checkpoint-12") == before
+
+
+def test_a_state_that_only_its_optimizer_can_judge_is_refused_at_the_first_step(folder, capsys):
+    options = {**FAST, "optim": "adamw_torch", "save_steps": 1}
+    main(flags(folder, **options, max_steps=1))
+    run = folder / "output" / "run"
+    forge(run / "checkpoint-1", *FORGED["moments of another shape"])
+    assert "optimizer of" in refused_command(main, flags(folder, **options, max_steps=3, auto_resume=True), capsys)
+    shutil.rmtree(run)
+    main(flags(folder, **options, max_steps=1))
+    main(flags(folder, **options, max_steps=3, auto_resume=True))
+    assert (run / "checkpoint-3").is_dir()

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks import speedrun
+from electra.io.console import environment
 from electra.io.errors import UserError
+from electra.io.files import write_json
 from electra.options import as_flags
 from electra.pretraining.run import main as pretrain
 from tests.conftest import refused
-from tests.helpers import parametrize, read_json
+from tests.helpers import ROOT, parametrize, read_json
 from tests.pretraining.runs import TINY, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -67,3 +69,20 @@ def test_wrong_options_are_refused_before_the_test_set_is_made(words, tmp_path, 
     with pytest.raises((UserError, OSError)):
         speedrun.main(["--output_dir=out", *words])
     assert not Path("out").exists()
+
+
+def test_a_record_of_another_commit_is_not_continued(tmp_path, monkeypatch):
+    """The options are those of the quickstart; nothing is trained, because the run has been measured."""
+    for name in ("yardstick/tokenizer", "quickstart-0"):
+        (tmp_path / name).mkdir(parents=True)
+    recipe = ["--config", str(ROOT / "configs" / "pretraining" / "quickstart.yaml")]
+    _, origin = speedrun.options_of("quickstart", 0, recipe, tmp_path)
+    assert origin["git_commit"] == environment()["git_commit"]
+    measured = {"seed": 0, "auc": 0.7}
+    write_json({**measured, "origin": origin}, tmp_path / "quickstart-0" / "speedrun.json")
+    monkeypatch.setattr(speedrun, "run_pretraining", lambda *args: pytest.fail("it was started"))
+    assert speedrun.train("quickstart", 0, recipe, tmp_path, 1) == measured
+    for other in ("0" * 40, f"{origin['git_commit']}-dirty-too", None):
+        monkeypatch.setattr(speedrun, "environment", lambda other=other: {"git_commit": other})
+        if other != origin["git_commit"]:
+            assert "another commit" in refused(lambda: speedrun.train("quickstart", 0, recipe, tmp_path, 1))

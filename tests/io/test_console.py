@@ -15,6 +15,7 @@ from electra.io.console import (
     environment,
     format_bytes,
     format_seconds,
+    hide_secrets,
     log_plainly,
     shown_command,
     without_secrets,
@@ -33,6 +34,11 @@ def test_secrets_are_left_out_of_commands(argv):
     shown = shown_command("run.py", ["--seed", "1", *argv, "--train_file", "a b.txt"])
     name, equals, _ = argv[0].partition("=")
     assert shown == f"python run.py --seed 1 {name}{equals or ' '}... --train_file 'a b.txt'"
+
+
+def test_secret_variables_are_left_out_and_names_of_texts_are_not():
+    words = ["env", "WANDB_API_KEY=k", "HF_TOKEN=hf_1", "PATH=a", "--validation_file", "secret=a.txt"]
+    assert hide_secrets(words) == ["env", "WANDB_API_KEY=...", "HF_TOKEN=...", *words[3:]]
 
 
 def test_only_the_main_process_logs_more_than_errors(monkeypatch):

@@ -23,6 +23,7 @@ from electra.pretraining.run_folder import Run
 from electra.pretraining.trial import (
     RECIPE_FLOPS,
     Clock,
+    FirstSteps,
     Trial,
     announce_elsewhere,
     announce_trial,
@@ -192,6 +193,46 @@ def test_a_run_of_days_on_a_cpu_says_how_to_choose_less(plan, caplog):
         caplog.clear()
         announce_trial(Trial(10, 1.0), SimpleNamespace(**{**vars(training), **other}), replace(plan, steps=10**6))
         assert len(caplog.messages) == 1
+
+
+def take_first_steps(plan, steps, tick, events=(), max_steps=86_500):
+    """Take steps, each after a `tick`; `events` are methods that are called after a step."""
+    timed = FirstSteps(replace(plan, steps=max_steps))
+    args = SimpleNamespace(device=torch.device("cpu"), budget=None)
+    for step in range(1, steps + 1):
+        state = TrainerState(global_step=step, max_steps=max_steps)
+        tick()
+        timed.on_step_end(args, state, TrainerControl())
+        for event, at in events:
+            if at == step:
+                getattr(timed, event)(args, state, TrainerControl())
+
+
+@parametrize(
+    ("each", "steps", "events", "measured"),
+    [
+        (1.0, 10, [], None),
+        (1.0, 30, [], "10 steps of 1 s"),
+        (1.0, 14, [("on_evaluate", 3)], "10 steps of 1 s"),
+        (1.0, 14, [("on_save", 5)], None),
+        (15.0, 3, [], "2 steps of 15 s"),
+    ],
+)
+def test_a_run_without_a_trial_tells_its_time_after_its_first_steps(
+    plan, caplog, monkeypatch, each, steps, events, measured
+):
+    caplog.set_level(logging.INFO)
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    take_first_steps(plan, steps, lambda: now.append(now.pop() + each), events)
+    if measured is None:
+        assert caplog.messages == []
+        return
+    line, advice = caplog.messages
+    assert line.startswith("first steps") and measured in line and "--max_steps" in advice
+    caplog.clear()
+    take_first_steps(plan, 12, lambda: now.append(now.pop() + 100), max_steps=2)  # over before its time is known
+    assert caplog.messages == []
 
 
 def test_a_plan_tells_the_time_on_another_device(plan, caplog):

@@ -89,7 +89,7 @@ def test_bad_options_and_files_are_one_line_and_leave_nothing(files, tmp_path, c
     assert not list(tmp_path.glob("[!.]*"))
 
 
-@parametrize("name", ["../x", "/tmp/x", "a/b", "..", ".", "a" * 201])
+@parametrize("name", ["../x", "/tmp/x", "a/b", "..", ".", "a" * 201, "", "checkpoint-4", "discriminator"])
 @parametrize("module", ["classify", "glue", "squad", "tagging", "multiple_choice", "minimal_pairs"])
 def test_no_evaluation_leaves_its_output_folder(module, name):
     main = import_module(f"electra.tasks.{module}.task").main

@@ -246,14 +246,14 @@ def hold_out(
     """
     first: dict[Any, Example] = {}
     for example in examples:
-        first.setdefault(_content(example), example)
+        first.setdefault(content_of(example), example)
     chosen, _ = choose_examples([*first.values()], share, seed)
-    contents = {_content(example) for example in chosen}
-    is_chosen = [_content(example) in contents for example in examples]
+    contents = {content_of(example) for example in chosen}
+    is_chosen = [content_of(example) in contents for example in examples]
     return list(compress(examples, is_chosen)), [e for e, is_in in zip(examples, is_chosen, strict=True) if not is_in]
 
 
-def _content(example: Example) -> tuple[str, ...]:
+def content_of(example: Example) -> tuple[str, ...]:
     """Return text and second text of an example, without their case and white space at the ends or repeated."""
     return tuple(" ".join((text or "").casefold().split()) for text in (example.text, example.pair))
 

@@ -40,6 +40,7 @@ from electra.tasks.classify.data import (
     ClassifyArguments,
     Example,
     LabelSet,
+    content_of,
     encode_texts,
     find_labels,
     hold_out,
@@ -188,9 +189,9 @@ def log_labels(data: LabelledTexts) -> None:
     logger.info("labels         %s, %.500s", labels.kind, ", ".join(shown))
     if shares.max() >= IMBALANCED * shares.min():
         logger.info("               imbalanced: consider --class_weights balanced, and macro F1")
-    known = {example[:2] for example in data.splits["train"]}
+    known = {*map(content_of, data.splits["train"])}
     for split in data.splits.keys() - {"train"}:
-        repeated = sum(example[:2] in known for example in data.splits[split])
+        repeated = sum(content_of(example) in known for example in data.splits[split])
         if repeated:
             logger.warning("%d texts of %s are also in the training data: scores are too good", repeated, split)
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.finetuning.data import Array, PaddingCollator, cut_windows
 from electra.io.errors import UserError
 from electra.io.rows import check_encodable, read_rows
-from electra.model.networks import encode, replaced_logits
+from electra.model.networks import check_finite, encode, replaced_logits
 
 # ---- Texts to be judged, with labels if the file has them
 
@@ -136,7 +136,7 @@ class Detector:
 
     @torch.inference_mode()
     def probabilities(self, rows: Sequence[list[int]]) -> Array:
-        """D of tokens without special ones, float32 (B, L)."""
+        """D of tokens without special ones, float32 (B, L); UserError if one is nan."""
         before = self.tokenizer.cls_token_id
         behind = self.tokenizer.sep_token_id
         framed = [{"input_ids": [before, *row, behind]} for row in rows]
@@ -144,4 +144,5 @@ class Detector:
         device = self.network.device
         hidden = encode(self.network, batch["input_ids"].to(device), batch["attention_mask"].to(device), None)
         logits = replaced_logits(self.network, hidden).float()
+        check_finite(logits)
         return logits.sigmoid().cpu().numpy()[:, 1:]

@@ -56,7 +56,8 @@ def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog, monkeyp
     monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
     rows = [[f"text {n}", "rare" if n < 2 else "usual"] for n in range(40)]
     train = write_table(tmp_path / "train.csv", ["text", "label"], rows)
-    dev = write_table(tmp_path / "dev.csv", ["text", "label"], rows[1:4])
+    repeated = [*rows[1:3], ["Text  3 ", "usual"], ["text 99", "usual"]]  # one in another case, with more white space
+    dev = write_table(tmp_path / "dev.csv", ["text", "label"], repeated)
     with caplog.at_level("INFO", "electra"):
         data = opened(train_file=train, validation_file=dev)
     for said in ("rare: 5.0%, usual: 95.0%", "imbalanced", "3 texts of dev are also in the training data"):
