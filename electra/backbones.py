@@ -4,6 +4,8 @@ A backbone is an encoder of transformers with its LM head, used unchanged. A row
 package needs to know about it; CONTRIBUTING.md shows how to add one.
 """
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -21,9 +23,12 @@ class Backbone(NamedTuple):
             unchanged. DeBERTa needs 0 and 1: it also masks its embeddings with them.
         counts_positions_behind_padding: the first token's position is the padding token's id + 1.
         takes_mask_by_layer: the encoder takes a dict of two such masks, `full_attention` and `sliding_attention`.
+        is_rotary: positions rotate pairs of dimensions of queries and keys; there is no table of positions.
         ffn_matrices: matrices of a feed-forward layer; 3 if it is gated.
         settings: values that are written into every new configuration.
+        as_wide_as_network: values of the configuration that are the width of a new network.
         renamed: BERT's name of a value -> its name in this configuration, where they differ.
+        lacks: BERT's names of dropouts that the architecture does not have.
     """
 
     lm_head: tuple[str, ...]
@@ -39,9 +44,12 @@ class Backbone(NamedTuple):
     takes_attention_bias: bool = False
     counts_positions_behind_padding: bool = False
     takes_mask_by_layer: bool = False
+    is_rotary: bool = False
     ffn_matrices: int = 2
     settings: dict[str, Any] = {}
+    as_wide_as_network: tuple[str, ...] = ()
     renamed: dict[str, str] = {}
+    lacks: tuple[str, ...] = ()
 
 
 _ROBERTA = Backbone(
@@ -50,7 +58,7 @@ _ROBERTA = Backbone(
     counts_positions_behind_padding=True,
     settings={"type_vocab_size": 2},  # released ones have a single type
 )
-BACKBONES = {
+_ROWS = {
     "electra": Backbone(
         lm_head=("generator_predictions", "generator_lm_head"),
         projection="embeddings_project",
@@ -90,12 +98,65 @@ BACKBONES = {
         embeddings={"word": "embeddings.tok_embeddings", "norm": "embeddings.norm"},
         takes_token_types=False,
         takes_mask_by_layer=True,
+        is_rotary=True,
         ffn_matrices=3,
         # By default these are ids beyond our vocabularies.
         settings={"bos_token_id": None, "eos_token_id": None, "cls_token_id": None, "sep_token_id": None},
         renamed={"hidden_dropout_prob": "mlp_dropout", "attention_probs_dropout_prob": "attention_dropout"},
     ),
+    # As ModernBERT, but its encoder makes its own masks for full and local layers.
+    "ultrabert": Backbone(
+        lm_head=("head",),
+        embeddings={"word": "embed_tokens"},
+        takes_token_types=False,
+        is_rotary=True,
+        ffn_matrices=3,
+        # Its ids are within any vocabulary, but of other tokens; the released network does not tie its LM head.
+        settings={"bos_token_id": None, "eos_token_id": None, "tie_word_embeddings": True},
+        as_wide_as_network=("prediction_head_size",),
+        renamed={"attention_probs_dropout_prob": "attention_dropout"},
+        lacks=("hidden_dropout_prob",),
+    ),
+    # The layers of Llama without its causal mask. No norm follows the embeddings.
+    "eurobert": Backbone(
+        lm_head=("lm_head",),
+        embeddings={"word": "embed_tokens"},
+        takes_token_types=False,
+        takes_attention_bias=True,
+        is_rotary=True,
+        ffn_matrices=3,
+        # By default ids beyond our vocabularies (joint_config sets that of [MASK]); the released network does not tie
+        # its LM head.
+        settings={"bos_token_id": None, "eos_token_id": None, "mask_token_id": 0, "tie_word_embeddings": True},
+        renamed={"attention_probs_dropout_prob": "attention_dropout"},
+        lacks=("hidden_dropout_prob",),
+    ),
+    # BERT's layers with rotary positions and gated feed-forward layers.
+    "gte": Backbone(
+        lm_head=("lm_head",),
+        has_pooler=True,
+        takes_attention_bias=True,
+        is_rotary=True,
+        ffn_matrices=3,
+        settings={"type_vocab_size": 2},  # released ones have a single type, or none
+    ),
+    "nomic_bert": Backbone(
+        lm_head=("cls",), has_pooler=True, takes_attention_bias=True, is_rotary=True, ffn_matrices=3
+    ),
 }
+
+
+def _is_in_transformers(model_type: str) -> bool:
+    """Return True if the installed transformers has an architecture; transformers is not imported."""
+    spec = find_spec("transformers")
+    folders = (spec.submodule_search_locations if spec else None) or []
+    package = model_type.replace("-", "_")
+    return any(Path(folder, "models", package).is_dir() for folder in folders)
+
+
+BACKBONES = {name: row for name, row in _ROWS.items() if _is_in_transformers(name)}
 """Backbones by `model_type`."""
+NEWER = [name for name in _ROWS if name not in BACKBONES]
+"""Names of backbones that need a newer transformers than the installed one."""
 UNIFORM = "uniform"
 """The generator type that is no backbone: tokens are drawn uniformly from the vocabulary, without a network."""

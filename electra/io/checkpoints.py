@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 
 from electra.io.console import LOG_NAME
 from electra.io.errors import UserError, first_line, is_lost_process, is_out_of_memory
-from electra.io.files import read_json, replace_folder, sync_folder, write_json
+from electra.io.files import expand, read_json, replace_folder, sync_folder, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +120,37 @@ def checkpoints_of(run: Path) -> list[Path]:
 
 def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
+
+
+def checkpoint_named(path: str) -> str:
+    """Return the absolute path of the checkpoint that a user names: of a run, its latest valid one.
+
+    A name that is no folder, or not one of a run, is returned as it is.
+
+    Raises:
+        UserError: the folder is a run without a checkpoint from which training can go on.
+    """
+    folder = expand(path)
+    if not folder.is_dir():
+        return path
+    folder = folder.resolve()
+    is_run = not (folder / ORIGIN_NAME).is_file() and bool(checkpoints_of(folder))
+    return str(latest_valid_checkpoint(folder) if is_run else folder)
+
+
+def start_checkpoint(path: str) -> Path:
+    """Return the checkpoint that --init_checkpoint names, with its networks and its optimizer.
+
+    Raises:
+        UserError: it is not there, or not complete.
+    """
+    checkpoint = Path(checkpoint_named(path))
+    if not checkpoint.is_dir():
+        raise UserError(f"--init_checkpoint {path}: there is no such folder; name a run or its checkpoint-N")
+    wrong = why_not_resumable(checkpoint)
+    if wrong is not None:
+        raise UserError(f"--init_checkpoint {path} {wrong}; name another one")
+    return checkpoint
 
 
 def why_not_resumable(checkpoint: Path) -> str | None:

@@ -1,6 +1,8 @@
 """Configurations of generator, discriminator and joint model, from the sizes that a user asks for."""
 
+import copy
 import math
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
@@ -116,27 +118,62 @@ def network_config(
             f"hidden_size={hidden_size} is not a multiple of num_attention_heads={num_attention_heads}; "
             "change one of the two"
         )
-    if model_type == "modernbert" and head_width % 2:  # rotary positions turn pairs of dimensions
-        raise UserError(
-            f"a modernbert with hidden_size={hidden_size} and num_attention_heads={num_attention_heads} has heads of "
-            f"width {head_width}, which must be even; change one of the two"
-        )
     backbone = BACKBONES[model_type]
+    if backbone.is_rotary and head_width % 2:
+        raise UserError(
+            f"a {model_type} with hidden_size={hidden_size} and num_attention_heads={num_attention_heads} has heads "
+            f"of width {head_width}, which must be even; change one of the two"
+        )
     values = {
         **sizes,
         "embedding_size": embedding_size if backbone.projection else hidden_size,
         "hidden_size": hidden_size,
         "num_attention_heads": num_attention_heads,
+        **dict.fromkeys(backbone.as_wide_as_network, hidden_size),
         **backbone.settings,
     }
-    config = CONFIG_MAPPING[model_type](**{backbone.renamed.get(name, name): value for name, value in values.items()})
+    renamed = {backbone.renamed.get(name, name): value for name, value in values.items() if name not in backbone.lacks}
+    config = CONFIG_MAPPING[model_type](**renamed)
     config.max_position_embeddings += first_position(config)
     return config
 
 
 def value_of(config: PreTrainedConfig, name: str) -> Any:
-    """Return a value of any backbone's configuration, by BERT's name for the value."""
-    return getattr(config, BACKBONES[config.model_type].renamed.get(name, name))
+    """Return a value of any backbone's configuration, by BERT's name for the value; 0 for a dropout that it lacks."""
+    backbone = BACKBONES[config.model_type]
+    return 0.0 if name in backbone.lacks else getattr(config, backbone.renamed.get(name, name))
+
+
+def set_rope_bases(networks: Sequence[PreTrainedConfig], full: float | None, local: float | None) -> None:
+    """Change the bases of rotary positions in configurations; those without rotary positions stay as they are.
+
+    Args:
+        full, local: of layers with full and with local attention; None keeps what a configuration has.
+    Raises:
+        UserError: no configuration has such layers.
+    """
+    of_full = (full, "full_attention", "rope_theta")
+    of_local = (local, "sliding_attention", "local_rope_theta")
+    for base, kind, option in (of_full, of_local):
+        if base is None:
+            continue
+        found = [_set_rope_base(network, base, kind) for network in networks]
+        if not any(found):
+            types = " and ".join(sorted({network.model_type for network in networks}))
+            raise UserError(f"--{option} {base:g}: {types} has no layers with such positions; leave it out")
+
+
+def _set_rope_base(config: PreTrainedConfig, base: float, kind: str) -> bool:
+    """Set the base of the layers of one kind; return False if there are none."""
+    if not BACKBONES[config.model_type].is_rotary:
+        return False
+    parameters = copy.deepcopy(config.rope_parameters)
+    of_kind = parameters if "rope_theta" in parameters and kind == "full_attention" else parameters.get(kind)
+    if of_kind is None:
+        return False
+    of_kind["rope_theta"] = base
+    config.rope_parameters = parameters
+    return True
 
 
 def embedding_width(config: PreTrainedConfig) -> int:

@@ -23,6 +23,7 @@ from electra.model.configuration import (
     ElectraPretrainingConfig,
     generator_config,
     network_config,
+    set_rope_bases,
 )
 from electra.model.networks import backbone_of
 from electra.model.options import SET_BY_OBJECTIVE, ModelArguments, ObjectiveArguments, given_objective
@@ -65,6 +66,11 @@ def joint_config(
         discriminator = untrained_discriminator(sizes, tokenizer)
     if spec.has_generator and generator is None:
         generator = _untrained_generator(sizes, discriminator)
+    networks = [network for network in (discriminator, generator) if network is not None]
+    for network in networks:
+        if hasattr(network, "mask_token_id"):
+            network.mask_token_id = tokenizer.mask_token_id
+    set_rope_bases(networks, sizes.rope_theta, sizes.local_rope_theta)
     return ElectraPretrainingConfig(
         generator=generator,
         discriminator=discriminator,

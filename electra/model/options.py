@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
-from electra.backbones import BACKBONES, UNIFORM
+from electra.backbones import BACKBONES, NEWER, UNIFORM, Backbone
 from electra.io.errors import UserError
 from electra.io.files import absolute_if_there
 from electra.objectives import OBJECTIVES, Objective, objective_of
@@ -41,12 +41,12 @@ class ModelArguments(Options):
         sets=RECIPES,
         resuming="free",
     )
-    discriminator_type: str = option("electra", "Architecture of the discriminator.", choices=BACKBONES)
+    discriminator_type: str = option("electra", "Architecture of the discriminator.", choices=[*BACKBONES, *NEWER])
     generator_type: str | None = option(
         None,
         "Architecture of the generator. uniform: no generator network, replacements are drawn uniformly from the "
         "vocabulary. Not set: the discriminator's.",
-        choices=[*BACKBONES, UNIFORM],
+        choices=[*BACKBONES, *NEWER, UNIFORM],
     )
     embedding_size: int = from_recipe(
         "embedding_size", "Width of the embeddings, if projected (electra, albert, deberta-v2).", POSITIVE
@@ -56,6 +56,15 @@ class ModelArguments(Options):
     num_attention_heads: int = from_recipe("num_attention_heads", "Attention heads of the discriminator.", POSITIVE)
     intermediate_size: int = from_recipe("intermediate_size", "Feed-forward width of the discriminator.", POSITIVE)
     max_position_embeddings: int = from_recipe("max_position_embeddings", "Maximum length of the networks in tokens.")
+    rope_theta: float | None = option(
+        None,
+        "Base of rotary positions, in layers with full attention; raise it with the length. Not set: the "
+        "architecture's, or that of the trained networks.",
+        POSITIVE,
+    )
+    local_rope_theta: float | None = option(
+        None, "The same in layers with local attention (modernbert, ultrabert).", POSITIVE
+    )
     hidden_dropout_prob: float = from_recipe(
         "hidden_dropout_prob", "Dropout of hidden states.", BELOW_ONE, resuming="recorded", inherited=True
     )
@@ -246,9 +255,28 @@ def _fits_generator_type(o: Any) -> bool:
     return spec.has_generator and not (_is_uniform(o) and trains_generator_alone)
 
 
+def _backbones(o: Any) -> list[Backbone]:
+    """Return the rows of the architectures of new networks that the installed transformers has."""
+    types = (o.discriminator_type, o.generator_type or o.discriminator_type)
+    return [BACKBONES[name] for name in types if name in BACKBONES]
+
+
 def _projects_embeddings(o: Any) -> bool:
-    backbones = {o.discriminator_type, o.generator_type or o.discriminator_type} - {UNIFORM}
-    return any(BACKBONES[backbone].projection for backbone in backbones)
+    return any(backbone.projection for backbone in _backbones(o))
+
+
+def _has_hidden_dropout(o: Any) -> bool:
+    """Return True unless no network has dropout of hidden states; trained networks are asked when they are read."""
+    backbones = _backbones(o)
+    is_unknown = bool(o.init_discriminator or o.init_generator or not backbones)
+    return is_unknown or any("hidden_dropout_prob" not in backbone.lacks for backbone in backbones)
+
+
+def _has_rotary_positions(o: Any) -> bool:
+    """Return True unless no network has rotary positions; trained networks are asked when they are read."""
+    backbones = _backbones(o)
+    is_unknown = bool(o.init_discriminator or o.init_generator or not backbones)
+    return is_unknown or any(backbone.is_rotary for backbone in backbones)
 
 
 def _starts_from_generator(o: Any) -> bool:
@@ -261,6 +289,27 @@ def _starts_untrained(o: Any) -> bool:
 
 
 MODEL_NEEDS = [
+    Need(
+        "discriminator_type",
+        lambda o: o.discriminator_type not in NEWER,
+        "the installed transformers does not have it; install a newer one",
+        is_strict=True,
+    ),
+    Need(
+        "generator_type",
+        lambda o: o.generator_type not in NEWER,
+        "the installed transformers does not have it; install a newer one",
+        is_strict=True,
+    ),
+    Need(
+        "hidden_dropout_prob",
+        _has_hidden_dropout,
+        "--discriminator_type {discriminator_type} has no dropout of hidden states",
+    ),
+    *(
+        Need(name, _has_rotary_positions, "--discriminator_type {discriminator_type} has no rotary positions")
+        for name in ("rope_theta", "local_rope_theta")
+    ),
     Need("generator_type", _fits_generator_type, "it does not fit --objective {objective}"),
     *(Need(name, _has_generator, "--objective {objective} has no generator network") for name in _OF_GENERATOR),
     *(

@@ -8,7 +8,8 @@
                 its own, which alone receives the discriminator's gradient
 
 transformers shares the parameters (`_tied_weights_keys`) and keeps them shared through loading, moving and saving. In
-every mode a network's LM head is tied to its own word embeddings.
+every mode a network's LM head is tied to its own word embeddings, unless it is a trained network whose configuration
+says otherwise (released EuroBERT and UltraBERT).
 """
 
 from typing import Any

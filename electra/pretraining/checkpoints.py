@@ -76,6 +76,8 @@ class AtomicCheckpoints(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         state.compute_steps(args, state.max_steps)  # those of the options, not of the checkpoint
+        if self.trainer.start is not None and state.global_step == 0:
+            self.trainer.take_optimizer(self.trainer.start)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self.loaded = None

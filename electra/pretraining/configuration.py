@@ -14,12 +14,14 @@ import torch
 from transformers import TrainingArguments
 
 from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
+from electra.io.checkpoints import checkpoint_named
 from electra.io.errors import UserError
 from electra.model.options import ModelArguments, ObjectiveArguments, given_objective
-from electra.objectives import Objective
+from electra.objectives import OBJECTIVES, Objective
 from electra.options import (
     BELOW_ONE,
     FOLDER_NAME,
+    NOT_EMPTY,
     NOT_NEGATIVE,
     POSITIVE,
     SEED,
@@ -34,7 +36,7 @@ from electra.options import (
     rules_of,
 )
 from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes, uses_cuda_graphs
-from electra.tokenizers.options import TokenizerArguments, TokenizerPathArguments
+from electra.tokenizers.options import OF_TRAINING, TokenizerArguments, TokenizerPathArguments
 
 MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
 """A run has at least so many evaluations, checkpoints and log lines, unless the steps between them are given."""
@@ -79,6 +81,14 @@ class ElectraTrainingArguments(TrainingArguments):
     )
     resume_from_checkpoint: str | None = option(
         None, "Resume this checkpoint, or the latest valid one of this run folder."
+    )
+    init_checkpoint: str | None = option(
+        None,
+        "Start a new run from a checkpoint, or the latest valid one of a run, with its networks, tokenizer and "
+        "optimizer; text, length, schedule and steps are this run's own.",
+        NOT_EMPTY,
+        resuming="kept",
+        absolute=checkpoint_named,
     )
     seed: int = option(
         42, "Seed of weights, order of the text, masks and samples.", SEED, resuming="kept", always_recorded=True
@@ -252,6 +262,8 @@ NOT_USED = (
     "include_num_input_tokens_seen",
 )
 """Options of Trainer."""
+OF_OPTIMIZER = ("optim", "optim_args", "optim_target_modules", "adam_bias_correction")
+"""Options that decide what the state of the optimizer is."""
 TRAINING_NEEDS = [
     Need("plan", lambda o: not o.plan or o.resume_from_checkpoint is None, "it is for a new run", is_strict=True),
     Need(
@@ -263,6 +275,28 @@ TRAINING_NEEDS = [
     Need("device_flops", lambda o: o.plan, "it is for --plan; add that", is_strict=True),
     Need("utilization", lambda o: o.device_flops is not None, "it is a share of --device_flops; give that, too"),
     Need("max_steps", lambda o: o.budget is None, "--budget sets it"),
+    *(
+        Need(
+            name, lambda o: o.init_checkpoint is None, "--init_checkpoint has trained networks; leave one of them out"
+        )
+        for name in ("init_discriminator", "init_generator", "init_generator_layers", "initialization")
+    ),
+    *(
+        Need(name, lambda o: o.init_checkpoint is None, "the tokenizer of --init_checkpoint is used as it is")
+        for name in ("tokenizer_path", *OF_TRAINING)
+    ),
+    Need(
+        "init_checkpoint",
+        lambda o: not OBJECTIVES[o.objective].has_stages,
+        "--objective {objective} trains one network after the other; name the networks with --init_generator",
+        is_strict=True,
+    ),
+    Need(
+        "init_checkpoint",
+        lambda o: not o.deepspeed,
+        "DeepSpeed keeps the optimizer; name the networks with --init_discriminator and --init_generator",
+        is_strict=True,
+    ),
     Need(
         "num_train_epochs",
         lambda o: o.max_steps == -1,

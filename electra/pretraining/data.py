@@ -28,7 +28,7 @@ from electra.data.token_cache import (
     text_fingerprint,
 )
 from electra.data.tokenize import load_or_train_tokenizer
-from electra.io.checkpoints import MANIFEST_NAME
+from electra.io.checkpoints import MANIFEST_NAME, start_checkpoint
 from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, read_config, trained_source
 from electra.pretraining.configuration import Configuration
@@ -215,13 +215,17 @@ def _split(cache: TokenCache, held_out: Sequence[TokenCache], fraction: float, s
 def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus | None) -> PreTrainedTokenizerBase:
     """The checkpoint's tokenizer, the one named, that of the trained networks or of the cache, or one trained now."""
     sources = []
+    start = None
+    if args.training.init_checkpoint and checkpoint is None:
+        start = str(start_checkpoint(args.training.init_checkpoint))
+        read_config(start)
     for role in ("discriminator", "generator"):
         name = getattr(args.model, f"init_{role}")
         if name and checkpoint is None:
             source = trained_source(name, role)
             read_config(source)  # a wrong name is refused before hours of tokenization
             sources.append(source)
-    path = next(filter(None, (checkpoint, args.tokenizer_path.tokenizer_path, *sources)), None)
+    path = next(filter(None, (checkpoint, start, args.tokenizer_path.tokenizer_path, *sources)), None)
     if path is not None:
         tokenizer = load_tokenizer_beside_model(path)
     elif corpus is None:

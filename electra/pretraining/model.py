@@ -1,21 +1,34 @@
 """From options to the joint model, with new or trained networks."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
+from electra.io.checkpoints import ORIGIN_NAME
 from electra.io.errors import UserError
-from electra.model.configuration import DROPOUTS, embedding_width, longest_text, value_of
+from electra.io.files import read_json
+from electra.model.configuration import (
+    DROPOUTS,
+    ElectraPretrainingConfig,
+    embedding_width,
+    first_position,
+    longest_text,
+    value_of,
+)
 from electra.model.initialization import joint_config, untrained_discriminator
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.networks import can_share_rows
+from electra.model.networks import can_share_rows, embedding_modules
 from electra.model.pretrained import STEP_KEY, load_network, own_tokenizer, read_config, trained_source
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.model.tying import load_plain_state, plain_state
 from electra.pretraining.configuration import Configuration
+from electra.pretraining.run_folder import RunProvenance
 from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
@@ -26,6 +39,8 @@ def build_model(
 ) -> ElectraForJointPretraining:
     """Build the joint model with new weights, or those of --init_discriminator and --init_generator.
 
+    With --init_checkpoint it has the sizes of that checkpoint; `take_weights` loads the weights.
+
     Args:
         checkpoint: the one to resume. Trainer loads all weights from it, so trained networks are not read.
     Raises:
@@ -34,6 +49,10 @@ def build_model(
     sizes = args.model
     resumed: Any = read_config(checkpoint) if checkpoint is not None else None
     discriminator = generator = None
+    if args.training.init_checkpoint:
+        joint = _config_of_checkpoint(args, resumed)
+        discriminator, generator = joint.discriminator, joint.generator
+        sizes = replace(sizes, tie=joint.tie)
     if sizes.init_discriminator:
         discriminator = _trained_config(args, "discriminator", tokenizer, resumed)
     if sizes.init_generator:
@@ -70,14 +89,21 @@ def _trained_config(
     """The configuration of a trained network with this run's dropout; the generator's needs the discriminator's."""
     if resumed is not None:
         config: PreTrainedConfig = getattr(resumed, role)
-        dropouts = set(DROPOUTS)
     else:
         config = _resized_config(args, role, tokenizer, discriminator)
-        dropouts = {name for name in DROPOUTS if args.is_given(name)}
-    renamed = BACKBONES[config.model_type].renamed
-    for name in dropouts:
-        setattr(config, renamed.get(name, name), getattr(args.model, name))
+    _set_dropouts(args, config, only_given=resumed is None)
     return config
+
+
+def _set_dropouts(args: Configuration, config: PreTrainedConfig, *, only_given: bool) -> None:
+    """Write this run's dropouts into the configuration of a trained network, which keeps its own otherwise."""
+    dropouts = {name for name in DROPOUTS if not only_given or args.is_given(name)}
+    backbone = BACKBONES[config.model_type]
+    refused = sorted(dropouts & set(backbone.lacks) & args.flags)
+    if refused:
+        raise UserError(f"--{refused[0]}: {config.model_type} has no such dropout; leave it out")
+    for name in dropouts - set(backbone.lacks):
+        setattr(config, backbone.renamed.get(name, name), getattr(args.model, name))
 
 
 def _resized_config(
@@ -105,19 +131,30 @@ def _resized_config(
             raise UserError(f"--init_generator_layers {layers}: {path} has only {config.num_hidden_layers} layers")
 
     own = _sizes_of(config) if discriminator is None else _sizes_beside(discriminator, config, layers)
-    positions = max(longest_text(config), args.segments.max_length)
-    if "max_position_embeddings" in args.flags:
-        positions = max(positions, args.model.max_position_embeddings)
-        own["max_position_embeddings"] = positions
-    for name in own.keys() & args.flags:
-        given = getattr(args.model, name)
-        if given != own[name]:
-            raise UserError(f"--{name} {given}: --init_{role} {path} has its own, {own[name]}; leave it out")
+    positions = _positions(args, config, own)
+    _refuse_other_sizes(args, own, f"--init_{role} {path}")
     setattr(config, POSITIONS_KEY, max(trained_positions(config), args.segments.max_length))
     rows = vocabulary_size(tokenizer)
     resize(config, vocab_size=rows, pad_token_id=tokenizer.pad_token_id, positions=positions, layers=layers)
     vars(config).pop(STEP_KEY, None)  # the step of another run
     return config
+
+
+def _positions(args: Configuration, config: PreTrainedConfig, own: dict[str, Any]) -> int:
+    """Return the tokens of the longest text of a trained network in this run; one that is asked for joins `own`."""
+    positions = max(longest_text(config), args.segments.max_length)
+    if "max_position_embeddings" in args.flags:
+        positions = max(positions, args.model.max_position_embeddings)
+        own["max_position_embeddings"] = positions
+    return positions
+
+
+def _refuse_other_sizes(args: Configuration, own: Mapping[str, Any], start: str) -> None:
+    """Refuse sizes of the command line that are not those of the trained networks, by the names of the options."""
+    for name in own.keys() & args.flags:
+        given = getattr(args.model, name)
+        if given != own[name]:
+            raise UserError(f"--{name} {given}: {start} has its own, {own[name]}; leave it out")
 
 
 def load_into(
@@ -179,6 +216,79 @@ def _sizes_beside(discriminator: PreTrainedConfig, generator: PreTrainedConfig, 
     }
 
 
+# ---- a checkpoint of another run
+
+
+def _config_of_checkpoint(args: Configuration, resumed: Any) -> ElectraPretrainingConfig:
+    """The joint configuration of --init_checkpoint with this run's dropout and length; when resumed, the run's."""
+    path = str(args.training.init_checkpoint)
+    joint = read_config(path) if resumed is None else resumed
+    if not isinstance(joint, ElectraPretrainingConfig):
+        raise UserError(
+            f"--init_checkpoint {path} is a single network without its optimizer; name it with --init_discriminator"
+        )
+    networks = [network for network in (joint.discriminator, joint.generator) if network is not None]
+    if resumed is None:
+        own = {**_sizes_of(joint.discriminator), "tie": joint.tie}
+        if joint.generator is not None:
+            own |= _sizes_beside(joint.discriminator, joint.generator, joint.generator.num_hidden_layers)
+        positions = _positions(args, joint.discriminator, own)
+        _refuse_other_sizes(args, own, f"--init_checkpoint {path}")
+        for network in networks:
+            setattr(network, POSITIONS_KEY, max(_positions_of_checkpoint(network, path), args.segments.max_length))
+            resize(
+                network,
+                vocab_size=network.vocab_size,
+                pad_token_id=network.pad_token_id,
+                positions=positions,
+                layers=network.num_hidden_layers,
+            )
+    for network in networks:
+        _set_dropouts(args, network, only_given=resumed is None)
+    return joint
+
+
+def _positions_of_checkpoint(config: PreTrainedConfig, checkpoint: str) -> int:
+    """Return how many positions of a network were trained by the run of a checkpoint and by those before."""
+    if hasattr(config, POSITIONS_KEY):
+        return trained_positions(config)
+    options = read_json(Path(checkpoint) / ORIGIN_NAME, RunProvenance).options
+    return min(longest_text(config), options.get("max_length", longest_text(config)))
+
+
+def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length: int) -> None:
+    """Load all weights of a checkpoint of another run; positions beyond those that were trained repeat these.
+
+    Args:
+        max_length: tokens of this run's segments.
+    Raises:
+        UserError: a weight is missing on one side or has another shape, so that the optimizer's state would not fit.
+    """
+    config: Any = read_config(checkpoint)
+    trained, _ = load_network(ElectraForJointPretraining, checkpoint, config)
+    before = trained.state_dict()
+    now = model.state_dict()
+    for name in sorted(before.keys() | now.keys()):
+        theirs, ours = (tuple(state[name].shape) if name in state else "missing" for state in (before, now))
+        if theirs != ours:
+            raise UserError(
+                f"--init_checkpoint {checkpoint}: its {name} is {theirs}, here {ours}, so the optimizer does not fit; "
+                "keep objective, sizes and sharing, or start from the networks alone with --init_discriminator and "
+                "--init_generator"
+            )
+    model.load_state_dict(before)
+    for role in ("generator", "discriminator"):
+        network = getattr(model, role)
+        position = None if network is None else embedding_modules(network).get("position")
+        if position is None:
+            continue
+        known = _positions_of_checkpoint(getattr(config, role), checkpoint)
+        if known < max_length:
+            places = position.weight.data[first_position(network.config) :]  # a view
+            untrained = torch.arange(known, len(places))
+            places[untrained] = places[untrained % known]
+
+
 def with_given_parts(
     args: Configuration, model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase
 ) -> Configuration:
@@ -186,10 +296,13 @@ def with_given_parts(
     sizes: dict[str, Any] = {}
     generator = model.config.generator
     discriminator = model.config.discriminator
-    if args.model.init_discriminator:
+    is_phase = args.training.init_checkpoint is not None
+    if is_phase:
+        sizes["tie"] = model.config.tie
+    if args.model.init_discriminator or is_phase:
         sizes |= _sizes_of(discriminator) | {name: value_of(discriminator, name) for name in DROPOUTS}
         tokenizer.model_max_length = longest_text(discriminator)
-    if args.model.init_generator:
+    if args.model.init_generator or (is_phase and generator is not None):
         sizes |= _sizes_beside(discriminator, generator, generator.num_hidden_layers)
     record = {**args.record, **{name: value for name, value in sizes.items() if name not in args.unused}}
     if "vocab_size" in args.unused:

@@ -12,20 +12,28 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from transformers.trainer_utils import IntervalStrategy
 
 from electra.data import options as data_options
 from electra.data.options import held_out_texts
+from electra.io.checkpoints import ORIGIN_NAME, checkpoint_named
 from electra.io.errors import UserError
-from electra.io.files import CONFIGS, run_options
+from electra.io.files import CONFIGS, read_json, run_options
 from electra.model import options as model_options
-from electra.model.options import MASKING, ObjectiveArguments, given_objective
+from electra.model.options import MASKING, ModelArguments, ObjectiveArguments, given_objective
 from electra.objectives import OBJECTIVES
 from electra.options import CommandLine, Need, Values, rules_of
 from electra.pretraining import configuration
-from electra.pretraining.configuration import CONFIG_NAME, GROUPS, MOST, Configuration, ElectraTrainingArguments
+from electra.pretraining.configuration import (
+    CONFIG_NAME,
+    GROUPS,
+    MOST,
+    OF_OPTIMIZER,
+    Configuration,
+    ElectraTrainingArguments,
+)
 from electra.tokenizers import options as tokenizer_options
 
 if TYPE_CHECKING:
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 QUICKSTART = CONFIGS / "pretraining" / "quickstart.yaml"
-SIZED = {"model_size", "hidden_size", "init_discriminator", "init_generator"}
+SIZED = {"model_size", "hidden_size", "init_discriminator", "init_generator", "init_checkpoint"}
 """Options beside which --budget does not choose a recipe."""
 WARM_UP = 10
 """A warm-up that is not given is at most this part of the run."""
@@ -137,9 +145,14 @@ def _default_config(flags: Values) -> str | None:
 
 def _inherited(given: Values) -> Values:
     """Options of the run whose networks this one starts from; none if they are not of a run."""
-    start = given.get("init_discriminator") or given.get("init_generator")
-    before = run_options(start) if start else {}
-    names = {*before} & INHERITED
+    if given.get("init_checkpoint"):
+        before = _options_of_checkpoint(given["init_checkpoint"])
+        names = {*before} & OF_PHASE
+        given = {**before, **given}  # its objective, unless one is given
+    else:
+        start = given.get("init_discriminator") or given.get("init_generator")
+        before = run_options(start) if start else {}
+        names = {*before} & INHERITED
     if given.get("objective") == "causal":
         names -= {*MASKING}
     if given.get("objective", "electra") != before.get("objective", "electra"):
@@ -147,7 +160,30 @@ def _inherited(given: Values) -> Values:
     return {name: before[name] for name in names}
 
 
+def _options_of_checkpoint(path: str) -> Values:
+    """Return the options of the run of a checkpoint: what the checkpoint has recorded, and what config.yaml has."""
+    origin = Path(checkpoint_named(path)) / ORIGIN_NAME
+    recorded = read_json(origin, RecordedOptions)["options"] if origin.is_file() else {}
+    return {**recorded, **run_options(path)}
+
+
+class RecordedOptions(TypedDict):
+    """What origin.json of a checkpoint says of the options of its run."""
+
+    options: dict[str, Any]
+
+
 INHERITED = {f.name for group in GROUPS for f in fields(group) if rules_of(f).inherited}
+OF_PHASE = {
+    *(f.name for group in (ModelArguments, ObjectiveArguments) for f in fields(group)),
+    *("max_length", "segment_policy", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"),
+    *("max_grad_norm", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", *OF_OPTIMIZER),
+} - {
+    *("model_size", "init_discriminator", "init_generator", "init_generator_layers", "initialization"),
+    *("rope_theta", "local_rope_theta"),
+}
+"""Options that a run has from the run of its --init_checkpoint, unless they are given. Its recipe is not one of them:
+the sizes are those of the networks, and steps and warm-up are the new run's own."""
 
 
 def _check(c: Configuration) -> None:

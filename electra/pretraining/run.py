@@ -110,7 +110,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     if stop.exit_code:
         sys.exit(stop.exit_code)
 
-    is_continued = bool(args.model.init_discriminator or args.model.init_generator)
+    is_continued = any((args.model.init_discriminator, args.model.init_generator, args.training.init_checkpoint))
     finish_run(trainer, args.record, first_column="start" if is_continued else "untrained")
     if args.training.push_to_hub and trainer.is_world_process_zero():
         training = args.training

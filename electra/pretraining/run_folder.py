@@ -34,7 +34,13 @@ from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.io.files import absolute, holds_files, read_json
 from electra.options import write_yaml
-from electra.pretraining.configuration import CONFIG_NAME, RESUMING, Configuration, ElectraTrainingArguments
+from electra.pretraining.configuration import (
+    CONFIG_NAME,
+    OF_OPTIMIZER,
+    RESUMING,
+    Configuration,
+    ElectraTrainingArguments,
+)
 from electra.report.runs import METRICS_NAME, STATE_NAME, RunMetrics, TrainingState
 from electra.runtime.processes import main_process_first
 
@@ -42,6 +48,8 @@ logger = logging.getLogger(__name__)
 
 _OF_START = ("resume_from_checkpoint", "auto_resume", "budget")
 """Options that say how a command starts, not what the run is."""
+SAME_STATE = {"adamw_torch_fused": "adamw_torch"}
+"""Optimizers -> others with the same state: the same optimizer with another kernel."""
 _LOCKS: dict[Path, BaseFileLock] = {}
 """Held by this process, by run folder, so that two processes never write the same run."""
 
@@ -291,6 +299,26 @@ def check_resumed(run: Run, now: RunProvenance) -> RunProvenance:
     if changes:
         lines.append(f"from step {run.step:,} on: {', '.join(changes)}")
     return replace(now, first_held_out_text=before.first_held_out_text, changes=lines)
+
+
+# ---- what a run that starts from a checkpoint of another one must keep
+
+
+def check_optimizer_of(checkpoint: Path, options: Mapping[str, Any]) -> None:
+    """Refuse an optimizer whose state is not that of a checkpoint.
+
+    Args:
+        options: of the run that starts, by name.
+    """
+    before = read_json(checkpoint / ORIGIN_NAME, RunProvenance).options
+    for name in OF_OPTIMIZER:
+        value = getattr(options[name], "value", options[name])
+        old = before.get(name, value)
+        if SAME_STATE.get(str(old), old) != SAME_STATE.get(str(value), value):
+            raise UserError(
+                f"--init_checkpoint {checkpoint} has the optimizer of --{name} {old}, not {value}; keep it, or start "
+                "from the networks alone with --init_discriminator and --init_generator"
+            )
 
 
 # ---- what a run writes before it starts

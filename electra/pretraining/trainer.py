@@ -48,7 +48,7 @@ from electra.data.options import SegmentArguments
 from electra.data.policies.packed import PackedPolicy
 from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.data.token_cache import TokenCache
-from electra.io.checkpoints import UNFINISHED, translate_read_errors
+from electra.io.checkpoints import UNFINISHED, checkpoints_of, start_checkpoint, translate_read_errors
 from electra.io.errors import UserError
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.joint import ElectraForJointPretraining
@@ -68,9 +68,17 @@ from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, data_of_corpus
 from electra.pretraining.device import compile_model, explain_lost_process, explain_lost_worker, take_compiled_step
 from electra.pretraining.metrics import evaluation_metrics, fixed_metrics, token_records
+from electra.pretraining.model import take_weights
 from electra.pretraining.options import fit_steps
 from electra.pretraining.plan import Plan, make_plan
-from electra.pretraining.run_folder import RunProvenance, check_resumed, latest_step, origin_of, run_in
+from electra.pretraining.run_folder import (
+    RunProvenance,
+    check_optimizer_of,
+    check_resumed,
+    latest_step,
+    origin_of,
+    run_in,
+)
 from electra.pretraining.step import LogWindow, StepGuard, values_of_batch
 from electra.report.runs import TESTSET
 from electra.runtime.device import tune_for_gpu, tune_networks, tune_process
@@ -110,12 +118,15 @@ class ElectraTrainer(Trainer):
         objective: which networks are trained when; by default as `model.config` says.
         plan: sizes and FLOPs of the run; made here if not given, and then `args` may have epochs and shares.
         provenance: what the run is trained on and how, written into each checkpoint; see run_folder.py.
+
+    With `args.init_checkpoint` a new run takes the weights of that checkpoint into `model`, and the state of its
+    optimizer; `ElectraForJointPretraining.from_pretrained(checkpoint)` is such a model.
     """
 
     args: ElectraTrainingArguments
     model: Any
     train_dataset: Any
-    lr_scheduler: LRScheduler | None
+    lr_scheduler: Any
 
     def __init__(
         self,
@@ -150,6 +161,7 @@ class ElectraTrainer(Trainer):
             )
             model.config.generator_steps = objective.generator_steps or 0
             plan = make_plan(args, model, data)
+        self.start = self._take_start(model, args, data.segments.max_length)
         # Trainer makes the run's folder now and the schedule later: a schedule that is refused leaves no folder.
         lengths = stage_lengths(plan.steps, objective.generator_steps)
         create_schedule(args, torch.optim.SGD([torch.zeros(1)]), lengths)
@@ -212,6 +224,18 @@ class ElectraTrainer(Trainer):
             self.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
             if args.torch_compile:
                 compile_model(self.model, args)
+
+    def _take_start(
+        self, model: ElectraForJointPretraining, args: ElectraTrainingArguments, max_length: int
+    ) -> Path | None:
+        """Load the weights of --init_checkpoint; return the checkpoint, None if there is none or the run has begun."""
+        folder = Path(args.output_dir)
+        if args.init_checkpoint is None or (folder.is_dir() and checkpoints_of(folder)):
+            return None
+        checkpoint = start_checkpoint(args.init_checkpoint)
+        check_optimizer_of(checkpoint, vars(args))
+        take_weights(model, str(checkpoint), max_length)
+        return checkpoint
 
     def _provenance(self) -> RunProvenance:
         values = {**vars(self.data.segments), **network_options_of(self.model.config), **vars(self.args)}
@@ -335,6 +359,18 @@ class ElectraTrainer(Trainer):
         with translate_option_errors("--optim and its options"):
             return super().create_optimizer(model)
 
+    def take_optimizer(self, checkpoint: Path) -> None:
+        """Load the state of the optimizer of another run's checkpoint; rates, decay and betas are this run's."""
+        schedule, self.lr_scheduler = self.lr_scheduler, NoSchedule()
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        try:
+            with keeping_options(self.optimizer, None), translate_read_errors(str(checkpoint), "the optimizer"):
+                super()._load_optimizer_and_scheduler(str(checkpoint))
+        finally:
+            self.lr_scheduler = schedule
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         if self.lr_scheduler is None:
             lengths = stage_lengths(num_training_steps, self.objective.generator_steps)
@@ -444,6 +480,13 @@ class ElectraTrainer(Trainer):
     def _load_rng_state(self, checkpoint: str | None) -> None:
         with translate_read_errors(checkpoint, "the random state"):
             super()._load_rng_state(checkpoint)
+
+
+class NoSchedule:
+    """Takes the place of a schedule that must not be read from a checkpoint."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Leave everything as it is."""
 
 
 def _data_of(

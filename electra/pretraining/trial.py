@@ -133,6 +133,7 @@ def trial_arguments(args: Configuration, folder: str, steps: int) -> Configurati
         eval_strategy=IntervalStrategy.NO,
         eval_on_start=False,
         save_strategy=SaveStrategy.NO,
+        init_checkpoint=None,
         report_to=[],
         disable_tqdm=not sys.stderr.isatty(),
     )

@@ -13,15 +13,16 @@ from transformers import (
     ElectraForPreTraining,
 )
 
-from electra.backbones import BACKBONES
+from electra.backbones import BACKBONES, NEWER, _is_in_transformers
 from electra.io.errors import UserError
 from electra.model.configuration import (
     CAUSAL_KEY,
     embedding_width,
     generator_config,
     longest_text,
+    value_of,
 )
-from electra.model.joint import parameter_counts
+from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.model.networks import (
     attention_bias,
     can_share_rows,
@@ -34,10 +35,13 @@ from electra.model.networks import (
 from electra.model.tying import plain_state
 from electra.pretraining.plan import describe_network, training_flops
 from electra.runtime.device import ATTENTION
+from tests.conftest import make_number_tokenizer
 from tests.helpers import parametrize
 from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, tiny_network_config
 
 WITHOUT_PROJECTION = [name for name, backbone in BACKBONES.items() if backbone.projection is None]
+TABLES = ("embeddings.", "embed_tokens.")
+"""The beginnings of the names of embeddings."""
 
 
 def inputs_of(model_type, batch):
@@ -58,11 +62,13 @@ def test_the_lm_head_at_some_positions_is_the_model_s(model_type, batch):
 @parametrize("model_type", BACKBONES)
 def test_a_network_has_the_sizes_and_dropouts_asked_for(model_type):
     config = tiny_network_config(model_type)
-    renamed = BACKBONES[model_type].renamed
-    dropouts = {renamed.get(name, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
-    assert dropouts <= vars(type(config)()).keys()  # a configuration accepts any name
-    assert getattr(config, renamed.get("hidden_dropout_prob", "hidden_dropout_prob")) == 0.25
-    assert getattr(config, renamed.get("attention_probs_dropout_prob", "attention_probs_dropout_prob")) == 0.125
+    backbone = BACKBONES[model_type]
+    for name, expected in (("hidden_dropout_prob", 0.25), ("attention_probs_dropout_prob", 0.125)):
+        its_name = backbone.renamed.get(name, name)
+        has_it = its_name in vars(type(config)())  # a configuration accepts any name
+        assert has_it != (name in backbone.lacks)
+        assert hasattr(config, its_name) == has_it
+        assert value_of(config, name) == (expected if has_it else 0)
     assert longest_text(config) == LONGEST
     assert embedding_width(config) == (32 if model_type in WITHOUT_PROJECTION else 16)
     table = masked_lm(config).get_input_embeddings()
@@ -123,17 +129,21 @@ def test_a_bias_made_once_hides_what_the_mask_hides(model_type, attention, batch
 
 @parametrize("dtype", [torch.bfloat16, torch.float16, None])
 @parametrize("model_type", BACKBONES)
-def test_a_bias_has_the_type_of_the_queries(model_type, dtype, batch, monkeypatch):
-    """Kernels of GPUs read a bias of another type wrongly, without an error."""
+def test_a_bias_has_the_type_of_attention(model_type, dtype, batch, monkeypatch):
+    """Kernels of GPUs read a bias of another type wrongly, without an error.
+
+    Rotary positions may leave queries and keys in float32, which autocast then casts for attention.
+    """
     network = masked_lm(tiny_network_config(model_type)).eval()
     if not can_share_rows(network.config):
         skip("builds its own masks")
     network.set_attn_implementation("sdpa")
-    seen = set()
+    seen, rotated = set(), set()
     attention = F.scaled_dot_product_attention
 
     def watch(query, key, value, attn_mask=None, **options):
-        seen.add((query.dtype, key.dtype, value.dtype, attn_mask.dtype))
+        seen.add((value.dtype, attn_mask.dtype))
+        rotated.add((query.dtype, key.dtype))
         return attention(query, key, value, attn_mask, **options)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", watch)
@@ -143,7 +153,9 @@ def test_a_bias_has_the_type_of_the_queries(model_type, dtype, batch, monkeypatc
             bias = attention_bias(batch["attention_mask"], network.dtype, segment_numbers)
             encode(network, **batch, bias=bias)
             setattr(network.config, CAUSAL_KEY, True)
-    assert seen == {(dtype or torch.float32,) * 4}
+    assert seen == {(dtype or torch.float32,) * 2}
+    assert rotated <= {(dtype or torch.float32,) * 2, (torch.float32,) * 2}
+    assert len(rotated) == 1 and (BACKBONES[model_type].is_rotary or rotated == seen)
 
 
 @parametrize("model_type", BACKBONES)
@@ -159,7 +171,8 @@ def test_what_is_saved_opens_in_transformers(model_type, tmp_path, batch):
     _, report = AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "discriminator", output_loading_info=True
     )
-    heads = ("classifier.", "head.", "pre_classifier.", "pooler.dense.")  # the last is DeBERTa's, outside its encoder
+    # The last is DeBERTa's, outside its encoder.
+    heads = ("classifier.", "head.", "pre_classifier.", "dense.", "pooler.dense.")
     assert all(name.startswith(heads) for name in report["missing_keys"]), report["missing_keys"]
     if BACKBONES[model_type].has_pooler:
         assert set(report["missing_keys"]) == {"classifier.weight", "classifier.bias"}
@@ -192,7 +205,7 @@ def test_a_run_of_it_can_be_planned(model_type):
     flops, *_ = training_flops(model.config, max_length=LONGEST, batch_size=1, steps=1)
     networks = (model.generator, model.discriminator)
     encoders = [network.base_model for network in networks if network is not None]
-    tables = sum(p.numel() for e in encoders for n, p in e.named_parameters() if n.startswith("embeddings."))
+    tables = sum(p.numel() for e in encoders for n, p in e.named_parameters() if n.startswith(TABLES))
     weights = sum(p.numel() for e in encoders for n, p in e.named_parameters() if not n.startswith("pooler.")) - tables
     if model_type == "albert":  # whose one layer is computed twice
         weights += sum(sum(p.numel() for p in e.encoder.albert_layer_groups.parameters()) for e in encoders)
@@ -215,3 +228,35 @@ def test_a_generator_s_heads_and_feed_forward_width_can_be_named():
     )
     sizes = generator.hidden_size, generator.num_attention_heads, generator.intermediate_size
     assert sizes == (32, 1, 48) and generator.num_hidden_layers == 1 and generator.embedding_size == 32
+
+
+@parametrize("model_type", BACKBONES)
+def test_new_networks_tie_their_lm_head_and_know_their_tokens(model_type):
+    tokenizer = make_number_tokenizer(NETWORK_VOCAB_SIZE)
+    options = {"discriminator_type": model_type, "tie": "word", "initialization": "normal", "generator_size": 1.0}
+    model = ElectraForJointPretraining.from_recipe("tiny", tokenizer, **options)
+    assert model.generator.get_output_embeddings().weight is model.discriminator.get_input_embeddings().weight
+    for network in (model.generator, model.discriminator):
+        ids = {name: value for name, value in network.config.to_dict().items() if name.endswith("_token_id")}
+        assert ids["pad_token_id"] == tokenizer.pad_token_id
+        assert ids.get("mask_token_id", tokenizer.mask_token_id) == tokenizer.mask_token_id
+        assert all(value is None or value < NETWORK_VOCAB_SIZE for value in ids.values()), ids
+
+
+@parametrize("model_type", [name for name, backbone in BACKBONES.items() if backbone.lacks])
+def test_a_dropout_that_an_architecture_lacks_is_refused(model_type):
+    tokenizer = make_number_tokenizer(NETWORK_VOCAB_SIZE)
+    options = {"discriminator_type": model_type, "initialization": "normal"}
+    with raises(UserError, match=r"hidden_dropout_prob=0\.1"):
+        ElectraForJointPretraining.from_recipe("tiny", tokenizer, hidden_dropout_prob=0.1, **options)
+    model = ElectraForJointPretraining.from_recipe("tiny", tokenizer, attention_probs_dropout_prob=0.1, **options)
+    assert model.discriminator.config.attention_dropout == 0.1
+
+
+def test_an_architecture_of_a_newer_transformers_is_refused_in_one_line(monkeypatch):
+    assert NEWER == [] and _is_in_transformers("xlm-roberta") and not _is_in_transformers("bert-of-2030")
+    monkeypatch.setattr("electra.model.options.NEWER", ["gte"])
+    tokenizer = make_number_tokenizer(NETWORK_VOCAB_SIZE)
+    for name in ("discriminator_type", "generator_type"):
+        with raises(UserError, match=f"{name}='gte'.*transformers"):
+            ElectraForJointPretraining.from_recipe("tiny", tokenizer, **{name: "gte"})

@@ -108,9 +108,10 @@ def test_a_width_that_the_heads_do_not_divide_is_refused():
         discriminator_of("small", num_attention_heads=3)
 
 
-def test_modernbert_s_heads_have_an_even_width():
-    with raises(UserError, match=r"hidden_size=60 and num_attention_heads=4 .* width 15"):
-        discriminator_of("small", model_type="modernbert", hidden_size=60)
+@parametrize("model_type", [name for name, backbone in BACKBONES.items() if backbone.is_rotary])
+def test_heads_with_rotary_positions_have_an_even_width(model_type):
+    with raises(UserError, match=rf"{model_type} .*hidden_size=60 and num_attention_heads=4 .* width 15"):
+        discriminator_of("small", model_type=model_type, hidden_size=60)
 
 
 def test_the_generator_leaves_the_discriminator_s_config_alone():

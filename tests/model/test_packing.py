@@ -67,8 +67,8 @@ def test_so_are_those_of_every_objective(objective):
     assert_the_same(model_of("electra", objective=objective, **size))
 
 
-def test_deberta_and_unknown_kernels_cannot_share_rows():
-    assert [name for name in BACKBONES if name not in PACKED] == ["deberta-v2"]
+def test_own_masks_and_unknown_kernels_cannot_share_rows():
+    assert [name for name in BACKBONES if name not in PACKED] == ["deberta-v2", "ultrabert"]
     config = tiny_network_config("electra")
     config._attn_implementation = "flash_attention_2"
     assert not can_share_rows(config)

@@ -79,7 +79,8 @@ def flags(folder, **options):
         **options,
     }
     # What a network that is not there, or one without projection, or a finished tokenizer would refuse.
-    if any(options.get(name) for name in ("tokenizer_path", "init_discriminator", "init_generator", "token_cache")):
+    finished = ("tokenizer_path", "init_discriminator", "init_generator", "init_checkpoint", "token_cache")
+    if any(options.get(name) for name in finished):
         values["vocab_size"] = options.get("vocab_size")
     if options.get("objective") in ("mlm", "causal") or options.get("generator_type") == UNIFORM:
         values["generator_size"] = options.get("generator_size")
