@@ -2,11 +2,13 @@
 
 import torch
 import yaml
+from pytest import approx
 
 from electra.model.joint import parameter_counts
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.recipes import RECIPES
+from electra.schedules import create_schedule
 from tests.helpers import ROOT, parametrize
 
 FOLDER = ROOT / "configs" / "pretraining"
@@ -69,8 +71,17 @@ PARAMETERS = {
         ALBERT_ENCODER + 2 * 65_792 + 257,
         3_923_712 + 3 * 198_272 + 47_290,
     ),
+    # DeBERTa-v3 of 768 and V tokens: V x 768, norm 1,536; relative positions 512 x 768, norm 1,536; layers of
+    # 4 x 768 x 769 + 2 x 768 x 3072 + 3840 + 3072; head 768 x 769 + 769, or LM head 768 x 769 + 1,536 + V.
+    # CamemBERTa's generator of 256: V x 768, projection 768 x 256, norm 512; 512 x 256 + 512; 12 layers of 789,760;
+    # 256 x 768 + 768 + 1,536 + V
+    "camembertav2_base": (111_207_937, 35_203_328),
+    "deberta_v3_base": (184_346_881, 141_948_417),
+    "deberta_v3_small": (141_819_649, 120_684_801),
 }
-EXPERIMENTS = (*PARAMETERS, *sorted({*CONTINUED} - {"continue_run"}))
+VOCABULARIES = {"camembertav2_base": 32_768, "deberta_v3_base": 128_001, "deberta_v3_small": 128_001}
+"""Tokens of tokenizers, by file, other than BERT's 30,522."""
+EXPERIMENTS = (*PARAMETERS, *sorted({*CONTINUED} - {"continue_run", "continue_anneal"}))
 """Files that repeat an experiment of a source; the others are this project's own."""
 
 
@@ -99,8 +110,9 @@ class Vocabulary:
 
 def networks(args):
     """Of the vocabulary size that is asked for, without memory for their weights."""
+    size = VOCABULARIES.get(args.training.experiment_name, args.tokenizer.vocab_size)
     with torch.device("meta"):
-        return build_model(args, Vocabulary(args.tokenizer.vocab_size))
+        return build_model(args, Vocabulary(size))
 
 
 def test_without_a_corpus_the_quickstart_is_taken():
@@ -156,3 +168,25 @@ def test_the_runs_of_the_paper_are_table_6():
     steps = training.logging_steps, training.eval_steps, training.save_steps
     assert steps == (3840 / 128, 12800 / 128, 1280000 / 128)  # in samples there; docs/reference_flags.md
     assert (training.max_steps, training.learning_rate) == (1_000_000, 5e-4)
+
+
+def test_the_runs_of_deberta_v3_are_their_papers():
+    rows = {
+        "camembertav2_base": (91_500, 8192, 512, 7e-4, 0.2, 0.85, 0.878, 0.974, 1 / 3, 1.0),
+        "deberta_v3_base": (500_000, 8192, 512, 5e-4, 0.15, 1.0, 0.9, 0.98, 1.0, 0.5),
+        "deberta_v3_small": (500_000, 8192, 512, 5e-4, 0.15, 1.0, 0.9, 0.98, 1.0, 0.5),
+    }
+    for stem, row in rows.items():
+        args = parse(stem)
+        training, model = args.training, args.model
+        batch = training.per_device_train_batch_size * training.gradient_accumulation_steps
+        found = (training.max_steps, batch, args.segments.max_length, training.learning_rate)
+        found += (args.objective.mlm_probability, args.spec.mlm_replacement_probability)
+        found += (training.adam_beta1, training.adam_beta2, model.generator_size, model.generator_layer_size)
+        assert found == row
+        assert (training.warmup_steps, model.tie, model.discriminator_type) == (10_000, "gdes", "deberta-v2")
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=7e-4)
+    schedule = create_schedule(parse("camembertav2_base").training, optimizer, [91_500])
+    rates = [7e-4 * schedule.lr_lambdas[0](step) for step in (0, 5_000, 10_000, 50_750, 91_500)]
+    middle = 1e-5 + (7e-4 - 1e-5) * 0.5**0.5  # a polynomial of the power of one half
+    assert rates == approx([0, 3.5e-4, 7e-4, middle, 1e-5])

@@ -1,4 +1,4 @@
-"""The shell script of runs/: from a text to a scored model, offline."""
+"""The shell scripts of runs/, offline: from a text to a scored model, decays of a stable run."""
 
 import os
 import subprocess
@@ -38,3 +38,28 @@ def test_the_recipe_trains_scores_and_reports(tmp_path):
 
     refused = subprocess.run(command[:3], env=variables, capture_output=True, text=True)
     assert refused.returncode == 2 and "HELD_OUT_FILE" in refused.stderr
+
+
+def test_decays_of_a_stable_run_are_compared_with_runs_of_their_own(tmp_path):
+    sentences = [" ".join(WORDS[i % 90 : i % 90 + 18]) for i in range(120)]
+    (tmp_path / "train.txt").write_text("\n\n".join(sentences[20:]))
+    (tmp_path / "held_out.txt").write_text("\n\n".join(sentences[:20]))
+    variables = {
+        **ENVIRONMENT,
+        "PYTHONPATH": str(ROOT),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "GLUE": str(write_glue(tmp_path / "glue")),
+        **{"LENGTHS": "4", "THOUSAND": "10", "VOCAB": "150"},
+    }
+    sizes = {"hidden_size": 24, "num_hidden_layers": 1, "per_device_train_batch_size": 2, "max_length": 16}
+    options = [f"--{name}={value}" for name, value in sizes.items()]
+    command = ["bash", str(ROOT / "runs" / "anneal.sh"), "train.txt", "held_out.txt", *options]
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    output = tmp_path / "output"
+    assert (output / "anneal_stable" / "checkpoint-36").is_dir()
+    for kind, steps in (("decay", 4), ("own", 40)):
+        metrics = read_json(output / f"anneal_{kind}_4" / "metrics.json")
+        assert metrics["plan"]["steps"] == steps
+        assert "fixed_discriminator_auc" in str(metrics["held_out"]) or "fixed: trained" in metrics["held_out"]
+        assert (output / f"glue_anneal_{kind}_4" / "results.jsonl").is_file()
