@@ -177,7 +177,7 @@ VERBS = {
     ),
     "push": Verb(
         "electra.io.hub",
-        "upload the networks of a run to the Hugging Face Hub",
+        "upload the networks of a run, or fine-tuned models, to the Hugging Face Hub",
         "output/small_owt --hub_model_id me/small_owt --private",
         """
   --hub_model_id   name or owner/name of the repositories

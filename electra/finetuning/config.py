@@ -109,6 +109,12 @@ class FineTuningArguments(Options):
         "Weights to score: those after the last step, or those of the epoch with the best score on the development "
         "set. The latter overestimates the score.",
     )
+    patience: int | None = option(
+        None,
+        "Epochs in a row that do not improve the score on the development set by more than .001, after which a run "
+        "ends. Default: no early end.",
+        POSITIVE,
+    )
     bf16: bool | None = option(
         None,
         "Compute in bfloat16 with float32 weights and losses. Default: true if the GPU or CPU supports it.",

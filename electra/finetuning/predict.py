@@ -26,6 +26,7 @@ import torch
 import transformers
 from huggingface_hub import ModelCardData
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+from transformers.utils import CONFIG_NAME
 
 from electra.finetuning.config import Arguments
 from electra.finetuning.data import Array, ColumnRows, PaddingCollator
@@ -35,12 +36,22 @@ from electra.finetuning.task import Task, TaskData
 from electra.finetuning.trainer import Collator, FineTuner
 from electra.io.console import setup_logging, shown_command
 from electra.io.errors import Parser, UserError
-from electra.io.files import expand, may_be_hub_id, open_new, replace_folder, write_json
+from electra.io.files import (
+    RESULT_NAME,
+    expand,
+    may_be_hub_id,
+    open_new,
+    read_json,
+    replace_folder,
+    saved_models,
+    write_json,
+)
 from electra.io.rows import DELIMITERS, JSON_LINES, TABLES, Columns, form_of, read_rows
 from electra.model.networks import check_finite
 from electra.model.pretrained import load_network, load_tokenizer_beside_model, read_config, silent_transformers
 from electra.options import as_flags, check
 from electra.report.blocks import Card, Table, write_card
+from electra.report.eval_results import HubData, hub_scores, model_index, write_eval_results
 from electra.report.evaluation import percent
 from electra.report.results import Result, read_result
 from electra.runtime.device import computes_bf16, tune_networks, tune_process
@@ -56,8 +67,6 @@ logger = logging.getLogger(__name__)
 # line of its run. A missing one is restored by running its seed again.
 
 
-RESULT_NAME = "result.json"
-"""The line of results.jsonl of the saved run."""
 SAVED_HEADS = {"hf", "linear"}
 """Heads with a `TransformersHead`; linear is that of taggers."""
 
@@ -94,8 +103,12 @@ def save_model(
     data: TaskData,
     result: Result,
     model: Any,
+    kept: Mapping[str, Any],
 ) -> None:
-    """Save the model of a run if it is the best; on the main process, before the result is written."""
+    """Save the model of a run if it is the best; on the main process, before the result is written.
+
+    Its config.json has the names of the labels, and what is `kept`.
+    """
     if not evaluation.args.options.save_model or evaluation.best_first(task, result)[0] != result.seed:
         return
     folder = folder_of(evaluation, task)
@@ -108,16 +121,18 @@ def save_model(
         config.label2id = {label: number for number, label in enumerate(data.labels)}
     if data.problem_type is not None:
         config.problem_type = data.problem_type
+    for name, value in kept.items():
+        setattr(config, name, value)
     with silent_transformers():
         exported.save_pretrained(unfinished)
     evaluation.encoder.tokenizer.save_pretrained(unfinished)
-    kept = evaluation.find(task.name, result.seed) or result
-    write_json(kept._asdict(), unfinished / RESULT_NAME)
+    first = evaluation.find(task.name, result.seed) or result
+    write_json(first._asdict(), unfinished / RESULT_NAME)
     replace_folder(unfinished, folder)
 
 
 def describe_model(evaluation: Evaluation, task: Task) -> None:
-    """Write the card of a saved model, now that all seeds are known, and log where it is."""
+    """Write the card of a saved model and its scores for the Hub, now that all seeds are known; log where it is."""
     result = read_saved(evaluation, task)
     if result is None:
         return
@@ -126,17 +141,27 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
     model = result.model
     settings = result.settings
     (summary,) = (run.tasks[task.name] for run in kind.reporting.summarize(evaluation.results, ""))
-    is_on_hub = may_be_hub_id(model) and not expand(model).exists()
+    scores = hub_scores(kind.reporting, summary, hub_data(evaluation.args.options), result.seed)
     metadata = ModelCardData(
         library_name="transformers",
         pipeline_tag=kind.pipeline,
-        base_model=model if result.start != "scratch" and is_on_hub else None,
+        base_model=model if result.start != "scratch" and is_on_hub(model) else None,
+        model_name=f"{task.name}, fine-tuned",
+        eval_results=model_index(scores, kind.pipeline),
     )
     rows = [
         [metric, *map(percent, (spread.values.get(result.seed), spread.median, spread.std))]
         for metric, spread in summary.metrics.items()
     ]
     training = {"source network": model, "start": result.start, "seed": result.seed, **settings}
+    config = read_json(folder / CONFIG_NAME)
+    labels = list(config.get("id2label", {}).values())
+    if labels:
+        training["labels"] = ", ".join(labels)
+    for name in kind.kept:
+        if name in config:
+            values = zip(labels, config[name], strict=True)
+            training[name] = ", ".join(f"{label} {value:.3g}" for label, value in values)
     reads_windows = kind.reads_windows or settings.get("long_texts") == "windows"
     treatment = "cut into windows of" if reads_windows else "truncated to"
     card = Card(
@@ -144,13 +169,35 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
         about=f"Longer inputs are {treatment} {settings['max_length']} tokens. {task.note}",
         auto_class=kind.auto_model.__name__,
         folder=str(folder),
+        example=task.example.replace("MAX_LENGTH", str(settings["max_length"])),
         scores_title="Scores on the development set, percent",
         scores=Table(["metric", "this model", f"median of {len(summary.results)} seeds", "std"], rows),
         training=[(option, str(value)) for option, value in training.items()],
         command=shown_command(kind.command, as_flags(evaluation.args.record)),
     )
     write_card(folder / "README.md", metadata, card)
+    write_eval_results(scores, folder)
     logger.info("model          %s", folder)
+
+
+def write_scores(evaluation: Evaluation, task: Task) -> None:
+    """Write the median scores of a task into the folder of the evaluation, as the Hub reads them."""
+    reporting = task.kind.reporting
+    for run in reporting.summarize(evaluation.results, ""):
+        if task.name in run.tasks:
+            scores = hub_scores(reporting, run.tasks[task.name], hub_data(evaluation.args.options))
+            write_eval_results(scores, evaluation.folder)
+
+
+def hub_data(options: Any) -> HubData:
+    """Return the data set of the Hub that a command names; without a name for files of the user."""
+    name = getattr(options, "dataset_name", None)
+    return HubData(name, options.dataset_config_name) if name and is_on_hub(name) else HubData()
+
+
+def is_on_hub(name: str) -> bool:
+    """Return True if a model or data set of this name is not a folder here, and may be on the Hub."""
+    return may_be_hub_id(name) and not expand(name).exists()
 
 
 PREDICTORS = {
@@ -192,15 +239,12 @@ class Predictor(NamedTuple):
 
 def open_saved(path: str) -> tuple[Saved, str]:
     """The model in a folder, or in an evaluation with one saved model, and its module in `PREDICTORS`."""
-    folder = expand(path)
-    found = [path.parent for path in folder.glob(f"models/[!.]*/{RESULT_NAME}")]
-    models = [model for model in found if model.suffix != ".previous"]  # left by a killed command
+    models = saved_models(expand(path))
     if len(models) > 1:
-        raise UserError(f"{path} has {len(models)} models; name one: {', '.join(sorted(map(str, models)))}")
-    if models:
-        folder = models[0]
-    if not (folder / RESULT_NAME).is_file():
+        raise UserError(f"{path} has {len(models)} models; name one: {', '.join(map(str, models))}")
+    if not models:
         raise UserError(f"{path} is no fine-tuned model; name a folder in models/, which --save_model writes")
+    (folder,) = models
     run = read_result(folder / RESULT_NAME)
     source = str(folder)
     config = read_config(source)

@@ -22,7 +22,7 @@ from electra.finetuning.config import HYPERPARAMETERS, Arguments, HyperParameter
 from electra.finetuning.data import IGNORED
 from electra.finetuning.evaluation import Evaluation, is_sweep, on_main, open_evaluation
 from electra.finetuning.heads import Encoder, encoder_fingerprint, fresh_encoder, load_encoder
-from electra.finetuning.predict import check_can_save, describe_model, is_saved, save_model
+from electra.finetuning.predict import check_can_save, describe_model, is_saved, save_model, write_scores
 from electra.finetuning.task import Task, TaskData
 from electra.finetuning.trainer import Logits, fine_tune
 from electra.io.console import printable
@@ -288,6 +288,7 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
             name=f"{group}-{task.name}-{seed}",
             callbacks=callbacks,
         )
+        progress.bar.update(p.steps - outcome.trainer.state.global_step)  # of a run that --patience has ended
         metrics = task.metrics(outcome.logits, references)
         prefix = f"{task.name}/" if is_sweep() else "eval_"
         outcome.trainer.log({f"{prefix}{name}": value for name, value in metrics.items()})
@@ -343,8 +344,8 @@ def keep(
     task = p.task
     seed = result.seed
     evaluation.write_logits(task.name, seed, logits)
-    for split, values in logits.items():
-        files = task.predictions(split, values, p.data.references[split]) if task.predictions else {}
+    for split in logits:
+        files = task.predictions(split, logits, p.data.references) if task.predictions else {}
         for ending, content in files.items():
             path = evaluation.predictions / f"{task.name}-{seed}{ending}"
             path.parent.mkdir(exist_ok=True)
@@ -360,7 +361,8 @@ def keep(
         replace_folder(unfinished, folder)
     with evaluation.lock("results"):
         evaluation.results = read_results(evaluation.folder / RESULTS_NAME)
-        save_model(evaluation, task, p.data, result, model)
+        kept = task.kept(logits, p.data.references) if task.kept else {}
+        save_model(evaluation, task, p.data, result, model, kept)
         evaluation.add(result)
 
 
@@ -397,6 +399,7 @@ def finish(evaluation: Evaluation) -> None:
     for task in evaluation.tasks:
         copy_predictions(evaluation, task)
         describe_model(evaluation, task)
+        write_scores(evaluation, task)
     if is_sweep():  # the trial may optimise any of these
         (run,) = evaluation.kind.reporting.summarize(evaluation.results, "")
         scalars = {name: value for name, value in run.scalars.items() if value is not None}

@@ -35,6 +35,7 @@ class TaskKind(NamedTuple):
         pipeline: tag of the Hub.
         max_length: maximum input length in tokens without --max_length.
         reads_windows: whether longer inputs are cut into windows; otherwise they are truncated.
+        kept: names of lists in the config.json of a saved model, with a number for each label; see `Task.kept`.
     """
 
     name: str
@@ -44,6 +45,7 @@ class TaskKind(NamedTuple):
     pipeline: str
     max_length: int = 128
     reads_windows: bool = False
+    kept: Sequence[str] = ()
 
 
 class Split(NamedTuple):
@@ -104,7 +106,7 @@ Head = Callable[[PreTrainedModel, HyperParameters, TaskData], nn.Module]
 ComputeMetrics = Callable[[Logits, Mapping[str, Any]], dict[str, float]]
 ScoreSplit = Callable[[Array, Any], dict[str, float]]
 """Metrics of one split from its logits (N, ...) and references."""
-WritePredictions = Callable[[str, Array, Any], Mapping[str, str | dict[str, Any]]]
+WritePredictions = Callable[[str, Logits, Mapping[str, Any]], Mapping[str, str | dict[str, Any]]]
 
 
 class Task(NamedTuple):
@@ -126,10 +128,14 @@ class Task(NamedTuple):
         loss: (output of the model (B, ...), labels (B, ...), num_items) -> the batch's contribution to the mean loss
             of its step, (), in which `num_items` labels are not -100.
         collator: pad token id -> function of a list of rows that makes a batch of tensors.
-        predictions: (split, logits, references) -> end of a file's name -> text, or values to be written as JSON. The
-            files are written for each run and split; their names begin with predictions/TASK-SEED.
+        predictions: (split, logits by split, references by split) -> end of a file's name -> text, or values to be
+            written as JSON. The files are written for each run and split; their names begin with
+            predictions/TASK-SEED.
+        kept: (logits by split, references by split) -> what a saved model keeps in its config.json.
         start: the task whose best run has the encoder to start from; None for the pre-trained encoder.
         note: for users of a saved model.
+        example: Python code that answers an input with `model` and `tokenizer`, for the card of a saved model;
+            MAX_LENGTH stands for the tokens of an input.
     """
 
     kind: TaskKind
@@ -143,8 +149,10 @@ class Task(NamedTuple):
     loss: Loss = step_loss
     collator: Callable[[int], Collator] = PaddingCollator
     predictions: WritePredictions | None = None
+    kept: Callable[[Logits, Mapping[str, Any]], Mapping[str, Any]] | None = None
     start: str | None = None
     note: str = ""
+    example: str = ""
 
     def headline(self, metrics: Mapping[str, float | None]) -> float:
         """Return the score that runs are ranked by; -infinity if it is undefined."""
@@ -166,6 +174,11 @@ def by_split(score: ScoreSplit) -> ComputeMetrics:
     return metrics
 
 
+def of_one_split(write: Callable[[str, Array, Any], Mapping[str, Any]]) -> WritePredictions:
+    """Make `Task.predictions` from a function of a split's name, its logits and its references."""
+    return lambda split, logits, references: write(split, logits[split], references[split])
+
+
 def has_one_answer(answers: Sequence[Any] | Array, references: Sequence[Any] | Array) -> bool:
     """Return True if (almost) all examples get one answer, which fewer references are: the run has collapsed."""
     found, counts = np.unique(answers, return_counts=True)
@@ -173,3 +186,35 @@ def has_one_answer(answers: Sequence[Any] | Array, references: Sequence[Any] | A
     share = counts[most] / len(answers)
     expected = np.mean(np.asarray(references) == found[most])
     return bool(share >= COLLAPSED_SHARE and 1 - share < RARE_ANSWERS * (1 - expected))
+
+
+CALIBRATION_RANGES = 15
+
+
+def calibration_error(probabilities: Array, is_right: Array) -> float:
+    """Return the expected calibration error of N answers (N,): how far probabilities are from the share that is right.
+
+    Answers are put into 15 ranges of probability of equal width; the distance of each range counts by its answers (Guo
+    et al. 2017, arXiv:1706.04599). nan without answers, or if a probability is not finite.
+    """
+    if not len(probabilities) or not np.isfinite(probabilities).all():
+        return math.nan
+    ranges = np.minimum((probabilities * CALIBRATION_RANGES).astype(np.int64), CALIBRATION_RANGES - 1)
+    distances = np.bincount(ranges, probabilities - is_right)
+    return float(np.abs(distances).sum() / len(probabilities))
+
+
+def pipeline_example(pipeline: str, given: str, options: str = "") -> str:
+    """Make `Task.example` from the tag of a pipeline of transformers, its input, and its options as code."""
+    return (
+        "from transformers import pipeline\n\n"
+        f'ask = pipeline("{pipeline}", model=model, tokenizer=tokenizer)\n'
+        f"print(ask({given}{options}))"
+    )
+
+
+def classifier_example(*, is_pair: bool, has_several_classes: bool = False) -> str:
+    """Make `Task.example` of a classifier of texts or of pairs."""
+    given = '{"text": "A text.", "text_pair": "Another text."}' if is_pair else '"A text."'
+    options = ", top_k=None" if has_several_classes else ""
+    return pipeline_example("text-classification", given, f"{options}, truncation=True, max_length=MAX_LENGTH")

@@ -24,7 +24,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers import (
+    EarlyStoppingCallback,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import HyperParameters
@@ -39,6 +46,8 @@ Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
 """(output of the model, labels, number of labels of the step) -> contribution of the batch to the step's loss, ()."""
 ADAM_EPSILON = 1e-6
 """In all code bases that fine-tune ELECTRA."""
+LEAST_GAIN = 0.001
+"""An epoch that improves the score by less has not improved it, for --patience; as in BabyLM's fine-tuning of 2026."""
 Collator = Callable[[Any], dict[str, Tensor]]
 """A list of rows -> a batch."""
 Logits = dict[str, Array]
@@ -93,6 +102,8 @@ def training_arguments(
         "ddp_find_unused_parameters": False,
         "disable_tqdm": True,  # the runner has one bar for all runs
     }
+    if options.patience:
+        values |= {"metric_for_best_model": "score", "greater_is_better": True}
     try:
         args = TrainingArguments(**values)
     except ValueError as error:  # such as --fp16 without a GPU
@@ -258,10 +269,14 @@ class Outcome(NamedTuple):
 
 @dataclass(eq=False)
 class KeepBest(TrainerCallback):
-    """Evaluates after each epoch and keeps the weights of the best one in memory."""
+    """Evaluates after each epoch and keeps the weights of the best one in memory.
+
+    With `patience`, transformers' callback ends the training after epochs without a better score.
+    """
 
     predict: Callable[[], Logits]
     score: Callable[[Logits], float]
+    patience: EarlyStoppingCallback | None = None
     best_score: float | None = None
 
     def on_epoch_end(
@@ -274,6 +289,9 @@ class KeepBest(TrainerCallback):
     ) -> None:
         logits = self.predict()
         score = self.score(logits)
+        if self.patience is not None:
+            state.best_metric = self.best_score
+            self.patience.on_evaluate(args, state, control, {f"eval_{args.metric_for_best_model}": score})
         if self.best_score is None or score > self.best_score:
             self.best_score = score
             self.logits = logits
@@ -323,11 +341,12 @@ def fine_tune(
     def predict() -> Logits:
         return {split: trainer.predict_logits(examples) for split, examples in dev.items()}
 
-    best = KeepBest(predict, score)
-    if options.select == "best":
+    patience = EarlyStoppingCallback(options.patience, LEAST_GAIN) if options.patience else None
+    best = KeepBest(predict, score, patience)
+    if options.select == "best" or patience is not None:
         trainer.add_callback(best)
     trainer.train()
-    if best.best_score is None:
+    if options.select == "last" or best.best_score is None:
         return Outcome(predict(), float(trainer.state.epoch or 0), trainer)
     model.load_state_dict(best.weights)
     return Outcome(best.logits, best.epoch, trainer)

@@ -250,6 +250,20 @@ def may_be_hub_id(name: str) -> bool:
     return not is_below_folder and Path(name).suffix not in (".json", ".yaml", ".safetensors", ".txt")
 
 
+# ---- fine-tuned models that were saved
+
+RESULT_NAME = "result.json"
+"""The line of results.jsonl of a saved model, in its folder."""
+
+
+def saved_models(folder: Path) -> list[Path]:
+    """Return the folder itself if it is a fine-tuned model, else those in the `models/` of an evaluation, by name."""
+    if (folder / RESULT_NAME).is_file():
+        return [folder]
+    found = sorted(path.parent for path in folder.glob(f"models/[!.]*/{RESULT_NAME}"))
+    return [model for model in found if model.suffix != ".previous"]  # left by a killed command
+
+
 # ---- YAML
 
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError)

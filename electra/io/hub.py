@@ -1,20 +1,30 @@
-"""Upload of a finished run to the Hugging Face Hub.
+"""Upload of a finished run, or of fine-tuned models, to the Hugging Face Hub.
 
     electra push output/small_owt --hub_model_id me/small_owt --private
+    electra push output/classify_reviews_small_owt --hub_model_id me/reviews
 
-The discriminator becomes the repository `<id>-discriminator`, the generator `<id>-generator`; `AutoModel` opens
-each by its name. The joint network of the checkpoints is never uploaded: transformers has no class for it.
+The discriminator of a run becomes the repository `<id>-discriminator`, the generator `<id>-generator`; `AutoModel`
+opens each by its name. The joint network of the checkpoints is never uploaded: transformers has no class for it. A
+fine-tuned model becomes the repository `<id>`; of several in an evaluation, each becomes `<id>-<task>`. Its scores are
+in its card and in `.eval_results/`. On the Hub, a card opens the model by the name of its repository.
 """
 
+import json
 import logging
+import re
 from pathlib import Path
 
-from huggingface_hub import HfApi
+from huggingface_hub import CommitOperationAdd, HfApi
 
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError
+from electra.io.files import RESULT_NAME, saved_models
 
 logger = logging.getLogger(__name__)
+
+CARD = "README.md"
+_OPENED = re.compile(r'(?<=from_pretrained\(")[^"\n]*(?="\))')
+"""The folder in the examples of a card."""
 
 
 def push_run(
@@ -24,22 +34,21 @@ def push_run(
     token: str | None,
     private: bool | None,
 ) -> None:
-    """Upload the exported networks of a run, each to a repository of its own.
+    """Upload the exported networks of a run, or the fine-tuned models in a folder, each to a repository of its own.
 
-    `hub_model_id` is `name` or `owner/name`, without the network's suffix.
+    `hub_model_id` is `name` or `owner/name`, without the network's or the task's suffix.
 
     Raises:
-        UserError: the run has no networks, or an upload fails; the message names the command that repeats it.
+        UserError: there is no network, a fine-tuned model has no card, or an upload fails; the message names the
+            command that repeats it.
     """
-    folders = [run / name for name in ("discriminator", "generator")]
-    networks = [folder for folder in folders if (folder / "config.json").is_file()]
-    if not networks:
-        raise UserError(f"{run} has no discriminator/ or generator/; name the folder of a finished pre-training run")
     api = HfApi(token=token)
-    for folder in networks:
+    for folder, name in repositories(run, hub_model_id).items():
         try:
-            repository = api.create_repo(f"{hub_model_id}-{folder.name}", private=private, exist_ok=True).repo_id
-            api.upload_folder(repo_id=repository, folder_path=folder, commit_message=f"{folder.name} of {run.name}")
+            repository = api.create_repo(name, private=private, exist_ok=True).repo_id
+            api.create_commit(
+                repository, operations(folder, repository), commit_message=f"{folder.name} of {run.resolve().name}"
+            )
         except Exception as error:  # the client raises its own errors and those of its HTTP library
             again = f"python -m electra push {run} --hub_model_id {hub_model_id}"
             if private:
@@ -48,10 +57,52 @@ def push_run(
         logger.info("%s uploaded to %s/%s", folder.name, api.endpoint, repository)
 
 
+def repositories(run: Path, hub_model_id: str) -> dict[Path, str]:
+    """Return the repository of each folder that is uploaded."""
+    networks = [run / name for name in ("discriminator", "generator")]
+    networks = [folder for folder in networks if (folder / "config.json").is_file()]
+    if networks:
+        return {folder: f"{hub_model_id}-{folder.name}" for folder in networks}
+    models = saved_models(run)
+    if not models:
+        raise UserError(
+            f"{run} has no discriminator/ or generator/, and no model that --save_model saved; name the folder of a "
+            "finished pre-training run, or of a fine-tuned model"
+        )
+    for folder in models:
+        if not (folder / CARD).is_file():
+            raise UserError(f"{folder} has no {CARD}: its evaluation has not ended; run its command again")
+    if len(models) == 1:
+        return {models[0]: hub_model_id}
+    return {folder: f"{hub_model_id}-{folder.name}" for folder in models}
+
+
+def operations(folder: Path, repository: str) -> list[CommitOperationAdd]:
+    """Return the files of a model as additions of a commit; card and result name no folder of this machine."""
+    changed = {}
+    card = folder / CARD
+    if card.is_file():
+        changed[CARD] = _OPENED.sub(repository, card.read_text(encoding="utf-8")).encode()
+    result = folder / RESULT_NAME
+    if result.is_file():
+        values = json.loads(result.read_text(encoding="utf-8"))
+        if Path(values["model"]).is_absolute():
+            values["model"] = Path(values["model"]).name
+        changed[RESULT_NAME] = json.dumps(values).encode()
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return [CommitOperationAdd(name, changed.get(name) or str(path)) for name, path in files.items()]
+
+
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
-    parser = Parser(prog="electra push", description="Upload the networks of a finished run to the Hugging Face Hub.")
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run of run_pretraining.py")
+    about = "Upload the networks of a finished run, or fine-tuned models, to the Hugging Face Hub."
+    parser = Parser(prog="electra push", description=about)
+    parser.add_argument(
+        "run",
+        type=Path,
+        metavar="FOLDER",
+        help="a run of run_pretraining.py, a model that --save_model saved, or the evaluation that has it",
+    )
     parser.add_argument("--hub_model_id", help="name or owner/name of the repositories; default: the folder's name")
     parser.add_argument("--hub_token", help="default: the token of `hf auth login` or HF_TOKEN")
     parser.add_argument("--private", action="store_true", default=None, help="create private repositories")

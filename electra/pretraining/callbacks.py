@@ -3,7 +3,8 @@
 import logging
 import math
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from electra.io.console import format_seconds
 from electra.pretraining.device import dtype_of
 from electra.pretraining.plan import Plan
 from electra.runtime.device import device_name, measure_matmul_flops
+from electra.runtime.tracking import send_alert
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ _METRICS = (
     ("mlm_accuracy", "accuracy", ".3f"),
     ("all_tokens_loss", "all tokens", ".4f"),
     ("copy_gate_auc", "copy gate AUC", ".3f"),
+    ("pairs_accuracy", "pairs", ".3f"),
+    ("probe_accuracy", "probe", ".3f"),
 )
 """Metrics of a line, as far as the log has them: name, label, format."""
 PEAK_SECONDS = 1.0
@@ -180,7 +184,10 @@ class DiscriminatorHealth(TrainerCallback):
         before = self._last
         self._last = self.assess(args, state)
         if self._last != before and self._last in ("generator collapsed", "late"):
-            logger.warning(self.verdict(args, state))
+            warning = self.verdict(args, state)
+            logger.warning(warning)
+            if state.is_world_process_zero:
+                send_alert(args.report_to, self._last, warning)
 
     def assess(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
         """Return the state of the pair at the last evaluation, a key of `VERDICTS`.
@@ -216,3 +223,39 @@ class DiscriminatorHealth(TrainerCallback):
             f"{frequencies_auc:.3f}), recall {last['eval_discriminator_recall']:.3f}, loss "
             f"{last['eval_discriminator_loss']:.4f} (the base rate alone: {base_rate:.4f}). {advice}".rstrip()
         )
+
+
+# ---- What else is measured at each evaluation, and how long it takes
+
+
+Probe = Callable[[Any], dict[str, float]]
+"""The joint model, in evaluation mode -> metrics of it, without the prefix eval_; see electra/probes.py."""
+MOST_PROBING = 0.05
+"""Share of the time from one evaluation to the next above which probes are said to be slow."""
+
+
+class ProbeClock:
+    """Runs the probes of an evaluation, and warns once if they take much of the run's time."""
+
+    def __init__(self, probes: Sequence[Probe] = ()) -> None:
+        self.probes = probes
+        self.is_slow = False
+        self._ended: float | None = None  # the probes of the last evaluation, in seconds
+
+    def measure(self, model: Any) -> dict[str, float]:
+        """Return the metrics of all probes."""
+        started = time.monotonic()
+        found: dict[str, float] = {}
+        for probe in self.probes:
+            found |= probe(model)
+        ended = time.monotonic()
+        if self._ended is not None and not self.is_slow:
+            share = (ended - started) / (ended - self._ended)
+            self.is_slow = share > MOST_PROBING
+            if self.is_slow:
+                line = (
+                    "--eval_pairs and --eval_classify take %.0f %% of the time; give fewer rows, or raise --eval_steps"
+                )
+                logger.warning(line, 100 * share)
+        self._ended = ended
+        return found

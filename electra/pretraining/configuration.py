@@ -16,6 +16,7 @@ from transformers import TrainingArguments
 from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
 from electra.io.checkpoints import checkpoint_named
 from electra.io.errors import UserError
+from electra.io.files import absolute
 from electra.model.options import ModelArguments, ObjectiveArguments, given_objective
 from electra.objectives import OBJECTIVES, Objective
 from electra.options import (
@@ -142,6 +143,20 @@ class ElectraTrainingArguments(TrainingArguments):
         "Optimizer steps between evaluations. Not given: at most a twentieth of the run.",
         POSITIVE,
         resuming="recorded",
+    )
+    eval_pairs: str | None = option(
+        None,
+        "Minimal pairs, as `electra pairs` reads them: at each evaluation, the accuracy of the main network on up to "
+        "500 of them.",
+        NOT_EMPTY,
+        absolute=absolute,
+    )
+    eval_classify: str | None = option(
+        None,
+        "Texts with one label each, as `electra classify` reads them: at each evaluation, the accuracy of a linear "
+        "probe on the hidden states of up to 600 of them.",
+        NOT_EMPTY,
+        absolute=absolute,
     )
     logging_steps: float = option(
         100, "Optimizer steps between logged averages. Not given: at most a hundredth of the run.", resuming="recorded"

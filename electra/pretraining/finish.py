@@ -28,7 +28,7 @@ from electra.model.probe import probe, to_samples
 from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
 from electra.pretraining.callbacks import DiscriminatorHealth, compute_ledger
-from electra.pretraining.metrics import TokenRecords, rows_of, token_counts, unigram_metrics
+from electra.pretraining.metrics import PROBE_ROWS, TokenRecords, rows_of, token_counts, unigram_metrics
 from electra.pretraining.plan import Plan
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import Card, Table, write_card
@@ -74,7 +74,9 @@ def finish_run(
         _write_results(trainer, options, results)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
-            logger.info(results_table(results, rows_of(trainer.model.objective)))
+            rows = (*rows_of(trainer.model.objective), *PROBE_ROWS)
+            measured = set().union(*results.values())
+            logger.info(results_table(results, tuple(row for row in rows if row[0] in measured)))
         logger.info("\nFine-tune it: python run_glue.py --pretrain_path %s", folder)
 
 
@@ -104,7 +106,7 @@ def evaluate_at_end(trainer: ElectraTrainer, start: str) -> dict[str, dict[str, 
     for name, segments in data.more_evaluations.items():
         if isinstance(segments, CorruptedSegments):
             baselines[name] = {"discriminator_auc": segments.frequencies_auc}
-    rows = rows_of(objective)
+    rows = (*rows_of(objective), *PROBE_ROWS)
     columns = {}
     for name in ("", *data.more_evaluations):
         title = f"{name}: " if name else ""

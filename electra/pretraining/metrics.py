@@ -32,6 +32,8 @@ MAX_COUNTED_TOKENS = 20_000_000
 
 TokenRecords = tuple[tuple[str, str], ...]
 """Names of metrics and their labels in the table at the end of a run."""
+PROBE_ROWS: TokenRecords = tuple((name, METRIC_LABELS[name]) for name in ("pairs_accuracy", "probe_accuracy"))
+"""Metrics of --eval_pairs and --eval_classify."""
 
 
 class Field(IntEnum):

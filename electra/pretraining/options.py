@@ -90,7 +90,11 @@ PRETRAINING_NEEDS: list[Need] = [
     ),
     *(
         Need(name, _evaluates, "it needs held-out text and --eval_strategy steps or epoch")
-        for name in ("eval_corruption", "generator_gate")
+        for name in ("eval_corruption", "generator_gate", "eval_pairs", "eval_classify")
+    ),
+    *(
+        Need(name, lambda o: not o.fsdp, "with --fsdp no process has the whole network", is_strict=True)
+        for name in ("eval_pairs", "eval_classify")
     ),
     Need("generator_gate", lambda o: not o.generator_gate or o.generator_gate[0] in _metrics(o), _of_gate),
 ]

@@ -35,6 +35,7 @@ from electra.pretraining.trial import (
     shows_time,
     trial_arguments,
 )
+from electra.probes import make_probes
 from electra.runtime.tracking import RecordSettings, check_trackers
 from electra.schedules import check_optimizer
 
@@ -63,6 +64,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     asked = args
     data = load_data(asked, run.checkpoint)
     args, model = prepare_model(asked, run, data)
+    probes = make_probes(args.training.eval_pairs, args.training.eval_classify, model, data.tokenizer)
     threads = set_threads(args, run, model, data)
     asked, args = (with_threads(one, threads) for one in (asked, args))
     trial = None
@@ -99,6 +101,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         objective=args.objective,
         plan=plan,
         provenance=origin,
+        probes=probes,
     )
     if args.training.process_index == 0:
         with first_files(run):

@@ -55,7 +55,7 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
 from electra.model.tying import encoder_weights
 from electra.options import default_of
-from electra.pretraining.callbacks import DiscriminatorHealth, ProgressBar, ReadableLog
+from electra.pretraining.callbacks import DiscriminatorHealth, Probe, ProbeClock, ProgressBar, ReadableLog
 from electra.pretraining.checkpoints import (
     AtomicCheckpoints,
     SavesAt,
@@ -118,6 +118,7 @@ class ElectraTrainer(Trainer):
         objective: which networks are trained when; by default as `model.config` says.
         plan: sizes and FLOPs of the run; made here if not given, and then `args` may have epochs and shares.
         provenance: what the run is trained on and how, written into each checkpoint; see run_folder.py.
+        probes: what else is measured at each evaluation.
 
     With `args.init_checkpoint` a new run takes the weights of that checkpoint into `model`, and the state of its
     optimizer; `ElectraForJointPretraining.from_pretrained(checkpoint)` is such a model.
@@ -141,6 +142,7 @@ class ElectraTrainer(Trainer):
         objective: ObjectiveArguments | None = None,
         plan: Plan | None = None,
         provenance: RunProvenance | None = None,
+        probes: Sequence[Probe] = (),
     ) -> None:
         data = _data_of(train_dataset, eval_dataset, processing_class, segments, args)
         tokenizer = data.tokenizer
@@ -217,6 +219,7 @@ class ElectraTrainer(Trainer):
             callbacks = default_callbacks(model, args, plan)
         for callback in (*callbacks, self.checkpoints, self.guard):
             self.add_callback(callback)
+        self.probes = ProbeClock(probes)
         self._evaluates_fixed_text = False
         self._values_of_batch: Any = None
         self._begun_step = -1
@@ -392,6 +395,7 @@ class ElectraTrainer(Trainer):
                 more |= super().evaluation_loop(self.get_eval_dataloader(segments), *args, **options).metrics
             self._evaluates_fixed_text = False
             result = super().evaluation_loop(dataloader, *args, **kwargs)
+            more |= {f"eval_{name}": value for name, value in self.probes.measure(self.model).items()}
         self.window.pause_since(started)
         return result._replace(metrics=result.metrics | more)
 

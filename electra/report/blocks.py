@@ -159,6 +159,7 @@ class Card(NamedTuple):
         about: what the model does.
         auto_class: the class of transformers that opens it.
         folder: what to open.
+        example: code that answers an input with `model` and `tokenizer`; "" if the network is not meant for that.
         scores: with a metric in each row.
         training: name and value of what was trained, on what, for how long.
         command: what made the model.
@@ -176,6 +177,7 @@ class Card(NamedTuple):
     command: str = ""
     options: str = ""
     fine_tune: str = ""
+    example: str = ""
 
     def blocks(self) -> Blocks:
         lines = [
@@ -183,6 +185,8 @@ class Card(NamedTuple):
             f'tokenizer = AutoTokenizer.from_pretrained("{self.folder}")',
             f'model = {self.auto_class}.from_pretrained("{self.folder}")',
         ]
+        if self.example:
+            lines += ["", self.example]
         blocks: Blocks = [Heading(self.title, 1), Text(self.about), Code("\n".join(lines), "python")]
         if self.fine_tune:
             blocks += [Text("Fine-tune it:"), Code(self.fine_tune, "bash")]

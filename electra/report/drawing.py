@@ -35,6 +35,8 @@ METRIC_LABELS = {
     "all_tokens_accuracy": "accuracy at all tokens",
     "copy_gate_accuracy": "copy gate accuracy",
     "copy_gate_auc": "copy gate AUC",
+    "pairs_accuracy": "minimal pairs",
+    "probe_accuracy": "linear probe",
 }
 """Labels of all metrics but the total loss, in the order of the table."""
 METRIC_DEFINITIONS = {
@@ -53,6 +55,10 @@ METRIC_DEFINITIONS = {
     "one; .5 is chance. It depends on the generator, so it compares runs with the same generator only.",
     "mlm_accuracy": "MLM accuracy: share of the chosen positions where the most likely token is the original.",
     "all_tokens_accuracy": "Accuracy at all tokens: the same at every position, with the copy gate applied.",
+    "pairs_accuracy": "Minimal pairs: share of the pairs of --eval_pairs whose acceptable sentence has the higher "
+    "score; .5 is guessing. It does not depend on the generator.",
+    "probe_accuracy": "Linear probe: cross-validated accuracy of a logistic regression on the mean of the last hidden "
+    "states of the texts of --eval_classify. The network itself is not trained on them.",
 }
 """One sentence or two for each metric that a reader may not know."""
 
@@ -72,7 +78,15 @@ MAIN = (
     *("loss", "generator_loss", "discriminator_loss", "mlm_loss", "all_tokens_loss"),
     *("masked_accuracy", "sampled_accuracy", "mlm_accuracy", "all_tokens_accuracy"),
     *("discriminator_accuracy", "discriminator_auc", "discriminator_precision", "discriminator_recall"),
-    *("copy_gate_accuracy", "copy_gate_auc", "replaced_rate", "learning_rate", "tokens_per_second"),
+    *(
+        "copy_gate_accuracy",
+        "copy_gate_auc",
+        "pairs_accuracy",
+        "probe_accuracy",
+        "replaced_rate",
+        "learning_rate",
+        "tokens_per_second",
+    ),
 )
 """The metrics that have a panel, without `eval_`."""
 

@@ -18,10 +18,13 @@ from electra.report.runs import names_of
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation. Definitions at the end."
 GENERAL_DEFINITIONS = (
-    "All scores are in percent, on development sets unless they begin with test. Higher is better, except for RMSE.",
+    "All scores are in percent, on development sets unless they begin with test. Higher is better, except for RMSE "
+    "and ECE.",
     "Median and std are over the seeds of one task; ± is std, the standard deviation with n - 1. With one seed there "
     "is none.",
     "A run has collapsed if it gives the same answer to (almost) every example. It counts like any other run.",
+    "ECE is the expected calibration error: the mean distance between the probability of an answer and the share of "
+    "answers with about this probability that are right, over 15 ranges.",
     "A score is undefined where its formula has no value, such as the correlation with a constant. It counts as the "
     "worst score in the median; std is then undefined, too.",
 )
@@ -67,6 +70,7 @@ class Reporting:
             headline. Without any, other tasks than the official ones are refused.
         published: rows to show beside the runs; those without scores have an average only.
         averages: name -> the tasks that it is the mean of. Published rows have the first one.
+        datasets: official task -> data set of the Hub with its rows, and configuration.
     """
 
     title: str
@@ -76,6 +80,7 @@ class Reporting:
     headlines: Sequence[str] = ()
     published: Sequence[PublishedScores] = ()
     averages: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    datasets: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
 
     def report(self, folders: Sequence[Path]) -> Report:
         """Return the report of evaluations, with an overview for a terminal that has a row per score."""

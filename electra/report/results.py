@@ -21,6 +21,8 @@ from electra.io.shapes import ShapeError, as_shape, parse_json
 
 RESULTS_NAME = "results.jsonl"
 ENVIRONMENT_NAME = "environment.json"
+ERRORS = ("rmse", "ece")
+"""Metrics of which less is better."""
 
 
 class Settings(TypedDict, total=False):
@@ -183,7 +185,8 @@ class TaskSummary(NamedTuple):
 
     def spread(self, metric: str) -> Spread:
         values = {result.seed: defined(result.metrics.get(metric)) for result in self.results}
-        return Spread(values, math.inf if metric.endswith("rmse") else -math.inf)
+        is_error = metric.removeprefix("test_").partition("_")[0] in ERRORS
+        return Spread(values, math.inf if is_error else -math.inf)
 
     @property
     def collapsed(self) -> int:

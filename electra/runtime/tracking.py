@@ -1,4 +1,4 @@
-"""Options, results and reports for wandb, beside the logs that transformers' callbacks send to all trackers.
+"""Options, results, reports and alerts for wandb, beside the logs that transformers' callbacks send to all trackers.
 
 It is imported only if the run reports to it. If it fails at the end, that is a warning: the results are
 already in the run folder.
@@ -7,6 +7,7 @@ already in the run folder.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,21 @@ class RecordSettings(TrainerCallback):
 
         if wandb.run is not None:
             wandb.config.update(self.settings, allow_val_change=True)
+
+
+ALERTED = ("wandb", "trackio")
+"""Trackers that send alerts to their users."""
+
+
+def send_alert(report_to: Sequence[str], title: str, text: str) -> None:
+    """Send a warning about a run to the trackers that have alerts; on the main process."""
+    for name in ALERTED:
+        if name not in report_to:
+            continue
+        try:
+            import_module(name).alert(title=title, text=text)
+        except Exception as error:  # whatever it raises
+            logger.warning("%s: an alert could not be sent: %s", name, " ".join(str(error).split()))
 
 
 def track_results(

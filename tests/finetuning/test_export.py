@@ -3,16 +3,18 @@
 import json
 from types import SimpleNamespace
 
-from huggingface_hub import ModelCard
+import yaml
+from huggingface_hub import ModelCard, parse_eval_result_entries
 
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.predict import RESULT_NAME, check_can_save, describe_model, read_saved, save_model
+from electra.report.eval_results import EVAL_RESULTS
 from electra.report.results import Result
 from electra.tasks.glue.task import GLUE
 from tests.conftest import refused
 from tests.finetuning.encoders import tiny_electra
-from tests.helpers import parametrize
+from tests.helpers import parametrize, read_json
 
 
 @parametrize(("head", "overrides"), [("google", {}), ("hf", {"rte": {"head": "mean_pool"}})])
@@ -33,8 +35,11 @@ def test_a_model_that_is_made_again_keeps_the_first_result(tmp_path, framed_toke
     evaluation = Evaluation(args, SimpleNamespace(tokenizer=framed_tokenizer), [], tmp_path, [first])
     task = SimpleNamespace(name="cola", headline=lambda metrics: metrics["mcc"])
     data = SimpleNamespace(labels=None, problem_type=None)
-    save_model(evaluation, task, data, again, EncoderWithHead(tiny_electra(), "hf", 2, 0.0))
+    save_model(
+        evaluation, task, data, again, EncoderWithHead(tiny_electra(), "hf", 2, 0.0), {"thresholds": [0.25, 0.5]}
+    )
     assert read_saved(evaluation, task) == first
+    assert read_json(tmp_path / "models" / "cola" / "config.json")["thresholds"] == [0.25, 0.5]
 
 
 def test_a_card_says_what_was_trained_and_its_scores(tmp_path):
@@ -44,18 +49,24 @@ def test_a_card_says_what_was_trained_and_its_scores(tmp_path):
         Result("cola", seed, {"mcc": 0.1 * seed}, False, 3.0, "pretrained", model, 1, {"dev": 1043}, settings)
         for seed in (4, 6)
     ]
-    args = SimpleNamespace(record={"pretrain_path": model})
-    task = SimpleNamespace(kind=GLUE, name="cola", note="Scores are on [0, 5].")
+    args = SimpleNamespace(record={"pretrain_path": model}, options=SimpleNamespace())
+    task = SimpleNamespace(kind=GLUE, name="cola", note="Scores are on [0, 5].", example="print(MAX_LENGTH)")
     evaluation = Evaluation(args, None, [task], tmp_path, results)
     folder = tmp_path / "models" / "cola"
     folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"id2label": {"0": "bad", "1": "good"}}')
     (folder / RESULT_NAME).write_text(json.dumps(results[1]._asdict()))
     describe_model(evaluation, task)
     card = ModelCard.load(folder / "README.md")
     assert card.data.base_model == model
     assert (card.data.library_name, card.data.pipeline_tag) == ("transformers", "text-classification")
     assert card.data.license is None
-    assert "truncated to 128 tokens" in card.text
+    assert "truncated to 128 tokens" in card.text and "print(128)" in card.text
+    assert "| labels | bad, good |" in card.text
+    (score,) = card.data.eval_results
+    assert (score.dataset_type, score.dataset_config, score.metric_value) == ("nyu-mll/glue", "cola", 0.6)
+    (entry,) = parse_eval_result_entries(yaml.safe_load((folder / EVAL_RESULTS / "cola-validation.yaml").read_text()))
+    assert (entry.dataset_id, entry.value) == ("nyu-mll/glue", 0.6)
     settings["long_texts"] = "windows"
     (folder / RESULT_NAME).write_text(json.dumps(results[1]._asdict()))
     describe_model(evaluation, task)

@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import re
 import sys
 import tracemalloc
+from contextlib import redirect_stdout
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,6 +64,16 @@ def answers_of(model, file, output, *more):
     return [json.loads(line) for line in output.open(encoding="utf-8")]
 
 
+def run_card(model):
+    """Run the example in the card of a saved model; return what it prints."""
+    card = (model / "README.md").read_text()
+    code = re.search(r"```python\n(.*?)```", card, re.DOTALL)[1]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(re.sub(r'(?<=from_pretrained\(")[^"]*', str(model), code), {})
+    return printed.getvalue()
+
+
 # ---- rows
 
 
@@ -111,6 +123,7 @@ def test_classes_are_those_that_were_scored_and_the_pipelines(folder, reviews, t
     assert accuracy_score(labels, chosen) == result.metrics["accuracy"]
     assert chosen == [row["prediction"] for row in csv.DictReader((reviews / "predictions.csv").open())]
     model = reviews / "models" / "reviews"
+    assert re.search(r"'label': '(good|bad)'", run_card(model))
     for row, theirs in zip(
         found, pipeline("text-classification", str(model))([r["text"] for r in found]), strict=True
     ):
@@ -143,6 +156,7 @@ def test_pairs_of_glue_are_found_by_their_columns(tmp_path, glue_tokenizer):
     rows = csv.DictReader(output.open(), delimiter="\t")
     numbers = [[float(row[name]) for name in ("score", "prediction")] for row in rows]
     assert np.corrcoef(np.array(numbers).T)[0, 1] == approx(result.metrics["pearson"], abs=1e-5)
+    assert "score" in run_card(tmp_path / "output" / "run" / "models" / "stsb")
 
 
 @pytest.mark.slow
@@ -157,6 +171,7 @@ def test_spans_are_those_that_were_scored(folder, tmp_path):
     by_token = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "a-out.jsonl")
     by_text = answers_of(model, write_lines(tmp_path / "b.jsonl", rows_of_text), tmp_path / "b-out.jsonl")
     written = (model / "predictions.txt").read_text().strip().split("\n\n")
+    assert run_card(model / "models" / "names").startswith("[")
     for part, tokens, characters in zip(written, by_token, by_text, strict=True):
         labels = [line.split()[-1] for line in part.split("\n")]
         spans = [[first, last + 1, label] for label, first, last in entities_of(labels)]
@@ -181,6 +196,7 @@ def test_answers_are_those_that_were_scored(folder, tmp_path):
     found = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "out.jsonl")
     (predictions,) = (model / "predictions").glob("*/predictions.json")
     texts, odds = read_json(predictions), read_json(predictions.with_name("null_odds.json"))
+    run_card(model / "models" / "squad_v2")
     for row in found:
         assert row["prediction"] == ("" if odds[row["id"]] > 0 else texts[row["id"]])
 
@@ -192,6 +208,7 @@ def test_choices_are_those_that_were_scored(folder, tmp_path):
     model = folder / "output" / "quiz"
     found = answers_of(model, folder / "quiz" / "dev.csv", tmp_path / "answers.csv")
     scored = list(csv.DictReader((model / "predictions.csv").open()))
+    assert len(json.loads(run_card(model / "models" / "quiz"))[0]) == 2
     assert [(row["prediction"], row["choice"]) for row in found] == [(r["prediction"], r["choice"]) for r in scored]
 
 

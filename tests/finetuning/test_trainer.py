@@ -114,6 +114,25 @@ def test_best_keeps_the_weights_of_the_best_epoch(rows, tmp_path):
     assert history(best, "loss") == history(last, "loss")
 
 
+@parametrize(
+    ("select", "patience", "found", "epochs", "scored"),
+    [
+        ("best", 2, [0.2, 0.9, 0.5, 0.9005, 0.95], 4, 4),  # a gain of .0005 is none, but these weights are the best
+        ("last", 2, [0.2, 0.9, 0.5, 0.8, 0.95], 4, 4),
+        ("best", 2, [0.2, 0.1, 0.3, 0.2, 0.4], 5, 5),  # a gain begins the count anew
+        ("best", 1, [0.2, float("-inf")], 2, 1),
+        ("best", None, [0.2, 0.1, 0.1, 0.1, 0.1], 5, 1),
+    ],
+)
+def test_patience_ends_a_run_that_no_longer_gains(rows, tmp_path, select, patience, found, epochs, scored):
+    scores = iter(found)
+    options = {"select": select, "patience": patience, "num_train_epochs": 5.0, "per_device_train_batch_size": 42}
+    outcome = run(rows, tmp_path, score=lambda logits: next(scores), **options)
+    assert outcome.trainer.state.epoch == epochs and outcome.epoch == scored
+    assert outcome.trainer.state.max_steps == 10  # the schedule of the learning rate is that of all epochs
+    assert outcome.trainer.predict_logits(rows) == approx(outcome.logits["dev"], abs=1e-5)
+
+
 def test_learning_rates_follow_layers_schedule_and_warm_up(rows, tmp_path):
     options = {"product_schedule": True, "warmup_steps": 2, "weight_decay": 0.01, "layerwise_lr_decay_mode": "google"}
     outcome = run(rows, tmp_path, num_train_epochs=2.0, **options)

@@ -1,6 +1,6 @@
 """What is uploaded where; the Hub's client is replaced by a record of its calls."""
 
-from pathlib import Path
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -18,11 +18,15 @@ def uploads(monkeypatch):
     """Repository -> file -> content, as the client was asked to upload them."""
     sent = {}
 
-    def upload_folder(api, *, repo_id, folder_path, commit_message):
-        sent[repo_id] = {path.name: path.read_bytes() for path in Path(folder_path).iterdir()}
+    def create_commit(api, repo_id, operations, *, commit_message):
+        files = {}
+        for operation in operations:
+            with operation.as_file() as file:
+                files[operation.path_in_repo] = file.read()
+        sent[repo_id] = files
 
     monkeypatch.setattr(HfApi, "create_repo", lambda api, name, *, private, exist_ok: SimpleNamespace(repo_id=name))
-    monkeypatch.setattr(HfApi, "upload_folder", upload_folder)
+    monkeypatch.setattr(HfApi, "create_commit", create_commit)
     return sent
 
 
@@ -54,6 +58,47 @@ def test_a_failed_upload_names_the_command_that_repeats_it(run, monkeypatch):
 def test_a_folder_without_networks_is_refused(run):
     with raises(UserError, match="has no discriminator/ or generator/"):
         hub.main([str(run / "checkpoint-4")])
+
+
+CARD = '# Title\n\n```python\nmodel = AutoModel.from_pretrained("output/a/models/TASK")\n```\n'
+
+
+def write_model(folder):
+    """A fine-tuned model as --save_model leaves it, without its weights."""
+    (folder / ".eval_results").mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "result.json").write_text('{"task": "a", "model": "/home/me/output/small"}')
+    (folder / "README.md").write_text(CARD.replace("TASK", folder.name))
+    (folder / ".eval_results" / "a-validation.yaml").write_text("- value: 0.5\n")
+    return folder
+
+
+def test_a_fine_tuned_model_is_uploaded_with_its_scores(uploads, tmp_path):
+    evaluation = tmp_path / "output" / "a"
+    model = write_model(evaluation / "models" / "reviews")
+    for folder in (model, evaluation):
+        uploads.clear()
+        hub.main([str(folder), "--hub_model_id", "me/reviews"])
+        assert set(uploads) == {"me/reviews"}
+        sent = uploads["me/reviews"]
+        assert {"config.json", "result.json", "README.md", ".eval_results/a-validation.yaml"} == set(sent)
+        assert b'from_pretrained("me/reviews")' in sent["README.md"] and b"output" not in sent["README.md"]
+        assert json.loads(sent["result.json"])["model"] == "small"
+    assert "models/reviews" in (model / "README.md").read_text()
+
+
+def test_of_several_models_each_has_a_repository(uploads, tmp_path):
+    for name in ("cola", "rte", ".mrpc.unfinished"):
+        write_model(tmp_path / "models" / name)
+    hub.main([str(tmp_path), "--hub_model_id", "me/small"])
+    assert set(uploads) == {"me/small-cola", "me/small-rte"}
+
+
+def test_a_model_whose_evaluation_has_not_ended_is_refused(uploads, tmp_path):
+    (write_model(tmp_path / "models" / "cola") / "README.md").unlink()
+    with raises(UserError, match=r"has no README.md: .* run its command again"):
+        hub.main([str(tmp_path)])
+    assert not uploads
 
 
 def test_a_run_uploads_its_networks_at_its_end(uploads, tmp_path):

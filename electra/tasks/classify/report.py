@@ -5,13 +5,14 @@ Scores come from results.jsonl, the rest from predictions/TASK-SEED-details.json
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit, softmax
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import (
     accuracy_score,
@@ -22,7 +23,8 @@ from sklearn.metrics import (
 )
 
 from electra.finetuning.data import Array
-from electra.finetuning.task import has_one_answer
+from electra.finetuning.task import by_split, calibration_error, has_one_answer
+from electra.finetuning.trainer import Logits
 from electra.io.files import read_json
 from electra.report.blocks import Blocks, Code, Heading, Report
 from electra.report.evaluation import Reporting
@@ -61,11 +63,15 @@ def mean_by_text(logits: Array, owners: Array) -> Array:
     return sums / counts[:, None]
 
 
-def decide_classes(labels: LabelSet, logits: Array) -> Array:
-    """Return what a model answers with logits (N, C), as labels are written (N, C)."""
+def decide_classes(labels: LabelSet, logits: Array, thresholds: Any = None) -> Array:
+    """Return what a model answers with logits (N, C), as labels are written (N, C).
+
+    Args:
+        thresholds: of several classes at once, the probability (C,) above which each is answered; None for one half.
+    """
     if labels.kind == NUMBER:
         return logits
-    is_answer = logits > 0
+    is_answer = logits > 0 if thresholds is None else expit(logits) > thresholds
     if labels.kind == SINGLE:
         is_answer = logits.argmax(1)[:, None] == np.arange(logits.shape[1])
     return is_answer.astype(np.float64)
@@ -96,20 +102,99 @@ def score_classification(logits: Array, references: ClassificationReferences) ->
                 "rmse": float(np.sqrt(np.square(matrix - answers).mean())),
             }
         accuracy = accuracy_score(matrix, answers)
-        scores = {
-            # nan: a class that occurs neither in the labels nor in the answers does not count
-            "macro_f1": f1_score(matrix, answers, average="macro", zero_division=np.nan),
-            "micro_f1": f1_score(matrix, answers, average="micro", zero_division=0.0),
-        }
+        scores = f1_scores(matrix, answers)
         if kind == SINGLE:
             mcc = matthews_corrcoef(matrix.argmax(1), answers.argmax(1))
-            return {"accuracy": accuracy, **scores, "mcc": float(mcc)}
+            is_right = (matrix == answers).all(1)
+            ece = calibration_error(softmax(by_text, axis=1).max(1), is_right)
+            return {"accuracy": accuracy, **scores, "mcc": float(mcc), "ece": ece}
         occurs = matrix.any(0)
         ranked = np.nan_to_num(by_text[:, occurs])
         scores["average_precision"] = math.nan
         if occurs.any():
             scores["average_precision"] = float(average_precision_score(matrix[:, occurs], ranked))
-        return {**scores, "subset_accuracy": accuracy}
+        ece = calibration_error(expit(by_text).ravel(), matrix.ravel())
+        return {**scores, "subset_accuracy": accuracy, "ece": ece}
+
+
+def f1_scores(matrix: Array, answers: Array) -> dict[str, float]:
+    """Return macro and micro F1; a class that occurs neither in the labels nor in the answers does not count."""
+    return {
+        "macro_f1": f1_score(matrix, answers, average="macro", zero_division=np.nan),
+        "micro_f1": f1_score(matrix, answers, average="micro", zero_division=0.0),
+    }
+
+
+# ---- Thresholds of several classes at once
+
+# With rare classes hardly any probability is above one half. The threshold of a class is the one with the best F1 on
+# the development set. What thresholds are worth is measured on other texts: on the test set, or on one half of the
+# development set with the thresholds of the other.
+
+
+def best_thresholds(probabilities: Array, matrix: Array) -> Array:
+    """Return the threshold of each class (C,) with the best F1 on N texts; one half for a class that does not occur.
+
+    Args:
+        probabilities, matrix: of the classes, and 0 or 1 (N, C).
+    """
+    thresholds = np.full(matrix.shape[1], 0.5)
+    for number, (column, is_class) in enumerate(zip(probabilities.T, matrix.T, strict=True)):
+        order = np.argsort(-column, kind="stable")
+        ranked = column[order]
+        found = np.cumsum(is_class[order])
+        f1 = 2 * found / (np.arange(1, len(column) + 1) + is_class.sum())
+        f1[:-1][ranked[:-1] == ranked[1:]] = -1  # no threshold lies between equal probabilities
+        best = int(f1.argmax())
+        if is_class.any():
+            below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
+            thresholds[number] = (ranked[best] + below) / 2
+    return thresholds
+
+
+def score_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> dict[str, float]:
+    """Return the F1 of several classes at thresholds, of each half of the development set at those of the other."""
+    dev = references["dev"]
+    if dev.labels.kind != SEVERAL:
+        return {}
+    scores = {}
+    for split, values in logits.items():
+        probabilities = expit(mean_by_text(values, references[split].owners))
+        matrix = references[split].matrix
+        if split == "dev":
+            is_even = np.arange(len(matrix)) % 2 == 0
+            thresholds = np.empty_like(matrix)
+            thresholds[is_even] = best_thresholds(probabilities[~is_even], matrix[~is_even])
+            thresholds[~is_even] = best_thresholds(probabilities[is_even], matrix[is_even])
+            prefix = ""
+        else:
+            thresholds = best_thresholds(expit(mean_by_text(logits["dev"], dev.owners)), dev.matrix)
+            prefix = f"{split}_"
+        for name, value in f1_scores(matrix, (probabilities > thresholds).astype(np.float64)).items():
+            scores[f"{prefix}threshold_{name}"] = float(value)
+    return scores
+
+
+def score_splits(logits: Logits, references: Mapping[str, ClassificationReferences]) -> dict[str, float]:
+    """Compute the metrics of all splits, and what thresholds are worth."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about undefined values
+        return by_split(score_classification)(logits, references) | score_thresholds(logits, references)
+
+
+def useful_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> Any:
+    """Return the thresholds (C,) of the development set if they raise the macro F1 of texts that they are not of.
+
+    None otherwise, and for other kinds of labels: then a class is answered above one half.
+    """
+    dev = references["dev"]
+    if dev.labels.kind != SEVERAL or not np.isfinite(logits["dev"]).all():
+        return None
+    at_half = score_classification(logits["dev"], dev)["macro_f1"]
+    at_thresholds = score_splits({"dev": logits["dev"]}, references)["threshold_macro_f1"]
+    if not at_thresholds > at_half:
+        return None
+    return best_thresholds(expit(mean_by_text(logits["dev"], dev.owners)), dev.matrix)
 
 
 def is_classifier_collapsed(logits: Array, references: ClassificationReferences) -> bool:
@@ -122,20 +207,23 @@ def is_classifier_collapsed(logits: Array, references: ClassificationReferences)
     return not np.isfinite(logits).all() or has_one_answer(*named)
 
 
-def details(logits: Array, references: ClassificationReferences) -> dict[str, Any]:
+def details(logits: Array, references: ClassificationReferences, thresholds: Any = None) -> dict[str, Any]:
     """Return what a report shows besides the metrics: scores of the constant answer, and a text about the classes."""
     labels = references.labels
     constant = np.tile(references.constant, (len(references.owners), 1))
     baseline = score_classification(constant, references)
     text = f"labels of the training data: {labels.low:g} to {labels.high:g}"
     if labels.kind != NUMBER:
-        answers = decide_classes(labels, mean_by_text(logits, references.owners))
+        answers = decide_classes(labels, mean_by_text(logits, references.owners), thresholds)
         right, chosen = references.matrix, answers
         if labels.kind == SINGLE:  # numbers of classes: of a matrix, several classes would be reported
             right, chosen = right.argmax(1), chosen.argmax(1)
         text = classification_report(
             right, chosen, labels=range(len(labels.classes)), target_names=labels.classes, zero_division=0.0
         )
+    if thresholds is not None:
+        shown = [f"{name} {value:.3g}" for name, value in zip(labels.classes, thresholds, strict=True)]
+        text += f"\nat the thresholds that are best on this set: {', '.join(shown)}\n"
     if labels.kind == SINGLE:
         right = pd.Series(class_names_of(labels, references.matrix), name="label")
         chosen = pd.Series(class_names_of(labels, answers), name="answer")
@@ -150,6 +238,9 @@ CLASSIFY_TITLES = {
     "mcc": "MCC",
     "average_precision": "average precision",
     "subset_accuracy": "subset accuracy",
+    "threshold_macro_f1": "macro F1 at thresholds",
+    "threshold_micro_f1": "micro F1 at thresholds",
+    "ece": "ECE",
     "pearson": "Pearson",
     "spearman": "Spearman",
     "rmse": "RMSE",
@@ -168,6 +259,9 @@ CLASSIFY_DEFINITIONS = (
     "several classes it equals accuracy. MCC is Matthews' correlation.",
     "Of several classes at once, a class is answered if its probability is above one half. Average precision is the "
     "area under precision over recall, the mean over classes; subset accuracy counts texts with every class right.",
+    "At thresholds: a class is answered above its own threshold, the one with the best F1 on the development set. On "
+    "this set, each half is scored with the thresholds of the other.",
+    "ECE of several classes at once is that of the probability of each class, of one class that of the answer.",
     "RMSE is the root of the mean squared error, in percent of the range of the training labels; lower is better.",
     "The row without a model gives every text the same answer: the majority class, or the mean, of the training data.",
     "Metrics that begin with test are of the test set; no run is chosen by them.",

@@ -25,8 +25,8 @@ from electra.finetuning.evaluation import Evaluation, evaluation_folder
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.runner import evaluate
-from electra.finetuning.task import Split, Task, TaskData, TaskKind, by_split
-from electra.finetuning.trainer import step_loss
+from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example
+from electra.finetuning.trainer import Logits, step_loss
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import write_file
@@ -58,7 +58,8 @@ from electra.tasks.classify.report import (
     details,
     is_classifier_collapsed,
     mean_by_text,
-    score_classification,
+    score_splits,
+    useful_thresholds,
 )
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,11 @@ CLASSIFY = TaskKind(
     CLASSIFY_REPORTING,
     AutoModelForSequenceClassification,
     "text-classification",
+    kept=("thresholds",),
+)
+THRESHOLDS_NOTE = (
+    "A text may have several classes. If thresholds are named below, a class is answered if its probability is above "
+    "its own, otherwise above one half; the pipeline gives the probabilities."
 )
 PROBLEM_TYPES = {
     SINGLE: "single_label_classification",
@@ -145,9 +151,12 @@ def open_classification(args: Arguments) -> Task:
         load=partial(load_classification, data, options.long_texts == "windows", fraction, options.eval_seed),
         head=partial(build_classifier, data.labels),
         loss=partial(step_loss, weights=weights),
-        metrics=by_split(score_classification),
+        metrics=score_splits,
         is_collapsed=is_classifier_collapsed,
         predictions=classification_files,
+        kept=kept_thresholds,
+        note=THRESHOLDS_NOTE if kind == SEVERAL else "",
+        example=classifier_example(is_pair=bool(options.text_pair_column), has_several_classes=kind == SEVERAL),
     )
 
 
@@ -257,20 +266,29 @@ def build_classifier(
     return model
 
 
+def kept_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> dict[str, Any]:
+    """Return the thresholds that a saved model keeps, if they are worth it."""
+    thresholds = useful_thresholds(logits, references)
+    return {} if thresholds is None else {"thresholds": thresholds.tolist()}
+
+
 def classification_files(
     split: str,
-    logits: Array,
-    references: ClassificationReferences,
+    logits: Logits,
+    references: Mapping[str, ClassificationReferences],
 ) -> dict[str, Any]:
     """Write a csv row per text, with its place in the data; of the development set also what the report shows."""
-    labels = references.labels
-    table = pd.DataFrame({"place": references.places})
-    if references.matrix is not None:
-        table["label"] = class_names_of(labels, references.matrix)
-    table["prediction"] = class_names_of(labels, decide_classes(labels, mean_by_text(logits, references.owners)))
+    own = references[split]
+    labels = own.labels
+    thresholds = useful_thresholds(logits, references)
+    table = pd.DataFrame({"place": own.places})
+    if own.matrix is not None:
+        table["label"] = class_names_of(labels, own.matrix)
+    by_text = mean_by_text(logits[split], own.owners)
+    table["prediction"] = class_names_of(labels, decide_classes(labels, by_text, thresholds))
     files: dict[str, Any] = {f"-{split}.csv": table.to_csv(index=False)}
     if split == "dev":
-        files["-details.json"] = details(logits, references)
+        files["-details.json"] = details(logits[split], own, thresholds)
     return files
 
 
@@ -300,11 +318,27 @@ def predictor(saved: Saved, given: Any) -> Predictor:
     config = saved.model.config
     classes = [config.id2label[number] for number in range(config.num_labels)]
     labels = LabelSet(KINDS.get(config.problem_type, SINGLE), classes)
+    thresholds = read_thresholds(saved, given.model) if labels.kind == SEVERAL else None
     return Predictor(
         EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
         partial(read_glue if is_glue else read_example, (text, pair, None)),
-        partial(answer_texts, saved, labels),
+        partial(answer_texts, saved, labels, thresholds),
     )
+
+
+def read_thresholds(saved: Saved, path: str) -> Any:
+    """Return the thresholds (C,) of a saved model, None if it has none; UserError if they are not C probabilities."""
+    values = getattr(saved.model.config, "thresholds", None)
+    if values is None:
+        return None
+    count = saved.model.config.num_labels
+    is_list = isinstance(values, list) and len(values) == count
+    if not is_list or not all(isinstance(value, int | float) and 0 <= value <= 1 for value in values):
+        raise UserError(
+            f"{path} has the thresholds {values!s:.80} in its config.json, not {count} numbers from 0 to 1; restore "
+            "or remove them"
+        )
+    return np.array(values, np.float64)
 
 
 def read_glue(columns: Sequence[str | None], row: Columns, place: str) -> Example:
@@ -316,15 +350,16 @@ def read_glue(columns: Sequence[str | None], row: Columns, place: str) -> Exampl
 def answer_texts(
     saved: Saved,
     labels: LabelSet,
+    thresholds: Any,
     examples: Sequence[Example],
     forward: Any,
 ) -> list[Columns]:
-    """Return the class and its probability; or all classes above one half, with all probabilities; or the number."""
+    """Return the class and probability; or the classes above their thresholds, and all probabilities; or a number."""
     in_windows = saved.settings.get("long_texts") == "windows"
     rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
     logits = mean_by_text(forward(rows), owners)
     answers = []
-    for name, row in zip(class_names_of(labels, decide_classes(labels, logits)), logits, strict=True):
+    for name, row in zip(class_names_of(labels, decide_classes(labels, logits, thresholds)), logits, strict=True):
         columns = {"prediction": name}
         if labels.kind == SINGLE:
             columns["probability"] = float(softmax(row).max())

@@ -112,7 +112,8 @@ on the matched set, as the mean of both sets, or on both pooled."""
 
 GLUE_COLUMNS = {
     "mcc": "MCC", "accuracy": "acc", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman",
-    "accuracy_matched": "acc m", "accuracy_mismatched": "acc mm",
+    "accuracy_matched": "acc m", "accuracy_mismatched": "acc mm", "ece": "ECE", "ece_matched": "ECE m",
+    "ece_mismatched": "ECE mm",
 }  # fmt: skip
 GLUE_DEFINITIONS = (
     "CoLA is reported by Matthews' correlation (MCC), STS-B by Spearman's correlation, the others by accuracy (acc).",
@@ -125,6 +126,12 @@ GLUE_DEFINITIONS = (
 )
 AVERAGES = {"AVG": AVG_TASKS, "GLUE": GLUE_TASKS}
 GLUE_REPORTING = Reporting(
-    "GLUE results", KNOWN_TASKS, GLUE_COLUMNS, GLUE_DEFINITIONS, published=PUBLISHED_GLUE, averages=AVERAGES
+    "GLUE results",
+    KNOWN_TASKS,
+    GLUE_COLUMNS,
+    GLUE_DEFINITIONS,
+    published=PUBLISHED_GLUE,
+    averages=AVERAGES,
+    datasets={name: ("nyu-mll/glue", name) for name in GLUE_TASKS},
 )
 report = GLUE_REPORTING.report

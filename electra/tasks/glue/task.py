@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArguments, HyperParameters
 from electra.finetuning.data import Examples, both_orders, encode_examples
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.task import Split, Task, TaskData, TaskKind
+from electra.finetuning.task import Split, Task, TaskData, TaskKind, calibration_error, classifier_example
 from electra.finetuning.trainer import Logits
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
@@ -112,6 +113,7 @@ GLUE = TaskKind("glue", "run_glue.py", GLUE_REPORTING, AutoModelForSequenceClass
 DOUBLED_TASKS = ("mrpc", "stsb")
 """Tasks with unordered pairs, which --double_unordered doubles as google-research/electra does."""
 LOW, HIGH = REGRESSION_RANGE
+ECE_NAMES = {("mnli", "dev"): "ece_matched", ("mnli", "dev_mismatched"): "ece_mismatched"}
 REGRESSION_NOTE = f"The model outputs a score in [0, 1], which corresponds to [{LOW:g}, {HIGH:g}] in the data."
 
 
@@ -144,6 +146,7 @@ def open_glue_task(args: Arguments, task: GlueTask) -> Task:
         ),
         start="mnli" if task.name in options.start_from_mnli else None,
         note=REGRESSION_NOTE if task.is_regression else "",
+        example=classifier_example(is_pair=len(task.text_columns) == 2),
     )
 
 
@@ -200,7 +203,13 @@ def metrics(
     references: Mapping[str, GlueLabels],
 ) -> dict[str, float]:
     answers = {split: decide_glue_labels(values, task) for split, values in logits.items()}
-    return score_glue_task(task, answers, references)
+    scores = score_glue_task(task, answers, references)
+    if not task.is_regression:
+        for split, values in logits.items():
+            name = ECE_NAMES.get((task.name, split), "ece")
+            is_right = answers[split] == np.asarray(references[split])
+            scores[name] = calibration_error(softmax(values, axis=1).max(1), is_right)
+    return scores
 
 
 # ---- submission.zip for gluebenchmark.com, from the predictions of an evaluation

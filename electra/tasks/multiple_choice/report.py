@@ -3,7 +3,7 @@
 from electra.report.evaluation import PublishedScores, Reporting
 from electra.report.results import ScoredTask
 
-CHOICE_METRICS = {"accuracy": "accuracy", "test_accuracy": "test accuracy"}
+CHOICE_METRICS = {"accuracy": "accuracy", "test_accuracy": "test accuracy", "ece": "ECE", "test_ece": "test ECE"}
 SWAG_ROWS = {"train": 73546, "dev": 20006}
 CHOICE_TASKS = {
     "swag": ScoredTask("swag", "SWAG", "accuracy", SWAG_ROWS, CHOICE_METRICS),
@@ -30,5 +30,6 @@ CHOICE_REPORTING = Reporting(
     CHOICE_DEFINITIONS,
     headlines=("accuracy",),
     published=PUBLISHED_CHOICE,
+    datasets={"swag": ("allenai/swag", "regular")},
 )
 report = CHOICE_REPORTING.report

@@ -37,7 +37,16 @@ from electra.finetuning.data import (
 )
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
-from electra.finetuning.task import Split, Task, TaskData, TaskKind, by_split, has_one_answer
+from electra.finetuning.task import (
+    Split,
+    Task,
+    TaskData,
+    TaskKind,
+    by_split,
+    calibration_error,
+    has_one_answer,
+    of_one_split,
+)
 from electra.io.console import setup_logging
 from electra.io.rows import Columns
 from electra.tasks.multiple_choice.data import (
@@ -73,6 +82,9 @@ MULTIPLE_CHOICE = TaskKind(
 )
 NO_CHOICE = -1e4
 """Logit of padding within a batch: its probability is 0, and it is finite: logits can be saved and averaged."""
+CHOICE_EXAMPLE = """inputs = tokenizer(["The sun"] * 2, ["rises.", "sings."], return_tensors="pt", padding=True)
+logits = model(**{name: values.unsqueeze(0) for name, values in inputs.items()}).logits
+print(logits.softmax(-1).tolist())"""
 
 
 def open_choice_task(args: Arguments) -> Task:
@@ -87,7 +99,8 @@ def open_choice_task(args: Arguments) -> Task:
         metrics=by_split(score_choices),
         is_collapsed=is_chooser_collapsed,
         collator=ChoiceCollator,
-        predictions=choice_files,
+        predictions=of_one_split(choice_files),
+        example=CHOICE_EXAMPLE,
     )
 
 
@@ -169,16 +182,23 @@ def build_chooser(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskD
     return ChoiceScorer(encoder, tuning.head, tuning.head_dropout)
 
 
-def choose_endings(logits: Array, questions: Sequence[ChoiceQuestion]) -> Array:
-    """Choose the ending with the highest logit (N,). Trainer pads batches of fewer choices with -100."""
+def logits_of_choices(logits: Array, questions: Sequence[ChoiceQuestion]) -> Array:
+    """Return logits (N, K) with -inf where a question has fewer choices; Trainer pads with -100."""
     counts = np.array([len(question.choices) for question in questions])
     is_choice = np.arange(logits.shape[1]) < counts[:, None]
-    return np.where(is_choice, logits, -np.inf).argmax(1)
+    return np.where(is_choice, logits, -np.inf)
+
+
+def choose_endings(logits: Array, questions: Sequence[ChoiceQuestion]) -> Array:
+    """Choose the ending with the highest logit (N,)."""
+    return logits_of_choices(logits, questions).argmax(1)
 
 
 def score_choices(logits: Array, questions: Sequence[ChoiceQuestion]) -> dict[str, float]:
     answers = [question.answer for question in questions]
-    return {"accuracy": float(np.mean(choose_endings(logits, questions) == answers))}
+    is_right = choose_endings(logits, questions) == answers
+    probabilities = softmax(logits_of_choices(logits, questions).astype(float), axis=1).max(1)
+    return {"accuracy": float(np.mean(is_right)), "ece": calibration_error(probabilities, is_right)}
 
 
 def is_chooser_collapsed(logits: Array, questions: Sequence[ChoiceQuestion]) -> bool:

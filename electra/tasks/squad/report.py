@@ -56,5 +56,12 @@ SQUAD_DEFINITIONS = (
     "SQuAD 2.0: a question whose odds of having no answer are above a threshold is not answered. EM and F1 are each "
     "at the threshold that is best on this set: best_exact and best_f1 of the official script.",
 )
-SQUAD_REPORTING = Reporting("SQuAD results", SQUAD_TASKS, SQUAD_METRICS, SQUAD_DEFINITIONS, published=PUBLISHED_SQUAD)
+SQUAD_REPORTING = Reporting(
+    "SQuAD results",
+    SQUAD_TASKS,
+    SQUAD_METRICS,
+    SQUAD_DEFINITIONS,
+    published=PUBLISHED_SQUAD,
+    datasets={"squad_v1": ("rajpurkar/squad", None), "squad_v2": ("rajpurkar/squad_v2", None)},
+)
 report = SQUAD_REPORTING.report

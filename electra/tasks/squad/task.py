@@ -15,10 +15,11 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 
 from electra.finetuning.config import Arguments, EncoderArguments, HyperParameters, parse_data_options
 from electra.finetuning.data import Array, data_settings
-from electra.finetuning.predict import RESULT_NAME, Predictor, Saved
-from electra.finetuning.task import COLLAPSED_SHARE, Split, Task, TaskData, TaskKind, by_split
+from electra.finetuning.predict import Predictor, Saved
+from electra.finetuning.task import COLLAPSED_SHARE, Split, Task, TaskData, TaskKind, by_split, of_one_split
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
+from electra.io.files import RESULT_NAME
 from electra.io.rows import Columns, text_of
 from electra.tasks.squad.data import (
     Questions,
@@ -64,6 +65,11 @@ SQUAD = TaskKind(
 )
 SQUAD_SETTINGS = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
 """Options that a score depends on."""
+SPAN_EXAMPLE = """inputs = tokenizer("Who wrote the letter?", "Ann wrote the letter.", return_tensors="pt")
+output = model(**inputs)
+start, end = output.start_logits.argmax(), output.end_logits.argmax()
+print(tokenizer.decode(inputs["input_ids"][0, start : end + 1]))"""
+"""transformers 5 has no pipeline for questions about a context."""
 
 
 def open_squad_task(args: Arguments) -> Task:
@@ -82,8 +88,9 @@ def open_squad_task(args: Arguments) -> Task:
         loss=span_loss,
         metrics=by_split(score_squad),
         is_collapsed=is_reader_collapsed,
-        predictions=squad_files,
+        predictions=of_one_split(squad_files),
         note="An answer that starts and ends at the first token means that there is none." if is_version_2 else "",
+        example=SPAN_EXAMPLE,
     )
 
 

@@ -25,7 +25,16 @@ from electra.finetuning.config import (
 from electra.finetuning.data import IGNORED, Array, data_settings, task_name
 from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.predict import Predictor, Saved
-from electra.finetuning.task import Split, Task, TaskData, TaskKind, by_split, has_one_answer
+from electra.finetuning.task import (
+    Split,
+    Task,
+    TaskData,
+    TaskKind,
+    by_split,
+    has_one_answer,
+    of_one_split,
+    pipeline_example,
+)
 from electra.finetuning.trainer import step_loss
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
@@ -99,8 +108,9 @@ def open_tagging_task(args: Arguments) -> Task:
         loss=loss,
         metrics=by_split(score_tagging),
         is_collapsed=is_tagger_collapsed,
-        predictions=tagging_files,
+        predictions=of_one_split(tagging_files),
         note='A word has the label of its first token: use the pipeline with `aggregation_strategy="first"`.',
+        example=pipeline_example("token-classification", '"Ann lives in Rome."', ', aggregation_strategy="first"'),
     )
 
 

@@ -4,15 +4,21 @@ import math
 
 import numpy as np
 from pytest import approx
+from scipy.special import logit
 
+from electra.finetuning.task import calibration_error
 from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, LabelSet
 from electra.tasks.classify.report import (
     ClassificationReferences,
+    best_thresholds,
     class_names_of,
+    decide_classes,
     details,
     is_classifier_collapsed,
     mean_by_text,
     score_classification,
+    score_splits,
+    useful_thresholds,
 )
 
 
@@ -30,6 +36,8 @@ ANSWERS = np.array([[2, 1, 0], [0, 1, 0], [0, 1, 0], [0, 3, 0]], dtype=np.float3
 def test_scores_of_one_class():
     found = score_classification(ANSWERS, ONE)
     # red: precision 1, recall 1/2; green: precision 2/3, recall 1; blue does not occur
+    # probabilities of the answers: .665 right; .576 wrong and .576 right; .909 right
+    assert found.pop("ece") == approx((0.3348 + 0.1522 + 0.0906) / 4, abs=1e-4)
     assert found == approx({"accuracy": 3 / 4, "macro_f1": (2 / 3 + 4 / 5) / 2, "micro_f1": 3 / 4, "mcc": 1 / 3**0.5})
 
 
@@ -38,6 +46,7 @@ def test_scores_of_several_classes():
     found = score_classification(np.array([[1, 2], [2, 1], [3, -1], [-1, -2]], dtype=np.float32), labels)
     # a: 2 right, 1 wrong, precision at recall 1/2 is 1, at 1 it is 2/3; b: all right
     expected = {"macro_f1": (4 / 5 + 1) / 2, "micro_f1": 8 / 9, "average_precision": (5 / 6 + 1) / 2}
+    found.pop("ece")
     assert found == approx({**expected, "subset_accuracy": 3 / 4})
 
 
@@ -55,6 +64,7 @@ def test_a_text_has_the_mean_of_its_windows():
 
 def test_the_constant_answer_is_the_majority_or_the_mean():
     found = details(ANSWERS, ONE)
+    found["baseline"].pop("ece")
     assert found["baseline"] == approx({"accuracy": 0.5, "macro_f1": 1 / 3, "micro_f1": 0.5, "mcc": 0})
     numbers = references(LabelSet(NUMBER, [], 0.0, 1.0), [[0.0], [1.0]])
     baseline = details(np.array([[0.1], [0.9]], dtype=np.float32), numbers)["baseline"]
@@ -88,3 +98,53 @@ def test_a_diverged_run_has_scores_without_an_error():
         score_classification(np.full((3, 1), np.nan), references(LabelSet(NUMBER, []), [[0.0], [0.5], [1.0]]))["rmse"]
     )
     score_classification(np.full((2, 2), np.nan), references(LabelSet(SEVERAL, ["a", "b"]), [[1, 0], [0, 1]]))
+
+
+# ---- calibration
+
+
+def test_calibration_is_the_distance_in_each_range_of_probability():
+    probabilities = np.array([0.91, 0.92, 0.93, 0.61, 1.0])
+    is_right = np.array([True, True, False, False, True])
+    assert calibration_error(probabilities, is_right) == approx((abs(2.76 - 2) + 0.61 + 0.0) / 5)
+    assert math.isnan(calibration_error(np.array([np.nan, 0.5]), is_right[:2]))
+    assert math.isnan(calibration_error(probabilities[:0], is_right[:0]))
+
+
+# ---- thresholds
+
+
+def test_a_threshold_lies_where_f1_is_best():
+    probabilities = np.array([[0.9, 0.2, 0.7], [0.4, 0.2, 0.6], [0.3, 0.1, 0.5], [0.1, 0.1, 0.4]])
+    matrix = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]], dtype=float)
+    # between .4 and .3; never between two equal probabilities; one half for a class that does not occur
+    assert best_thresholds(probabilities, matrix).tolist() == approx([0.35, 0.15, 0.5])
+    everything = np.ones((4, 3))
+    assert (probabilities > best_thresholds(probabilities, everything)).all()
+
+
+def rare_classes(count=400, seed=0):
+    """Three classes of 5 % of the texts, which are found, but with probabilities below one half."""
+    rng = np.random.default_rng(seed)
+    matrix = (rng.random((count, 3)) < 0.05).astype(float)
+    logits = logit(np.where(matrix == 1, 0.3, 0.05)) + rng.normal(0, 0.2, matrix.shape)
+    return references(LabelSet(SEVERAL, ["a", "b", "c"]), matrix), logits.astype(np.float32)
+
+
+def test_thresholds_find_rare_classes_and_are_measured_on_other_texts():
+    (dev, logits), (test, of_test) = rare_classes(), rare_classes(seed=1)
+    found = score_splits({"dev": logits, "test": of_test}, {"dev": dev, "test": test})
+    assert found["macro_f1"] == found["test_macro_f1"] == 0
+    assert found["threshold_macro_f1"] > 0.95 and found["test_threshold_macro_f1"] > 0.95
+    thresholds = useful_thresholds({"dev": logits}, {"dev": dev})
+    assert (decide_classes(dev.labels, logits, thresholds) == dev.matrix).mean() > 0.99
+    assert "at the thresholds" in details(logits, dev, thresholds)["text"]
+
+
+def test_thresholds_that_do_not_help_are_not_kept():
+    labels = references(LabelSet(SEVERAL, ["a", "b"]), [[1, 0], [0, 1]] * 4)
+    right = np.array([[3, -3], [-3, 3]] * 4, dtype=np.float32)
+    assert useful_thresholds({"dev": right}, {"dev": labels}) is None
+    assert useful_thresholds({"dev": ANSWERS}, {"dev": ONE}) is None
+    assert "threshold_macro_f1" not in score_splits({"dev": ANSWERS}, {"dev": ONE})
+    assert useful_thresholds({"dev": right * np.nan}, {"dev": labels}) is None

@@ -3,22 +3,31 @@
 import csv
 import json
 import logging
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from pytest import approx
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
-from transformers import pipeline
+from transformers import ElectraForSequenceClassification, pipeline
 
+from electra.finetuning.predict import Saved
 from electra.finetuning.trainer import step_loss
 from electra.options import as_flags
 from electra.report.command import main as report
 from electra.report.results import Result, append_result, read_results
 from electra.tasks.classify.data import encode_texts
 from electra.tasks.classify.report import CLASSIFY_REPORTING
-from electra.tasks.classify.task import class_weights, open_classification, parse_classify_arguments
+from electra.tasks.classify.task import (
+    class_weights,
+    open_classification,
+    parse_classify_arguments,
+    predictor,
+)
 from electra.tasks.classify.task import main as classify
 from tests.conftest import refused
+from tests.finetuning.encoders import tiny_electra
 from tests.helpers import parametrize, read_json
 from tests.tasks.classify.files import flags, write_table, write_texts
 from tests.tasks.classify.test_data import examples
@@ -166,7 +175,7 @@ def reviews(folder):
 def test_classes_that_a_word_names_are_learned(reviews):
     first, second = read_results(reviews / "results.jsonl")
     assert first.metrics["accuracy"] == 1 and second.metrics["accuracy"] > 0.9
-    assert set(first.metrics) == {"accuracy", "macro_f1", "micro_f1", "mcc"}
+    assert set(first.metrics) == {"accuracy", "macro_f1", "micro_f1", "mcc", "ece"}
     assert first.settings["label_kind"] == "single" and first.settings["class_weights"] == "balanced"
     rows = list(csv.DictReader((reviews / "predictions.csv").open()))
     assert all(row["label"] == row["prediction"] for row in rows) and rows[0]["place"].endswith("dev.csv:2")
@@ -206,6 +215,30 @@ def test_a_saved_regression_answers_on_the_scale_of_data(folder):
     errors = [(one["score"] - float(mark)) ** 2 for one, (_, mark) in zip(answers, rows, strict=True)]
     assert (sum(errors) / len(errors)) ** 0.5 / 7.5 == approx(result.metrics["rmse"], abs=1e-5)
     assert "10 to 17.5" in (found / "report.md").read_text()
+
+
+SEVERAL_CLASSES = {"problem_type": "multi_label_classification", "id2label": {0: "a", 1: "b"}}
+
+
+def saved_model(tokenizer, **values):
+    model = ElectraForSequenceClassification(tiny_electra(vocab_size=200, **SEVERAL_CLASSES, **values).config)
+    return Saved(model, tokenizer, {"max_length": 16, "label_kind": "several"})
+
+
+def test_predict_answers_above_the_thresholds_of_the_model(glue_tokenizer):
+    given = SimpleNamespace(text_column=None, text_pair_column=None, model="m")
+    logits = np.array([[-1.0, -1.0]])  # probabilities of .27
+    for more, expected in (({}, []), ({"thresholds": [0.2, 0.3]}, ["a"])):
+        found = predictor(saved_model(glue_tokenizer, **more), given)
+        item = found.parse({"text": "a text"}, "a:1")
+        assert found.answer([item], lambda rows: logits)[0]["prediction"] == expected
+
+
+@parametrize("thresholds", [[0.5], "high", [0.1, None], [0.1, 2]])
+def test_thresholds_that_cannot_be_used_are_refused(glue_tokenizer, thresholds):
+    given = SimpleNamespace(text_column=None, text_pair_column=None, model="models/a")
+    model = saved_model(glue_tokenizer, thresholds=thresholds)
+    assert "models/a has the thresholds" in refused(lambda: predictor(model, given))
 
 
 def test_the_plan_of_a_curve_has_every_point(folder, capsys):

@@ -1,0 +1,195 @@
+"""What a run is worth while it trains: minimal pairs, and a linear probe of texts with labels, at each evaluation.
+
+A discriminator's AUC depends on its generator, these two numbers do not. They are computed on the main network as it
+is, without training it and without random numbers, so that a run has the same weights with and without them.
+
+    pairs_accuracy   --eval_pairs: share of the pairs whose acceptable sentence has the higher score, as
+                     `electra pairs` computes it with the score of the main network: discriminator, electric, pll or
+                     causal
+    probe_accuracy   --eval_classify: accuracy of a logistic regression on the mean of the last hidden states of a
+                     text, cross-validated in five parts
+"""
+
+import logging
+import math
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from transformers import PreTrainedTokenizerBase
+
+from electra.finetuning.data import Array, ColumnRows, Examples, PaddingCollator, encode_examples
+from electra.io.errors import UserError
+from electra.io.rows import Columns, read_rows, text_of
+from electra.model.configuration import longest_text
+from electra.model.joint import ElectraForJointPretraining
+from electra.model.networks import encode
+from electra.objectives import Objective
+from electra.pretraining.callbacks import Probe
+from electra.tasks.classify.data import LABEL_COLUMNS, TEXT_COLUMNS, first_of
+from electra.tasks.minimal_pairs.data import Pair, load_pairs
+from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, encode_sentences
+
+logger = logging.getLogger(__name__)
+
+MOST_PAIRS = 500
+MOST_TEXTS = 600
+"""Of a longer file, rows at equal distances are used: an evaluation must take seconds."""
+BATCH = 64
+PARTS = 5
+TEXT_PAIRS = (("premise", "hypothesis"), ("sentence1", "sentence2"))
+"""Columns of two texts, which are read as a pair."""
+
+
+def make_probes(
+    pairs_file: str | None,
+    labels_file: str | None,
+    model: ElectraForJointPretraining,
+    tokenizer: PreTrainedTokenizerBase,
+) -> list[Probe]:
+    """Read the files of --eval_pairs and --eval_classify, and return what measures a model at each evaluation.
+
+    Raises:
+        UserError: a file cannot be read, a sentence of a pair is longer than the network, or there are no classes.
+    """
+    probes: list[Probe] = []
+    longest = longest_text(model.config.discriminator)
+    if pairs_file is not None:
+        probes.append(PairsProbe.read(pairs_file, tokenizer, score_of(model.objective), longest))
+    if labels_file is not None:
+        probes.append(LabelProbe.read(labels_file, tokenizer, longest))
+    return probes
+
+
+def score_of(objective: Objective) -> str:
+    """Return the score of the main network, as `electra pairs` calls it."""
+    if objective.finds_replaced:
+        return "electric" if objective.is_energy_based else "discriminator"
+    return "causal" if objective.is_causal else "pll"
+
+
+def spread(rows: Sequence[Any], most: int) -> list[Any]:
+    """Return the rows, or `most` of them at equal distances."""
+    return list(rows[:: math.ceil(len(rows) / most) or 1])
+
+
+@dataclass(frozen=True)
+class PairsProbe:
+    """Minimal pairs, tokenized, and the score that compares their sentences."""
+
+    pairs: Sequence[Pair]
+    groups: Sequence[SentenceBatch]
+    score: str
+    mask_token_id: int
+
+    @classmethod
+    def read(cls, path: str, tokenizer: PreTrainedTokenizerBase, score: str, longest: int) -> "PairsProbe":
+        pairs = spread(load_pairs(path), MOST_PAIRS)
+        groups = encode_sentences([text for pair in pairs for text in (pair.good, pair.bad)], tokenizer)
+        most = groups[-1].ids.shape[1]
+        if most > longest:
+            place = pairs[groups[-1].texts[0] // 2].place
+            raise UserError(f"{place} has {most} tokens, more than the {longest} positions of the model; shorten it")
+        logger.info("pairs          %d of %s, score: %s", len(pairs), path, score)
+        return cls(pairs, groups, score, tokenizer.mask_token_id)
+
+    def __call__(self, model: ElectraForJointPretraining) -> dict[str, float]:
+        """Return the mean accuracy of the paradigms; a tie counts half. nan if the network has diverged."""
+        is_detector = self.score in ("discriminator", "electric")
+        scorer = Scorer(
+            model.discriminator if is_detector else None,
+            None if is_detector else model.discriminator,
+            self.mask_token_id,
+            BATCH,
+        )
+        try:
+            values = scorer.scores(self.groups, [self.score])[self.score]
+        except UserError:  # not finite
+            return {"pairs_accuracy": math.nan}
+        outcomes = (np.sign(values[0::2] - values[1::2]) + 1) / 2
+        by_paradigm: dict[str, list[float]] = {}
+        for pair, outcome in zip(self.pairs, outcomes, strict=True):
+            by_paradigm.setdefault(pair.paradigm, []).append(outcome)
+        return {"pairs_accuracy": float(np.mean([np.mean(found) for found in by_paradigm.values()]))}
+
+
+@dataclass(frozen=True)
+class LabelProbe:
+    """Texts, tokenized, and the number of the class of each, (N,)."""
+
+    rows: ColumnRows
+    classes: Array
+    collator: PaddingCollator
+
+    @classmethod
+    def read(cls, path: str, tokenizer: PreTrainedTokenizerBase, longest: int) -> "LabelProbe":
+        rows = spread(list(read_rows(path)), MOST_TEXTS)
+        if not rows:
+            raise UserError(f"{path} has no rows; give a header and rows, or JSON lines")
+        examples, labels = [], []
+        for place, row in rows:
+            examples.append(texts_of(row, place))
+            label = row.get(first_of(LABEL_COLUMNS, row))
+            if label is None or not str(label).strip():
+                raise UserError(f"{place} has no label; its columns are {', '.join(row)}")
+            labels.append(str(label).strip())
+        counts = Counter(labels)
+        frequent = [count for count in counts.values() if count >= PARTS]
+        if len(frequent) < 2:
+            raise UserError(
+                f"{path} has fewer than two classes with {PARTS} texts each; give texts with one label each"
+            )
+        first, second = zip(*examples, strict=True)
+        texts = Examples(list(first), None if second[0] is None else list(second))
+        encoded = encode_examples(texts, tokenizer, longest)
+        share = max(counts.values()) / len(labels)
+        logger.info(
+            "probe          %d texts of %s, %d classes; the most frequent has %.1f %%",
+            len(labels), path, len(counts), 100 * share,
+        )  # fmt: skip
+        numbers = {label: number for number, label in enumerate(sorted(counts))}
+        classes = np.array([numbers[label] for label in labels])
+        return cls(encoded, classes, PaddingCollator(tokenizer.pad_token_id))
+
+    def __call__(self, model: ElectraForJointPretraining) -> dict[str, float]:
+        """Return the cross-validated accuracy; nan if the network has diverged."""
+        features = self.features(model)
+        if not np.isfinite(features).all():
+            return {"probe_accuracy": math.nan}
+        classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=500))
+        parts = StratifiedKFold(PARTS, shuffle=True, random_state=0)  # files may be sorted by label
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about rare classes, and steps that did not suffice
+            return {"probe_accuracy": float(cross_val_score(classifier, features, self.classes, cv=parts).mean())}
+
+    @torch.inference_mode()
+    def features(self, model: ElectraForJointPretraining) -> Array:
+        """Return the mean of the last hidden states of each text, float32 (N, D), in the order of the texts."""
+        network = model.discriminator
+        order = np.argsort(self.rows.lengths, kind="stable")
+        means = []
+        for start in range(0, len(order), BATCH):
+            rows = [self.rows[row] for row in order[start : start + BATCH].tolist()]
+            batch = {name: values.to(network.device) for name, values in self.collator(rows).items()}
+            mask = batch["attention_mask"]
+            hidden = encode(network, batch["input_ids"], mask, batch["token_type_ids"]).float()
+            is_token = mask.unsqueeze(2)
+            means.append(((hidden * is_token).sum(1) / is_token.sum(1)).cpu().numpy())
+        features: Array = np.concatenate(means)[np.argsort(order)]
+        return features
+
+
+def texts_of(row: Columns, place: str) -> tuple[str, str | None]:
+    """Return the text of a row, or its two texts."""
+    for first, second in TEXT_PAIRS:
+        if first in row and second in row:
+            return text_of(row, first, place), text_of(row, second, place)
+    return text_of(row, first_of(TEXT_COLUMNS, row), place), None

@@ -1,0 +1,137 @@
+"""Scores in the two forms that the Hub reads: `model-index` in the metadata of a card, and `.eval_results/`. No torch.
+
+A file in `.eval_results/` names a data set of the Hub, whose page then lists the score. Scores on files of the user
+are in the card alone. A score on fewer rows than the official ones is not called one on the official data set.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_yaml
+
+from electra.io.files import write_as_yaml, write_file
+from electra.report.evaluation import Reporting
+from electra.report.results import Spread, TaskSummary
+
+EVAL_RESULTS = ".eval_results"
+"""The folder that the Hub reads."""
+MNLI_SPLITS = ("matched", "mismatched")
+"""Ends of the names of metrics of the Hub's splits validation_matched and validation_mismatched."""
+
+
+class HubData(NamedTuple):
+    """A data set of the Hub and its configuration; `name` is empty for files of the user."""
+
+    name: str = ""
+    config: str | None = None
+
+
+OWN_FILES = HubData()
+
+
+class HubScore(NamedTuple):
+    """One score: a metric of one split, of one seed or the median of several.
+
+    Args:
+        task, title: the task, as results and reports name it.
+        split: as the Hub names it, such as validation.
+        value: a fraction.
+        notes: the metric in words, seeds and spread.
+        is_headline: whether the metric is the one that represents the task.
+    """
+
+    task: str
+    title: str
+    data: HubData
+    split: str
+    metric: str
+    metric_title: str
+    value: float
+    notes: str
+    is_headline: bool
+
+
+def hub_scores(
+    reporting: Reporting, summary: TaskSummary, data: HubData = OWN_FILES, seed: int | None = None
+) -> list[HubScore]:
+    """Return the defined scores of a task.
+
+    Args:
+        data: what the user named; an official task with all of its rows has its own data set.
+        seed: of the model that is described; None for the median over all seeds.
+    """
+    task = summary.task
+    if task.name in reporting.datasets and has_official_rows(summary):
+        data = HubData(*reporting.datasets[task.name])
+    scores = []
+    for name, spread in summary.metrics.items():
+        split, metric = split_and_metric(name)
+        is_mean_of_splits = f"{name}_{MNLI_SPLITS[0]}" in summary.metrics
+        value = spread.median if seed is None else spread.values.get(seed)
+        if value is None or is_mean_of_splits:
+            continue
+        title = reporting.metrics.get(name, name)
+        notes = f"{title} ({split}), a fraction; {of_seeds(spread, seed)}"
+        is_headline = metric == task.headline
+        scores.append(HubScore(task.name, task.title, data, split, metric, title, round(value, 4), notes, is_headline))
+    return scores
+
+
+def has_official_rows(summary: TaskSummary) -> bool:
+    """Return True if all development sets of all runs have the official number of rows."""
+    official = {split: rows for split, rows in summary.task.rows.items() if split.startswith("dev")}
+    return bool(official) and all(
+        result.rows.get(split) == rows for result in summary.results for split, rows in official.items()
+    )
+
+
+def split_and_metric(name: str) -> tuple[str, str]:
+    """Return the Hub's name of the split of a metric, and the metric: test_f1 -> test, f1."""
+    if name.startswith("test_"):
+        return "test", name.removeprefix("test_")
+    metric, _, end = name.rpartition("_")
+    return (f"validation_{end}", metric) if end in MNLI_SPLITS else ("validation", name)
+
+
+def of_seeds(spread: Spread, seed: int | None) -> str:
+    """Return which seeds a score is of, and the spread over all of them."""
+    seeds = " ".join(map(str, spread.values))
+    median = "undefined" if spread.median is None else f"{spread.median:.4f}"
+    std = "" if spread.std is None else f", std {spread.std:.4f}"
+    if seed is None:
+        return f"median of the seeds {seeds}{std}"
+    return f"seed {seed}, the best on the development set of the seeds {seeds}: median {median}{std}"
+
+
+def model_index(scores: Sequence[HubScore], pipeline: str) -> list[EvalResult]:
+    """Return the scores for the metadata of a card; `pipeline` is the tag of the Hub."""
+    return [
+        EvalResult(
+            task_type=pipeline,
+            dataset_type=score.data.name or score.task,
+            dataset_name=score.title,
+            dataset_config=score.data.config,
+            dataset_split=score.split,
+            metric_type=score.metric,
+            metric_name=score.metric_title,
+            metric_value=score.value,
+        )
+        for score in scores
+    ]
+
+
+def write_eval_results(scores: Sequence[HubScore], folder: Path) -> None:
+    """Write `.eval_results/TASK-SPLIT.yaml` of a folder for the headline of each split of a data set of the Hub."""
+    for score in scores:
+        if not score.data.name or not score.is_headline:
+            continue
+        entry = EvalResultEntry(
+            dataset_id=score.data.name,
+            task_id=score.data.config or "default",
+            value=score.value,
+            notes=score.notes,
+        )
+        path = folder / EVAL_RESULTS / f"{score.task}-{score.split}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        write_file(write_as_yaml(eval_result_entries_to_yaml([entry])).encode(), path)

@@ -1,0 +1,157 @@
+"""Minimal pairs and a linear probe at each evaluation of a run: values, and files that cannot be used."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from pytest import approx
+from safetensors.torch import load_file
+
+from electra import probes
+from electra.pretraining import callbacks
+from electra.pretraining.callbacks import ProbeClock
+from electra.pretraining.options import parse_pretraining_arguments
+from electra.pretraining.run import main as pretrain
+from electra.probes import LabelProbe, PairsProbe, make_probes, spread
+from electra.tasks.minimal_pairs.task import main as pairs
+from tests.conftest import refused
+from tests.helpers import parametrize, read_json
+from tests.pretraining.runs import WORDS, flags, make, write_corpus
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A corpus, pairs.jsonl of two paradigms, labels.jsonl of two classes sorted by class."""
+    path = tmp_path_factory.mktemp("probes")
+    write_corpus(path / "corpus.txt")
+    rows = [
+        {"sentence_good": " ".join(WORDS[n : n + 4]), "sentence_bad": " ".join(WORDS[n + 9 : n + 13]), "UID": uid}
+        for uid, count in (("a", 6), ("b", 2))
+        for n in range(count)
+    ]
+    (path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    texts = [{"text": " ".join(WORDS[20 * c : 20 * c + 3 + n % 5]), "label": c} for c in (0, 1) for n in range(20)]
+    (path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
+    return path
+
+
+@pytest.mark.slow
+def test_a_run_is_the_same_with_probes_and_logs_their_curves(folder, tmp_path):
+    for name, more in (
+        ("with", {"eval_pairs": folder / "pairs.jsonl", "eval_classify": folder / "labels.jsonl"}),
+        ("without", {}),
+    ):
+        options = {
+            "train_file": folder / "corpus.txt",
+            "experiment_name": name,
+            "max_steps": 6,
+            "eval_steps": 3,
+            **more,
+        }
+        pretrain(flags(tmp_path, **options))
+    one, other = (tmp_path / "output" / name for name in ("with", "without"))
+    weights, without = (load_file(run / "discriminator" / "model.safetensors") for run in (one, other))
+    assert all(torch.equal(weights[name], without[name]) for name in without)
+    logs = [line for line in read_json(one / "trainer_state.json")["log_history"] if "eval_loss" in line]
+    assert [line["step"] for line in logs] == [0, 3, 6]
+    for name in ("pairs_accuracy", "probe_accuracy"):
+        assert all(0 <= line[f"eval_{name}"] <= 1 for line in logs)
+        held_out = read_json(one / "metrics.json")["held_out"]
+        assert (
+            held_out["trained"][name] == logs[-1][f"eval_{name}"]
+            and held_out["untrained"][name] == logs[0][f"eval_{name}"]
+        )
+        assert name not in read_json(other / "metrics.json")["held_out"]["trained"]
+    page = (one / "report.html").read_text()
+    assert "linear probe" in page and "minimal pairs" in page
+
+    argv = {"pretrain_path": one, "data": folder / "pairs.jsonl", "output_dir": tmp_path, "experiment_name": "p"}
+    pairs([*(f"--{name}={value}" for name, value in argv.items()), "--score=discriminator", "--use_cpu"])
+    found = read_json(tmp_path / "p" / "minimal_pairs.json")["scores"]["discriminator"]["overall"]["accuracy"]
+    assert logs[-1]["eval_pairs_accuracy"] == approx(found)
+
+
+@parametrize(
+    ("objective", "score"),
+    [("electra", "discriminator"), ("electric", "electric"), ("mlm", "pll"), ("causal", "causal")],
+)
+def test_the_score_is_that_of_the_main_network(folder, tmp_path, objective, score):
+    trainer = make(tmp_path, train_file=folder / "corpus.txt", objective=objective)
+    trainer.model.eval()
+    found = make_probes(
+        str(folder / "pairs.jsonl"), str(folder / "labels.jsonl"), trainer.model, trainer.processing_class
+    )
+    before = torch.random.get_rng_state()
+    measured = {name: value for probe in found for name, value in probe(trainer.model).items()}
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert found[0].score == score and set(measured) == {"pairs_accuracy", "probe_accuracy"}
+    assert measured["probe_accuracy"] == 1.0  # the words of the two classes differ
+    for parameter in trainer.model.parameters():
+        parameter.data.fill_(math.nan)
+    assert all(math.isnan(value) for probe in found for value in probe(trainer.model).values())
+
+
+def test_a_paradigm_counts_once_whatever_its_number_of_pairs(folder, number_tokenizer, monkeypatch):
+    probe = PairsProbe.read(str(folder / "pairs.jsonl"), number_tokenizer, "discriminator", 32)
+    values = np.array([1.0, 0.0] * 6 + [0.0, 1.0, 2.0, 2.0])  # all right; one wrong and one tie
+    monkeypatch.setattr(
+        probes, "Scorer", lambda *given: SimpleNamespace(scores=lambda *others: {"discriminator": values})
+    )
+    assert probe(SimpleNamespace(discriminator=None)) == {"pairs_accuracy": (1 + 0.25) / 2}
+
+
+def test_two_texts_are_read_as_a_pair(tmp_path, framed_tokenizer):
+    rows = [{"premise": f"{10 + n}", "hypothesis": "7 8", "label": "yn"[n % 2]} for n in range(12)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    probe = LabelProbe.read(str(tmp_path / "a.jsonl"), framed_tokenizer, 16)
+    assert probe.classes.tolist() == [1, 0] * 6 and set(probe.rows.lengths.tolist()) == {6}
+
+
+def test_rows_of_a_long_file_are_spread_over_it():
+    assert spread(range(5), 500) == [0, 1, 2, 3, 4]
+    assert spread(range(1001), 500)[:2] == [0, 3] and len(spread(range(1001), 500)) <= 500
+
+
+@parametrize(
+    ("content", "named"),
+    [
+        ("", "no rows"),
+        ('{"text": "a"}\n', "a.jsonl:1 has no label"),
+        ('{"text": "a", "label": "x"}\n' * 9, "fewer than two classes"),
+        ('{"txt": "a", "label": "x"}\n', "a.jsonl:1 has no text"),
+    ],
+)
+def test_labels_that_cannot_be_probed_are_refused(tmp_path, number_tokenizer, content, named):
+    (tmp_path / "a.jsonl").write_text(content)
+    assert named in refused(lambda: LabelProbe.read(str(tmp_path / "a.jsonl"), number_tokenizer, 16))
+
+
+def test_a_sentence_longer_than_the_network_is_refused(tmp_path, number_tokenizer):
+    row = {"sentence_good": " ".join(["7"] * 20), "sentence_bad": "8"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    read = lambda: PairsProbe.read(str(tmp_path / "a.jsonl"), number_tokenizer, "discriminator", 16)  # noqa: E731
+    assert "a.jsonl:1 has 20 tokens" in refused(read)
+
+
+@parametrize("more", [{"eval_strategy": "no"}, {"validation_fraction": 0}, {"fsdp": "full_shard"}])
+def test_probes_without_evaluations_or_with_parts_of_a_network_are_refused(folder, more):
+    options = {"eval_pairs": folder / "pairs.jsonl", **more}
+    assert "--eval_pairs" in refused(lambda: parse_pretraining_arguments(flags(folder, **options)))
+
+
+def test_slow_probes_are_said_once(monkeypatch):
+    times = iter([0, 1, 21, 22, 30, 32, 40, 42])
+    said = []
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(callbacks.logger, "warning", lambda line, share: said.append(line % share))
+    clock = ProbeClock([lambda model: {"pairs_accuracy": model}])
+    assert clock.measure(0.5) == {"pairs_accuracy": 0.5}
+    clock.measure(0.5)  # one second of 21
+    assert not said
+    clock.measure(0.5)
+    clock.measure(0.5)
+    (line,) = said
+    assert "take 20 % of the time" in line
