@@ -1,14 +1,14 @@
-"""What only a GPU can tell, in one command: speed, memory, waits, correctness.
+"""What only a GPU can tell, in one command that ends by itself: speed, memory, waits, correctness, learning.
 
     electra cache --train_file corpus.txt --tokenizer_path bert-base-uncased      # before; it names a folder
-    python -m benchmarks.bench_gpu --token_cache FOLDER --output gpu.json
-    python -m benchmarks.bench_gpu --output rehearsal.json --rehearse             # tiny sizes, on a CPU too
+    python -m benchmarks.bench_gpu --token_cache FOLDER --output gpu.jsonl
+    python -m benchmarks.bench_gpu --rehearse --output rehearsal.jsonl            # tiny sizes, on a CPU too
 
-The tokens of ELECTRA are BERT's 30,522; they are made before a GPU is rented. Each row is a process of its own with
-a limit of seconds. Rows are in the order of their importance; a number is written as soon as it is there, also if its
-row fails or is stopped later; the same command goes on with the rows that are missing or failed. A table comes last.
-Times are of windows of steps; the device is waited for at their ends only, so that what runs side by side shows. The
-first window, in which the step is compiled, does not count.
+The tokens of ELECTRA are BERT's 30,522; they are made before a GPU is rented. Each row of ROWS is a process of its own,
+see gpu_rows.py. Compiling takes longer than measuring, so the rows of a wave import, build and compile side by side, and
+wait; beside them run the rows that are not timed. Then one row after the other measures while nothing else runs. Each
+has a limit of seconds, and all together have --seconds. A row's line is written as soon as the row ends, with what is
+known and `error` if it failed or was late; the same command again goes on with those. A table in Markdown comes last.
 """
 
 import argparse
@@ -19,343 +19,305 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-from torch.utils.benchmark import Timer
-from torch.utils.data import Dataset
-from transformers import TrainerCallback
-
-from benchmarks.bench_pretraining import bare_loop, make_trainer_of, wait_for_device
-from electra.data.segments import Segment, TrainingSegments, segment_length
 from electra.io.console import environment
-from electra.io.files import write_json
-from electra.options import as_flags
-from electra.pretraining.trainer import ElectraTrainer
-from electra.runtime.device import device_name, measure_matmul_flops
-
-TINY = {
-    "model_size": "small",
-    "vocab_size": 300,
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "generator_size": 0.5,
-    "max_documents": 200,
-}
-"""Of a rehearsal, in place of the networks of all recipes."""
+from electra.io.files import read_json
+from electra.report.blocks import table_of, to_markdown
 
 
-VOCABULARY = 30_522
-"""Of the recipes: the LM head, its softmax and the samples are a tenth of a step of Small."""
+class Row(NamedTuple):
+    """What a row needs."""
+
+    name: str
+    seconds: float
+    """The limit, once the row has its turn."""
+    gigabytes: float = 2
+    """Of the GPU, while the row prepares."""
+    wave: int = 0
+    is_timed: bool = True
+    """Nothing else runs while the row has its turn; the others begin at once."""
 
 
-class Bench:
-    """What all rows share: the device, sizes, and short runs.
+ROWS = (
+    Row("peaks", 40),
+    Row("small_default", 40, 5),
+    Row("small_eager", 40, 5),
+    Row("base_full", 50, 20),
+    Row("correct", 150, 4, is_timed=False),
+    Row("resumed", 120, 5, is_timed=False),
+    Row("learn", 160, 6, wave=1, is_timed=False),
+    Row("plain", 40, 10),
+    Row("small_graphs", 40, 7),
+    Row("base_padded", 50, 20),
+    Row("finetune", 100, 3, wave=1),
+    Row("base_packed", 50, 22, wave=1),
+    Row("attention", 60, 4, wave=1),
+    Row("resumed_deterministic", 120, 5, is_timed=False),
+    Row("tests", 120, 2, is_timed=False),
+    Row("small_1024", 40, 30, wave=1),
+    Row("base_eager", 50, 22, wave=1),
+    Row("plain_compiled", 40, 10, wave=1),
+)
+"""In the order of their importance."""
+SECONDS = 510.0
+"""Of all rows."""
+SHARES = (0.42, 0.8)
+"""At this part of the time the rows of a wave that are ready have their turns, even if others still prepare."""
+MEMORY = 72.0
+"""Gigabytes of the GPU for all rows at once."""
+WAITING = 3.0
+"""Gigabytes of a row that waits for its turn."""
+OF_REHEARSAL = 20.0
+"""Limits of a rehearsal are so many times as long: CPUs are slow, and often busy."""
+
+
+class Session:
+    """Starts rows, gives them their turns, and writes what they tell.
 
     Args:
-        work: folder for files.
-        is_rehearsal: sizes are tiny, and the text is the builtin one unless there are tokens.
-        token_cache: tokens that were made before.
-        output: file for the numbers of the row.
+        rows: the rows to run, in the order of their importance.
+        command: the words of the process of a row, by the row's name and the folder where it writes.
+        output: the file, to which a line is added for each row.
+        seconds: when all of it ends.
+        slowness: by which the limits of the rows are multiplied.
     """
 
     def __init__(
-        self, work: Path, is_rehearsal: bool, token_cache: Path | None = None, output: Path | None = None
+        self,
+        rows: Sequence[Row],
+        command: Callable[[str, Path], list[str]],
+        output: Path,
+        seconds: float,
+        slowness: float = 1.0,
     ) -> None:
-        self.work = work
+        self.rows = rows
+        self.command = command
         self.output = output
-        self.told: dict[str, Any] = {}
-        self.is_rehearsal = is_rehearsal
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.steps = 4 if is_rehearsal else 50
-        self.text: dict[str, Any] = {"dataset_name": "builtin"}
-        if token_cache is not None:
-            self.text = {"token_cache": str(token_cache)}
+        self.seconds = seconds
+        self.slowness = slowness
+        self.began = time.monotonic()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.since: dict[str, float] = {}
+        self.is_done: set[str] = set()
+        self.was_tried_again: set[str] = set()
 
-    def tell(self, **numbers: Any) -> None:
-        """Keep numbers of the row, also if it does not end."""
-        self.told |= numbers
-        if self.output is not None:
-            write_json(self.told, self.output)
+    def run(self) -> None:
+        """Run all rows, or as many as the time allows; nothing of them is left running."""
+        with tempfile.TemporaryDirectory(prefix="bench_gpu", ignore_cleanup_errors=True) as folder:
+            self.folder = Path(folder)
+            try:
+                waves = sorted({row.wave for row in self.rows})
+                for wave in waves:
+                    rows = [row for row in self.rows if row.wave <= wave and row.name not in self.is_done]
+                    self.prepare(rows, SHARES[wave] * self.seconds)
+                    self.give_turns(rows, is_last=wave == waves[-1])
+                for row in self.rows:
+                    if row.name not in self.is_done:
+                        self.end(row, "there was no time left")
+            finally:
+                for row in self.rows:
+                    self.stop(row)
 
-    def seconds(self, statement: str, **names: Any) -> float:
-        """Of a statement, the median of half a second."""
-        timer = Timer(statement, globals=names, num_threads=torch.get_num_threads())
-        return timer.blocked_autorange(min_run_time=0.05 if self.is_rehearsal else 0.5).median
+    # ---- the state of a row
 
-    def trainer(
-        self, size: str = "small", batch: int = 128, length: int = 128, is_full: bool = False, **options: Any
-    ) -> ElectraTrainer:
-        """Return the trainer of a run that only trains; with `is_full` no row has padding.
+    def now(self) -> float:
+        return time.monotonic() - self.began
 
-        Raises:
-            SystemExit: the tokens are not those of a vocabulary of 30,522.
+    def has(self, row: Row, ending: str) -> bool:
+        return (self.folder / f"{row.name}.{ending}").exists()
+
+    def runs(self, row: Row) -> bool:
+        return row.name in self.processes and self.processes[row.name].poll() is None
+
+    def prepares(self, row: Row) -> bool:
+        """Return True if a row is at work before its turn, or is not timed and at work."""
+        return self.runs(row) and not (row.is_timed and self.has(row, "ready"))
+
+    def has_room(self, row: Row) -> bool:
+        """Return True if the GPU has memory, and the host a core, for one more row."""
+        others = [other for other in self.rows if self.runs(other)]
+        held = sum(other.gigabytes if self.prepares(other) else WAITING for other in others)
+        busy = sum(map(self.prepares, others))
+        return not others or (held + row.gigabytes <= MEMORY and busy < (os.cpu_count() or 1))
+
+    # ---- what happens to a row
+
+    def start(self, row: Row) -> None:
+        for ending in ("ready", "go"):
+            (self.folder / f"{row.name}.{ending}").unlink(missing_ok=True)
+        if not row.is_timed:
+            (self.folder / f"{row.name}.go").touch()
+        with (self.folder / f"{row.name}.log").open("wb") as log:
+            # Loader and compiler processes end with the process group.
+            words = self.command(row.name, self.folder)
+            self.processes[row.name] = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+            )
+        self.since[row.name] = time.monotonic()
+
+    def stop(self, row: Row) -> None:
+        if row.name in self.processes:
+            with suppress(ProcessLookupError):
+                os.killpg(self.processes[row.name].pid, signal.SIGKILL)
+            self.processes[row.name].wait()
+
+    def end(self, row: Row, error: str = "") -> None:
+        """Stop a row, and write its line."""
+        was_running = self.runs(row)
+        self.stop(row)
+        self.is_done.add(row.name)
+        file = self.folder / f"{row.name}.json"
+        told: dict[str, Any] = {"row": row.name, **(read_json(file) if file.is_file() else {})}
+        if error or row.name not in self.processes:
+            told["error"] = error
+        elif not was_running and self.processes[row.name].returncode:
+            told["error"] = self.log_of(row)[-2000:] or f"exit code {self.processes[row.name].returncode}"
+        with self.output.open("a", encoding="utf-8") as lines:
+            lines.write(f"{json.dumps(told)}\n")
+        shown = {name: value for name, value in told.items() if not isinstance(value, dict | list)}
+        print(f"{self.now():5.0f} s  {json.dumps(shown)[:400]}", flush=True)
+
+    def log_of(self, row: Row) -> str:
+        return (self.folder / f"{row.name}.log").read_text(errors="replace").strip()
+
+    # ---- all rows
+
+    def prepare(self, rows: Sequence[Row], until: float) -> None:
+        """Start rows, and wait until each of them is ready, or has ended if it is not timed."""
+        while self.now() < until:
+            for row in rows:
+                if row.name not in self.processes and self.has_room(row):
+                    self.start(row)
+            for row in rows:
+                if not row.is_timed and row.name in self.processes and row.name not in self.is_done:
+                    is_late = time.monotonic() - self.since[row.name] > row.seconds * self.slowness
+                    if is_late or not self.runs(row):
+                        self.end(row, f"stopped after {row.seconds:g} s" if is_late else "")
+            if all(row.name in self.processes and not self.prepares(row) for row in rows):
+                return
+            time.sleep(0.02)
+        for row in rows:
+            if not row.is_timed and self.runs(row):
+                self.end(row, "stopped, because timed rows had to begin")
+
+    def give_turns(self, rows: Sequence[Row], *, is_last: bool) -> None:
+        """Let one row after the other measure, the most important first of those that are ready or have failed.
+
+        Rows that are not ready are left to the next wave; in the last one they are waited for.
         """
-        sizes: dict[str, Any] = {"model_size": size}
-        if self.is_rehearsal:
-            sizes, batch, length = TINY, 4, min(length, 32)
-            if "token_cache" in self.text:
-                del (sizes := {**TINY})["vocab_size"], sizes["max_documents"]
-        given = {
-            **sizes,
-            **self.text,
-            "cache_dir": str(self.work / "cache"),
-            "output_dir": str(self.work / "output"),
-            "per_device_train_batch_size": batch,
-            "max_length": length,
-            "max_steps": 3 * self.steps,
-            "warmup_steps": 2,
-            "logging_steps": self.steps,
-            **options,
-        }
-        trainer = make_trainer_of(as_flags(given))
-        vocabulary = trainer.model.config.discriminator.vocab_size
-        if not self.is_rehearsal and vocabulary != VOCABULARY:
-            raise SystemExit(f"error: --token_cache has a vocabulary of {vocabulary}, not BERT's of {VOCABULARY}")
-        if is_full:
-            trainer.train_dataset = FullRows(trainer.train_dataset, length)
-        return trainer
+        left = [row for row in rows if row.is_timed]
+        while left and self.now() < self.seconds:
+            found = [row for row in left if row.name in self.processes and not self.prepares(row)]
+            if found:
+                left.remove(found[0])
+                self.give_turn(found[0])
+            elif not is_last:
+                return
+            else:
+                for row in left:
+                    if row.name not in self.processes and self.has_room(row):
+                        self.start(row)
+                time.sleep(0.02)
 
-    def speed(self, name: str = "", **options: Any) -> dict[str, Any]:
-        """Tell and return tokens a second of `train()`, by the last two windows; utilization; peak memory; losses."""
-        trainer = self.trainer(**options)
-        windows = Windows(self)
-        trainer.add_callback(windows)
-        trainer.train()
-        rates = [trainer.plan.tokens_per_step * self.steps / seconds for seconds in windows.seconds[1:]]
-        flops = trainer.plan.flops / trainer.plan.total_tokens
-        told: dict[str, Any] = {"tokens_per_second": rates, "flops_per_second": flops * max(rates)}
-        told["seconds_of_first_window"] = windows.seconds[0]
-        told["is_compiled"] = bool(trainer.args.torch_compile)
-        if self.device.type == "cuda":
-            told["peak_bytes"] = torch.cuda.max_memory_allocated()
-        told["losses"] = [logs["loss"] for logs in trainer.state.log_history if "loss" in logs]
-        self.tell(**({name: told} if name else told))
-        return told
+    def give_turn(self, row: Row) -> None:
+        """Let a row measure; one that had no memory beside the others is tried again."""
+        if not self.runs(row) and "out of memory" in self.log_of(row) and row.name not in self.was_tried_again:
+            self.was_tried_again.add(row.name)
+            self.start(row)
+            self.wait(lambda: not self.prepares(row), 120)
+        (self.folder / f"{row.name}.go").touch()
+        has_ended = self.wait(lambda: not self.runs(row), row.seconds)
+        self.end(row, "" if has_ended else f"stopped after {row.seconds:g} s")
+
+    def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait until a condition holds, and return True if it does after all."""
+        until = min(self.now() + seconds * self.slowness, self.seconds)
+        while self.now() < until and not condition():
+            time.sleep(0.02)
+        return condition()
 
 
-class FullRows(Dataset[Any]):
-    """The samples of a run, with the documents of a row repeated until the row is full."""
-
-    def __init__(self, samples: TrainingSegments, length: int) -> None:
-        self.samples = samples
-        self.length = length
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitems__(self, positions: Sequence[int]) -> list[Segment]:
-        rows = []
-        for row in self.samples.__getitems__(positions):
-            assert isinstance(row, Segment)
-            missing = self.length - segment_length(row)
-            rows.append(row._replace(first=np.resize(row.first, len(row.first) + missing)))
-        return rows
+def read_rows(output: Path) -> dict[str, dict[str, Any]]:
+    """Return what the file knows of each row; of several lines of a row the last one counts."""
+    lines = output.read_text(encoding="utf-8").splitlines() if output.is_file() else []
+    told = [json.loads(line) for line in lines]
+    return {line["row"]: line for line in told}
 
 
-class Windows(TrainerCallback):
-    """Seconds of each window of steps."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.seconds: list[float] = []
-        self.started = 0.0
-
-    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        self.started = time.perf_counter()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step % self.bench.steps == 0:
-            wait_for_device()
-            now = time.perf_counter()
-            self.seconds.append(now - self.started)
-            self.started = now
-
-
-def peaks(bench: Bench) -> dict[str, Any]:
-    """Rates of matrix products and of copies."""
-    size = 2**20 if bench.is_rehearsal else 2**30
-    block = torch.empty(size, dtype=torch.uint8, device=bench.device)
-    copy = bench.seconds("a.copy_(b); wait()", a=torch.empty_like(block), b=block, wait=wait_for_device)
-    return {
-        "device": device_name(bench.device),
-        "matmul_flops": measure_matmul_flops(bench.device, torch.bfloat16, 0.1 if bench.is_rehearsal else 3.0),
-        "copy_bytes_per_second": 2 * size / copy,
-    }
+def table(told: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return Markdown: a table of the rows that train, and one with the numbers of the others."""
+    peak = told.get("peaks", {}).get("matmul_flops")
+    speeds = []
+    others = []
+    for name, row in told.items():
+        # The first of the windows may have steps that were compiled again.
+        seconds = min(row["seconds_per_step"][-2:]) if row.get("seconds_per_step") else None
+        if seconds is not None:
+            flops = row["flops_per_step"] / seconds
+            cells = {"row": name, "tokens/s": f"{row['tokens_per_step'] / seconds:,.0f}"}
+            cells |= {"ms a step": f"{1000 * seconds:.2f}", "TFLOP/s": f"{flops / 1e12:.1f}"}
+            cells["MFU"] = f"{100 * flops / peak:.0f} %" if peak else ""
+            cells["peak GB"] = f"{row['peak_bytes'] / 1e9:.1f}" if "peak_bytes" in row else ""
+            cells["kernels a step"] = str(row.get("kernels_per_step", ""))
+            cells["busy ms"] = f"{row['busy_ms_per_step']:.2f}" if "busy_ms_per_step" in row else ""
+            cells["waits a step"] = f"{row['waits_per_step']:g}" if "waits_per_step" in row else ""
+            cells["prepared after"] = f"{row['seconds_to_prepare']:.0f} s"
+            cells["error"] = " ".join(str(row.get("error", "")).split())[-200:]
+            speeds.append(cells)
+        else:
+            shown = {key: value for key, value in row.items() if key not in ("row", "error")}
+            numbers = ", ".join(f"{key}: {short(value)}" for key, value in shown.items())
+            error = " ".join(str(row.get("error", "")).split())[-300:]
+            others.append({"row": name, "numbers": numbers[:900], "error": error})
+    return to_markdown([table_of(rows) for rows in (speeds, others) if rows])
 
 
-def waits(bench: Bench) -> dict[str, Any]:
-    """Operations that wait for the device in twenty steps, by torch's own warnings."""
-    trainer = bench.trainer(max_steps=20, logging_steps=100)
-    if bench.device.type == "cuda":
-        trainer.add_callback(WarnOfWaits())
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        trainer.train()
-    found = [f"{w.filename}:{w.lineno}" for w in caught if "synchroniz" in str(w.message)]
-    return {"waits": {where: found.count(where) for where in sorted(set(found))}}
+def short(value: Any) -> str:
+    """Return a number, or numbers by name, with four digits."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name} {short(inner)}" for name, inner in value.items())
+    return " ".join(map(short, value)) if isinstance(value, list) else str(value)
 
 
-class WarnOfWaits(TrainerCallback):
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        torch.cuda.set_sync_debug_mode("warn" if 5 <= state.global_step < 18 else "default")
-
-
-def small_default(bench: Bench) -> dict[str, Any]:
-    """ELECTRA-Small at 128 x 128, full rows, as a run is by default: compiled on a GPU."""
-    return bench.speed(is_full=True)
-
-
-def small_eager(bench: Bench) -> dict[str, Any]:
-    """The same eagerly."""
-    return bench.speed(is_full=True, torch_compile=False)
-
-
-def small_graphs(bench: Bench) -> dict[str, Any]:
-    """The same as CUDA graphs."""
-    has_graphs = bench.device.type == "cuda"
-    return bench.speed(is_full=True, **({"torch_compile_mode": "reduce-overhead"} if has_graphs else {}))
-
-
-def plain(bench: Bench) -> dict[str, Any]:
-    """ELECTRA-Small at 128 x 128 in a bare loop, eagerly and compiled: the plain way to write it, and our model."""
-    for is_compiled in (False, True) if bench.device.type == "cuda" else (False,):
-        for way in ("plain", "ours"):
-            trainer = bench.trainer(is_full=True, torch_compile=False)
-            take = bare_loop(trainer, way == "plain", "bf16")
-            if is_compiled:
-                trainer.model.compile(dynamic=False)
-            take(3)
-            name = f"{way}{'_compiled' if is_compiled else ''}_tokens_per_second"
-            bench.tell(**{name: trainer.plan.tokens_per_step / take(bench.steps)})
-    return bench.told
-
-
-BASE: dict[str, Any] = {"size": "base", "batch": 64, "length": 512}
-
-
-def base_full(bench: Bench) -> dict[str, Any]:
-    """ELECTRA-Base at 64 x 512 without padding: attention without a mask."""
-    return bench.speed(**BASE, is_full=True)
-
-
-def base_padded(bench: Bench) -> dict[str, Any]:
-    """The same with the documents as they are: attention with a mask where one is shorter than a row."""
-    return bench.speed(**BASE)
-
-
-def base_packed(bench: Bench) -> dict[str, Any]:
-    """The same with documents that share rows: attention with a mask of segments."""
-    return bench.speed(**BASE, segment_policy="packed")
-
-
-def correctness(bench: Bench) -> dict[str, Any]:
-    """Losses without dropout: fp32, bf16, compiled; steps that are not finite are skipped."""
-    without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "batch": 32}
-    bench.speed("fp32", **without, bf16=False, torch_compile=False)
-    bench.speed("bf16", **without, bf16=True, torch_compile=False)
-    bench.speed("default", **without)
-    trainer = bench.trainer(torch_compile=False)
-
-    def spoil(module: torch.nn.Module, inputs: Any, output: Any) -> Any:
-        output.loss = output.loss * (torch.nan if trainer.state.global_step in (2, 3) else 1.0)
-        return output
-
-    trainer.model.register_forward_hook(spoil)
-    trainer.train()
-    lines = trainer.state.log_history
-    bench.tell(skipped=next(logs["skipped_steps"] for logs in lines if "skipped_steps" in logs))
-    return bench.told
-
-
-LIMIT = 150.0
-"""Seconds of a row."""
-ROWS = {
-    row.__name__: row
-    for row in (
-        peaks,
-        small_default,
-        small_eager,
-        base_full,
-        correctness,
-        plain,
-        small_graphs,
-        base_padded,
-        base_packed,
-        waits,
-    )
-}
-
-
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, required=True, help="json file, written after each row")
+    parser.add_argument("--output", type=Path, required=True, help="file of JSON lines, one for each row")
     parser.add_argument("--token_cache", type=Path, help="tokens of BERT's vocabulary, made by electra cache")
+    parser.add_argument("--glue_dir", help="folder with GLUE's QNLI, to fine-tune on; without it, the demonstration")
+    parser.add_argument("--seconds", type=float, help=f"after which all ends, {SECONDS:g}; of a rehearsal one hour")
+    parser.add_argument("--rows", nargs="+", choices=[row.name for row in ROWS], help="these alone, and again")
     parser.add_argument("--rehearse", action="store_true", help="tiny sizes: does every row run?")
-    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of a row")
-    parser.add_argument("--row", choices=list(ROWS), help="this row alone, in this process; replaces the file")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if not options.rehearse and options.token_cache is None:
         parser.error("--token_cache is needed: the builtin text has too few words for ELECTRA's vocabulary")
-    if options.row:
-        bench = Bench(Path("bench_gpu"), options.rehearse, options.token_cache, options.output)
-        bench.tell(**ROWS[options.row](bench))
-        return
-    told: dict[str, Any] = json.loads(options.output.read_text()) if options.output.is_file() else {}
-    told["environment"] = environment()
-    for name in ROWS:
-        if "error" in told.get(name, {"error": ""}):
-            told[name] = run_row(name, options)
-            write_json(told, options.output)
-            print(name, told[name].get("error", ""), flush=True)
-    print("\n".join(table(told)))
+    told = read_rows(options.output)
+    chosen = options.rows or [row.name for row in ROWS if "error" in told.get(row.name, {"error": ""})]
+    with options.output.open("a", encoding="utf-8") as lines:
+        lines.write(f"{json.dumps({'row': 'environment', **environment()})}\n")
+    # Sixteen cores, or so, are shared by as many rows.
+    os.environ.setdefault("OMP_NUM_THREADS", "4" if not options.rehearse else "1")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    signal.signal(signal.SIGTERM, lambda *given: sys.exit(143))  # so that the rows are stopped, too
 
+    def command(row: str, folder: Path) -> list[str]:
+        words = [sys.executable, "-m", "benchmarks.gpu_rows", row, str(folder)]
+        words += ["--rehearse"] if options.rehearse else []
+        words += [f"--token_cache={options.token_cache}"] if options.token_cache else []
+        return words + ([f"--glue_dir={options.glue_dir}"] if options.glue_dir else [])
 
-def run_row(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return a row's numbers; if the row failed or reached its limit, those before that, and `error`."""
-    part = options.output.with_suffix(f".{name}.json")
-    command = [sys.executable, "-m", "benchmarks.bench_gpu", f"--output={part}", f"--row={name}"]
-    command += ["--rehearse"] if options.rehearse else []
-    command += [f"--token_cache={options.token_cache}"] if options.token_cache else []
-    error = ""
-    with tempfile.TemporaryFile("w+") as log:
-        # Loader and compiler processes end with the process group.
-        process = subprocess.Popen(command, stdout=log, stderr=log, process_group=0)
-        try:
-            if process.wait(options.limit):
-                log.seek(0)
-                error = log.read()[-2000:]
-        except subprocess.TimeoutExpired:
-            error = f"stopped after {options.limit:g} seconds"
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    numbers: dict[str, Any] = json.loads(part.read_text()) if part.is_file() else {}
-    part.unlink(missing_ok=True)
-    return {**numbers, "error": error} if error else numbers
-
-
-def table(told: Mapping[str, Any]) -> list[str]:
-    """Return the lines of the table: rates and utilization of rows that train, the numbers of others."""
-    peak = told.get("peaks", {}).get("matmul_flops")
-    lines = ["row                  tokens/s   MFU   peak GB  first window"]
-    for name in ROWS:
-        row = told.get(name, {})
-        if "tokens_per_second" in row:
-            share = f"{100 * row['flops_per_second'] / peak:.0f} %" if peak else "-"
-            rate, memory = max(row["tokens_per_second"]), row.get("peak_bytes", 0) / 1e9
-            lines.append(f"{name:16} {rate:12,.0f} {share:>5} {memory:9.1f} {row['seconds_of_first_window']:10.0f} s")
-        else:
-            lines.append(f"{name}: {json.dumps(row)[:500]}")
-    return lines
+    seconds = options.seconds or (3600.0 if options.rehearse else SECONDS)
+    rows = [row for row in ROWS if row.name in chosen]
+    Session(rows, command, options.output, seconds, OF_REHEARSAL if options.rehearse else 1.0).run()
+    print(table(read_rows(options.output)))
+    if any("error" in line for line in read_rows(options.output).values()):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

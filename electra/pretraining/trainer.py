@@ -12,8 +12,9 @@ Private names of transformers, accelerate and torch that pre-training overrides 
                                  the learning rate of the options replaces that of the checkpoint
     Trainer._load_from_checkpoint, _load_optimizer_and_scheduler, _load_scaler, _load_rng_state
                                  what damaged files raise becomes one line
-    LRScheduler._last_lr         the same, until the schedule's next step (saving.py)
-    torch._foreach_copy_         copies all tensors of a list in one operation (gpu.py)
+    LRScheduler._last_lr         the same, until the schedule's next step (checkpoints.py)
+    torch._foreach_copy_, torch.ops.aten._foreach_copy
+                                 copy all tensors of a list in one operation (runtime/device.py)
 """
 
 import atexit

@@ -1,4 +1,4 @@
-"""The shell scripts of runs/, offline: from a text to a scored model, decays of a stable run."""
+"""The shell scripts of runs/, offline: from a text to scored models, decays of a stable run."""
 
 import os
 import subprocess
@@ -7,14 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import ENVIRONMENT, ROOT, read_json
+from tests.helpers import ENVIRONMENT, ROOT, parametrize, read_json
 from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_glue
 
 pytestmark = pytest.mark.slow
+NETWORKS = ["--hidden_size=16", "--num_hidden_layers=1", "--num_attention_heads=2", "--intermediate_size=32"]
+SMALL = [*NETWORKS, "--vocab_size=150", "--max_length=32", "--per_device_train_batch_size=4", "--learning_rate=1e-3"]
 
 
-def test_the_recipe_trains_scores_and_reports(tmp_path):
+@parametrize(
+    ("script", "options", "more", "steps"),
+    [
+        ("tiny", ["--max_steps=2"], {}, 2),
+        ("one_gpu", SMALL, {"EPOCHS": "0.05", "TASKS": "qnli"}, 3),
+    ],
+)
+def test_a_recipe_trains_scores_and_reports(tmp_path, script, options, more, steps):
     sentences = [" ".join(WORDS[i % 100 : i % 100 + 8]) for i in range(200)]
     (tmp_path / "train.txt").write_text("\n\n".join(sentences[20:]))
     (tmp_path / "held_out.txt").write_text("\n\n".join(sentences[:20]))
@@ -26,12 +35,13 @@ def test_the_recipe_trains_scores_and_reports(tmp_path):
         "GLUE": str(write_glue(tmp_path / "glue")),
         "PAIRS": "pairs.tsv",
         "NAME": "small",
+        **more,
     }
-    command = ["bash", str(ROOT / "runs" / "tiny.sh"), "train.txt", "held_out.txt", "--max_steps=2"]
+    command = ["bash", str(ROOT / "runs" / f"{script}.sh"), "train.txt", "held_out.txt", *options]
     done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     output = tmp_path / "output"
-    assert read_json(output / "small" / "metrics.json")["plan"]["steps"] == 2
+    assert read_json(output / "small" / "metrics.json")["plan"]["steps"] == steps
     assert read_json(output / "pairs_small" / "minimal_pairs.json")["pairs"] == 1
     report = (output / "small" / "report.html").read_text(encoding="utf-8")
     assert "QNLI" in report and "glue_small" in report
