@@ -4,11 +4,12 @@
     python -m benchmarks.bench_gpu --token_cache FOLDER --output gpu.jsonl
     python -m benchmarks.bench_gpu --rehearse --output rehearsal.jsonl            # tiny sizes, on a CPU too
 
-The tokens of ELECTRA are BERT's 30,522; they are made before a GPU is rented. Each row of ROWS is a process of its own,
-see gpu_rows.py. Compiling takes longer than measuring, so the rows of a wave import, build and compile side by side, and
-wait; beside them run the rows that are not timed. Then one row after the other measures while nothing else runs. Each
-has a limit of seconds, and all together have --seconds. A row's line is written as soon as the row ends, with what is
-known and `error` if it failed or was late; the same command again goes on with those. A table in Markdown comes last.
+The tokens of ELECTRA are BERT's 30,522; they are made before a GPU is rented. Each row of ROWS is a process of its
+own, see gpu_rows.py. Compiling takes longer than measuring, so the rows of a wave import, build and compile side by
+side, and wait; beside them run the rows that are not timed. Then one row after the other measures while nothing else
+runs. Each has a limit of seconds, and all together have --seconds. A row's line is written as soon as the row ends,
+with what is known and `error` if it failed or was late; the same command again goes on with those. A table in Markdown
+comes last.
 """
 
 import argparse

@@ -161,7 +161,7 @@ class Bench:
         return trainer
 
     def speed(self, steps: int = 100, **options: Any) -> None:
-        """Tell the speed of `train()` with its real loader: three windows of steps, then kernels and waits of a few."""
+        """Tell the speed of `train()` with its real loader: three windows of steps, then kernels and waits."""
         steps = 2 if self.is_rehearsal else steps
         # Log lines, which wait for the device, fall into the windows, and not into the steps that are watched.
         last = WARM_UP + 3 * steps + PROFILED + 2 + WATCHED
@@ -364,7 +364,7 @@ def peaks(bench: Bench) -> None:
 def small_default(bench: Bench) -> None:
     """ELECTRA-Small at 128 x 128, full rows, as a run is by default: compiled on a GPU."""
     # A rehearsal is compiled, too, by what needs no compiler.
-    options = {} if bench.has_gpu else {"torch_compile": True, "torch_compile_backend": "eager"}
+    options: dict[str, Any] = {} if bench.has_gpu else {"torch_compile": True, "torch_compile_backend": "eager"}
     bench.speed(is_full=True, **options)
 
 
@@ -375,7 +375,7 @@ def small_eager(bench: Bench) -> None:
 
 def small_graphs(bench: Bench) -> None:
     """The same as CUDA graphs."""
-    bench.speed(is_full=True, **({"torch_compile_mode": "reduce-overhead"} if bench.has_gpu else {}))
+    bench.speed(is_full=True, torch_compile_mode="reduce-overhead" if bench.has_gpu else None)
 
 
 def small_1024(bench: Bench) -> None:
@@ -435,7 +435,12 @@ def plain_compiled(bench: Bench) -> None:
 def correct(bench: Bench) -> None:
     """Losses, gradients and samples against fp32 on a CPU, without dropout; steps that are not finite are skipped."""
     bench.ready()
-    without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "batch": 32, "torch_compile": False}
+    without: dict[str, Any] = {
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "batch": 32,
+        "torch_compile": False,
+    }
     trainer = bench.trainer(**without, is_full=True, max_steps=6)
     batch = trainer.data_collator(trainer.train_dataset.__getitems__(range(trainer.args.train_batch_size)))
     masked = {**batch, "attention_mask": torch.ones_like(batch["input_ids"])}
@@ -480,16 +485,16 @@ def loss_and_gradient(
         output = network(**inputs)
     output.loss.backward()
     gradient = torch.cat([p.grad.flatten().cpu().double() for p in network.parameters() if p.grad is not None])
-    losses = [float(output.loss), float(output.generator_loss), float(output.main_loss)]
+    losses = [float(loss.detach()) for loss in (output.loss, output.generator_loss, output.main_loss)]
     return losses, gradient, output.sampled_ids.cpu()
 
 
 def resumed(bench: Bench, **options: Any) -> None:
-    """The real command with evaluations, checkpoints and export, twice, and again from the checkpoint of its middle."""
+    """The real command with evaluations, checkpoints and export, twice, and from the checkpoint of its middle."""
     bench.ready()
     half = 4 if bench.is_rehearsal else 30
-    steps = {name: half for name in ("eval_steps", "save_steps", "logging_steps")}
-    few = {"max_eval_segments": 64, "validation_fraction": 0.02, "torch_compile": False}
+    steps: dict[str, Any] = dict.fromkeys(("eval_steps", "save_steps", "logging_steps"), half)
+    few: dict[str, Any] = {"max_eval_segments": 64, "validation_fraction": 0.02, "torch_compile": False}
     given = bench.options(max_steps=2 * half, **steps, **few, **options)
     folder = bench.folder / bench.row
     for run in ("first", "again"):
@@ -499,7 +504,9 @@ def resumed(bench: Bench, **options: Any) -> None:
     middle = folder / "resumed" / f"checkpoint-{half}"
     shutil.copytree(folder / "first" / middle.name, middle)
     with watching(pretrain, {**given, "resume_from_checkpoint": str(middle)}):
-        first, again, other = (weights(folder / run / f"checkpoint-{2 * half}") for run in ("first", "again", "resumed"))
+        first, again, other = (
+            weights(folder / run / f"checkpoint-{2 * half}") for run in ("first", "again", "resumed")
+        )
     bench.tell(is_again_equal=torch.equal(first, again), is_resumed_equal=torch.equal(first, other))
     for name, values in (("again", again), ("resumed", other)):
         bench.tell(**{f"difference_{name}": float((values - first).norm() / first.norm())})
@@ -531,7 +538,7 @@ def learn(bench: Bench) -> None:
     """A real run by default settings for a minute: does the discriminator learn, and what do all its parts take?"""
     bench.ready()
     steps = 8 if bench.is_rehearsal else int(max(800, LEARNS_FOR * (bench.steps_per_second() or 50)))
-    few = {"max_eval_segments": 16 if bench.is_rehearsal else 1000, "validation_fraction": 0.02}
+    few: dict[str, Any] = {"max_eval_segments": 16 if bench.is_rehearsal else 1000, "validation_fraction": 0.02}
     given = bench.options(
         max_steps=steps,
         eval_steps=max(1, steps // 4),
@@ -559,10 +566,14 @@ def finetune(bench: Bench) -> None:
     source = bench.folder / "learn" / "run"
     if not (source / "discriminator").is_dir():  # `learn` failed, or is not one of the rows
         source = bench.folder / bench.row / "run"
-        pretrain(as_flags(bench.options(max_steps=4, eval_strategy="no", validation_fraction=0, experiment_name="run")))
-    task: dict[str, Any] = {"tasks": "demo", "num_train_epochs": 0.1 if bench.is_rehearsal else 3}
+        pretrain(
+            as_flags(bench.options(max_steps=4, eval_strategy="no", validation_fraction=0, experiment_name="run"))
+        )
+    task: dict[str, Any] = {"tasks": "demo", "num_train_epochs": 3}
     if bench.glue_dir is not None:
-        task = {"tasks": "qnli", "glue_dir": str(bench.glue_dir), "num_train_epochs": 0.01 if bench.is_rehearsal else 1}
+        task = {"tasks": "qnli", "glue_dir": str(bench.glue_dir), "num_train_epochs": 1}
+    if bench.is_rehearsal:
+        task["num_train_epochs"] = 0.05
     for name in ("default", "without_cudnn")[: 2 if bench.has_gpu else 1]:
         torch.backends.cuda.enable_cudnn_sdp(name == "default")
         given = {"pretrain_path": str(source), "num_seeds": 1, "disable_tqdm": True, **task}
@@ -625,13 +636,13 @@ def by_documents(bench: Bench, rows: int, heads: int, length: int, width: int) -
     }
 
 
-def some_factors(bench: Bench, *shape: int) -> tuple[Tensor, ...]:
+def some_factors(bench: Bench, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return random query, key and value in bf16 that want gradients."""
     make = partial(torch.randn, device=bench.device, dtype=torch.bfloat16, requires_grad=True)
-    return tuple(make(shape) for _ in range(3))
+    return make(shape), make(shape), make(shape)
 
 
-def milliseconds(bench: Bench, attend: Callable[..., Tensor], factors: tuple[Tensor, ...]) -> float | str:
+def milliseconds(bench: Bench, attend: Callable[..., Any], factors: tuple[Tensor, ...]) -> float | str:
     """Return the time of forward and backward; the name of the error where there is no such kernel."""
     names = {"attend": attend, "factors": factors, "ones": torch.ones_like(factors[0]), "grad": torch.autograd.grad}
     try:

@@ -103,7 +103,8 @@ def test_full_rows_are_full(tmp_path):
 
 # ---- all rows
 
-PREPARES = 'echo \'{"number": 1}\' > $1/$0.json; sleep 0.1; touch $1/$0.ready; while [ ! -e $1/$0.go ]; do sleep 0.01; done'
+TELLS = "echo '{\"number\": 1}' > $1/$0.json"
+PREPARES = f"{TELLS}; sleep 0.1; touch $1/$0.ready; while [ ! -e $1/$0.go ]; do sleep 0.01; done"
 MEASURES = f"{PREPARES}; echo begin $0 >> trace; sleep 0.05; echo end $0 >> trace"
 SCRIPTS = {
     "fails": "echo no such kernel; exit 3",
