@@ -14,6 +14,7 @@ from electra.options import (
     Need,
     Options,
     Resuming,
+    check,
     from_recipe,
     option,
 )
@@ -101,6 +102,12 @@ class SegmentArguments(Options):
     validation_fraction: float = option(
         0.01, "Share of the documents to hold out; 0: no evaluation.", BELOW_ONE, resuming="compared"
     )
+    test_fraction: float = option(
+        0.0,
+        "Share of the documents of the corpus to hold out as a test set, beside the text of the evaluations. It is "
+        "evaluated once, at the end; its metrics are called test_*.",
+        BELOW_ONE,
+    )
     max_eval_segments: int = option(
         2000, "Maximum segments per evaluation: a fixed random subset.", POSITIVE, resuming="recorded"
     )
@@ -112,6 +119,11 @@ class SegmentArguments(Options):
         resuming="compared",
         absolute=absolute_if_there,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        share = self.test_fraction + (0.0 if self.validation_file else self.validation_fraction)
+        check(share < 1, "test_fraction", self.test_fraction, "below 1 together with --validation_fraction")
 
 
 DATA_NEEDS = [

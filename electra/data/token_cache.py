@@ -342,8 +342,12 @@ def blocks(hashes: Bits) -> Iterator[tuple[int, Bits]]:
         yield first, hashes[first : first + DOCUMENTS_PER_BLOCK]
 
 
-def held_out_documents(hashes: Bits, fraction: float, seed: int) -> Ints:
+def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: bool = False) -> Ints:
     """Indices of the held-out documents, int64, sorted; equal documents stay together.
+
+    Documents are ranked by random numbers; those with the lowest ranks are held out, for a test set those with the
+    highest: the two sets do not depend on each other, and fractions with a sum below 1 give sets without a common
+    document.
 
     Args:
         hashes: of each document (equality.py), uint64 (D,).
@@ -357,17 +361,18 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int) -> Ints:
     if distinct < 2:
         raise UserError(
             "the corpus has only one distinct document, so none can be held out for evaluation; choose another "
-            "--document_separator (line), give a --validation_file, or set --validation_fraction 0"
+            "--document_separator (line), give a --validation_file, or set --validation_fraction 0 and leave "
+            "--test_fraction out"
         )
     wanted = min(distinct - 1, max(1, round(fraction * distinct)))
-    # Documents are ranked by random numbers; those with the lowest ranks are held out.
+    turned = np.uint64(2**64 - 1 if is_test else 0)
     share = 2 * wanted / distinct  # of the range of ranks: on average it has twice as many as are wanted
     while True:
         limit = min(int(share * 2**64), 2**64 - 1)
         found = np.concatenate(
-            [first + np.flatnonzero(random_bits(seed, some) <= limit) for first, some in blocks(hashes)]
+            [first + np.flatnonzero(random_bits(seed, some) ^ turned <= limit) for first, some in blocks(hashes)]
         )
-        ranks = random_bits(seed, hashes[found])
+        ranks = random_bits(seed, hashes[found]) ^ turned
         # With the counts, np.unique sorts; without, it looks numbers up in a table, which takes 20 times as long.
         lowest, _ = np.unique(ranks, return_counts=True)
         if len(lowest) >= wanted:

@@ -31,11 +31,14 @@ from electra.runtime.device import computes_bf16
 if TYPE_CHECKING:  # its modules take seconds to import: help and errors of the options come before
     from electra.finetuning.heads import Encoder
 
-HeadName = Literal["google", "hf", "mean_pool"]
+HeadName = Literal["google", "hf", "mean_pool", "bilstm"]
 """The heads of `EncoderWithHead` in electra/finetuning/heads.py."""
+FeatureName = Literal["last", "second_to_last", "concat_4", "mix_4", "mix_all", "embeddings"]
+"""What a tagger reads of a frozen encoder, see electra/finetuning/features.py."""
 HEADS = (
     "hf: that of transformers for this architecture, the only one that --save_model keeps; google: first token, "
-    "dropout, linear layer; mean_pool: the two layers of rc2020_electra on the mean of all tokens."
+    "dropout, linear layer; mean_pool: the two layers of rc2020_electra on the mean of all tokens; bilstm: a layer on "
+    "the last states of a two-layer BiLSTM of 768, as in table 5 of BERT's paper."
 )
 
 
@@ -101,6 +104,11 @@ class FineTuningArguments(Options):
     product_schedule: bool = option(
         False,
         "Decay from step 0 and multiply by the warm-up, as the original code does; else decay after the warm-up.",
+    )
+    left_to_right: bool = option(
+        False,
+        "Hide later tokens from each token of a network of --objective causal in fine-tuning, too, as BERT's paper "
+        "does; the last token then stands in for [CLS]. Otherwise all tokens see each other.",
     )
     head: str = field(default="linear", init=False)
     head_dropout: float = option(0.1, "Dropout of the head, in [0, 1).", BELOW_ONE)

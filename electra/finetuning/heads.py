@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import (
     AutoModel,
     AutoModelForMultipleChoice,
@@ -24,8 +25,16 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
+from electra.backbones import BACKBONES
 from electra.io.errors import UserError
-from electra.model.configuration import DROPOUTS, SIZE_NAMES, ElectraPretrainingConfig, network_config
+from electra.model.configuration import (
+    CAUSAL_KEY,
+    DROPOUTS,
+    SIZE_NAMES,
+    ElectraPretrainingConfig,
+    network_config,
+)
+from electra.model.networks import attention_inputs, can_share_rows, causal_bias, gather_hidden
 from electra.model.pretrained import (
     load_tokenizer_beside_model,
     load_weights,
@@ -41,6 +50,10 @@ from electra.tokenizers.load import load_tokenizer, tokenizer_fingerprint, vocab
 
 UNBOUNDED = 2**20
 """Positions of a model without a limit."""
+BILSTM_UNITS = 768
+"""Of each direction in each of two layers, whatever the width of the encoder: section 5.3 of BERT's paper."""
+LEFT_TO_RIGHT_KEY = "is_fine_tuned_left_to_right"
+"""Key in the configuration of an encoder whose tokens see no later ones in fine-tuning, too."""
 
 
 def full_precision(hidden: Tensor) -> torch.autocast:
@@ -152,6 +165,43 @@ class TransformersHead(nn.Module):
         return model.float().cpu()
 
 
+class LstmStates(NamedTuple):
+    """What a `BiLstm` returns."""
+
+    outputs: Tensor  # of both directions, float32 (B, L, 2 U); 0 at padding
+    last: Tensor  # of each direction at its end of the row, float32 (B, 2 U)
+
+
+class BiLstm(nn.Module):
+    """Two layers of an LSTM in both directions, of U units each: BERT's paper, sections 5.1 and 5.3."""
+
+    def __init__(self, width: int, dropout: float, units: int = BILSTM_UNITS) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(width, units, num_layers=2, dropout=dropout, bidirectional=True, batch_first=True)
+        self.width = 2 * units
+
+    def forward(self, states: Tensor, lengths: Tensor) -> LstmStates:
+        """Read the first `lengths` states, int64 (B,), at least one, of rows of states, float32 (B, L, D)."""
+        packed = pack_padded_sequence(states, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        outputs, (last, _) = self.lstm(packed)
+        outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=states.size(1))
+        return LstmStates(outputs, torch.cat([last[-2], last[-1]], dim=1))
+
+
+class BiLstmHead(nn.Module):
+    """A BiLSTM on all tokens, dropout, and a layer on its last states of both directions."""
+
+    def __init__(self, width: int, num_labels: int, dropout: float) -> None:
+        super().__init__()
+        self.lstm = BiLstm(width, dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(self.lstm.width, num_labels)
+
+    def forward(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return logits (B, C) of hidden states, float32 (B, L, D), and their mask, int64 (B, L)."""
+        return self.classifier(self.dropout(self.lstm(hidden, attention_mask.sum(1)).last))
+
+
 class TaskModel(nn.Module):
     """An encoder and a head.
 
@@ -168,6 +218,7 @@ class TaskModel(nn.Module):
         self.head = head
         self.longest_input = longest_input(encoder)
         config = encoder.config
+        self.is_left_to_right: bool = getattr(config, LEFT_TO_RIGHT_KEY, False)
         # RoBERTa has one token type: the 1 of a second text would be out of range.
         self.takes_token_types = (
             "token_type_ids" in inspect.signature(encoder.forward).parameters
@@ -184,6 +235,14 @@ class TaskModel(nn.Module):
         """Return the part of the head that is a class of transformers."""
         return next(part for part in self.head.modules() if isinstance(part, TransformersHead))
 
+    def exported(self) -> PreTrainedModel:
+        """Return the model as it is saved: a copy of encoder and head, in float32 on the CPU."""
+        return self.transformers_head.with_encoder(self.encoder)
+
+    def take_from(self, saved: PreTrainedModel) -> None:
+        """Take the head of a saved model, whose encoder is this model's."""
+        self.transformers_head.take_from(saved)
+
     def hidden_states(
         self,
         input_ids: Tensor,
@@ -192,27 +251,43 @@ class TaskModel(nn.Module):
     ) -> Tensor:
         """Return the last hidden states (B, L, D); arguments int64 (B, L). Encoders of one type ignore token types.
 
-        On a GPU the encoder sees rows of a multiple of 16 tokens, where it accepts them.
+        On a GPU the encoder sees rows of a multiple of 16 tokens, where it accepts them. Of an encoder that is
+        fine-tuned left to right, no token sees a later one.
         """
+        return self.encoder_output(input_ids, attention_mask, token_type_ids)[0][:, : input_ids.size(1)]
+
+    def encoder_output(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        token_type_ids: Tensor | None = None,
+        **options: Any,
+    ) -> Any:
+        """Return the encoder's output, of which the first L places count; arguments as in `hidden_states`."""
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self.takes_token_types and token_type_ids is not None:
             inputs["token_type_ids"] = token_type_ids
         length = input_ids.size(1)
         missing = -length % row_multiple(input_ids.device)
-        if missing == 0 or length + missing > self.longest_input:
-            return self.encoder(**inputs)[0]
-        padding = {"input_ids": self.encoder.config.pad_token_id or 0}
-        inputs = {name: F.pad(values, (0, missing), value=padding.get(name, 0)) for name, values in inputs.items()}
-        return self.encoder(**inputs)[0][:, :length]
+        if missing > 0 and length + missing <= self.longest_input:
+            padding = {"input_ids": self.encoder.config.pad_token_id or 0}
+            inputs = {name: F.pad(values, (0, missing), value=padding.get(name, 0)) for name, values in inputs.items()}
+        if self.is_left_to_right:
+            bias = causal_bias(inputs["input_ids"], self.encoder.dtype)
+            options |= attention_inputs(self.encoder.config, bias)
+        return self.encoder(**{**inputs, **options})
 
 
 class EncoderWithHead(TaskModel):
-    """An encoder of width D with one of three heads.
+    """An encoder of width D with one of four heads.
+
+    Of an encoder that is fine-tuned left to right, the last token stands in for the first, which sees no other.
 
     Args:
         encoder: a base model whose output begins with the last hidden states (B, L, D).
         head: "hf", that of transformers; "google", that of google-research/electra,
-            finetune/classification/classification_tasks.py; "mean_pool", that of rc2020_electra.
+            finetune/classification/classification_tasks.py; "mean_pool", that of rc2020_electra; "bilstm", that of
+            section 5.1 of BERT's paper.
         num_labels: number of classes; 1 for a regression.
         dropout: of the head.
         auto_class: the class of transformers whose head is "hf".
@@ -232,6 +307,8 @@ class EncoderWithHead(TaskModel):
             nn.Linear(width, width)  # only draws random numbers, as earlier versions did: their results come again
         if head == "hf":
             module = TransformersHead(auto_class, encoder.config, dropout, num_labels)
+        elif head == "bilstm":
+            module = BiLstmHead(width, num_labels, dropout)
         else:
             layers: list[nn.Module] = [nn.Dropout(dropout)]
             if head == "mean_pool":
@@ -248,9 +325,14 @@ class EncoderWithHead(TaskModel):
     ) -> Tensor:
         """Return logits, float32 (B, num_labels); arguments as in `hidden_states`."""
         hidden = self.hidden_states(input_ids, attention_mask, token_type_ids)
+        if self.is_left_to_right:
+            last = gather_hidden(hidden, attention_mask.sum(1, keepdim=True) - 1)
+            hidden = torch.cat([last, hidden[:, 1:]], dim=1)
         if self.head_name == "hf":
             return self.head(hidden, attention_mask).logits
         with full_precision(hidden):
+            if self.head_name == "bilstm":
+                return self.head(hidden.float(), attention_mask)
             if self.head_name == "mean_pool":
                 is_token = attention_mask.unsqueeze(2).float()
                 features = (hidden.float() * is_token).sum(1) / is_token.sum(1)
@@ -330,6 +412,25 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
         tokenizer = _tokenizer(source, tokenizer_path)
     model = AutoModel.from_config(config, dtype=torch.float32, **without_pooling(config))
     return _put_together(model, tokenizer, config_path)
+
+
+def fine_tuned_left_to_right(model: PreTrainedModel, name: str) -> PreTrainedModel:
+    """Mark an encoder, whose tokens then see no later ones in fine-tuning either; the same encoder is returned.
+
+    Raises:
+        UserError: the encoder was not trained so, or takes no such mask.
+    """
+    config = model.config
+    if not getattr(config, CAUSAL_KEY, False):
+        raise UserError(
+            f"--left_to_right: the encoder of {name} sees the tokens on both sides; name a run with --objective causal"
+        )
+    if config.model_type not in BACKBONES or not can_share_rows(config):
+        raise UserError(
+            f"--left_to_right: an encoder of type {config.model_type} takes no mask that hides later tokens"
+        )
+    setattr(config, LEFT_TO_RIGHT_KEY, True)
+    return model
 
 
 def _tokenizer(source: str, tokenizer_path: str | None) -> PreTrainedTokenizerBase:

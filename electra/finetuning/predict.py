@@ -31,6 +31,7 @@ from transformers.utils import CONFIG_NAME
 from electra.finetuning.config import Arguments
 from electra.finetuning.data import Array, ColumnRows, PaddingCollator
 from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.features import FEATURE_TAGGING, tagger_class
 from electra.finetuning.heads import TaskModel, longest_input
 from electra.finetuning.task import Task, TaskData
 from electra.finetuning.trainer import Collator, FineTuner
@@ -78,6 +79,8 @@ def check_can_save(args: Arguments) -> None:
         heads.add(chosen.get("head", args.tuning.head))
     if args.options.save_model and not heads <= SAVED_HEADS:
         raise UserError(f"--save_model: transformers has no class with the head {' '.join(heads)}; use --head hf")
+    if args.options.save_model and args.tuning.left_to_right:
+        raise UserError("--save_model: transformers has no class that is --left_to_right; leave one of them out")
 
 
 def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:
@@ -114,7 +117,7 @@ def save_model(
     folder = folder_of(evaluation, task)
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed command
-    exported = model.transformers_head.with_encoder(model.encoder)
+    exported = model.exported()
     config = exported.config
     if data.labels:
         config.id2label = dict(enumerate(data.labels))
@@ -203,6 +206,7 @@ def is_on_hub(name: str) -> bool:
 PREDICTORS = {
     "SequenceClassification": "electra.tasks.classify.task",
     "TokenClassification": "electra.tasks.tagging.task",
+    FEATURE_TAGGING: "electra.tasks.tagging.task",
     "MultipleChoice": "electra.tasks.multiple_choice.task",
     "QuestionAnswering": "electra.tasks.squad.task",
 }
@@ -225,7 +229,7 @@ class Predictor(NamedTuple):
     """How rows are answered.
 
     Args:
-        module: a model whose head is a `TransformersHead`, which takes the layers of the saved model.
+        module: a model that takes the head of the saved model.
         parse: (columns, place) of a row -> item; UserError if it cannot be read.
         answer: (items, forward) -> columns to add to each row; forward: R rows of tokens -> logits (R, ...).
         collator: as in `Task`.
@@ -253,7 +257,8 @@ def open_saved(path: str) -> tuple[Saved, str]:
     head = architectures[0].rpartition("For")[2] if is_named else ""
     if head not in PREDICTORS:
         raise UserError(f"{path} is a model for {head or 'nothing'}; name one that was fine-tuned")
-    model, _ = load_network(getattr(transformers, f"AutoModelFor{head}"), source, config)
+    network_class = tagger_class(config) if head == FEATURE_TAGGING else getattr(transformers, f"AutoModelFor{head}")
+    model, _ = load_network(network_class, source, config)
     tokenizer = load_tokenizer_beside_model(source)
     rows = model.get_input_embeddings().num_embeddings
     if tokenizer.pad_token_id is None or vocabulary_size(tokenizer) > rows:
@@ -273,7 +278,7 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Callable[
 
     The pass raises a UserError if a logit is nan.
     """
-    predictor.module.transformers_head.take_from(saved.model)
+    predictor.module.take_from(saved.model)
     options = TrainingArguments(
         tempfile.gettempdir(),  # nothing is written, but Trainer would make a folder
         per_device_eval_batch_size=batch_size,

@@ -21,7 +21,13 @@ from transformers import PreTrainedModel, TrainerCallback, set_seed
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, HyperParameters, resolve_hyperparameters
 from electra.finetuning.data import IGNORED
 from electra.finetuning.evaluation import Evaluation, is_sweep, on_main, open_evaluation
-from electra.finetuning.heads import Encoder, encoder_fingerprint, fresh_encoder, load_encoder
+from electra.finetuning.heads import (
+    Encoder,
+    encoder_fingerprint,
+    fine_tuned_left_to_right,
+    fresh_encoder,
+    load_encoder,
+)
 from electra.finetuning.predict import check_can_save, describe_model, is_saved, save_model, write_scores
 from electra.finetuning.task import Task, TaskData
 from electra.finetuning.trainer import Logits, fine_tune
@@ -54,6 +60,12 @@ class PlannedTask(NamedTuple):
     def rows(self) -> int:
         """Number of rows that a run trains on. Between seeds it differs if texts are chosen and cut into windows."""
         return len(self.data.rows_of(self.seeds[0]))
+
+    def prepared(self, encoder: PreTrainedModel) -> "PlannedTask":
+        """Return the task with what an encoder that no run changes computes once for all of them."""
+        if self.task.prepare is None:
+            return self
+        return self._replace(data=self.task.prepare(encoder, self.tuning, self.data))
 
     @property
     def steps(self) -> int:
@@ -122,6 +134,10 @@ def unfinished_seeds(evaluation: Evaluation, task: Task, seeds: Sequence[int]) -
     return on_main(lambda: [seed for seed in seeds if not is_finished(seed)])
 
 
+DEFAULTS = {"left_to_right": False}
+"""Options that are younger than some results, and what these were made with."""
+
+
 def check_same(
     folder: Path,
     task: str,
@@ -129,7 +145,7 @@ def check_same(
     now: Mapping[str, Any],
 ) -> None:
     """Refuse a folder whose results have other settings. Options that are gone do not count."""
-    then = with_batch(then)
+    then = {**DEFAULTS, **with_batch(then)}
     differences = [
         f"{name} is {then.get(name)} there and {value} here"
         for name, value in with_batch(now).items()
@@ -188,6 +204,7 @@ def evaluate(
     log_plan(evaluation, to_do)
     if args.options.plan:
         return None
+    to_do = [p.prepared(encoder.model) for p in to_do]
     threads = set_threads(evaluation, to_do)
     if PartialState().is_main_process:
         evaluation.begin(threads)
@@ -204,9 +221,13 @@ def open_encoder(args: Arguments) -> Encoder:
     path = args.encoder.pretrain_path
     tokenizer_path = args.encoder.tokenizer_path
     if path is not None:
-        return load_encoder(path, tokenizer_path)
-    set_seed(args.options.seed)
-    return fresh_encoder(args.encoder.from_scratch or "", tokenizer_path)
+        encoder = load_encoder(path, tokenizer_path)
+    else:
+        set_seed(args.options.seed)
+        encoder = fresh_encoder(args.encoder.from_scratch or "", tokenizer_path)
+    if args.tuning.left_to_right:
+        fine_tuned_left_to_right(encoder.model, encoder.name)
+    return encoder
 
 
 # ---- runs
@@ -328,9 +349,12 @@ def new_encoder(evaluation: Evaluation, source: Path | None) -> PreTrainedModel:
     options = evaluation.args.encoder
     if source is not None:
         return load_encoder(str(source)).model
-    if options.from_scratch:
-        return fresh_encoder(options.from_scratch, options.tokenizer_path).model
-    return copy.deepcopy(evaluation.encoder.model)
+    if not options.from_scratch:
+        return copy.deepcopy(evaluation.encoder.model)
+    encoder = fresh_encoder(options.from_scratch, options.tokenizer_path)
+    if evaluation.args.tuning.left_to_right:
+        fine_tuned_left_to_right(encoder.model, encoder.name)
+    return encoder.model
 
 
 def keep(

@@ -102,6 +102,7 @@ class TaskData(NamedTuple):
 
 
 Load = Callable[[PreTrainedTokenizerBase, HyperParameters], TaskData | None]
+Prepare = Callable[[PreTrainedModel, HyperParameters, TaskData], TaskData]
 Head = Callable[[PreTrainedModel, HyperParameters, TaskData], nn.Module]
 ComputeMetrics = Callable[[Logits, Mapping[str, Any]], dict[str, float]]
 ScoreSplit = Callable[[Array, Any], dict[str, float]]
@@ -136,6 +137,8 @@ class Task(NamedTuple):
         note: for users of a saved model.
         example: Python code that answers an input with `model` and `tokenizer`, for the card of a saved model;
             MAX_LENGTH stands for the tokens of an input.
+        prepare: (encoder, tuning, data) -> the data with what an encoder that stays as it is computes of them, once
+            for all runs; None if there is nothing.
     """
 
     kind: TaskKind
@@ -153,6 +156,7 @@ class Task(NamedTuple):
     start: str | None = None
     note: str = ""
     example: str = ""
+    prepare: Prepare | None = None
 
     def headline(self, metrics: Mapping[str, float | None]) -> float:
         """Return the score that runs are ranked by; -infinity if it is undefined."""

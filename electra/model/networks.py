@@ -139,6 +139,35 @@ def can_share_rows(config: PreTrainedConfig) -> bool:
     return takes_bias and config._attn_implementation in (None, *BIAS_ATTENTION)
 
 
+def causal_bias(input_ids: Tensor, dtype: torch.dtype, bias: Tensor | None = None) -> Tensor:
+    """Return a bias that hides the later tokens from each token, and what `bias` hides, (B, 1, L, L).
+
+    Without a bias, padding follows the text, so that no token of the text sees padding.
+    """
+    mask: Any = attention_bias(torch.ones_like(input_ids), dtype) if bias is None else bias
+    place = torch.arange(input_ids.size(1), device=input_ids.device)
+    return mask.masked_fill(place > place[:, None], torch.finfo(mask.dtype).min)
+
+
+def attention_inputs(config: PreTrainedConfig, bias: Tensor) -> dict[str, Any]:
+    """Return the argument by which a network takes a bias; {} if the network takes none."""
+    backbone = BACKBONES[config.model_type]
+    if config._attn_implementation not in BIAS_ATTENTION:
+        return {}
+    if backbone.takes_attention_bias:
+        return {"attention_mask": bias}
+    if not backbone.takes_mask_by_layer:
+        return {}
+    columns = torch.arange(bias.size(3), device=bias.device)
+    distance = (columns[:, None] - columns).abs()  # (L, L)
+    is_far = distance > config.sliding_window
+    masks = {
+        "full_attention": bias,
+        "sliding_attention": bias.masked_fill(is_far, torch.finfo(bias.dtype).min),
+    }
+    return {"attention_mask": masks}
+
+
 def encode(
     network: PreTrainedModel,
     input_ids: Tensor,
@@ -159,26 +188,14 @@ def encode(
     backbone = BACKBONES[config.model_type]
     is_causal = getattr(config, CAUSAL_KEY, False)
     if is_causal:
-        # Without a bias: padding follows the text, so that no token of the text sees it.
-        mask: Any = attention_bias(torch.ones_like(input_ids), network.dtype) if bias is None else bias
-        place = torch.arange(input_ids.size(1), device=input_ids.device)
-        bias = mask.masked_fill(place > place[:, None], torch.finfo(mask.dtype).min)
+        bias = causal_bias(input_ids, network.dtype, bias)
     inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
     if backbone.takes_token_types and config.type_vocab_size > 1:  # released RoBERTa models have a single type
         inputs["token_type_ids"] = token_type_ids
     if position_ids is not None:
         inputs["position_ids"] = position_ids + first_position(config)
-    if bias is not None and config._attn_implementation in BIAS_ATTENTION:
-        if backbone.takes_attention_bias:
-            inputs["attention_mask"] = bias
-        elif backbone.takes_mask_by_layer:
-            columns = torch.arange(bias.size(3), device=bias.device)
-            distance = (columns[:, None] - columns).abs()  # (L, L)
-            is_far = distance > config.sliding_window
-            inputs["attention_mask"] = {
-                "full_attention": bias,
-                "sliding_attention": bias.masked_fill(is_far, torch.finfo(bias.dtype).min),
-            }
+    if bias is not None:
+        inputs |= attention_inputs(config, bias)
     hidden = call_with_cast_weights(network.base_model, **inputs).last_hidden_state
     return hidden.roll(1, dims=1) if is_causal else hidden
 

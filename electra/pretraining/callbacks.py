@@ -13,6 +13,7 @@ from transformers import ProgressCallback, TrainerCallback, TrainerControl, Trai
 from electra.io.console import format_seconds
 from electra.pretraining.device import dtype_of
 from electra.pretraining.plan import Plan
+from electra.report.runs import TEST
 from electra.runtime.device import device_name, measure_matmul_flops
 from electra.runtime.tracking import send_alert
 
@@ -67,6 +68,8 @@ def describe_logs(logs: Mapping[str, Any], step: int) -> str:
         names = [match[1] for key in logs if (match := re.fullmatch(r"eval_(\w+)_tokens", key))]
         for name in names:
             parts += [f"{name}:", *_metrics(logs, f"eval_{name}_")]
+    elif f"{TEST}_loss" in logs:
+        parts = [f"test set  loss {logs[f'{TEST}_loss']:.3f}", *_metrics(logs, f"{TEST}_")]
     elif "loss" in logs:
         parts = [
             f"loss {logs['loss']:.3f}",
@@ -180,7 +183,11 @@ class DiscriminatorHealth(TrainerCallback):
     more: str = "raise --max_steps"
     _last: str = ""
 
-    def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_evaluate(
+        self, args: Any, state: TrainerState, control: TrainerControl, metrics: Any = None, **kwargs: Any
+    ) -> None:
+        if metrics is not None and "eval_loss" not in metrics:  # of the test set
+            return
         before = self._last
         self._last = self.assess(args, state)
         if self._last != before and self._last in ("generator collapsed", "late"):

@@ -14,10 +14,12 @@ from transformers import PreTrainedTokenizerBase
 from electra.data.corpus import Corpus
 from electra.data.options import SegmentArguments, held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
+from electra.data.rng import Ints
 from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.data.shards import describe_sources, load_or_build_cache
 from electra.data.testset import CorruptedSegments, check_corruption_set, read_corruption_set
 from electra.data.token_cache import (
+    NONE,
     TOKENIZER_NAME,
     Documents,
     TokenCache,
@@ -54,6 +56,8 @@ class PretrainingData:
     """Segments of the first held-out text, which decides about checkpoints, gates and warnings."""
     more_evaluations: dict[str, EvaluationSegments | CorruptedSegments]
     """Segments of the other held-out texts by name, and `TESTSET`."""
+    test: EvaluationSegments | None
+    """Segments of the test set, which are evaluated once, at the end."""
     sources: list[dict[str, Any]]
     """The sources of the text as this run names them, with their documents and tokens."""
     text: dict[str, Any]
@@ -104,7 +108,7 @@ def data_of_corpus(
         seed, eval_seed: of the segments and masks of training, of the held-out documents and their masks.
     """
     check_tokenizer(tokenizer, "of the token cache")
-    split = _split(corpus, [*held_out.values()], segments.validation_fraction, eval_seed)
+    split = _split(corpus, [*held_out.values()], segments, eval_seed)
     sources = [{"name": corpus.path.name, "documents": len(corpus), "tokens": corpus.num_tokens}]
     return _data_of_split(tokenizer, corpus, held_out, split, segments, sources, seed=seed, eval_seed=eval_seed)
 
@@ -122,15 +126,22 @@ def _data_of_split(
     fixed: CorruptedSegments | None = None,
 ) -> PretrainingData:
     documents = Documents(len(cache), split["left_out"])
-    held_out = {"": (cache, split["left_out"])}
+    in_test = split.get("test", NONE)
+    validated = np.setdiff1d(split["left_out"], in_test) if len(in_test) else split["left_out"]
+    held_out = {"": (cache, validated)}
     if held_out_texts:
         held_out = {name: (text, np.arange(len(text))) for name, text in held_out_texts.items()}
     (first_name, (first_text, first_documents)), *_ = held_out.items()
-    evaluations: dict[str, Any] = {}
-    for name, (text, chosen) in held_out.items():  # windows whose masks are fixed, whatever the policy of training
-        if len(chosen):
-            windows = WindowPolicy(text, chosen, max_length=options.max_length, seed=eval_seed)
-            evaluations[name] = EvaluationSegments(windows, max_segments=options.max_eval_segments, seed=eval_seed)
+
+    def segments_of(text: TokenCache, chosen: Ints) -> EvaluationSegments | None:
+        """Return windows whose masks are fixed, whatever the policy of training; None without documents."""
+        if not len(chosen):
+            return None
+        windows = WindowPolicy(text, chosen, max_length=options.max_length, seed=eval_seed)
+        return EvaluationSegments(windows, max_segments=options.max_eval_segments, seed=eval_seed)
+
+    found: dict[str, Any] = {name: segments_of(*its) for name, its in held_out.items()}
+    evaluations = {name: segments for name, segments in found.items() if segments is not None}
     evaluation = evaluations.pop(first_name, None)
     hashes = [text.content_hashes[chosen] for text, chosen in held_out.values()]
     held_out_text = text_fingerprint(np.concatenate(hashes))
@@ -146,11 +157,13 @@ def _data_of_split(
         policy=make_policy(options.segment_policy, cache, documents, max_length=options.max_length, seed=seed),
         evaluation=evaluation,
         more_evaluations=evaluations,
+        test=segments_of(cache, in_test),
         sources=sources,
         text={
             "training_text": str(split["training_text"]),
             "training_documents": len(documents),
             "held_out_text": held_out_text,
+            **({"test_text": text_fingerprint(cache.content_hashes[in_test])} if len(in_test) else {}),
         },
     )
 
@@ -186,27 +199,44 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
         sources = describe_sources(corpus, cache)
     held_out = {name: load_or_build_cache(text, tokenizer, folder, may_merge) for name, text in validation.items()}
     manifests = [(text.path / MANIFEST_NAME).read_text() for text in (cache, *held_out.values())]
-    key = [manifests, args.segments.validation_fraction, seed]
+    segments = args.segments
+    key = [manifests, segments.validation_fraction, seed]
+    if segments.test_fraction:
+        key.append(segments.test_fraction)
     path = Path(folder, f"split-{hashlib.sha256(str(key).encode()).hexdigest()[:16]}.npz")
-    share = args.segments.validation_fraction
-    split = load_or_compute(path, lambda: _split(cache, [*held_out.values()], share, seed))
+    split = load_or_compute(path, lambda: _split(cache, [*held_out.values()], segments, seed))
+    if segments.test_fraction:
+        logger.info("test set       %d documents, which are evaluated once, at the end", len(split["test"]))
     # Not before the caches are written: the tokenizer in a cache does not depend on the length of a run.
     tokenizer.model_max_length = args.model.max_position_embeddings
     return Prepared(tokenizer, cache.path, sources, {name: text.path for name, text in held_out.items()}, split)
 
 
-def _split(cache: TokenCache, held_out: Sequence[TokenCache], fraction: float, seed: int) -> dict[str, Any]:
-    """The documents that are not trained on, and a fingerprint of those that are."""
+def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentArguments, seed: int) -> dict[str, Any]:
+    """Return the documents that are not trained on, those of the test set, and a fingerprint of what is trained on.
+
+    The test set is a part of the first, and without a document that is also in a text of the evaluations.
+    """
     hashes = cache.content_hashes
     if held_out:
         left_out = shared_documents(hashes, np.concatenate([text.content_hashes for text in held_out]))
         if len(left_out):
             logger.warning("%d training documents are also held out; they are left out of training", len(left_out))
     else:
-        left_out = held_out_documents(hashes, fraction, seed)
+        left_out = held_out_documents(hashes, segments.validation_fraction, seed)
+    tested = {}
+    if segments.test_fraction:
+        tested["test"] = np.setdiff1d(held_out_documents(hashes, segments.test_fraction, seed, is_test=True), left_out)
+        if not len(tested["test"]):
+            raise UserError("every document of the test set is in a --validation_file; raise --test_fraction")
+        left_out = np.union1d(left_out, tested["test"])
     if len(left_out) == len(cache):
-        raise UserError("every training document is also held out; name other text with --validation_file")
+        raise UserError(
+            "every training document is also held out; name other text with --validation_file, or lower "
+            "--validation_fraction and --test_fraction"
+        )
     return {
+        **tested,
         "left_out": left_out,
         "training_text": text_fingerprint(hashes, left_out),
     }

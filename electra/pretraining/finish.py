@@ -34,7 +34,7 @@ from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import Card, Table, write_card
 from electra.report.drawing import metric_title
 from electra.report.page import try_to_report
-from electra.report.runs import METRICS_NAME, STATE_NAME
+from electra.report.runs import METRICS_NAME, STATE_NAME, TEST
 from electra.runtime.tracking import track_results
 from electra.samples import write_samples
 
@@ -62,6 +62,7 @@ def finish_run(
     trainer's own, and writes.
     """
     results = evaluate_at_end(trainer, first_column)
+    test = trainer.evaluate_test_set()
     if trainer.is_fsdp_enabled:
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
         if trainer.is_world_process_zero():
@@ -71,12 +72,16 @@ def finish_run(
         return
     folder = trainer.run_folder
     with translate_write_errors(folder, lambda: describe_latest_valid(folder)):
-        _write_results(trainer, options, results)
+        _write_results(trainer, options, results, test)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
             rows = (*rows_of(trainer.model.objective), *PROBE_ROWS)
             measured = set().union(*results.values())
             logger.info(results_table(results, tuple(row for row in rows if row[0] in measured)))
+        if test:
+            column = {name.removeprefix(f"{TEST}_"): value for name, value in test.items()}
+            logger.info("\nThe test set, evaluated once\n")
+            logger.info(results_table({"test set": column}, rows_of(trainer.model.objective)))
         logger.info("\nFine-tune it: python run_glue.py --pretrain_path %s", folder)
 
 
@@ -119,7 +124,9 @@ def evaluate_at_end(trainer: ElectraTrainer, start: str) -> dict[str, dict[str, 
     return columns
 
 
-def _write_results(trainer: ElectraTrainer, options: Mapping[str, Any], results: dict[str, dict[str, float]]) -> None:
+def _write_results(
+    trainer: ElectraTrainer, options: Mapping[str, Any], results: dict[str, dict[str, float]], test: dict[str, float]
+) -> None:
     """Write log, samples, networks, metrics.json and the report into the run folder; send that to wandb."""
     folder = trainer.run_folder
     model = trainer.model
@@ -136,6 +143,8 @@ def _write_results(trainer: ElectraTrainer, options: Mapping[str, Any], results:
     cost = compute_ledger(state, trainer.args, plan)
     sizes = asdict(plan) | {"main_network": model.objective.main_network}
     values = {"held_out": results, "plan": sizes, "compute": cost, **environment()}
+    if test:
+        values["test"] = test
     health = trainer.pop_callback(DiscriminatorHealth)
     if health is not None and results:
         values["verdict"] = health.verdict(trainer.args, state, results["frequencies"]["discriminator_auc"])

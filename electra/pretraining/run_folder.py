@@ -59,7 +59,7 @@ class RunProvenance:
     """What a run is trained and evaluated on, and with which options: origin.json of a checkpoint.
 
     Attributes:
-        training_text, held_out_text: fingerprints of the documents.
+        training_text, held_out_text, test_text: fingerprints of the documents; "" without a test set.
         first_held_out_text: fingerprint of what was evaluated on before the first step.
         batch_size: segments of an optimizer step, over all devices.
         options: resolved ones, by name, that are kept or recorded.
@@ -70,6 +70,7 @@ class RunProvenance:
     training_documents: int
     held_out_text: str
     first_held_out_text: str = ""
+    test_text: str = ""
     batch_size: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
@@ -280,8 +281,13 @@ def check_resumed(run: Run, now: RunProvenance) -> RunProvenance:
     if before.training_text != now.training_text:
         raise UserError(
             f"{run.checkpoint} was trained on other text ({before.training_documents:,} documents, now "
-            f"{now.training_documents:,}); keep corpus, --validation_fraction and --validation_file, or start a new "
-            "run with --init_discriminator and --init_generator"
+            f"{now.training_documents:,}); keep corpus, --validation_fraction, --test_fraction and "
+            "--validation_file, or start a new run with --init_discriminator and --init_generator"
+        )
+    if before.test_text != now.test_text:
+        raise UserError(
+            f"{run.checkpoint} has another test set; keep corpus, --test_fraction and --validation_file, or start "
+            "a new run with --init_discriminator and --init_generator"
         )
     changes = []
     for name, value in now.options.items():

@@ -81,7 +81,7 @@ from electra.pretraining.run_folder import (
     run_in,
 )
 from electra.pretraining.step import LogWindow, StepGuard, values_of_batch
-from electra.report.runs import TESTSET
+from electra.report.runs import TEST, TESTSET
 from electra.runtime.device import tune_for_gpu, tune_networks, tune_process
 from electra.schedules import (
     AdamWNoBiasCorrection,
@@ -386,11 +386,13 @@ class ElectraTrainer(Trainer):
     def evaluation_loop(self, dataloader: DataLoader, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         started = time.monotonic()
         more: dict[str, float] = {}
+        is_test = kwargs.get("metric_key_prefix") == TEST
         # The last batch is shorter, and an evaluation records more: it would be compiled again.
         eagerly = torch.compiler.set_stance("force_eager") if self.args.torch_compile else nullcontext()
         # The batches bring the corruption's random numbers along; the data loader draws some of torch's.
         with torch.random.fork_rng(devices=[]), eagerly:
-            for name, segments in self.data.more_evaluations.items():
+            more_texts = {} if is_test else self.data.more_evaluations
+            for name, segments in more_texts.items():
                 self._evaluates_fixed_text = name == TESTSET
                 options = {**kwargs, "metric_key_prefix": f"eval_{name}"}
                 more |= super().evaluation_loop(self.get_eval_dataloader(segments), *args, **options).metrics
@@ -407,6 +409,15 @@ class ElectraTrainer(Trainer):
             output = model(**inputs)
         records = token_records(inputs["input_ids"], inputs.get("attention_mask"), output)
         return None, records, records[:, :1, 0]  # Trainer computes metrics only where there are labels
+
+    def evaluate_test_set(self) -> dict[str, float]:
+        """Return the metrics of the test set, `test_*`, which are logged; {} without one."""
+        if self.data.test is None:
+            return {}
+        kept = self.last_records
+        metrics = self.evaluate(self.data.test, metric_key_prefix=TEST)
+        self.last_records = kept
+        return {name: value for name, value in metrics.items() if name.startswith(f"{TEST}_")}
 
     def _held_out_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         records = np.asarray(prediction.predictions)

@@ -3,6 +3,7 @@
     electra report RUN                                     RUN/report.html, RUN/training_curves.png
     electra report RUN RUN --output FOLDER                 several runs in one page, over tokens
     electra report RUN --glue GLUE_FOLDER                  with GLUE results and their cost
+    electra report RUN --names rc2020                      curves under the names of another code base
     electra report EVALUATION EVALUATION --output FOLDER   report.md, report.html
 
 Runs may be unfinished or killed. Evaluations are the folders of
@@ -18,6 +19,7 @@ from electra.io.console import log_plainly
 from electra.io.errors import Parser, UserError
 from electra.io.files import read_json
 from electra.report.blocks import Blocks, Heading, Items, Text, write_report
+from electra.report.drawing import THEIR_METRICS
 from electra.report.page import efficiency_section
 from electra.report.page import write_run_report as write_run_report
 from electra.report.results import ENVIRONMENT_NAME
@@ -41,6 +43,12 @@ def main(argv: list[str] | None = None) -> None:
         type=Path,
         metavar="FOLDER",
         help="folder of run_glue.py; adds its scores and their cost to the page",
+    )
+    parser.add_argument(
+        "--names",
+        choices=THEIR_METRICS,
+        default="",
+        help="draw the curves of another code base, under its names, in files of their own",
     )
     given = parser.parse_args(argv)
     log_plainly()
@@ -67,5 +75,5 @@ def main(argv: list[str] | None = None) -> None:
             Items(GLUE_REPORTING.definitions),
         ]
         section += efficiency_section(read_run(first), summaries[0].averages)
-    for path in write_run_report(given.folders, given.output, section):
+    for path in write_run_report(given.folders, given.output, section, given.names):
         logger.info("%s", path)

@@ -63,8 +63,47 @@ METRIC_DEFINITIONS = {
 """One sentence or two for each metric that a reader may not know."""
 
 
-def metric_title(name: str) -> str:
-    """Return the name of a metric where it stands alone."""
+THEIR_METRICS: dict[str, dict[str, str]] = {
+    "google": {
+        "masked_accuracy": "masked_lm_accuracy",
+        "generator_loss": "masked_lm_loss",
+        "sampled_accuracy": "sampled_masked_lm_accuracy",
+        "discriminator_loss": "disc_loss",
+        "discriminator_auc": "disc_auc",
+        "discriminator_accuracy": "disc_accuracy",
+        "discriminator_precision": "disc_precision",
+        "discriminator_recall": "disc_recall",
+    },
+    "rc2020": {
+        "loss": "loss",
+        "generator_loss": "generator_loss",
+        "masked_accuracy_mask_token": "mlm_ACCURACY",
+        "sampled_accuracy": "sampled_mlm_ACCURACY",
+        "discriminator_loss": "discriminant_token_loss",
+        "discriminator_accuracy": "is_fake_token_ACCURACY",
+        "discriminator_precision": "is_fake_token_PRECISION",
+        "discriminator_recall": "is_fake_token_RECALL",
+        "discriminator_f1": "is_fake_token_F1",
+        "discriminator_mcc": "is_fake_token_MCC",
+        "discriminator_auc": "is_fake_token_AUC",
+        "learning_rate": "learning_rate",
+    },
+}
+"""Code base -> metric -> its name there: what its training plots show. docs/glossary.md compares definitions."""
+
+
+def their_value(names: str, metric: str, value: float, options: Mapping[str, Any]) -> float:
+    """Return a value as the other code base counts it: rc2020_electra's generator is right at all kept positions."""
+    if (names, metric) == ("rc2020", "masked_accuracy_mask_token"):
+        masked = float(options.get("mlm_replacement_probability") or 0.85)
+        return 1 - masked + masked * value
+    return value
+
+
+def metric_title(name: str, names: str = "") -> str:
+    """Return the name of a metric where it stands alone, here or in another code base, a key of `THEIR_METRICS`."""
+    if names:
+        return THEIR_METRICS[names][name]
     return "total loss" if name == "loss" else METRIC_LABELS.get(name, name.replace("_", " "))
 
 
@@ -104,9 +143,14 @@ class Curve(NamedTuple):
     y: list[float]
 
 
-def make_panels(runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
-    """Collect the curves of each metric of `MAIN` in a log, over the steps of one run or the tokens of several."""
-    panels: dict[str, list[Curve]] = {name: [] for name in MAIN}
+def make_panels(runs: Sequence[RunRecord], names: str = "") -> dict[str, list[Curve]]:
+    """Collect the curves of each metric of `MAIN` in a log, over the steps of one run or the tokens of several.
+
+    Args:
+        names: another code base, a key of `THEIR_METRICS`: its metrics, as it counts them.
+    """
+    wanted = tuple(THEIR_METRICS[names]) if names else MAIN
+    panels: dict[str, list[Curve]] = {name: [] for name in wanted}
     for number, run in enumerate(runs):
         scale = 1.0
         if len(runs) > 1:  # tokens of a step, at the mean of the run
@@ -119,16 +163,16 @@ def make_panels(runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
         for line in run.logs:
             for key, value in line.items():
                 kind, name = _kind_and_name(key)
-                if name in MAIN and isinstance(value, int | float):
+                if name in wanted and isinstance(value, int | float):
                     curve = curves.setdefault((kind, name), Curve(number, kind, [], []))
                     curve.x.append(line["step"] * scale)
-                    curve.y.append(value)
+                    curve.y.append(their_value(names, name, value, run.options))
         training_first = sorted(curves.items(), key=lambda item: item[1].kind != "training")
         for (kind, name), curve in training_first:
             panels[name].append(curve)
             if kind == "held-out" and name in baselines:
                 ends = [0.0, run.step * scale]
-                values = 2 * [baselines[name]]
+                values = 2 * [their_value(names, name, baselines[name], run.options)]
                 panels[name].append(Curve(number, "frequencies", ends, values))
     return {name: curves for name, curves in panels.items() if curves}
 
@@ -139,7 +183,7 @@ def _kind_and_name(key: str) -> tuple[str, str]:
         return "training", key
     rest = key.removeprefix("eval_")
     for name in (*METRIC_LABELS, "loss"):
-        if rest not in MAIN and rest.endswith(f"_{name}"):
+        if rest not in (*MAIN, *METRIC_LABELS) and rest.endswith(f"_{name}"):
             return f"held-out: {rest.removesuffix(f'_{name}')}", name
     return "held-out", rest
 
@@ -163,10 +207,10 @@ _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "electra", "text.parse_math
 """Text stays text; the same numbers give the same bytes; names of runs may contain $."""
 
 
-def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord]) -> Any:
+def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names: str = "") -> Any:
     """A matplotlib figure with the panels in rows of up to four, and a legend of runs and kinds of curves.
 
-    Batches of several runs may differ: their curves are over tokens, without padding.
+    Batches of several runs may differ: their curves are over tokens, without padding. `names`: as in `make_panels`.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -180,7 +224,7 @@ def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord]) -> An
         figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
         for position, (name, curves) in enumerate(panels.items(), start=1):
             axes = figure.add_subplot(rows, columns, position)
-            axes.set_title(metric_title(name), fontsize=9)
+            axes.set_title(metric_title(name, names), fontsize=9)
             axes.grid(alpha=0.25)
             axes.margins(x=0.01)
             if position > len(panels) - columns:

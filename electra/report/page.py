@@ -7,6 +7,7 @@ from typing import Any
 
 from electra.flops import pfs_days
 from electra.io.console import format_seconds
+from electra.io.errors import UserError
 from electra.io.files import write_file
 from electra.report.blocks import Block, Blocks, Figure, Heading, Items, Table, Text, to_html
 from electra.report.drawing import METRIC_DEFINITIONS, METRIC_LABELS, draw, make_panels, render
@@ -80,8 +81,9 @@ def _number(value: float) -> str:
 
 
 ABOUT_HELD_OUT = (
-    "All columns of a run use the same held-out text and masks. Losses are in nats; other values are shares, from 0 "
-    "to 1, and areas under curves. 'frequencies' is a baseline that knows how frequent each token is, and no context."
+    "All columns of a run, but for a test set, use the same held-out text and masks. Losses are in nats; other values "
+    "are shares, from 0 to 1, and areas under curves. 'frequencies' is a baseline that knows how frequent each token "
+    "is, and no context."
 )
 ABOUT_SAMPLES = (
     "Segments of held-out documents. A segment is usually split into two parts at a random place, A [SEP] B [SEP], "
@@ -154,6 +156,8 @@ def _held_out(runs: Sequence[RunRecord]) -> Blocks:
     columns = runs[0].held_out
     if len(runs) > 1:
         columns = {run.name: list(run.held_out.values())[-1] for run in runs if run.held_out}
+    elif runs[0].test:
+        columns = {**columns, "test set": runs[0].test}
     found = {name for column in columns.values() for name in column}
     names = [name for name in METRIC_LABELS if name in found]
     if not names:
@@ -217,18 +221,24 @@ def write_run_report(
     folders: Sequence[Path],
     output: Path | None = None,
     more: Sequence[Block] = (),
+    names: str = "",
 ) -> list[Path]:
     """Write report.html and training_curves.png; returns their files. Runs may be unfinished.
 
     Without `output`, their folder is the run's, or that of the first of several runs. For `more` see `report_blocks`.
+    With `names`, the curves are those of another code base (`THEIR_METRICS`), whose name the files end with.
     """
     runs = [read_run(folder, name) for folder, name in names_of(folders).items()]
     folder = output or runs[0].folder
-    page_file = folder / "report.html"
-    picture_file = folder / "training_curves.png"
+    ending = f"_{names}" if names else ""
+    page_file = folder / f"report{ending}.html"
+    picture_file = folder / f"training_curves{ending}.png"
     folder.mkdir(parents=True, exist_ok=True)
     title = f"Pre-training: {', '.join(run.name for run in runs)}"
-    curves = draw(make_panels(runs), runs)
+    panels = make_panels(runs, names)
+    if not panels:
+        raise UserError(f"{runs[0].folder} has no metric of {names}; leave --names out")
+    curves = draw(panels, runs, names)
     page = to_html(title, report_blocks(runs, curves, more))
     write_file(page.encode(errors="backslashreplace"), page_file)
     curves.set_layout_engine("none")  # the panels have their places, which take half of the time

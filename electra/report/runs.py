@@ -20,6 +20,9 @@ METRICS_NAME = "metrics.json"
 TESTSET = "fixed"
 """The name of a fixed corrupted test set (--eval_corruption) among the held-out texts."""
 
+TEST = "test"
+"""The name of the test set (--test_fraction): its metrics begin with `test_`."""
+
 
 class LogLine(TypedDict):
     """A line of Trainer's log: its step, and metrics by name."""
@@ -79,6 +82,7 @@ class RunMetrics(TypedDict, total=False):
 
     plan: Required[PlanRecord]
     held_out: dict[str, dict[str, float | None]]
+    test: dict[str, float | None]
     compute: ComputeRecord
     verdict: str
 
@@ -107,6 +111,12 @@ class RunRecord:
     @property
     def compute(self) -> Mapping[str, Any]:
         return self.metrics.get("compute", {}) if self.metrics else {}
+
+    @property
+    def test(self) -> dict[str, float]:
+        """Metrics of the test set, without `test_`; none before the run ends, or without a test set."""
+        found = self.metrics.get("test", {}) if self.metrics else {}
+        return {name.removeprefix(f"{TEST}_"): value for name, value in found.items() if value is not None}
 
     @property
     def held_out(self) -> dict[str, dict[str, float]]:

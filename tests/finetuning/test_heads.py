@@ -18,7 +18,14 @@ from transformers import (
 )
 
 from electra.finetuning.config import HeadName
-from electra.finetuning.heads import EncoderWithHead, TaskModel, TransformersHead
+from electra.finetuning.heads import (
+    BILSTM_UNITS,
+    EncoderWithHead,
+    TaskModel,
+    TransformersHead,
+    fine_tuned_left_to_right,
+)
+from electra.model.configuration import CAUSAL_KEY
 from electra.runtime.device import row_multiple
 from tests.conftest import refused
 from tests.finetuning.encoders import tiny_configs
@@ -54,11 +61,12 @@ def make_batch(width=9, padding_id=0, lengths=LENGTHS):
 
 
 def make_model(head, encoder=None):
-    """In evaluation, with biases and weights of the head that are not small either."""
+    """In evaluation, with biases and weights of the head that are not small either, but for an LSTM."""
     model = EncoderWithHead(encoder or make_encoder(), head, 3).eval()
     with torch.no_grad():
-        for parameter in model.head.parameters():
-            parameter.add_(torch.randn_like(parameter))
+        for name, parameter in model.head.named_parameters():
+            if "lstm" not in name:
+                parameter.add_(torch.randn_like(parameter))
     return model
 
 
@@ -184,3 +192,58 @@ def test_trainer_does_not_take_the_loss_for_one_that_is_a_sum(tmp_path):
 
     arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True)
     assert Trainer(TakesAnything(make_encoder(), "google", 2), arguments).model_accepts_loss_kwargs is False
+
+
+def test_the_bilstm_head_reads_the_last_states_of_both_directions():
+    model, batch = make_model("bilstm"), make_batch()
+    (layer,) = linear_layers(model)
+    hidden = model.encoder(**batch).last_hidden_state
+    for row, length in enumerate(LENGTHS):
+        outputs, _ = model.head.lstm.lstm(hidden[row : row + 1, :length])
+        ends = torch.cat([outputs[0, -1, :BILSTM_UNITS], outputs[0, 0, BILSTM_UNITS:]])
+        assert_close(model(**batch)[row], layer(ends), rtol=1e-4, atol=1e-4)
+
+
+def make_causal(model_type="electra"):
+    encoder = make_encoder(model_type).eval()
+    setattr(encoder.config, CAUSAL_KEY, True)
+    return encoder
+
+
+@parametrize("model_type", ["electra", "bert", "albert", "roberta", "modernbert"])
+def test_left_to_right_no_token_sees_a_later_one(model_type, monkeypatch):
+    encoder = make_causal(model_type)
+    batch = make_batch(padding_id=encoder.config.pad_token_id)
+    later = {**batch, "input_ids": batch["input_ids"].clone()}
+    later["input_ids"][0, 5] += 1
+    seen = {}
+    for is_marked in (False, True):
+        if is_marked:
+            fine_tuned_left_to_right(encoder, "it")
+        for multiple in (1, 16):
+            monkeypatch.setattr("electra.finetuning.heads.row_multiple", lambda device, multiple=multiple: multiple)
+            model = EncoderWithHead(encoder, "mean_pool", 3).eval()
+            states, others = (model.hidden_states(**one) for one in (batch, later))
+            seen[is_marked] = not torch.equal(states[0, :5], others[0, :5])
+            assert not torch.equal(states[0, 5:], others[0, 5:])
+            alone = {name: values[1:, :4] for name, values in batch.items()}
+            assert_close(model.hidden_states(**alone)[0], states[1, :4], rtol=1e-4, atol=1e-5)
+    assert seen == {False: True, True: False}
+
+
+@parametrize("head", ["google", "hf"])
+def test_left_to_right_the_last_token_stands_in_for_the_first(head):
+    model, batch = make_model(head, fine_tuned_left_to_right(make_causal(), "it")), make_batch()
+    hidden = model.hidden_states(**batch)
+    for row, length in enumerate(LENGTHS):
+        if head == "google":
+            expected = linear_layers(model)[0](hidden[row, length - 1])
+        else:
+            expected = model.head.model.classifier(hidden[row : row + 1, length - 1 : length])[0]
+        assert_close(model(**batch)[row], expected)
+
+
+def test_left_to_right_is_refused_for_an_encoder_that_sees_both_sides():
+    assert "--objective causal" in refused(lambda: fine_tuned_left_to_right(make_encoder(), "it"))
+    encoder = make_causal("deberta-v2")
+    assert "deberta-v2" in refused(lambda: fine_tuned_left_to_right(encoder, "it"))

@@ -160,14 +160,17 @@ def test_pairs_of_glue_are_found_by_their_columns(tmp_path, glue_tokenizer):
 
 
 @pytest.mark.slow
-def test_spans_are_those_that_were_scored(folder, tmp_path):
+@parametrize("features", [None, "mix_all"])
+def test_spans_are_those_that_were_scored(features, folder, tmp_path):
     write_columns(folder / "names")
-    tag(tag_flags(folder, experiment_name="names", **{**OPTIONS, "num_train_epochs": 4}))
+    epochs = 1 if features else 4
+    options = {**OPTIONS, "num_train_epochs": epochs, "features": features, "output_dir": tmp_path / "output"}
+    tag(tag_flags(folder, experiment_name="names", **options))
     text = (folder / "names" / "dev.txt").read_text()
     sentences = [[line.split() for line in part.split("\n")] for part in text.strip().split("\n\n")[1:]]
     rows = [{"tokens": [word for word, *_ in words]} for words in sentences]
     rows_of_text = [{"text": "  ".join(row["tokens"])} for row in rows]
-    model = folder / "output" / "names"
+    model = tmp_path / "output" / "names"
     by_token = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "a-out.jsonl")
     by_text = answers_of(model, write_lines(tmp_path / "b.jsonl", rows_of_text), tmp_path / "b-out.jsonl")
     written = (model / "predictions.txt").read_text().strip().split("\n\n")

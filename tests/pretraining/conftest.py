@@ -20,7 +20,7 @@ from tests.pretraining.runs import flags, write_corpus
 def one_panel():
     """Reports of runs draw one of twelve panels, which halves the time of a tiny run; tests/report draws them all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("electra.report.page.make_panels", lambda runs: {"loss": make_panels(runs)["loss"]})
+        patch.setattr("electra.report.page.make_panels", lambda runs, names="": {"loss": make_panels(runs)["loss"]})
         yield
 
 

@@ -150,3 +150,66 @@ def test_held_out_texts_are_found_by_name(folder):
     assert held_out_texts(["a=x", "plain", "a=y", "other"]) == {"": ["plain", "other"], "a": ["x", "y"]}
     file = write_corpus(folder / "a=b.txt", 3)
     assert held_out_texts([str(file)]) == {"": [str(file)]}
+
+
+def test_a_test_set_is_neither_trained_nor_evaluated_on(folder, glue_tokenizer):
+    glue_tokenizer.save_pretrained(folder / "tok")
+    options = {"tokenizer_path": folder / "tok", "vocab_size": None}
+    text = (folder / "corpus.txt").read_text().strip().split("\n\n")
+    # Equal documents that are written in two ways are on one side.
+    rows = [json.dumps({"text": document + end}) for document in text for end in ("", " \n")]
+    (folder / "rows.jsonl").write_text("\n".join(rows))
+    options["train_file"] = folder / "rows.jsonl"
+    parts = {}
+    for validation in (0.2, 0.4):
+        data = load(folder, test_fraction=0.3, validation_fraction=validation, **options)
+        policies = (data.policy, data.evaluation.policy, data.test.policy)
+        parts[validation] = [{*map(int, policy.documents[:])} for policy in policies]
+        train, held_out, test = parts[validation]
+        assert (len(held_out), len(test)) == (60 * validation, 18)
+        assert train | held_out | test == {*range(60)} and len(train) + len(held_out) + len(test) == 60
+        assert all({number ^ 1 for number in part} == part for part in (train, held_out, test))
+        assert [*data.training_documents] == sorted(train)
+    assert parts[0.2][2] == parts[0.4][2] and parts[0.2][1] < parts[0.4][1]
+    alone = load(folder, **options)
+    assert {*map(int, alone.evaluation.policy.documents)} == parts[0.2][1]  # as without a test set
+    assert alone.test is None and "test_text" not in alone.text
+    (folder / "held_out.txt").write_text("\n\n".join(text[:15]))
+    beside = load(folder, test_fraction=0.3, validation_file=folder / "held_out.txt", **options)
+    assert {*map(int, beside.test.policy.documents)} == parts[0.2][2] - {*range(30)}
+    assert min(beside.training_documents) >= 30
+    assert "--test_fraction" in refused(lambda: load(folder, test_fraction=0.8, **options))
+    assert "--test_fraction" in refused(lambda: load(folder, test_fraction=1, **options))
+
+
+def test_a_test_set_is_evaluated_once_at_the_end(folder, capsys):
+    options = {"max_steps": 2, "eval_steps": 1, "save_steps": 1, "test_fraction": 0.2}
+    main(flags(folder, **options))
+    assert "test set" in capsys.readouterr().out
+    run = folder / "output" / "run"
+    logs = read_json(run / "trainer_state.json")["log_history"]
+    tested = [line for line in logs if "test_loss" in line]
+    assert [line["step"] for line in tested] == [2]
+    assert [line["step"] for line in logs if "eval_loss" in line] == [0, 1, 2]
+    assert not any("test_loss" in line for line in history(run / "checkpoint-2"))
+    metrics = read_json(run / "metrics.json")
+    for name in ("test_loss", "test_generator_loss", "test_discriminator_auc", "test_tokens"):
+        assert metrics["test"][name] == tested[0][name]
+    assert list(metrics["held_out"]) == ["untrained", "frequencies", "trained"]
+    assert "test set</th>" in (run / "report.html").read_text()
+    trainer = make(folder, **options, experiment_name="other")
+    assert trainer.evaluate_test_set()["test_tokens"] == tested[0]["test_tokens"]
+    for changed in ({"test_fraction": 0.1}, {"test_fraction": 0}):
+        refusal = refused(lambda changed=changed: main([
+            f"--resume_from_checkpoint={run}", "--max_steps=3", *(f"--{n}={v}" for n, v in changed.items())
+        ]))  # fmt: skip
+        assert "--test_fraction" in refusal
+    main([f"--resume_from_checkpoint={run}", "--max_steps=3"])
+    logs = read_json(run / "trainer_state.json")["log_history"]
+    assert [line["step"] for line in logs if "test_loss" in line] == [3]
+
+
+def test_a_run_without_evaluations_has_a_test_set(folder):
+    main(flags(folder, max_steps=2, save_steps=2, test_fraction=0.2, validation_fraction=0))
+    metrics = read_json(folder / "output" / "run" / "metrics.json")
+    assert metrics["held_out"] == {} and metrics["test"]["test_tokens"] > 0

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pytest import raises
+from pytest import approx, raises
 
 from electra.io.errors import UserError
 from electra.report.drawing import make_panels, metric_title
@@ -69,3 +69,25 @@ def test_other_held_out_texts_share_the_panel():
     assert list(panels) == ["loss", "discriminator_auc"]
     assert curve_of(panels, "discriminator_auc", "held-out: new").y == [0.7]
     assert [curve_of(panels, "loss", kind).y for kind in ("held-out", "held-out: new")] == [[3.0], [4.0]]
+
+
+def test_the_panels_of_other_code_bases_have_their_names_and_values():
+    logs = logs_until(100)
+    for line in logs:
+        if "eval_loss" in line:
+            line["eval_masked_accuracy_mask_token"] = 0.4
+    for names, expected in (
+        ("google", "masked_lm_accuracy masked_lm_loss sampled_masked_lm_accuracy disc_loss disc_auc disc_accuracy "
+         "disc_precision disc_recall"),
+        ("rc2020", "loss generator_loss mlm_ACCURACY sampled_mlm_ACCURACY discriminant_token_loss "
+         "is_fake_token_ACCURACY is_fake_token_PRECISION is_fake_token_RECALL is_fake_token_AUC learning_rate"),
+    ):  # fmt: skip
+        panels = make_panels([record(logs, metrics={"held_out": HELD_OUT})], names)
+        assert [metric_title(name, names) for name in panels] == expected.split()
+        ours = make_panels([record(logs, metrics={"held_out": HELD_OUT})])
+        assert panels["discriminator_auc"] == ours["discriminator_auc"]
+    # There, the generator is right at the 15 % of positions that are kept.
+    assert curve_of(panels, "masked_accuracy_mask_token", "held-out").y == [approx(0.15 + 0.85 * 0.4)] * 5
+    always_masked = record(logs, options={"mlm_replacement_probability": 1.0})
+    panels = make_panels([always_masked], "rc2020")
+    assert curve_of(panels, "masked_accuracy_mask_token", "held-out").y == [approx(0.4)] * 5

@@ -24,9 +24,11 @@ FILES = ["--pretrain_path=a", "--train_file=x/b.txt", "--validation_file=x/c.txt
 
 
 def test_the_configurations_are_those_of_their_sources():
-    google, bert = (
-        parse_tagging([*FILES, f"--config={CONFIGS / 'tagging' / name}.yaml"]) for name in ("google", "bert")
+    google, bert, features = (
+        parse_tagging([*FILES, f"--config={CONFIGS / 'tagging' / name}.yaml"])
+        for name in ("google", "bert", "bert_features")
     )
+    assert (bert.options.features, features.options.features) == (None, "concat_4")
     assert (google.options.scheme, google.tuning.max_length, google.tuning.product_schedule) == ("bioes", 256, True)
     assert (bert.tuning.learning_rate, bert.tuning.layerwise_lr_decay) == (3e-5, 1.0)
     swag = parse_swag(["--pretrain_path=a", f"--config={CONFIGS / 'swag' / 'bert.yaml'}"])

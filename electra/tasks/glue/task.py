@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 DEMO = CONFIGS / "glue" / "demo.yaml"
-TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"}
+TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"} - {"left_to_right"}
 """Options that `--task_overrides` may set."""
 GLUE_GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
 

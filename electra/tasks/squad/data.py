@@ -4,7 +4,8 @@ Version 2.0 is recognised by questions without an answer or with `is_impossible`
 """
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -31,6 +32,8 @@ from electra.io.files import expand
 from electra.io.rows import Columns
 from electra.options import AT_LEAST_8, BELOW_ONE, NOT_EMPTY, POSITIVE, option
 
+logger = logging.getLogger(__name__)
+
 # ---- Options of SQuAD, and how it is fine-tuned
 
 
@@ -44,9 +47,10 @@ class SquadArguments(ProtocolArguments):
         NOT_EMPTY,
         replaced_by=("train_file",),
     )
-    train_file: str | None = option(
-        None,
-        "Training set in SQuAD's JSON, version 1.1 or 2.0; needs --validation_file.",
+    train_file: list[str] = option(
+        [],
+        "Training set in SQuAD's JSON, version 1.1 or 2.0; several files are trained on together. Needs "
+        "--validation_file.",
         replaced_by=("dataset_name",),
     )
     validation_file: str | None = option(None, "Development set in SQuAD's JSON.", replaced_by=("dataset_name",))
@@ -72,10 +76,11 @@ class SpanArguments(FineTuningArguments):
         "positions of the model if that is less; the paper uses 512.",
         AT_LEAST_8,
     )
-    head: Literal["hf", "joint"] = option(
+    head: Literal["hf", "joint", "bilstm"] = option(
         "hf",
         "hf: the head of transformers, one logit each for start and end, with [CLS] for no answer, as in BERT; joint: "
-        "predicts the end given the start and classifies whether there is an answer, as in the paper.",
+        "predicts the end given the start and classifies whether there is an answer, as in the paper; "
+        "bilstm: hf on a two-layer BiLSTM of 768, as in table 5 of BERT's paper.",
     )
     head_dropout: float = option(0.0, "Dropout before the head, in [0, 1); the original code has none.", BELOW_ONE)
 
@@ -112,19 +117,49 @@ def read_questions(path: str | Path) -> Questions:
         content = json.loads(expand(path).read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"cannot read {path} as JSON: {error}") from error
+    if isinstance(content, dict) and "Data" in content:
+        raise UserError(
+            f"{path} is in TriviaQA's format; convert it to SQuAD's: python -m electra.tasks.squad.trivia_qa --help"
+        )
     return _parse(content, str(path))
 
 
 def load_questions(options: Any) -> dict[str, Questions]:
-    """Load the splits `train` and `dev` of files, or of a data set with SQuAD's columns."""
+    """Load the splits `train` and `dev` of files, or of a data set with SQuAD's columns.
+
+    Raises:
+        UserError: a file cannot be read, or an answer of a training file is not at its place.
+    """
     if options.dataset_name is None:
-        return {split: read_questions(path) for split, (path,) in files_by_split(options).items()}
+        files = {split: [*map(read_questions, paths)] for split, paths in files_by_split(options).items()}
+        for part in files["train"]:
+            check_answers(part)
+            logger.info("training file  %s: %d questions, %d paragraphs", part.source, len(part), len(part.paragraphs))
+        return {split: join(parts) for split, parts in files.items()}
     rows = rows_by_split(options, names_classes=False)
     loaded = {}
     for split in ("train", "dev"):
         paragraphs = [{**row, "qas": [row]} for _, row in rows[split]]
         loaded[split] = _parse({"data": [{"paragraphs": paragraphs}]}, f"{options.dataset_name} ({split})")
+    check_answers(loaded["train"])
     return loaded
+
+
+def join(parts: Sequence[Questions]) -> Questions:
+    """Return the questions of several files as one split; ids may be the same in several files.
+
+    A file with version 2.0's questions without an answer makes the split one of version 2.0.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    paragraphs: list[str] = []
+    questions: list[SquadQuestion] = []
+    for part in parts:
+        first = len(paragraphs)
+        questions += [question._replace(paragraph=first + question.paragraph) for question in part.questions]
+        paragraphs += part.paragraphs
+    is_version_2 = any(part.is_version_2 for part in parts)
+    return Questions(paragraphs, questions, is_version_2, " ".join(part.source for part in parts))
 
 
 def _parse(content: Any, source: str) -> Questions:

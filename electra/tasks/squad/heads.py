@@ -3,6 +3,7 @@
 joint   ELECTRA's: an end is scored for a given start; in training that is the true start, in evaluation each of the
         best starts (google-research/electra, finetune/qa/qa_tasks.py, get_prediction_module)
 hf      BERT's, the class of transformers: starts and ends have one logit each, and [CLS] stands for no answer
+bilstm  the same on a BiLSTM, as table 5 of BERT's paper has it
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from transformers import AutoModelForQuestionAnswering, PreTrainedConfig, PreTrainedModel
 
 from electra.finetuning.data import Array
-from electra.finetuning.heads import TaskModel, TransformersHead, full_precision
+from electra.finetuning.heads import BiLstm, TaskModel, TransformersHead, full_precision
 from electra.model.networks import gather_hidden
 from electra.tasks.squad.data import END, START, UNANSWERABLE
 
@@ -35,7 +36,7 @@ class SpanLogits(NamedTuple):
 class Candidates(NamedTuple):
     """The K best starts of each window and the K best ends of each of J starts: tensors, or arrays once predicted.
 
-    J is K in the joint head, and 1 in the other, whose ends do not depend on the start. Scores are in
+    J is K in the joint head, and 1 in the others, whose ends do not depend on the start. Scores are in
     descending order; -infinity fills up windows that have fewer positions.
     """
 
@@ -73,10 +74,13 @@ class IndependentHead(nn.Module):
         can_be_answer: Tensor,
         start_positions: Tensor | None = None,
     ) -> SpanLogits:
+        start, end = self.logits(hidden, can_be_answer)
+        return SpanLogits(_mask(start, can_be_answer), _mask(end, can_be_answer), None)
+
+    def logits(self, hidden: Tensor, can_be_answer: Tensor) -> tuple[Tensor, Tensor]:
+        """Return those of starts and ends, (B, L) each."""
         output = self.transformers(hidden, torch.ones_like(can_be_answer, dtype=torch.long))
-        start = _mask(output.start_logits, can_be_answer)
-        end = _mask(output.end_logits, can_be_answer)
-        return SpanLogits(start, end, None)
+        return output.start_logits, output.end_logits
 
     def find_candidates(self, hidden: Tensor, can_be_answer: Tensor, beam_size: int) -> Candidates:
         """Find candidates whose scores are logits."""
@@ -85,6 +89,21 @@ class IndependentHead(nn.Module):
         end_scores, ends = _best(end.unsqueeze(1), beam_size)
         unanswerable = start[:, 0] + end[:, 0]
         return Candidates(start_scores, starts, end_scores, ends, unanswerable)
+
+
+class BiLstmSpanHead(IndependentHead):
+    """One logit for starts and one for ends, from a layer on a BiLSTM; arguments as in `JointHead`."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        nn.Module.__init__(self)
+        self.lstm = BiLstm(width, dropout)
+        self.outputs = nn.Linear(self.lstm.width, 2)
+
+    def logits(self, hidden: Tensor, can_be_answer: Tensor) -> tuple[Tensor, Tensor]:
+        places = torch.arange(1, 1 + hidden.size(1), device=hidden.device)
+        lengths = (places * can_be_answer).amax(1)  # to the end of the paragraph
+        start, end = self.outputs(self.lstm(hidden, lengths).outputs).unbind(-1)
+        return start, end
 
 
 class JointHead(nn.Module):
@@ -157,7 +176,7 @@ def _best(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 class SpanModel(TaskModel):
-    """An encoder with a span head, "joint" or "hf".
+    """An encoder with a span head, "joint", "hf" or "bilstm".
 
     Evaluation keeps `beam_size` starts and ends. The original has no dropout in front of the head.
     """
@@ -173,6 +192,8 @@ class SpanModel(TaskModel):
         module: nn.Module
         if head == "joint":
             module = JointHead(encoder.config.hidden_size, has_classifier)
+        elif head == "bilstm":
+            module = BiLstmSpanHead(encoder.config.hidden_size, dropout)
         else:
             module = IndependentHead(encoder.config, dropout)
         super().__init__(encoder, module)

@@ -71,7 +71,7 @@ def possible_spans(windows: QuestionWindows, candidates: Candidates, max_answer_
     places = np.stack(np.nonzero(is_possible))
     order = np.lexsort((-scores[is_possible], windows.questions[places[0]]))
     window, start, end = places[:, order]
-    row = np.minimum(start, ends.shape[1] - 1)  # the head hf has one row of ends for all starts
+    row = np.minimum(start, ends.shape[1] - 1)  # only the joint head has a row of ends for each start
     shift = windows.first_tokens[window] - windows.context[window, 0]
     return Spans(
         questions=windows.questions[window],
@@ -90,8 +90,8 @@ def decode(
 ) -> Decoded:
     """Choose the answers by `n_best_size`, `max_answer_length` and the `head`.
 
-    The null odds are the lowest `unanswerable` of the question's windows; of the head hf, which has no classifier,
-    that minus the score of the best answer.
+    The null odds are the lowest `unanswerable` of the question's windows; of heads without a classifier, which all
+    but joint are, that minus the score of the best answer.
     """
     spans = possible_spans(windows, candidates, settings["max_answer_length"])
     bounds = np.searchsorted(spans.questions, np.arange(len(data) + 1))
@@ -105,7 +105,7 @@ def decode(
         answers = best_answers(paragraph, windows.offsets[question.paragraph], own, settings["n_best_size"])
         nbest[question.id] = answers
         null_odds[question.id] = float(unanswerable[index])
-        if settings["head"] == "hf":
+        if settings["head"] != "joint":
             null_odds[question.id] -= answers[0]["start_logit"] + answers[0]["end_logit"]
     return Decoded(nbest, null_odds)
 

@@ -27,7 +27,6 @@ from electra.tasks.squad.data import (
     SpanArguments,
     SquadArguments,
     SquadQuestion,
-    check_answers,
     encode_questions,
     load_questions,
 )
@@ -119,7 +118,6 @@ def load_squad_task(
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData:
-    check_answers(data["train"])
     settings = {**vars(options), **vars(tuning)}
     splits = {}
     for split, questions in data.items():

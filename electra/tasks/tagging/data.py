@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.config import FileTaskArguments
+from electra.finetuning.config import FeatureName, FileTaskArguments
 from electra.finetuning.data import (
     Array,
     ColumnRows,
@@ -53,6 +53,12 @@ class TaggingArguments(FileTaskArguments):
     )
     scheme: Literal["auto", "iob2", "bioes"] = option(
         "auto", "Tagging scheme for training. auto: bioes if the data uses it, otherwise iob2."
+    )
+    features: FeatureName | None = option(
+        None,
+        "Freeze the encoder, and label words by a BiLSTM on its states (table 7 of BERT's paper): last, "
+        "second_to_last (layer), concat_4 (the last four), mix_4, mix_all (weighted sums of the last four, of "
+        "all), embeddings. Default: the encoder is fine-tuned.",
     )
 
 

@@ -13,16 +13,18 @@ import numpy as np
 import torch
 from scipy.special import softmax
 from torch import Tensor
-from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import (
     Arguments,
     EncoderArguments,
+    FeatureName,
     FineTuningArguments,
     HyperParameters,
     parse_data_options,
 )
-from electra.finetuning.data import IGNORED, Array, data_settings, task_name
+from electra.finetuning.data import IGNORED, Array, PaddingCollator, data_settings, task_name
+from electra.finetuning.features import FEATURES_KEY, FeatureCollator, FeatureTagger, add_features
 from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.task import (
@@ -94,23 +96,42 @@ TAGGING = TaskKind(
     max_length=256,
     reads_windows=True,
 )
+FEATURE_BASED = TAGGING._replace(auto_model=AutoModel)
+NOTE = 'A word has the label of its first token: use the pipeline with `aggregation_strategy="first"`.'
+EXAMPLE = pipeline_example("token-classification", '"Ann lives in Rome."', ', aggregation_strategy="first"')
+FEATURE_NOTE = (
+    "The encoder is frozen, and a BiLSTM labels words by its states: `electra predict` reads both, and transformers "
+    "the encoder alone."
+)
 
 
 def open_tagging_task(args: Arguments) -> Task:
     options = args.options
+    features = options.features
+    if features and args.encoder.from_scratch:
+        raise UserError("--features are those of a trained encoder; name one with --pretrain_path")
+    if features and args.tuning.left_to_right:
+        raise UserError("--features and --left_to_right do not go together; leave one of them out")
     return Task(
-        kind=TAGGING,
+        kind=FEATURE_BASED if features else TAGGING,
         name=task_name(options, TAGGING.name),
         headlines=("f1", "accuracy"),
-        settings={"scheme": options.scheme, "label_column": options.label_column, **data_settings(options)},
+        settings={
+            "scheme": options.scheme,
+            "label_column": options.label_column,
+            "features": features,
+            **data_settings(options),
+        },
         load=partial(load_tagging_task, options),
-        head=build_tagger,
+        head=partial(build_feature_tagger, features) if features else build_tagger,
         loss=loss,
         metrics=by_split(score_tagging),
         is_collapsed=is_tagger_collapsed,
         predictions=of_one_split(tagging_files),
-        note='A word has the label of its first token: use the pipeline with `aggregation_strategy="first"`.',
-        example=pipeline_example("token-classification", '"Ann lives in Rome."', ', aggregation_strategy="first"'),
+        note=FEATURE_NOTE if features else NOTE,
+        example="" if features else EXAMPLE,
+        collator=FeatureCollator if features else PaddingCollator,
+        prepare=partial(add_features, features) if features else None,
     )
 
 
@@ -185,6 +206,12 @@ def build_tagger(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskDa
     return EncoderWithTagger(encoder, len(data.labels), tuning.head_dropout)
 
 
+def build_feature_tagger(
+    features: FeatureName, encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData
+) -> FeatureTagger:
+    return FeatureTagger(encoder, features, len(data.labels), tuning.head_dropout)
+
+
 def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
     """Return the mean cross-entropy over the words of a step."""
     is_word = labels != IGNORED
@@ -223,8 +250,13 @@ def predictor(saved: Saved, given: Any) -> Predictor:
     if not all(LABEL.fullmatch(tag) or tag == OUTSIDE for tag in tags):
         # Plain labels, such as parts of speech, are spans of one word.
         tags = [tag if tag == OUTSIDE else f"S-{tag}" for tag in tags]
+    encoder = saved.model.base_model
+    features = getattr(config, FEATURES_KEY, None)
+    module: TaskModel = EncoderWithTagger(encoder, config.num_labels, 0.0)
+    if features is not None:
+        module = FeatureTagger(encoder, features, config.num_labels, 0.0)
     return Predictor(
-        EncoderWithTagger(saved.model.base_model, config.num_labels, 0.0),
+        module,
         partial(parse_tagging_row, given.text_column or "text"),
         partial(answer_sentences, saved, tags),
     )

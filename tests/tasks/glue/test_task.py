@@ -3,6 +3,7 @@
 import json
 import shutil
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from electra.report.results import read_results
 from electra.tasks.glue.task import main as glue
 from electra.tasks.glue.task import open_tasks, parse_glue_arguments, submit
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, KNOWN_TASKS
+from tests.conftest import refused
 from tests.helpers import contents, parametrize, read_json
 from tests.tasks.glue.files import flags, write_encoder, write_glue
 from tests.tasks.glue.runs import result
@@ -276,3 +278,19 @@ def test_the_same_command_again_repeats_nothing(folder, capsys):
     glue([*flags(folder, **OPTIONS, **{**STARTED, "num_seeds": 3}), "--plan"])
     shown = capsys.readouterr().out
     assert "9 runs, 18 are finished" in shown and contents(folder) == before
+
+
+def test_the_protocol_of_berts_left_to_right_network():
+    config = ("--config", str(CONFIGS / "glue" / "bert_ltr.yaml"))
+    found = settings("mnli", *config)
+    assert (found.left_to_right, found.head, found.learning_rate, found.layerwise_lr_decay) == (True, "hf", 3e-5, 1.0)
+    assert settings("mnli", *config, "--head", "bilstm").head == "bilstm"
+    assert parse(*config).options.tasks == ["sst2", "mrpc", "mnli", "qnli"]
+    overrides = json.dumps({"rte": {"left_to_right": True}})  # it is decided for the encoder, not for a task
+    assert "left_to_right" in refused(lambda: parse("--task_overrides", overrides))
+
+
+def test_lmtuners_electra_has_the_papers_values_but_for_rte():
+    config = ("--config", str(CONFIGS / "glue" / "lmtuners_electra.yaml"))
+    assert settings("rte", *config).learning_rate == 2e-5
+    assert settings("cola", *config) == replace(settings("cola"), head="hf")

@@ -87,3 +87,32 @@ def test_a_data_set_gives_what_the_file_gives(tmp_path):
     datasets.DatasetDict(train=with_classes, validation=table).save_to_disk(tmp_path / "classes")
     with_classes = load_questions(SquadArguments(dataset_name=str(tmp_path / "classes")))
     assert with_classes["train"].questions == found["train"].questions
+
+
+def load_files(train, dev):
+    return load_questions(SquadArguments(train_file=[*map(str, train)], validation_file=str(dev)))
+
+
+def test_several_training_files_are_one_split(tmp_path, caplog):
+    caplog.set_level("INFO")
+    first = write(tmp_path / "a.json", ("In Rome.", [question("a", ("Rome", 3))]), ("Pisa.", [question("b")]))
+    other = write(tmp_path / "b.json", ("At Köln.", [question("a", ("Köln", 3)), question("c", ("At", 0))]))
+    found = load_files([first, other], other)
+    train = found["train"]
+    assert train.paragraphs == ["In Rome.", "Pisa.", "At Köln."] and train.is_version_2 and len(train) == 4
+    assert [(q.id, q.paragraph, q.answers) for q in train.questions] == [
+        ("a", 0, ("Rome",)), ("b", 1, ()), ("a", 2, ("Köln",)), ("c", 2, ("At",)),
+    ]  # fmt: skip
+    assert len(found["dev"]) == 2 and not found["dev"].is_version_2
+    counted = [record.getMessage() for record in caplog.records if "questions" in record.getMessage()]
+    assert len(counted) == 2
+    for message, path in zip(counted, (first, other), strict=True):
+        assert str(path) in message and "2 questions" in message
+
+
+def test_the_training_file_with_a_misplaced_answer_is_named(tmp_path):
+    right = write(tmp_path / "right.json", ("In Rome.", [question("a", ("Rome", 3))]))
+    wrong = write(tmp_path / "wrong.json", ("In Rome.", [question("b", ("Rome", 2))]))
+    with raises(UserError, match=r"wrong\.json.* b .*position"):
+        load_files([right, wrong], right)
+    assert len(load_files([right], wrong)["dev"]) == 1  # of which the texts alone are compared

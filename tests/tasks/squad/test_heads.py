@@ -8,6 +8,7 @@ from pytest import approx
 from torch.nn.functional import gelu
 
 from electra.tasks.squad.heads import (
+    BiLstmSpanHead,
     Candidates,
     IndependentHead,
     SpanLogits,
@@ -19,7 +20,7 @@ from tests.finetuning.test_heads import make_encoder
 from tests.helpers import parametrize
 
 assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
-HEADS = ("joint", "hf")
+HEADS = ("joint", "hf", "bilstm")
 LENGTH = 9
 CONTEXT = torch.tensor([[4, 8], [3, 5]])
 """Of rows of nine and six tokens."""
@@ -43,6 +44,14 @@ def hidden_states(model):
     return model.encoder(**{n: v for n, v in make_batch().items() if n != "context"}).last_hidden_state
 
 
+def states_of_head(model):
+    """What the last layer of the head reads."""
+    hidden = hidden_states(model)
+    if isinstance(model.head, BiLstmSpanHead):  # to the end of the paragraph
+        return model.head.lstm(hidden, CONTEXT[:, 1]).outputs
+    return hidden
+
+
 def logits_of(model):
     """With the true starts 6 and 0."""
     found = model(**make_batch(), start_positions=torch.tensor([6, 0]))
@@ -57,7 +66,7 @@ def candidates_of(model, **batch):
 
 def both_logits(head, tokens):
     """Of starts and ends: one linear layer."""
-    layer = head.transformers.model.qa_outputs
+    layer = head.outputs if isinstance(head, BiLstmSpanHead) else head.transformers.model.qa_outputs
     return tokens @ layer.weight.T + layer.bias
 
 
@@ -79,7 +88,7 @@ def end_logits(head, tokens, start):
 @parametrize("name", HEADS)
 def test_scores_are_those_of_the_definition(name):
     model, is_joint = make_model(name), name == "joint"
-    hidden, logits, found, head = hidden_states(model), logits_of(model), candidates_of(model), model.head
+    hidden, logits, found, head = states_of_head(model), logits_of(model), candidates_of(model), model.head
     assert found.starts.shape == (2, 3) and found.ends.shape == (2, 3 if is_joint else 1, 3)
     for row, (places, true_start) in enumerate(zip(ALLOWED, (6, 0), strict=True)):
         tokens = hidden[row, places]

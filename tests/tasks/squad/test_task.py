@@ -32,7 +32,7 @@ def test_a_run_is_collapsed_if_all_answers_start_at_one_place(files):
         assert is_reader_collapsed(rows, dev) is collapsed
 
 
-@parametrize("head", ["joint", "hf"])
+@parametrize("head", ["joint", "hf", "bilstm"])
 def test_options_reach_windows_model_and_answers(files, head):
     options = {"max_length": 17, "max_query_length": 2, "doc_stride": 3, "n_best_size": 3, "max_answer_length": 2}
     data, model = load(files, head=head, **options, head_dropout=0.25)

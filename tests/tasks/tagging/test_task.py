@@ -57,3 +57,35 @@ def test_the_head_reads_the_words_first_tokens_in_float32():
     layer = tagger.head.model.classifier
     assert_close(logits[0], layer(hidden[0, [1, 3]]), rtol=1e-6, atol=1e-6)
     assert_close(logits[1, 0], layer(hidden[1, 1]), rtol=1e-6, atol=1e-6)
+
+
+def test_features_are_those_of_a_trained_encoder(files):
+    for options in (
+        {"features": "concat_4", "pretrain_path": None, "from_scratch": files / "encoder"},
+        {"features": "last", "left_to_right": True},
+        {"features": "mix_4"},  # of an encoder with one layer
+    ):
+        args = parse_tagging_arguments(flags(files, num_seeds=1, **options))
+
+        def start(args=args):
+            encoder = open_encoder(args)
+            task = open_tagging_task(args)
+            tuning = resolve_hyperparameters(args, "names", encoder)
+            task.prepare(encoder.model, tuning, task.load(encoder.tokenizer, tuning))
+
+        assert "--features" in refused(start) or "left_to_right" in options
+
+
+def test_the_words_of_a_row_read_their_first_tokens(files):
+    args = parse_tagging_arguments(flags(files, features="last", max_length=8, bf16=False))
+    encoder = open_encoder(args)
+    task = open_tagging_task(args)
+    tuning = resolve_hyperparameters(args, "names", encoder)
+    assert (task.settings["features"], task.kind.name) == ("last", "tagging")
+    data = task.prepare(encoder.model, tuning, task.load(encoder.tokenizer, tuning))
+    encoder.model.eval()
+    for number in (0, 5, 60):
+        row = data.train[number]
+        with torch.no_grad():
+            hidden = encoder.model(torch.tensor(row["input_ids"][None]))[0][0]
+        assert_close(torch.tensor(row["features"][:, 0]), hidden[row["positions"]], rtol=1e-4, atol=1e-5)

@@ -1,0 +1,265 @@
+"""Features of a frozen encoder, and a BiLSTM that labels words by them: BERT's paper, section 5.3 and table 7.
+
+The states of one or more layers at the first token of each word are the input of a two-layer BiLSTM of 768 units in
+each direction, and a linear layer classifies its output. Nothing below the BiLSTM changes, so the features of all rows
+are computed once, by `add_features`, and read from a temporary file in every epoch of every run.
+"""
+
+import copy
+import functools
+import logging
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from accelerate import PartialState
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from transformers import MODEL_MAPPING, PreTrainedConfig, PreTrainedModel
+
+from electra.finetuning.config import FeatureName, HyperParameters
+from electra.finetuning.data import Array, ColumnRows, PaddingCollator
+from electra.finetuning.heads import BiLstm, TaskModel, full_precision
+from electra.finetuning.task import TaskData
+from electra.io.console import format_bytes
+from electra.io.errors import UserError
+from electra.io.rows import Columns
+from electra.model.networks import gather_hidden, pooling_option
+from electra.runtime.device import tune_networks, tune_process
+
+logger = logging.getLogger(__name__)
+
+
+class Reading(NamedTuple):
+    """Which states are read, of those of the embeddings and of N layers, and how several of them become one vector."""
+
+    states: slice
+    is_mixed: bool = False
+    """Whether they are summed up with learned weights; otherwise they stand one behind the other."""
+
+
+READINGS: dict[FeatureName, Reading] = {
+    "last": Reading(slice(-1, None)),
+    "second_to_last": Reading(slice(-2, -1)),
+    "concat_4": Reading(slice(-4, None)),
+    "mix_4": Reading(slice(-4, None), is_mixed=True),
+    "mix_all": Reading(slice(1, None), is_mixed=True),
+    "embeddings": Reading(slice(0, 1)),
+}
+"""The rows of table 7 of BERT's paper."""
+FEATURES_KEY = "tagging_features"
+"""Key in the configuration of a saved tagger: a name in `READINGS`."""
+FEATURE_TAGGING = "FeatureTagging"
+"""End of the name of a saved tagger's class."""
+
+
+def check_features(features: Any, config: PreTrainedConfig) -> None:
+    """Refuse a name that is none, and an encoder with fewer layers than are read."""
+    if features not in READINGS:
+        raise UserError(f"the features {features!r:.40} are unknown; choose one of {', '.join(READINGS)}")
+    layers = config.num_hidden_layers
+    needed = -(READINGS[features].states.start or 0)
+    if layers < needed:
+        raise UserError(f"--features {features} reads {needed} layers, but the encoder has {layers}; choose others")
+
+
+class FeatureHead(nn.Module):
+    """Features of words in S layers -> logits: their weighted sum or concatenation, a BiLSTM, a linear layer.
+
+    Args:
+        features: what is read.
+        config: of the encoder.
+    """
+
+    def __init__(self, features: FeatureName, config: PreTrainedConfig, num_labels: int, dropout: float) -> None:
+        super().__init__()
+        reading = READINGS[features]
+        count = len(range(config.num_hidden_layers + 1)[reading.states])
+        self.weights = nn.Parameter(torch.zeros(count)) if reading.is_mixed else None  # logits of a softmax
+        self.lstm = BiLstm(config.hidden_size * (1 if reading.is_mixed else count), dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(self.lstm.width, num_labels)
+
+    def forward(self, features: Tensor, num_words: Tensor) -> Tensor:
+        """Return logits (B, W, C) of features, float32 (B, W, S, D), of the first `num_words` words, int64 (B,)."""
+        if self.weights is None:
+            values = features.flatten(2)
+        else:
+            values = torch.einsum("s,bwsd->bwd", self.weights.softmax(0), features)
+        return self.classifier(self.dropout(self.lstm(values, num_words).outputs))
+
+
+class FrozenEncoder(TaskModel):
+    """An encoder that is not trained and has no dropout, and a head, if any, that reads its features."""
+
+    def __init__(self, encoder: PreTrainedModel, features: FeatureName, head: nn.Module) -> None:
+        super().__init__(encoder, head)
+        encoder.requires_grad_(False)
+        self.features = features
+
+    def train(self, mode: bool = True) -> "FrozenEncoder":
+        super().train(mode)
+        self.encoder.eval()
+        return self
+
+    @torch.no_grad()
+    def read(self, input_ids: Tensor, attention_mask: Tensor, positions: Tensor) -> Tensor:
+        """Return the features of W words, float32 (B, W, S, D), with first tokens at `positions`, int64 (B, W)."""
+        output = self.encoder_output(input_ids, attention_mask, output_hidden_states=True)
+        states = [*output.hidden_states[:-1], output[0]]  # of the last, what other heads read
+        chosen = states[READINGS[self.features].states]
+        return torch.stack([gather_hidden(state, positions).float() for state in chosen], dim=2)
+
+
+class FeatureTagger(FrozenEncoder):
+    """A frozen encoder, and a BiLSTM that labels words by its features."""
+
+    def __init__(self, encoder: PreTrainedModel, features: FeatureName, num_labels: int, dropout: float) -> None:
+        super().__init__(encoder, features, FeatureHead(features, encoder.config, num_labels, dropout))
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        positions: Tensor,
+        features: Tensor | None = None,
+    ) -> Tensor:
+        """Return logits of W words, float32 (B, W, C); `features`, a result of `read`, are computed if not given.
+
+        `positions` of first tokens, int64 (B, W), are 0 behind the last word of a row.
+        """
+        if features is None:
+            features = self.read(input_ids, attention_mask, positions)
+        num_words = 1 + (positions[:, 1:] > 0).sum(1)
+        with full_precision(features):
+            return self.head(features, num_words)
+
+    def exported(self) -> PreTrainedModel:
+        config = copy.deepcopy(self.encoder.config)
+        setattr(config, FEATURES_KEY, self.features)
+        head: Any = self.head
+        config.num_labels = head.classifier.out_features
+        model = tagger_class(config)(config)
+        setattr(model, model.base_model_prefix, copy.deepcopy(self.encoder))
+        saved: Any = model
+        saved.tagger.load_state_dict(self.head.state_dict())
+        return model.float().cpu()
+
+    def take_from(self, saved: PreTrainedModel) -> None:
+        tagger: Any = saved
+        self.head.load_state_dict(tagger.tagger.state_dict())
+
+
+def tagger_class(config: PreTrainedConfig) -> Any:
+    """Return the class of saved taggers of an architecture: encoder and `FeatureHead`, as its `tagger`.
+
+    `AutoModel` opens the encoder of such a folder.
+    """
+    check_features(getattr(config, FEATURES_KEY, None), config)
+    config_class: Any = type(config)
+    return _tagger_class(config_class)
+
+
+@functools.cache
+def _tagger_class(config_class: Any) -> Any:
+    encoder_class = MODEL_MAPPING[config_class]
+    family = next(base for base in encoder_class.__mro__ if base.__name__.endswith("PreTrainedModel"))
+
+    def __init__(self: Any, config: PreTrainedConfig) -> None:
+        family.__init__(self, config)
+        setattr(self, self.base_model_prefix, encoder_class(config, **pooling_option(encoder_class, False)))
+        self.tagger = FeatureHead(getattr(config, FEATURES_KEY), config, config.num_labels, 0.0)
+        self.post_init()
+
+    name = f"{encoder_class.__name__.removesuffix('Model')}For{FEATURE_TAGGING}"
+    return type(name, (family,), {"__init__": __init__, "__module__": __name__})
+
+
+# ---- Features of all rows, computed once
+
+
+class StoredFeatures(Sequence[Array]):
+    """The features of N rows, float32 (W, S, D) of a row with W words, in a file that is mapped into memory.
+
+    Args:
+        values: of all words, (T, S, D).
+        firsts, counts: first word and number of words of each row, (N,).
+    """
+
+    def __init__(self, values: Array, firsts: Array, counts: Array) -> None:
+        self.values = values
+        self.firsts = firsts
+        self.counts = counts
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, row: Any) -> Any:
+        first = self.firsts[row]
+        return self.values[first : first + self.counts[row]]
+
+
+class FeatureCollator(PaddingCollator):
+    """A `PaddingCollator` of rows that may have features; they are padded with zeros, float32 (B, W, S, D)."""
+
+    def __call__(self, rows: Sequence[Columns]) -> dict[str, Tensor]:
+        others = [{name: value for name, value in row.items() if name != "features"} for row in rows]
+        batch = super().__call__(others)
+        if "features" in rows[0]:
+            features = [torch.from_numpy(np.array(row["features"])) for row in rows]
+            batch["features"] = pad_sequence(features, batch_first=True)
+        return batch
+
+
+def add_features(features: FeatureName, encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> TaskData:
+    """Return the data with the column `features` in the rows of all splits, see `StoredFeatures`.
+
+    Raises:
+        UserError: the encoder has too few layers, or there is no room for the file.
+    """
+    check_features(features, encoder.config)
+    device = torch.device("cpu") if tuning.use_cpu else PartialState().device
+    tune_process(device)
+    if tuning.threads:
+        torch.set_num_threads(tuning.threads)
+    model = FrozenEncoder(copy.deepcopy(encoder), features, nn.Identity()).to(device).eval()
+    tune_networks(model)
+    splits = {}
+    for name, split in data.splits.items():
+        stored = _store(model, split.rows, tuning)
+        logger.info("features       %s: %d words, %s", name, len(stored.values), format_bytes(stored.values.nbytes))
+        splits[name] = split._replace(rows=replace(split.rows, columns={**split.rows.columns, "features": stored}))
+    return data._replace(splits=splits)
+
+
+def _store(model: FrozenEncoder, rows: ColumnRows, tuning: HyperParameters) -> StoredFeatures:
+    """Write the features of all rows into a temporary file, batches of similar length one after the other."""
+    device = model.encoder.device
+    collator = PaddingCollator(model.encoder.config.pad_token_id or 0)
+    precision = torch.float16 if tuning.fp16 else torch.bfloat16
+    counts = np.array([len(positions) for positions in rows.columns["positions"]], np.int64)
+    order = np.argsort(rows.lengths, kind="stable")
+    firsts = np.zeros(len(rows), np.int64)
+    firsts[order[1:]] = np.cumsum(counts[order])[:-1]
+    shape: tuple[int, ...] = ()
+    try:
+        with tempfile.TemporaryFile(prefix="electra-features-") as file:
+            for start in range(0, len(order), tuning.per_device_eval_batch_size):
+                chosen = order[start : start + tuning.per_device_eval_batch_size].tolist()
+                batch = collator([{name: rows[row][name] for name in ("input_ids", "positions")} for row in chosen])
+                batch = {name: values.to(device) for name, values in batch.items()}
+                with torch.autocast(device.type, precision, enabled=tuning.bf16 or tuning.fp16):
+                    found = model.read(**batch).cpu().numpy()
+                for row, values in zip(chosen, found, strict=True):
+                    file.write(values[: counts[row]].tobytes())
+                shape = found.shape[2:]
+            file.flush()
+            values = np.memmap(file, np.float32, "r", shape=(int(counts.sum()), *shape))
+    except OSError as error:
+        raise UserError(
+            f"cannot write the features to {tempfile.gettempdir()} ({error}); name a folder with room in TMPDIR"
+        ) from error
+    return StoredFeatures(values, firsts, counts)

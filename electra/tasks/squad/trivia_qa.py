@@ -1,0 +1,170 @@
+"""TriviaQA's questions and documents -> a file in SQuAD's format, on which `electra squad` trains.
+
+    python -m electra.tasks.squad.trivia_qa --qa_file qa/wikipedia-train.json --evidence_dir evidence \
+        --output_file trivia.json
+
+TriviaQA has no positions of answers: a question has names of documents, of which some name the answer. As in BERT's
+paper (section 4.2), a paragraph is the first 400 words of a document in which the answer occurs, and the answer is its
+first occurrence, under any of its aliases; other documents are left out. Questions of all of TriviaQA's sets are read,
+also of the unfiltered one, whose documents may not name the answer.
+"""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NotRequired, TypedDict
+
+from electra.io.console import setup_logging
+from electra.io.errors import Parser, UserError, run_script
+from electra.io.files import expand, read_json, write_json
+from electra.options import check
+
+logger = logging.getLogger("electra.trivia_qa")
+
+WORD = re.compile(r"\w+")
+CHUNK = re.compile(r"\S+")
+SOURCES = {"EntityPages": "wikipedia", "SearchResults": "web"}
+"""Where a question names its documents, and the folder of these documents in that of the evidence."""
+
+
+class TriviaAnswer(TypedDict, total=False):
+    """The names of an answer; test sets have none."""
+
+    Value: str
+    Aliases: list[str]
+    NormalizedAliases: list[str]
+
+
+class TriviaDocument(TypedDict):
+    """A document, by its file in the folder of its source."""
+
+    Filename: NotRequired[str]
+
+
+class TriviaQuestion(TypedDict):
+    """A question, its answer and its documents."""
+
+    Question: str
+    QuestionId: str
+    Answer: NotRequired[TriviaAnswer]
+    EntityPages: NotRequired[list[TriviaDocument]]
+    SearchResults: NotRequired[list[TriviaDocument]]
+
+
+class TriviaFile(TypedDict):
+    """A file of TriviaQA's folder qa."""
+
+    Data: list[TriviaQuestion]
+
+
+class Occurrence(NamedTuple):
+    """A piece of a text."""
+
+    start: int
+    text: str
+
+
+def first_words(text: str, count: int) -> str:
+    """Return the beginning of a text up to the end of its word number `count`, between white space."""
+    for number, match in enumerate(CHUNK.finditer(text), start=1):
+        if number == count:
+            return text[: match.end()]
+    return text
+
+
+def find_answers(context: str, aliases: Sequence[str]) -> list[Occurrence]:
+    """Return the first occurrence of each alias in a text, the earliest first, of equal starts the longest.
+
+    Case and what stands between words do not count, and no word is cut: "JRR" is not in "JRRT".
+    """
+    places = [(match.group().casefold(), *match.span()) for match in WORD.finditer(context)]
+    words = [word for word, *_ in places]
+    found = set()
+    for wanted in {tuple(word.casefold() for word in WORD.findall(alias)) for alias in aliases}:
+        size = len(wanted)
+        starts = (place for place, word in enumerate(words) if size and word == wanted[0])
+        first = next((place for place in starts if tuple(words[place : place + size]) == wanted), None)
+        if first is not None:
+            begin, end = places[first][1], places[first + size - 1][2]
+            found.add(Occurrence(begin, context[begin:end]))
+    return sorted(found, key=lambda one: (one.start, -len(one.text)))
+
+
+def convert(
+    questions: Sequence[TriviaQuestion], evidence: Path, max_words: int, counts: Counter[str]
+) -> Iterator[Any]:
+    """Yield an article of SQuAD's format for each document that names the answer, with one question.
+
+    Args:
+        counts: `questions`, `documents` and `missing`, documents that have no file, are added up here.
+    """
+    for question in questions:
+        answer = question.get("Answer", {})
+        aliases = [answer.get("Value", ""), *answer.get("Aliases", []), *answer.get("NormalizedAliases", [])]
+        has_document = False
+        for key, folder in SOURCES.items():
+            documents: Any = question.get(key, [])
+            for name in dict.fromkeys(document["Filename"] for document in documents if document.get("Filename")):
+                text = read_document(evidence, folder, name)
+                counts["documents"] += 1
+                counts["missing"] += text is None
+                context = first_words(text or "", max_words)
+                answers = find_answers(context, aliases)
+                if answers:
+                    has_document = True
+                    row = {
+                        "id": f"{question['QuestionId']}--{name}",
+                        "question": question["Question"],
+                        "answers": [{"text": one.text, "answer_start": one.start} for one in answers],
+                    }
+                    yield {"title": name, "paragraphs": [{"context": context, "qas": [row]}]}
+        counts["questions"] += has_document
+
+
+def read_document(evidence: Path, folder: str, name: str) -> str | None:
+    """Return the text of a document; None if there is no such file, or no UTF-8 in it."""
+    try:
+        return (evidence / folder / name).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError):
+        return None
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Convert a file; the output appears when it is complete."""
+    parser = Parser(
+        prog="python -m electra.tasks.squad.trivia_qa", description="Convert TriviaQA's questions to SQuAD's format."
+    )
+    parser.add_argument("--qa_file", required=True, help="file of TriviaQA's folder qa, such as wikipedia-train.json")
+    parser.add_argument("--evidence_dir", required=True, help="TriviaQA's folder evidence, with wikipedia/ and web/")
+    parser.add_argument("--output_file", required=True, help="for --train_file of `electra squad`")
+    parser.add_argument("--max_words", type=int, default=400, help="words of a document that are its paragraph")
+    given = parser.parse_args(argv)
+    setup_logging()
+    check(given.max_words > 0, "max_words", given.max_words, "at least 1")
+    evidence = expand(given.evidence_dir)
+    check(evidence.is_dir(), "evidence_dir", evidence, "a folder with the documents")
+    questions = read_json(expand(given.qa_file), TriviaFile)["Data"]
+    counts: Counter[str] = Counter()
+    articles = list(convert(questions, evidence, given.max_words, counts))
+    if counts["missing"] == counts["documents"]:
+        raise UserError(f"none of {counts['documents']} documents is in {evidence}; name TriviaQA's folder evidence")
+    if counts["missing"]:
+        logger.warning("%d of %d documents cannot be read", counts["missing"], counts["documents"])
+    if not articles:
+        raise UserError(
+            f"no document of {given.qa_file} names the answer; name another file, test sets have no answers"
+        )
+    write_json({"version": "1.1", "data": articles}, expand(given.output_file))
+    logger.info(
+        "%d of %d questions, %d paragraphs in %s",
+        counts["questions"],
+        len(questions),
+        len(articles),
+        given.output_file,
+    )
+
+
+if __name__ == "__main__":
+    run_script(main)
