@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from electra.io.console import is_encodable, printable
 from electra.io.streams import flush_outputs
 
-OPTIONAL = {"seqeval", "optuna", "tensorboard", "wandb"}
+OPTIONAL = {"optuna", "tensorboard", "wandb"}
 """Packages that only some commands need; each belongs to an extra of this package."""
 
 

@@ -22,7 +22,7 @@ from tests.helpers import ROOT, parametrize
         (UserError("first\n  second"), 2, "error: first second"),
         (OSError(28, "No space left", "a.txt"), 2, "error: [Errno 28] No space left: 'a.txt'"),
         (OSError(errno.ENAMETOOLONG, "File name too long", "aaa"), 2, "'aaa'; choose a shorter name"),
-        (ModuleNotFoundError("No module", name="seqeval"), 2, "pip install seqeval"),
+        (ModuleNotFoundError("No module", name="optuna"), 2, "pip install optuna"),
         (KeyboardInterrupt(), 130, "stopped"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes\n"), 2, "not enough memory"),
         (RuntimeError("could not create a primitive"), 2, "not enough memory"),

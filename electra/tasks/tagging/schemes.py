@@ -1,19 +1,17 @@
 """Labels of words: the schemes that are read, IOB1, IOB2, BIOES and BILOU, the two that are trained, and scores.
 
-All schemes are read by seqeval's rule, that of conlleval, the script of the CoNLL shared tasks: an entity begins at B
-and S, where the type changes, and after O, E and S; it ends at E and S, or before the next one begins. This repairs
-labels that their scheme does not allow.
+All schemes are read by the rule of conlleval, the script of the CoNLL shared tasks: an entity begins at B and S, where
+the type changes, and after O, E and S; it ends at E and S, or before the next one begins. This repairs labels that
+their scheme does not allow.
 """
 
 import re
-import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import regex
-from seqeval.metrics import classification_report
-from seqeval.metrics.sequence_labeling import get_entities
 from sklearn.metrics import accuracy_score
 
 from electra.io.errors import UserError
@@ -43,8 +41,23 @@ def convert(labels: Sequence[str], scheme: str) -> list[str]:
 
 def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return type, first and last word of each entity."""
-    bioes = [re.sub("^L-", "E-", re.sub("^U-", "S-", label)) for label in labels]
-    return get_entities(bioes)
+    entities = []
+    kind = ""  # of the entity that is open
+    first = 0
+    for place, label in enumerate(labels):
+        prefix = label[0]
+        if kind and (prefix in "BSUO" or label[2:] != kind):
+            entities.append((kind, first, place - 1))
+            kind = ""
+        if label != OUTSIDE and not kind:
+            kind = label[2:]
+            first = place
+        if kind and prefix in "ELSU":
+            entities.append((kind, first, place))
+            kind = ""
+    if kind:
+        entities.append((kind, first, len(labels) - 1))
+    return entities
 
 
 def choose_scheme(sentences: TagSequence, asked: str) -> str:
@@ -83,19 +96,27 @@ def score_labels(
     accuracy = float(accuracy_score(right, list(chain.from_iterable(predicted))))
     if scheme == "plain":
         return {"accuracy": accuracy}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about types that are never predicted: their F1 is 0
-        report = classification_report(references, predicted, output_dict=True, zero_division=0)
-    total = report.get("micro avg", {"f1-score": 0, "precision": 0, "recall": 0})
+    correct, found, expected = Counter[str](), Counter[str](), Counter[str]()
+    for answer, reference in zip(predicted, references, strict=True):
+        answered = set(entities_of(answer))
+        annotated = set(entities_of(reference))
+        correct.update(kind for kind, _, _ in answered & annotated)
+        found.update(kind for kind, _, _ in answered)
+        expected.update(kind for kind, _, _ in annotated)
     scores = {
-        "f1": float(total["f1-score"]),
-        "precision": float(total["precision"]),
-        "recall": float(total["recall"]),
+        "f1": _f1(correct.total(), found.total(), expected.total()),
+        "precision": correct.total() / max(found.total(), 1),
+        "recall": correct.total() / max(expected.total(), 1),
         "accuracy": accuracy,
     }
-    for kind in sorted({label[2:] for label in right if label != OUTSIDE}):
-        scores[f"f1_{kind}"] = float(report[kind]["f1-score"])
+    for kind in sorted(expected):
+        scores[f"f1_{kind}"] = _f1(correct[kind], found[kind], expected[kind])
     return scores
+
+
+def _f1(correct: int, found: int, expected: int) -> float:
+    """Return the harmonic mean of precision, `correct / found`, and recall, `correct / expected`; 0 without any."""
+    return 2 * correct / max(found + expected, 1)
 
 
 # ---- Texts with spans of characters <-> words with labels

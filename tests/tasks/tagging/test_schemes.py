@@ -1,6 +1,10 @@
 """Every scheme read and written, repairs, and entity F1 against counts by hand."""
 
+import random
+
 from pytest import approx, raises
+from seqeval.metrics import classification_report
+from seqeval.metrics.sequence_labeling import get_entities
 
 from electra.io.errors import UserError
 from electra.tasks.tagging import schemes
@@ -63,6 +67,24 @@ def test_an_entity_counts_if_its_type_and_both_ends_are_right():
         "f1_LOC": 0.0,
         "f1_PER": approx(2 * 2 / (3 + 3)),
     }
+
+
+@parametrize("prefixes", ["BI", "BIES"])
+def test_entities_and_scores_of_any_labels_are_those_of_seqeval(prefixes):
+    draw = random.Random(0)
+    labels = ["O", "O", *(f"{prefix}-{kind}" for prefix in prefixes for kind in ("PER", "LOC-X", "ORG"))]
+    true, said = ([draw.choices(labels, k=draw.randint(1, 12)) for _ in range(200)] for _ in range(2))
+    for number, sentence in enumerate(true):
+        said[number] = [draw.choice([label, draw.choice(labels)]) for label in sentence]
+        assert schemes.entities_of(sentence) == get_entities(sentence)
+    report = classification_report(true, said, output_dict=True, zero_division=0)
+    scores = schemes.score_labels(said, true, "iob2")
+    assert 0.1 < scores["f1"] < 0.9
+    assert scores["precision"] == approx(report["micro avg"]["precision"])
+    assert scores["recall"] == approx(report["micro avg"]["recall"])
+    assert scores["f1"] == approx(report["micro avg"]["f1-score"])
+    for kind in ("PER", "LOC-X", "ORG"):
+        assert scores[f"f1_{kind}"] == approx(report[kind]["f1-score"])
 
 
 def test_without_entities_f1_is_zero():
