@@ -98,8 +98,9 @@ def _rows(data: str, config: str | None) -> Iterator[tuple[str, PlacedRow]]:
 
 
 def _first(row: Columns, names: tuple[str, ...]) -> str:
-    """Return the first of these columns that has a value."""
-    return next((str(row[name]) for name in names if row.get(name)), "")
+    """Return the first of these columns that has a value, without spaces around it."""
+    values = (str(row[name]).strip() for name in names if row.get(name))
+    return next(filter(None, values), "")
 
 
 # ---- Options of the minimal pairs, and the names of the scores

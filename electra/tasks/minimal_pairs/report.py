@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -25,11 +25,17 @@ TITLE = "Minimal pairs"
 PAIRS_TITLES = {"phenomena": "phenomenon", "paradigms": "paradigm"}
 PAIRS_DEFINITIONS = (
     "Accuracy: share of the pairs whose acceptable sentence has the higher score, in percent. A tie counts half; "
-    "guessing gives 50. So does a network that knows nothing where both sentences have the same number of tokens; of "
-    "others it tends to prefer the shorter one.",
+    "guessing gives 50.",
+    "fewer tokens: the sentence with fewer tokens is preferred. A network that knows nothing does the same, because "
+    "a score is a sum over tokens. So where the sentences of a pair differ in length, compare with this column, not "
+    "with 50.",
+    "token frequencies: the score is the sum of the logarithms of the tokens' frequencies in all sentences of the "
+    "data, acceptable or not. They know the words and no order.",
+    "per token: the score divided by the sentence's number of tokens. A network that knows nothing has 50, but a "
+    "longer sentence that repeats easy words gains.",
     "A phenomenon is the mean of its paradigms, overall is the mean of all paradigms. ± is the standard error, "
     "sqrt(sum of s^2) / k for k paradigms, each with s = sqrt(a (1 - a) / pairs) if there are no ties.",
-    "Scores are sums over the tokens of a sentence without [CLS] and [SEP], not corrected for its length. "
+    "Scores are sums over the tokens of a sentence without [CLS] and [SEP]. "
     "discriminator: log(1 - D), D being the probability that a token was replaced. corrected: log p, which follows "
     "from D and the generator's probability of the token where it is masked. "
     "pll: the language model's log probability of a token where it and the later pieces of its word are masked. "
@@ -52,10 +58,39 @@ class Accuracies(TypedDict):
     paradigms: dict[str, Accuracy]
 
 
+class Margin(TypedDict):
+    """By how much a score is better than the best baseline, as fractions.
+
+    The standard error is that of the differences on the same pairs.
+    """
+
+    baseline: str
+    difference: float
+    standard_error: float | None
+
+
 class PairResults(TypedDict):
-    """What minimal_pairs.json holds, beside what was scored."""
+    """What minimal_pairs.json holds, beside what was scored. Files of earlier versions have the scores only.
+
+    Attributes:
+        scores: of sums over tokens, by name.
+        per_token: the same scores divided by the number of tokens.
+        baselines: those that need no network, see `BASELINES`.
+        margins: how much the scores of `scores` are above the best baseline.
+        unequal_share: of the pairs, those whose sentences have different numbers of tokens.
+    """
 
     scores: dict[str, Accuracies]
+    per_token: NotRequired[dict[str, Accuracies]]
+    baselines: NotRequired[dict[str, Accuracies]]
+    margins: NotRequired[dict[str, Margin]]
+    unequal_share: NotRequired[float]
+
+
+BASELINES = ("fewer tokens", "token frequencies")
+GUESSING = "guessing"
+CLEARLY = 2.0
+"""Standard errors above the best baseline from which a score is called better."""
 
 
 def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str, Any]:
@@ -89,6 +124,63 @@ def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def outcomes_of(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 1, 0.5 (a tie) or 0 for each pair, (N,), from the scores of good and bad sentences in turns, (2 N,)."""
+    return (np.sign(scores[0::2] - scores[1::2]) + 1) / 2
+
+
+def margin(
+    pairs: Sequence[Pair], outcomes: NDArray[np.float64], baselines: Mapping[str, NDArray[np.float64]]
+) -> Margin:
+    """Return how much better a score is than the best of the baselines and guessing.
+
+    Args:
+        outcomes, baselines: see `outcomes_of`, (N,); baselines by name.
+    """
+    every = {GUESSING: np.full(len(pairs), 0.5), **baselines}
+    best = max(every, key=lambda name: summarize(pairs, every[name])["overall"]["accuracy"])
+    difference = summarize(pairs, outcomes - every[best])["overall"]
+    return Margin(baseline=best, difference=difference["accuracy"], standard_error=difference["standard_error"])
+
+
+def verdict(name: str, results: PairResults) -> str:
+    """Return a sentence that says whether a score is better than what knows no grammar."""
+    accuracy = percent(results["scores"][name]["overall"]["accuracy"])
+    found = results["margins"][name]
+    baseline = found["baseline"]
+    known = 0.5 if baseline == GUESSING else results["baselines"][baseline]["overall"]["accuracy"]
+    error = found["standard_error"]
+    shown = f"{baseline} ({percent(known)})"
+    if error is None:
+        return f"{name}: {accuracy}, beside {shown}; too few pairs for an error."
+    above = f"{percent(abs(found['difference']))} ± {percent(error)}"
+    if found["difference"] > CLEARLY * error:
+        return f"{name}: {accuracy}, which is {above} above {shown}."
+    if found["difference"] < -CLEARLY * error:
+        return f"{name}: {accuracy}, which is {above} below {shown}: no sign of grammar."
+    return f"{name}: {accuracy}, not clearly better than {shown}: no sign of grammar."
+
+
+def is_compared(results: PairResults) -> bool:
+    """Return True if the results have baselines, margins, and accuracies per token of every score."""
+    if not {"baselines", "margins", "per_token", "unequal_share"} <= results.keys():
+        return False
+    known = {GUESSING, *results["baselines"]}
+    compared = results["margins"].keys() & results["per_token"].keys()
+    return results["scores"].keys() <= compared and {one["baseline"] for one in results["margins"].values()} <= known
+
+
+def overall_table(results: PairResults) -> Table:
+    """Return a row for each score and baseline: accuracy of the sums, and per token."""
+    rows = []
+    for name, found in results["scores"].items():
+        per_token = results["per_token"][name]["overall"]
+        rows.append({"score": name, "accuracy": _cell(found["overall"]), "per token": _cell(per_token)})
+    for name, found in results["baselines"].items():
+        rows.append({"score": name, "accuracy": _cell(found["overall"])})
+    return table_of(rows)
+
+
 def accuracy_table(columns: Mapping[str, Any], level: str) -> Table:
     """A row for each of the "phenomena" or "paradigms", then the mean; `columns`: results of `summarize` by title."""
     rows = []
@@ -102,19 +194,35 @@ def accuracy_table(columns: Mapping[str, Any], level: str) -> Table:
     return table_of([*rows, {PAIRS_TITLES[level]: "overall", **means}])
 
 
-def _cell(scores: Mapping[str, float | None]) -> str:
+def _cell(scores: Mapping[str, Any] | Accuracy) -> str:
     error = scores["standard_error"]
     return percent(scores["accuracy"]) if error is None else f"{percent(scores['accuracy'])} ± {percent(error)}"
 
 
 def report(folders: Sequence[Path]) -> Report:
     """The scores of one or more folders side by side."""
-    columns = {}
+    columns: dict[str, Any] = {}
+    baselines: dict[str, Any] = {}
+    blocks: Blocks = []
     for folder, title in names_of(folders).items():
-        for score, results in read_json(folder / PAIR_RESULTS_NAME, PairResults)["scores"].items():
+        found = read_json(folder / PAIR_RESULTS_NAME, PairResults)
+        for score, results in found["scores"].items():
             columns[score if len(folders) == 1 else f"{title}: {score}"] = results
+        for name, results in found.get("baselines", {}).items():
+            if results not in (baselines.get(name), *baselines.values()):  # equal for tokenizers of one kind
+                baselines[name if name not in baselines else f"{title}: {name}"] = results
+        if is_compared(found):
+            if len(folders) > 1:
+                blocks.append(Heading(title))
+            unequal = percent(found["unequal_share"])
+            blocks += [
+                Items([verdict(name, found) for name in found["scores"]]),
+                Text(f"The sentences of {unequal} % of the pairs have different numbers of tokens."),
+                overall_table(found),
+            ]
+    columns |= baselines
     table = accuracy_table(columns, "phenomena")
-    blocks: Blocks = [Text("Accuracy in percent ± standard error. Definitions at the end.")]
+    blocks.append(Text("Accuracy in percent ± standard error. Definitions at the end."))
     blocks += [Heading("By phenomenon"), table]
     blocks += [Heading("By paradigm"), accuracy_table(columns, "paradigms")]
     blocks += [Heading("Definitions"), Items(PAIRS_DEFINITIONS)]

@@ -32,6 +32,7 @@ tokens. `pll` masks the pieces of a word to the right of x_t, too: PLL-word-l2r 
 arXiv:2305.10588), because a piece is easily guessed from the rest of its word.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -87,6 +88,33 @@ def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -
         is_text = np.array(marks) == 0
         groups.append(SentenceBatch(different, is_text, np.array(words), numbers, rows))
     return groups
+
+
+def token_numbers(groups: Sequence[SentenceBatch]) -> Array:
+    """Return the number of tokens of every text, without those around it, int64 (N,)."""
+    numbers = np.zeros(sum(len(sentences.texts) for sentences in groups), dtype=np.int64)
+    for sentences in groups:
+        numbers[sentences.texts] = sentences.is_text.sum(axis=1)[sentences.rows]
+    return numbers
+
+
+def baseline_scores(groups: Sequence[SentenceBatch]) -> tuple[Array, Array]:
+    """Return two scores of every text that need no network, (N,).
+
+    Returns:
+        minus the number of tokens, and the sum of the logarithms of the tokens' frequencies in all texts.
+    """
+    counts: Counter[int] = Counter()
+    for sentences in groups:
+        counts.update(sentences.ids[sentences.rows][sentences.is_text[sentences.rows]].tolist())
+    total = counts.total()
+    log_frequency = {token: np.log(count / total) for token, count in counts.items()}
+    sums = np.zeros(sum(len(sentences.texts) for sentences in groups))
+    for sentences in groups:
+        terms = np.vectorize(lambda token: log_frequency.get(token, 0.0), otypes=[float])(sentences.ids)
+        terms[~sentences.is_text] = 0.0
+        sums[sentences.texts] = terms.sum(axis=1)[sentences.rows]
+    return -token_numbers(groups).astype(float), sums
 
 
 @dataclass

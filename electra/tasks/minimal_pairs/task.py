@@ -23,8 +23,16 @@ from electra.report.blocks import write_report
 from electra.report.results import ENVIRONMENT_NAME
 from electra.runtime.device import prepare_network
 from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
-from electra.tasks.minimal_pairs.report import PAIR_RESULTS_NAME, report, summarize
-from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, encode_sentences
+from electra.tasks.minimal_pairs.report import (
+    BASELINES,
+    PAIR_RESULTS_NAME,
+    margin,
+    outcomes_of,
+    report,
+    summarize,
+    verdict,
+)
+from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, baseline_scores, encode_sentences, token_numbers
 
 logger = logging.getLogger(__name__)
 
@@ -138,14 +146,23 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
     with new_folder(folder):  # an error before the work, not behind it
         scores = scorer.scores(groups, names)
-    results = {}
-    for name, values in scores.items():
-        differences = values[0::2] - values[1::2]
-        results[name] = summarize(pairs, (np.sign(differences) + 1) / 2)
+    numbers = token_numbers(groups)
+    outcomes = {name: outcomes_of(values) for name, values in scores.items()}
+    per_token = {name: outcomes_of(values / np.maximum(numbers, 1)) for name, values in scores.items()}
+    known = dict(zip(BASELINES, map(outcomes_of, baseline_scores(groups)), strict=True))
+    results: Any = {
+        "scores": {name: summarize(pairs, values) for name, values in outcomes.items()},
+        "per_token": {name: summarize(pairs, values) for name, values in per_token.items()},
+        "baselines": {name: summarize(pairs, values) for name, values in known.items()},
+        "margins": {name: margin(pairs, values, known) for name, values in outcomes.items()},
+        "unequal_share": float((numbers[0::2] != numbers[1::2]).mean()),
+    }
     # The results come first, because they identify the folder.
-    written = {**about, "replaced_share": scorer.replaced_share, "pairs": len(pairs), "scores": results}
+    written = {**about, "replaced_share": scorer.replaced_share, "pairs": len(pairs), **results}
     write_json(written, folder / PAIR_RESULTS_NAME)
     write_pairs(folder / PAIRS_NAME, pairs, scores)
     write_yaml(record, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
     write_report(report([folder]), folder)
+    for name in outcomes:
+        logger.info(verdict(name, results))

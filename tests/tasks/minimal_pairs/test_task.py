@@ -10,7 +10,7 @@ from pytest import approx
 from electra.model.pretrained import Networks, load_networks
 from electra.report.command import main as report
 from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
-from electra.tasks.minimal_pairs.report import accuracy_table, summarize
+from electra.tasks.minimal_pairs.report import accuracy_table, is_compared, margin, summarize, verdict
 from electra.tasks.minimal_pairs.report import report as report_of
 from electra.tasks.minimal_pairs.task import main, make_scorer
 from tests.conftest import refused, refused_command
@@ -56,6 +56,25 @@ def test_accuracies_and_standard_errors(tmp_path):
     assert found["overall"]["accuracy"] == approx((0.75 + 0.75 + 0) / 3)
     expected = math.sqrt(0.75 * 0.25 / 4 + 0.25**2 / 2) / 3
     assert found["overall"]["standard_error"] == approx(expected)
+
+
+def test_a_margin_is_that_over_the_best_baseline_on_the_same_pairs():
+    pairs = [Pair("a", "b", "p", "f", "") for _ in range(8)]
+    good, bad = np.array([1, 1, 1, 1, 1, 1, 1, 0]), np.array([0, 0, 0, 0, 0, 1, 1, 1])
+    found = margin(pairs, good, {"fewer tokens": np.array([1, 1, 1, 1, 1, 0.5, 0, 0]), "token frequencies": bad})
+    assert found["baseline"] == "fewer tokens"
+    assert found["difference"] == approx(7 / 8 - 5.5 / 8)
+    assert found["standard_error"] == approx(np.std([0, 0, 0, 0, 0, 0.5, 1, 0]) / math.sqrt(8))
+    assert margin(pairs, good, {"token frequencies": bad})["baseline"] == "guessing"
+    results = {
+        "scores": {"pll": summarize(pairs, good)}, "per_token": {"pll": summarize(pairs, good)},
+        "baselines": {"token frequencies": summarize(pairs, bad)}, "unequal_share": 0.5,
+        "margins": {"pll": margin(pairs, good, {"token frequencies": bad})},
+    }  # fmt: skip
+    assert "37.5 ± 11.7 above guessing (50.0)" in verdict("pll", results)
+    results["margins"]["pll"]["standard_error"] = 0.2
+    assert "no sign of grammar" in verdict("pll", results)
+    assert is_compared(results) and not is_compared({**results, "margins": {}})
 
 
 def test_a_column_may_lack_a_phenomenon():
@@ -186,6 +205,36 @@ def test_results_of_another_model_or_other_pairs_are_kept(world, wordpiece_token
     for other in ("--data=other.jsonl", "--max_pairs=1", "--score=pll"):
         assert "other results" in refused_command(main, flags("run", other), capsys)
     assert results.read_bytes() == before
+
+
+def test_baselines_and_scores_per_token_stand_beside_the_sums(world):
+    rows = [
+        {"sentence_good": "the dog sells shells", "sentence_bad": "dog sells", "UID": " longer "},
+        {"sentence_good": "dog", "sentence_bad": "the dog", "UID": "shorter"},
+        {"sentence_good": "the dog", "sentence_bad": "fox dog", "UID": "equal "},
+    ]
+    write_pairs(world / "pairs.jsonl", *rows)
+    main(flags("run"))
+    written = read_json(world / "output/blimp_run/minimal_pairs.json")
+    baselines = {
+        name: {paradigm: found["accuracy"] for paradigm, found in results["paradigms"].items()}
+        for name, results in written["baselines"].items()
+    }
+    assert baselines == {
+        "fewer tokens": {"longer": 0.0, "shorter": 1.0, "equal": 0.5},
+        "token frequencies": {"longer": 0.0, "shorter": 1.0, "equal": 1.0},  # "the" is more frequent than "fox"
+    }
+    assert written["unequal_share"] == approx(2 / 3)
+    lengths = {}
+    tokenizer = load_networks("run").tokenizer
+    for text in {text for row in rows for name, text in row.items() if name != "UID"}:
+        lengths[text] = len(tokenizer.tokenize(text))
+    for line in map(json.loads, (world / "output/blimp_run/pair_scores.jsonl").read_text().splitlines()):
+        for name, (good, bad) in line["scores"].items():
+            per_token = good / lengths[line["sentence_good"]] > bad / lengths[line["sentence_bad"]]
+            assert written["per_token"][name]["paradigms"][line["UID"]]["accuracy"] == per_token
+    page = (world / "output/blimp_run/report.md").read_text()
+    assert "fewer tokens" in page and "66.7 %" in page and page.index("pll: ") < page.index("By phenomenon")
 
 
 def test_every_pair_is_written_with_its_scores_in_letters(world):
