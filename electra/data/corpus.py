@@ -13,10 +13,13 @@ import hashlib
 import io
 import itertools
 import json
+import logging
 import os
 import platform
 import sysconfig
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,9 +28,23 @@ import datasets
 import xxhash
 
 from electra.data.options import CorpusArguments
-from electra.data.readers import ROWS_PER_BATCH, SUPPORTED, as_document, check_columns, kind, naming_errors, read_file
+from electra.data.readers import (
+    ROWS_PER_BATCH,
+    SUPPORTED,
+    as_document,
+    check_columns,
+    ending,
+    is_of_corpus,
+    is_readable,
+    kind,
+    naming_errors,
+    read_file,
+    why_no_prose,
+)
 from electra.io.errors import UserError
 from electra.io.files import absolute
+
+logger = logging.getLogger(__name__)
 
 # ---- The builtin corpus: the reference topics and docstrings of the installed standard library
 
@@ -89,6 +106,11 @@ NO_CONFIG = "none"  # stands for "no configuration" where one is expected for ea
 WHOLE_BYTES = 10**9
 """The files of a corpus are hashed whole if they have up to so many bytes together, else in samples. From memory, that
 is 0.2 s of a core (XXH3: 6 GB/s); a disk of 1 GB/s needs a second."""
+MOST_ENDINGS = 8
+"""Endings of files that a message names."""
+SAMPLED_LINES = 2000
+SAMPLED_CHARACTERS = 100_000
+"""The beginning of a file in which `why_no_prose` looks."""
 PIECES = 8
 PIECE_BYTES = 8192
 SHORT_NAMES: dict[str, tuple[str, str | None]] = {
@@ -117,7 +139,12 @@ class Source(NamedTuple):
 
 def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Source:
     """One file, the supported files below a folder, or the matches of a glob."""
-    files = find_files(entry)
+    files, skipped = find_files(entry)
+    if skipped:
+        counts_by_ending = Counter(map(ending, skipped)).most_common()
+        shown = ", ".join(f"{name} ({count})" for name, count in counts_by_ending[:MOST_ENDINGS])
+        more = ", ..." if len(counts_by_ending) > MOST_ENDINGS else ""
+        logger.warning(f"{len(skipped)} of {len(files) + len(skipped)} files of {entry} are skipped: {shown}{more}")
     sizes = [os.path.getsize(file) for file in files]
     text_files = sum(kind(file)[0] == "text" for file in files)
 
@@ -130,6 +157,8 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Sourc
 
     if kind(files[0])[0] != "text":
         next(read(0, 1), None)  # checks the column
+    # By lines, because a file may be one document.
+    _warn_of_no_prose(entry, read_file(files[0], options.text_column, "line"))
     identity = [options.document_separator, options.text_column, *(str(kind(file)) for file in files)]
     counts = {"files": len(files), "text_files": text_files}
     return Source(entry, fraction, sum(sizes), identity, files, read, counts)
@@ -329,22 +358,49 @@ def is_saved_dataset(folder: str) -> bool:
     return any(Path(folder, name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
-def find_files(entry: str) -> list[str]:
-    """Resolve a file, a folder or a glob to the sorted absolute paths of its files in a known format.
+def _warn_of_no_prose(name: str, documents: Iterator[str]) -> None:
+    """Log a warning if the first documents of a file are plainly no prose, such as markup or numbers."""
+    sample: list[str] = []
+    with suppress(UserError):  # raised again, with its place, where the text is read
+        for document in documents:
+            sample.append(document[:SAMPLED_CHARACTERS])
+            if sum(map(len, sample)) >= SAMPLED_CHARACTERS or len(sample) >= SAMPLED_LINES:
+                break
+    reason = why_no_prose("\n".join(sample))
+    if reason:
+        logger.warning(f"{name} does not look like prose: {reason}; check the file, its format and --text_column")
 
-    In a folder, hidden files are left out. Links are followed, unless they lead back to a folder around them.
+
+def find_files(entry: str) -> tuple[list[str], list[str]]:
+    """Resolve a file, a folder or a glob to the sorted absolute paths of its files.
+
+    Of a folder, hidden files are left out. Links are followed, unless they lead back to a folder around them. A file
+    that is named by itself or by a glob may have any ending.
+
+    Returns:
+        the files that are read, and those in a folder that are not.
+    Raises:
+        UserError: nothing is there, or nothing of it can be read.
     """
     pattern = os.path.expanduser(entry)
     if is_saved_dataset(pattern):
         raise UserError(f"train_file {entry!r} is a folder of the datasets library; name it with --dataset_name")
-    if os.path.isdir(pattern):
+    is_folder = os.path.isdir(pattern)
+    if is_folder:
         paths = _files_below(pattern)
     else:
         paths = [pattern] if os.path.exists(pattern) else _without_loops(glob.glob(pattern, recursive=True))
-    found = {os.path.abspath(path) for path in paths if os.path.isfile(path) and kind(path)[0]}
+    files = sorted({os.path.abspath(path) for path in paths if os.path.isfile(path)})
+    if not files:
+        what = "a folder without files" if is_folder else "no such file or folder"
+        raise UserError(f"train_file {entry!r}: {what}; it may be {SUPPORTED}")
+    is_read = is_of_corpus if is_folder else is_readable
+    found = [path for path in files if is_read(path)]
     if not found:
-        raise UserError(f"train_file {entry!r}: no such file or folder, or no file in it is {SUPPORTED}")
-    return sorted(found)
+        endings = " ".join(sorted(set(map(ending, files)))[:MOST_ENDINGS])
+        what = f"none of its {len(files)} files ({endings}) is" if len(files) > 1 else "the file exists, but is not"
+        raise UserError(f"train_file {entry!r}: {what} {SUPPORTED}")
+    return found, [path for path in files if path not in set(found)]
 
 
 def _files_below(folder: str) -> list[str]:

@@ -5,10 +5,13 @@ silently cut short or decoded wrongly costs a training run. `datasets` streams t
 at exactly two newlines, and its errors name no line.
 """
 
+import bz2
 import io
 import itertools
+import lzma
 import os
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -20,24 +23,118 @@ from electra.io.console import is_encodable
 from electra.io.errors import UserError, first_line
 from electra.io.rows import DELIMITERS, JSON_LINES, PlacedRow, csv_rows, json_rows
 
+LANGUAGES = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
+    "en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu "
+    "ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na "
+    "nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so "
+    "sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
+)
+"""ISO 639-1, the endings of parallel corpora such as `train.en` and `train.fi`."""
+TEXTS = ("", ".txt", ".text", ".raw", ".tokens", ".md", ".train", ".valid", ".validation", ".dev", ".test", ".eval")
 FORMATS = {
-    **dict.fromkeys(("", ".txt", ".text", ".raw", ".tokens", ".md"), "text"),
+    **dict.fromkeys((*TEXTS, *(f".{language}" for language in LANGUAGES.split())), "text"),
     **dict.fromkeys(JSON_LINES, "jsonl"),
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-SUPPORTED = f"{' '.join(FORMATS)} or no extension, also compressed as {' '.join(COMPRESSIONS)}"
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bz2"}
+NOT_A_CORPUS = ("readme", "license", "licence", "copying", "changelog", "requirements")
+"""Names without ending of files that stand beside texts in a folder and are none."""
+NO_TEXT = (
+    ".pdf .doc .docx .odt .rtf .epub .mobi .xls .xlsx .ods .ppt .pptx .zip .tar .tgz .7z .rar .lz4 .png .jpg "
+    ".jpeg .gif .mp3 .mp4 .wav .bin .pkl .pickle .npy .npz .pt .safetensors .arrow .h5 .db .sqlite .warc .exe "
+    ".so"
+)
+"""Endings of files that no option makes text, whatever their first bytes look like."""
+SUPPORTED = (
+    f"text ({' '.join(filter(None, TEXTS))}, the code of a language, or any other file of UTF-8 text that is named by "
+    f"itself), .jsonl .csv .tsv .parquet, also compressed as {' '.join(COMPRESSIONS)}"
+)
+SNIFFED_BYTES = 1 << 16
 ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they stay below a hundred megabytes
 
 
 def kind(path: str) -> tuple[str, str]:
-    """Return a file's format by its name, "" if it cannot be read, and its compression, "" if it has none."""
+    """Return a file's format by its name, "" if it is unknown, and its compression, "" if it has none."""
     stem, extension = os.path.splitext(os.path.basename(path).lower())
     if extension not in COMPRESSIONS:
         return FORMATS.get(extension, ""), ""
     return FORMATS.get(os.path.splitext(stem)[1], ""), COMPRESSIONS[extension]
+
+
+def ending(path: str) -> str:
+    """Return the end of a file's name that decides about its format, such as ".txt.7z", or the name without one."""
+    name = os.path.basename(path)
+    stem, extension = os.path.splitext(name)
+    inner = os.path.splitext(stem)[1]
+    is_double = inner[1:].isalpha() and len(inner) <= 8
+    return (inner if is_double else "") + extension or name
+
+
+def is_of_corpus(path: str) -> bool:
+    """Return True if a file in a folder of texts is read: its format is known, and it is no README or the like."""
+    file_format, compression = kind(path)
+    if file_format != "text":
+        return bool(file_format)
+    name, _, extension = os.path.basename(path).lower().partition(".")
+    may_be_other = extension in LANGUAGES.split()  # a library may be libx.so, and Somali is so
+    return name not in NOT_A_CORPUS and not (may_be_other and not compression and looks_binary(path))
+
+
+def is_readable(path: str) -> bool:
+    """Return True if a file that is named by itself is read: its format is known, or it is text of any ending."""
+    file_format, compression = kind(path)
+    stem, extension = os.path.splitext(path.lower())
+    if compression:
+        extension = os.path.splitext(stem)[1]
+    if extension in NO_TEXT.split():
+        return False
+    return bool(file_format or compression) or not looks_binary(path)
+
+
+def looks_binary(path: str) -> bool:
+    """Return True if the first bytes of a file are no text."""
+    with open(path, "rb") as file:
+        begin = file.read(SNIFFED_BYTES)
+    if b"\0" in begin:
+        return True
+    try:
+        io.TextIOWrapper(io.BytesIO(begin), encoding="utf-8").read(SNIFFED_BYTES // 4 - 1)
+    except UnicodeDecodeError:
+        # Text in another encoding is refused where it is read, with the place. Bytes of control are no text at all.
+        return sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in begin) > len(begin) // 100
+    return False
+
+
+FEWEST_CHARACTERS = 500
+LETTERS = 0.75
+"""Share of letters and marks among all characters but spaces, below which a text is called no prose: the languages of
+Wikipedia have above .9, source code has .6 to .7."""
+MARKUP = 0.04
+"""Share of < > { } [ ] | \\ = _ ; and tabs, above which it is called no prose."""
+LONG_WORD = 60
+"""ASCII letters, digits and signs without a space: no word of a language, such as base64 and URLs."""
+LONG_WORDS = 0.2
+"""Share of the characters in long words, above which it is called no prose."""
+
+
+def why_no_prose(text: str) -> str:
+    """Return what makes a text look like something else than prose: numbers, markup, code; "" if nothing does."""
+    characters = [character for character in text if not character.isspace() or character == "\t"]
+    if len(characters) < FEWEST_CHARACTERS:
+        return ""
+    letters = sum(unicodedata.category(character)[0] in "LM" for character in characters) / len(characters)
+    if letters < LETTERS:
+        return f"{letters:.0%} of its characters are letters"
+    signs = sum(character in "<>{}[]|\\=_;\t" for character in characters) / len(characters)
+    if signs > MARKUP:
+        return f"{signs:.0%} of its characters are signs of markup, code or tables"
+    long = sum(len(word) for word in text.split() if len(word) > LONG_WORD and word.isascii()) / len(characters)
+    if long > LONG_WORDS:
+        return f"{long:.0%} of it are words of more than {LONG_WORD} characters"
+    return ""
 
 
 def read_file(
@@ -59,6 +156,7 @@ def read_file(
     first = max(0, start)
     last = min(end, size)
     file_format, compression = kind(path)
+    file_format = file_format or "text"  # a file of any ending that is named by itself
     separator = "line" if file_format == "jsonl" else document_separator
     is_cut = file_format in ("text", "jsonl") and not compression and separator != "file"
     with naming_errors(path), open(path, "rb") as raw:
@@ -72,6 +170,10 @@ def read_file(
             stream = pa.OSFile(path).get_stream(first, last - first)
         elif first > 0:
             return
+        elif compression == "xz":
+            stream = lzma.open(raw)  # noqa: SIM115 - with `raw`
+        elif compression == "bz2":
+            stream = bz2.open(raw)  # noqa: SIM115 - with `raw`
         elif compression:
             stream = pa.CompressedInputStream(raw, compression)
         # Accepts a byte-order mark and, but for csv, the line ends of every system.
@@ -129,8 +231,11 @@ def naming_errors(name: str) -> Iterator[None]:
             f"{name}: byte 0x{error.object[error.start]:02x} is not UTF-8 text; convert the file with "
             "`iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: latin1, utf-16, gb18030, ...)"
         ) from error
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise UserError(f"{name} cannot be read: {first_line(error)}") from error
+    except (OSError, ValueError, EOFError, lzma.LZMAError, pa.ArrowException) as error:
+        advice = ""
+        if "too much memory" in str(error):  # zstd's frames with a window above 128 MB
+            advice = f"; compress it anew: `zstd -d --long=31 --stdout {name} | zstd > NEW.zst`"
+        raise UserError(f"{name} cannot be read: {first_line(error)}{advice}") from error
 
 
 def _text_documents(text: io.TextIOWrapper, document_separator: str) -> Iterator[str]:

@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from transformers import PreTrainedConfig
 
 from electra.backbones import BACKBONES
+from electra.data.segments import PackedRow, SegmentPolicy, segment_length
 from electra.flops import (
     GOOGLE_MLM_POSITIONS_FRACTION,
     TransformerShape,
@@ -28,6 +30,11 @@ MOST_SOURCES = 20
 """Sources with a line of their own; a glob such as `books/*.txt` can name hundreds."""
 SHORT_DOCUMENT = 256
 """Mean length in tokens below which documents look like paragraphs, as they do if they fill no segment."""
+MUCH_PADDING = 0.2
+"""Share of padding above which packing pays."""
+SAMPLED_ROWS = 500
+LONG_DOCUMENT = 50_000
+"""Mean length in tokens above which plain text has no blank lines between its documents."""
 MOST_EPOCHS = 40
 """Epochs above which more repetition teaches little: Muennighoff et al. (2023), arXiv:2305.16264."""
 # ---- sizes
@@ -70,6 +77,8 @@ class Plan:
     tie: str
     changes: list[str]
     """A line for each step at which the options of a resumed run changed."""
+    padding: float = 0.0
+    """Share of the tokens of a step that is padding, estimated from rows of the first epoch."""
 
     def facts(self) -> list[tuple[str, str]]:
         """Return what is trained, on what, for how long: names, and sentences about them."""
@@ -147,7 +156,18 @@ def make_plan(
         generator_steps=config.generator_steps,
         tie=config.tie,
         changes=list(changes),
+        padding=padding_share(data.policy, max_length),
     )
+
+
+def padding_share(policy: SegmentPolicy, max_length: int) -> float:
+    """Return the share of padding in rows of `max_length` tokens, of up to 500 rows spread over the first epoch."""
+    indices = np.unique(np.linspace(0, len(policy) - 1, SAMPLED_ROWS).astype(np.int64))
+    tokens = 0
+    for row in policy.cut(0, indices):
+        segments = row.segments if isinstance(row, PackedRow) else [row]
+        tokens += sum(map(segment_length, segments))
+    return 1 - tokens / (len(indices) * max_length)
 
 
 # ---- what is logged before the first step
@@ -158,6 +178,11 @@ def announce_plan(args: Configuration, plan: Plan) -> None:
     for name, fact in (*plan.facts(), ("run folder", args.training.output_dir)):
         logger.info("%-14s %s", name, fact)
     _warn_of_steps(args, plan)
+    if plan.padding > MUCH_PADDING and args.segments.segment_policy != "packed":
+        logger.warning(
+            f"{plan.padding:.0%} of the tokens are padding, because documents are shorter than --max_length "
+            f"{plan.max_length}: --segment_policy packed puts several into a row"
+        )
     if args.corpus.document_separator == "blank_line":
         check_documents(plan)
 
@@ -185,11 +210,18 @@ def _warn_of_steps(args: Configuration, plan: Plan) -> None:
 
 
 def check_documents(plan: Plan) -> None:
-    """Warn of text files whose documents look like paragraphs."""
+    """Warn of text files whose documents look like paragraphs, or like whole corpora."""
     texts = [source for source in plan.sources if source.get("text_files")]
     files = sum(source["text_files"] for source in texts)
     documents = sum(source["documents"] for source in texts)
     tokens = sum(source["tokens"] for source in texts)
+    for source in texts:
+        length = source["tokens"] / max(1, source["documents"])
+        if length > LONG_DOCUMENT:
+            logger.warning(
+                f"{source['name']} has documents of {length:,.0f} tokens on average: blank lines separate documents, "
+                "and it has hardly any. If each line is a document, use --document_separator line."
+            )
     if documents > files > 1 and tokens < documents * max(SHORT_DOCUMENT, plan.max_length):
         logger.warning(
             f"{files:,} text files became {documents:,} documents of {tokens / documents:.0f} tokens on average: "

@@ -1,8 +1,10 @@
 """The corpus: every format and compression gives the same documents, and errors name the file and the place."""
 
+import bz2
 import csv
 import gzip
 import json
+import lzma
 import os
 import tracemalloc
 from pathlib import Path
@@ -15,7 +17,8 @@ from pytest import approx
 
 from electra.data.corpus import Corpus, builtin_documents, builtin_files
 from electra.data.options import CorpusArguments
-from electra.data.readers import read_file
+from electra.data.readers import naming_errors, read_file, why_no_prose
+from electra.io.errors import UserError
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -24,6 +27,8 @@ COMPRESS = {
     "": lambda data: data,
     ".gz": lambda data: gzip.compress(data, compresslevel=1),
     ".zst": lambda data: pa.Codec("zstd").compress(data, asbytes=True),
+    ".xz": lzma.compress,
+    ".bz2": lambda data: bz2.compress(data[:40]) + bz2.compress(data[40:]),  # two streams, as of pbzip2
 }
 
 
@@ -174,6 +179,54 @@ def test_a_glob_is_its_matches_sorted_and_each_file_is_read_once(tmp_path, monke
     assert read("~/x/[0-9]*.txt", tmp_path / "x/9.txt") == ["x/10.txt", "x/9.txt", "x/9.txt"]
 
 
+def test_what_a_folder_has_beside_its_texts_is_skipped_and_counted(tmp_path, caplog):
+    texts = ("a.train", "b.fi", "c.txt.xz", "d.dev.bz2")
+    for name in texts:
+        write(tmp_path / "texts" / name, COMPRESS.get(os.path.splitext(name)[1], COMPRESS[""])(name.encode()))
+    for name in ("scan.pdf", "scan2.pdf", "old.txt.7z", "README.md", "LICENSE"):
+        write(tmp_path / "texts" / name, "must not be read")
+    write(tmp_path / "texts" / "libfast.so", b"\x7fELF\0\0")  # Somali texts may end so
+    assert read(tmp_path / "texts") == list(texts)
+    (line,) = (record.getMessage() for record in caplog.records if "skipped" in record.getMessage())
+    assert "6 of 10 files" in line and ".pdf (2)" in line and ".txt.7z (1)" in line and "LICENSE (1)" in line
+
+
+def test_a_file_that_is_named_may_have_any_ending(tmp_path):
+    assert read(write(tmp_path / "news.2019.shuffled", "a\n\nb")) == ["a", "b"]
+    assert read(write(tmp_path / "news.shuf.gz", gzip.compress(b"c"))) == ["c"]
+    write(tmp_path / "x.part", "d")
+    assert read(tmp_path / "*.part") == ["d"]
+    for name, data in (("a.docx", b"text"), ("a.tar.gz", gzip.compress(b"a")), ("a.foo", b"\0\1\2")):
+        said = refused(lambda name=name, data=data: corpus_of(write(tmp_path / name, data)))
+        assert "no such file" not in said and "exists" in said
+
+
+@parametrize(
+    ("text", "found"),
+    [
+        ('{"id": 17, "t": "a"}\n' * 100, "letters"),
+        ("<p class=x>Some words of a page</p>\n" * 100, "markup"),
+        ("0.113 0.221 -4.5\n" * 100, "letters"),
+        ("QmFzZTY0" * 1000, "words of more than"),
+        ("for i in range(10): x[i] = y[i] + 1\n" * 100, "letters"),
+        ("The cat sat on the mat in 1998, and the dog (see p. 12) did not.\n" * 100, ""),
+        ("कुत्ता बिस्तर पर सो रहा है।\n" * 100, ""),
+        ("สุนัขกำลังนอนหลับอยู่บนเตียงในห้องนอน\n" * 100, ""),
+        ("犬はベッドで寝ています。\n" * 100, ""),
+    ],
+)
+def test_what_is_plainly_no_prose_is_noticed(tmp_path, text, found, caplog):
+    reason = why_no_prose(text)
+    assert found in reason and bool(found) == bool(reason)
+    corpus_of(write(tmp_path / "a.txt", text))
+    assert ("prose" in caplog.text) == bool(found)
+
+
+def test_a_window_that_is_too_large_for_zstd_comes_with_the_command(tmp_path):
+    with pytest.raises(UserError, match="zstd -d --long=31"), naming_errors("a.zst"):
+        raise OSError("ZSTD decompress failed: Frame requires too much memory for decoding")
+
+
 @parametrize("entry", ["missing.txt", "*.jsonl", "empty", "a.pdf", "pipe"])
 def test_entries_that_name_nothing_readable_are_refused_at_once(tmp_path, entry):
     (tmp_path / "empty").mkdir()
@@ -195,7 +248,7 @@ def test_a_link_back_gives_no_file_again(tmp_path):
 # Broken files and rows
 
 
-@parametrize("name", ["a.txt.gz", "a.txt.zst", "a.parquet"])
+@parametrize("name", ["a.txt.gz", "a.txt.zst", "a.txt.xz", "a.txt.bz2", "a.parquet"])
 def test_truncated_and_misnamed_files_are_named(tmp_path, name):
     broken = [b"plain text after all, without any magic bytes\n" * 3]
     if name.startswith("a.txt"):
