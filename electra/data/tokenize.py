@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 
 HELD_OUT_FRACTION = 0.05
+MANY_UNKNOWN = 0.01
+"""Share of characters in unknown words above which a tokenizer does not fit its text."""
 HELD_OUT_BYTES = 5_000_000
 """At most so much held-out text is kept in memory and measured on."""
 REPORT_NAME = "tokenizer_report.json"
@@ -152,14 +154,31 @@ def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]
     sizes = {"vocab_size": len(tokenizer), "held_out_documents": len(documents)}
     if not documents:
         return sizes
-    encodings = plain_backend(tokenizer).encode_batch_fast(documents, add_special_tokens=False)
+    encodings = plain_backend(tokenizer).encode_batch(documents, add_special_tokens=False)
     tokens = sum(len(encoding.ids) for encoding in encodings)
-    unknown = sum(encoding.ids.count(tokenizer.unk_token_id) for encoding in encodings)
-    unknown_rate = unknown / max(1, tokens)
-    bytes_per_token = sum(len(document.encode()) for document in documents) / max(1, tokens)
-    line = "%s, on %d held-out documents: unknown tokens %.5f, bytes per token %.2f"
-    logger.info(line, name, len(documents), unknown_rate, bytes_per_token)
-    return {**sizes, "tokens": tokens, "unknown_token_rate": unknown_rate, "bytes_per_token": bytes_per_token}
+    unknown = 0
+    unknown_characters = 0
+    for encoding in encodings:
+        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            if token == tokenizer.unk_token_id:
+                unknown += 1
+                unknown_characters += end - start
+    characters = sum(not character.isspace() for document in documents for character in document)
+    measured = {
+        "tokens": tokens,
+        "unknown_token_rate": unknown / max(1, tokens),
+        "unknown_character_rate": unknown_characters / max(1, characters),
+        "bytes_per_token": sum(len(document.encode()) for document in documents) / max(1, tokens),
+    }
+    line = "%s, on %d held-out documents: unknown tokens %.5f, characters in them %.5f, bytes per token %.2f"
+    rates = (measured[key] for key in ("unknown_token_rate", "unknown_character_rate", "bytes_per_token"))
+    logger.info(line, name, len(documents), *rates)
+    if measured["unknown_character_rate"] > MANY_UNKNOWN:
+        logger.warning(
+            f"{measured['unknown_character_rate']:.1%} of the characters are in unknown words, which no network can "
+            "read: choose a larger --vocab_size, or --tokenizer_algorithm unigram or byte_bpe"
+        )
+    return {**sizes, **measured}
 
 
 def is_held_out(document: str, seed: int) -> bool:

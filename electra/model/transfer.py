@@ -94,7 +94,11 @@ def _end_cutter(tokenizer: PreTrainedTokenizerBase, model: WordPiece) -> Tokeniz
     vocabulary = tokenizer.get_vocab()
     pieces = {token[2:]: index for token, index in vocabulary.items() if token.startswith("##")}
     pieces[model.unk_token] = vocabulary[model.unk_token]
-    return Tokenizer(WordPiece(pieces, unk_token=model.unk_token, continuing_subword_prefix=""))
+    longest = model.max_input_chars_per_word
+    cutter = WordPiece(
+        pieces, unk_token=model.unk_token, continuing_subword_prefix="", max_input_chars_per_word=longest
+    )
+    return Tokenizer(cutter)
 
 
 def trained_positions(config: PreTrainedConfig) -> int:

@@ -20,6 +20,14 @@ logger = logging.getLogger(__name__)
 
 SPECIAL_TOKENS = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
 """In the order of their ids, 0 to 4."""
+ROBERTA_TOKENS = {
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "cls_token": "<s>",
+    "sep_token": "</s>",
+    "mask_token": "<mask>",
+}
+"""Names that a JSON file of the tokenizers library may have instead, from its examples."""
 TOKEN_ROLES = ("cls_token", "sep_token", "pad_token", "mask_token", "unk_token")
 UNMATCHABLE_PREFIX = "\ufdd0"  # a noncharacter: the Unicode standard excludes it from exchanged text
 TOKENIZER_FILES = (
@@ -58,7 +66,20 @@ def load_tokenizer(tokenizer_path: str) -> PreTrainedTokenizerBase:
             "a tokenizers JSON file, or a Hub id while the Hub can be reached"
         ) from error
     _state(tokenizer)
-    return tokenizer
+    return with_template(tokenizer)
+
+
+def with_template(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Return a tokenizer that puts its cls and sep token around a text, itself if that is so or cannot be."""
+    roles = {role: getattr(tokenizer, role) for role in TOKEN_ROLES if getattr(tokenizer, role) is not None}
+    if not {"cls_token", "sep_token"} <= roles.keys():
+        return tokenizer
+    if {tokenizer.cls_token_id, tokenizer.sep_token_id} & set(tokenizer("a")["input_ids"]):
+        return tokenizer
+    post_processor = _state(tokenizer)["post_processor"]
+    if post_processor is not None and post_processor["type"] != "ByteLevel":  # another template, which decides
+        return tokenizer
+    return wrap_backend(tokenizer.backend_tokenizer, roles)
 
 
 def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
@@ -82,12 +103,14 @@ def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
     """Load a JSON file of `tokenizers.Tokenizer.save`, which has no roles and often no special-token template."""
     backend = Tokenizer.from_file(str(path))
     vocab = backend.get_vocab(with_added_tokens=True)
-    roles = {role: token for role, token in SPECIAL_TOKENS.items() if token in vocab}
-    if not {"cls_token", "sep_token"} <= roles.keys():
-        raise UserError(
-            f"tokenizer {path} has no [CLS] or no [SEP]; other names need a tokenizer_config.json beside it"
-        )
-    return wrap_backend(backend, roles)
+    for names in (SPECIAL_TOKENS, ROBERTA_TOKENS):
+        roles = {role: token for role, token in names.items() if token in vocab}
+        if {"cls_token", "sep_token"} <= roles.keys():
+            return wrap_backend(backend, roles)
+    raise UserError(
+        f"tokenizer {path} has neither [CLS] and [SEP] nor <s> and </s>; save it with the names of its special "
+        "tokens, as docs/tokenizer.md shows"
+    )
 
 
 def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
@@ -110,11 +133,13 @@ def wrap_backend(backend: Tokenizer, roles: dict[str, str]) -> PreTrainedTokeniz
     """Give a bare backend its roles and BERT's template, so that it behaves like a BertTokenizer, also when saved."""
     cls_token = roles["cls_token"]
     sep_token = roles["sep_token"]
-    backend.post_processor = processors.TemplateProcessing(
+    template = processors.TemplateProcessing(
         single=f"{cls_token}:0 $A:0 {sep_token}:0",
         pair=f"{cls_token}:0 $A:0 {sep_token}:0 $B:1 {sep_token}:1",
         special_tokens=[(token, backend.token_to_id(token)) for token in (cls_token, sep_token)],
     )
+    is_byte_level = isinstance(backend.post_processor, processors.ByteLevel)  # it trims offsets
+    backend.post_processor = processors.Sequence([backend.post_processor, template]) if is_byte_level else template
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
@@ -146,8 +171,8 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         wrong = f"does not put {tokenizer.cls_token} and {tokenizer.sep_token} around a text, as fine-tuning does"
     if wrong:
         raise UserError(
-            f"tokenizer {name} {wrong}; train one with train_tokenizer.py, name a tokenizer.json to have its special "
-            "tokens recognized, or choose one like google/electra-small-discriminator"
+            f"tokenizer {name} {wrong}; save it with the names of its special tokens, as docs/tokenizer.md shows, "
+            "train one with train_tokenizer.py, or choose one like google/electra-small-discriminator"
         )
 
 

@@ -5,7 +5,7 @@ import random
 from electra.data import tokenize as tokenizer_module
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
-from electra.data.tokenize import REPORT_NAME, is_held_out, load_or_train_tokenizer, train_on_corpus
+from electra.data.tokenize import REPORT_NAME, _measure, is_held_out, load_or_train_tokenizer, train_on_corpus
 from electra.io.checkpoints import find_damage
 from electra.tokenizers import command
 from electra.tokenizers.command import main
@@ -47,9 +47,18 @@ def test_a_tokenizer_is_trained_on_all_but_held_out_documents(write_corpus):
         "training_documents": len(training),
         "held_out_documents": len(apart),
         "unknown_token_rate": ids.count(tokenizer.unk_token_id) / len(ids),
+        "unknown_character_rate": 0.0,
         "bytes_per_token": len("".join(apart).encode()) / len(ids),
         "tokens": len(ids),
     }
+
+
+def test_characters_in_unknown_words_are_counted(write_corpus, caplog):
+    tokenizer, _ = train_on_corpus(write_corpus(texts(300)), OPTIONS)
+    known = texts(1)[0].split()[0]
+    report = _measure("now", tokenizer, [f"{known} \u0416{known}", known])
+    assert report["unknown_character_rate"] == (1 + len(known)) / (1 + 3 * len(known))
+    assert "unknown words" in caplog.text
 
 
 def test_only_some_held_out_text_is_kept_in_memory(write_corpus, monkeypatch):

@@ -78,10 +78,18 @@ def test_a_trained_tokenizer_keeps_the_special_token_contract(algorithm):
 def test_auto_tokenizer_gives_back_the_tokenizer_that_was_saved(algorithm, lowercase, tmp_path):
     tokenizer = train(algorithm, lowercase=lowercase)
     for loaded in (AutoTokenizer.from_pretrained(saved(tokenizer, tmp_path)), load_tokenizer(str(tmp_path))):
-        assert type(loaded) is (BertTokenizer if algorithm == "wordpiece" else type(tokenizer))
+        assert type(loaded) is type(tokenizer)
         for text in [*CORPUS, *CHINESE, "never SEEN: Ünïcödé\n\tand  spaces"]:
             assert loaded(text, "B side").data == tokenizer(text, "B side").data
         assert tokenizer_fingerprint(loaded) == tokenizer_fingerprint(tokenizer)
+
+
+def test_a_clause_without_spaces_is_cut_into_pieces(tmp_path):
+    thai = "สุนัขกำลังนอนหลับอยู่บนเตียงในห้องนอนของเด็กชาย"
+    tokenizer = load_tokenizer(saved(train(documents=[thai * 2, thai[5:]] * 3, vocab_size=200), tmp_path))
+    ids = tokenizer(thai * 10, add_special_tokens=False)["input_ids"]
+    assert len(thai * 10) > 400 and len(ids) > 5 and tokenizer.unk_token_id not in ids
+    assert tokenizer(thai * 30)["input_ids"] == [2, 1, 3]  # more characters than any clause has
 
 
 @parametrize("algorithm", ["wordpiece", "byte_bpe"])
@@ -275,7 +283,31 @@ def test_a_byte_level_tokenizer_may_lack_the_unknown_token_only(tmp_path):
     tokenizer = load_tokenizer(str(tmp_path / "good"))
     check_tokenizer(tokenizer, "bpe")
     assert tokenizer.unk_token is None
-    assert "no [CLS]" in refused(lambda: load_tokenizer(str(tmp_path / "bad")))
+    assert "neither [CLS]" in refused(lambda: load_tokenizer(str(tmp_path / "bad")))
+
+
+def test_other_names_of_special_tokens_get_the_template(tmp_path):
+    def byte_level(*special):
+        bpe = ByteLevelBPETokenizer()
+        bpe.train_from_iterator(CORPUS, vocab_size=300, special_tokens=list(special), show_progress=False)
+        bpe.save(str(tmp_path / "bpe.json"))
+
+    byte_level("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+    roberta = load_tokenizer(str(tmp_path / "bpe.json"))
+    check_tokenizer(roberta, "roberta")
+    assert roberta("the")["input_ids"][0] == 0 and roberta("the")["input_ids"][-1] == 2
+    byte_level("<PAD>", "<MASK>", "<BOS>", "<SEP>", "<UNK>")
+    names = {"pad": "<PAD>", "mask": "<MASK>", "cls": "<BOS>", "sep": "<SEP>", "unk": "<UNK>"}
+    roles = {f"{role}_token": token for role, token in names.items()}
+    named = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "bpe.json"), **roles)
+    for _ in range(2):  # as the page says, and what is saved of it again
+        loaded = load_tokenizer(saved(named, tmp_path / "named"))
+        check_tokenizer(loaded, "named")
+        inner = loaded("the dog", add_special_tokens=False)["input_ids"]
+        encoded = loaded("the dog", "the dog")
+        assert encoded["input_ids"] == [2, *inner, 3, *inner, 3]
+        assert encoded["token_type_ids"] == [0] * (len(inner) + 2) + [1] * (len(inner) + 1)
+        named = loaded
 
 
 def test_a_folder_with_only_a_bare_json_gets_berts_roles(tmp_path):
