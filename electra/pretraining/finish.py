@@ -82,7 +82,48 @@ def finish_run(
             column = {name.removeprefix(f"{TEST}_"): value for name, value in test.items()}
             logger.info("\nThe test set, evaluated once\n")
             logger.info(results_table({"test set": column}, rows_of(trainer.model.objective)))
-        logger.info("\nFine-tune it: python run_glue.py --pretrain_path %s", folder)
+        logger.info("\n%s", next_step(trainer, results))
+
+
+ENGLISH = "the of and to in is that for it as was with on by be this are from or which not have at but"
+"""Common words; a vocabulary of English text has them as whole tokens."""
+
+
+def next_step(trainer: ElectraTrainer, results: Mapping[str, Any]) -> str:
+    """Return what to do with the networks of a run: train on where they have not started to learn, else fine-tune.
+
+    Args:
+        results: see `evaluate_at_end`.
+    """
+    folder = trainer.run_folder
+    health = health_of(trainer)
+    if health is not None and results:
+        auc = results["frequencies"]["discriminator_auc"]
+        if health.assess(trainer.args, trainer.state, auc) != "learning":
+            return f"The networks are in {folder}; they have to learn more before they are worth fine-tuning."
+    return f"Fine-tune it: {fine_tuning_command(trainer.processing_class, str(folder))}"
+
+
+def health_of(trainer: ElectraTrainer) -> DiscriminatorHealth | None:
+    """Return the run's callback that watches whether the networks learn; None without one."""
+    callbacks = trainer.callback_handler.callbacks
+    return next((callback for callback in callbacks if isinstance(callback, DiscriminatorHealth)), None)
+
+
+def fine_tuning_command(tokenizer: PreTrainedTokenizerBase, path: str) -> str:
+    """Return the command that fine-tunes a network: on GLUE where its vocabulary is English, else on own labels."""
+    if is_english(tokenizer):
+        return f"python run_glue.py --pretrain_path {path}"
+    return (
+        f"python -m electra classify --pretrain_path {path} --train_file FILE   # or electra tag, for labels of words"
+    )
+
+
+def is_english(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return True if nearly all of the most common English words are single tokens."""
+    words = ENGLISH.split()
+    single = sum(len(tokenizer(f" {word}", add_special_tokens=False)["input_ids"]) == 1 for word in words)
+    return single >= 0.9 * len(words)
 
 
 def evaluate_at_end(trainer: ElectraTrainer, start: str) -> dict[str, dict[str, float]]:
@@ -146,6 +187,8 @@ def _write_results(
     if test:
         values["test"] = test
     health = trainer.pop_callback(DiscriminatorHealth)
+=======
+    health = health_of(trainer)
     if health is not None and results:
         values["verdict"] = health.verdict(trainer.args, state, results["frequencies"]["discriminator_auc"])
         logger.info("\n%s", values["verdict"])
@@ -194,7 +237,7 @@ def export_networks(
                 setattr(config, ENERGY_KEY, is_energy_based)
             network.save_pretrained(folder, state_dict=plain_state(network))
             tokenizer.save_pretrained(folder)
-            data, card = _card(name, model, run_folder.name, plan, metrics, options)
+            data, card = _card(name, model, tokenizer, run_folder.name, plan, metrics, options)
             write_card(folder / "README.md", data, card)
             write_manifest(folder, "README.md")  # users edit the card
         for name in networks:
@@ -238,6 +281,7 @@ OWN_HEAD = (
 def _card(
     network: str,
     model: ElectraForJointPretraining,
+    tokenizer: PreTrainedTokenizerBase,
     run: str,
     plan: Plan,
     metrics: Mapping[str, float],
@@ -272,6 +316,6 @@ def _card(
         scores=Table(["metric", "value"], scores or [["none", ""]]),
         training=plan.facts(),
         options=write_as_yaml(shown) if shown else "",
-        fine_tune=f"python run_glue.py --pretrain_path {network}" if is_main else "",
+        fine_tune=fine_tuning_command(tokenizer, network) if is_main else "",
     )
     return data, card

@@ -21,7 +21,9 @@ from transformers.pipelines import get_supported_tasks
 
 from electra.io.errors import UserError
 from electra.model.pretrained import locate_model
-from electra.pretraining.finish import export_networks
+from electra.pretraining.finish import ENGLISH, export_networks, fine_tuning_command
+from electra.tokenizers.options import TokenizerArguments
+from electra.tokenizers.train import train_on_documents
 from tests.helpers import contents, parametrize, read_json
 
 METRICS = {"generator_loss": 4.56789, "masked_accuracy": 0.25, "discriminator_auc": 0.87654321}
@@ -124,8 +126,17 @@ def test_a_card_shows_how_to_fine_tune(export):
     texts = {name: card.text for name, card in cards.items()}
     for card in cards.values():  # it claims nothing that nobody gave
         assert set(card.data.to_dict()) == {"library_name", "pipeline_tag", "tags"}
-    assert "python run_glue.py --pretrain_path discriminator" in texts["discriminator"]
-    assert "run_glue.py" not in texts["generator"] and "| generator accuracy | 0.5 |" in texts["generator"]
+    assert "python -m electra classify --pretrain_path discriminator" in texts["discriminator"]
+    assert "classify" not in texts["generator"] and "| generator accuracy | 0.5 |" in texts["generator"]
+
+
+def test_networks_of_english_are_sent_to_glue_others_to_own_labels():
+    english = train_on_documents([ENGLISH] * 9, TokenizerArguments(vocab_size=200))
+    finnish = train_on_documents(
+        ["ja on ei se hän oli että mutta kun niin joka"] * 9, TokenizerArguments(vocab_size=200)
+    )
+    assert fine_tuning_command(english, "run") == "python run_glue.py --pretrain_path run"
+    assert "classify" in fine_tuning_command(finnish, "run") and "glue" not in fine_tuning_command(finnish, "run")
 
 
 def test_an_interrupted_export_leaves_the_older_one(make_pair, wordpiece_tokenizer, export, tmp_path, monkeypatch):
