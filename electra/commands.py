@@ -175,6 +175,14 @@ VERBS = {
   --output_file       for --eval_corruption of run_pretraining.py
 """,
     ),
+    "schema": Verb(
+        "electra.schema",
+        "print a JSON schema with which editors complete and check --config files",
+        "> electra.schema.json",
+        """
+  VERB   the options of one command; without it, those of all commands, and sweep files
+""",
+    ),
     "push": Verb(
         "electra.io.hub",
         "upload the networks of a run, or fine-tuned models, to the Hugging Face Hub",

@@ -51,21 +51,28 @@ Values = Mapping[str, Any]
 
 
 class Range(NamedTuple):
-    """The values that an option may have; None and, in a list, each element on its own."""
+    """The values that an option may have; None and, in a list, each element on its own.
+
+    Attributes:
+        holds: whether a value is in the range.
+        expected: the range in words, for errors.
+        bounds: the range in JSON Schema's keywords, for editors.
+    """
 
     holds: Callable[[Any], bool]
     expected: str
+    bounds: Values = {}
 
 
-POSITIVE = Range(lambda value: value > 0, "positive")
-NOT_NEGATIVE = Range(lambda value: value >= 0, "0 or more")
-BELOW_ONE = Range(lambda value: 0 <= value < 1, "in [0, 1)")
-UP_TO_ONE = Range(lambda value: 0 < value <= 1, "in (0, 1]")
-INSIDE = Range(lambda value: 0 < value < 1, "in (0, 1)")
-SHARE = Range(lambda value: 0 <= value <= 1, "in [0, 1]")
-AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8")
-STEPS = Range(lambda value: value > 0 or value == -1, "positive, or -1")
-SEED = Range(lambda value: 0 <= value < 2**32, "in [0, 2^32)")
+POSITIVE = Range(lambda value: value > 0, "positive", {"exclusiveMinimum": 0})
+NOT_NEGATIVE = Range(lambda value: value >= 0, "0 or more", {"minimum": 0})
+BELOW_ONE = Range(lambda value: 0 <= value < 1, "in [0, 1)", {"minimum": 0, "exclusiveMaximum": 1})
+UP_TO_ONE = Range(lambda value: 0 < value <= 1, "in (0, 1]", {"exclusiveMinimum": 0, "maximum": 1})
+INSIDE = Range(lambda value: 0 < value < 1, "in (0, 1)", {"exclusiveMinimum": 0, "exclusiveMaximum": 1})
+SHARE = Range(lambda value: 0 <= value <= 1, "in [0, 1]", {"minimum": 0, "maximum": 1})
+AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8", {"minimum": 8})
+STEPS = Range(lambda value: value > 0 or value == -1, "positive, or -1", {"minimum": -1, "not": {"const": 0}})
+SEED = Range(lambda value: 0 <= value < 2**32, "in [0, 2^32)", {"minimum": 0, "exclusiveMaximum": 2**32})
 _PART_OF_RUN = re.compile(r"checkpoint-.*|discriminator|generator|\.\.|")
 """Names of folders in a run, and those that name no folder of their own."""
 FOLDER_NAME = Range(
@@ -74,7 +81,7 @@ FOLDER_NAME = Range(
 )
 NOT_EMPTY = Range(lambda value: value != "", "a name or a folder, or left out")
 # Larger ids are not exact in float32, in which held-out records are gathered.
-VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]")
+VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]", {"minimum": 6, "maximum": 2**24})
 
 # ---- options
 
@@ -236,6 +243,16 @@ class CommandLine(HfArgumentParser):
         if kwargs.get("type") is string_to_bool:  # also of `bool | None`
             kwargs |= {"nargs": "?", "const": True}
         return super().add_argument(*(name for name in names if "-" not in name[2:]), **kwargs)
+
+    def lines_of_file(self) -> dict[str, tuple[Action, Range | None]]:
+        """Return what a `--config` file may have: the name of each line, its action, and the range of its values."""
+        ranges = {f.name: rules_of(f).valid for f in self._fields()}
+        actions = {option[2:]: action for option, action in self._option_string_actions.items()}
+        return {
+            name: (action, ranges.get(name))
+            for name, action in actions.items()
+            if name in ranges or action.nargs == "?"  # the opposite of a switch; not `--no_...`, which has no value
+        }
 
     def format_help(self) -> str:
         """The options by group, without those that only transformers declares."""
