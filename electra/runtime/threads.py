@@ -25,7 +25,7 @@ SHORT_STEPS = 1000
 SHORT_SECONDS = 120.0
 """A shorter run keeps all cores."""
 MOST_SHARE = 0.02
-MOST_SECONDS = 4.0
+MOST_SECONDS = 8.0
 """Of a run: what the choice may cost, unless that is less than `FEWEST_ROUNDS`."""
 SETTLING = 1.1
 """Seconds before the first measured step, in which electra/runtime/spinning.py notices other work."""
