@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart figures test test-fast chaos lint clean
+.PHONY: quickstart figures test test-fast chaos lint docs docs-serve clean
 
 quickstart: .venv/ready
 	$(BIN)/python run_pretraining.py
@@ -31,6 +31,13 @@ lint: .venv/ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The pages of docs/ as a site, in output/site. A dead link ends it.
+docs: .venv/ready-docs
+	$(BIN)/mkdocs build --strict
+
+docs-serve: .venv/ready-docs
+	$(BIN)/mkdocs serve
+
 .venv/python:
 	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info < (3, 15); sys.exit(None if ok else "error: Python %d.%d found, 3.11 to 3.14 needed; name another one: PYTHON=python3.12 make" % sys.version_info[:2])'
 	$(PYTHON) -m venv .venv
@@ -43,6 +50,10 @@ lint: .venv/ready-dev
 
 .venv/ready-dev: requirements-dev.txt .venv/ready
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+.venv/ready-docs: requirements-docs.txt | .venv/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-docs.txt
 	touch $@
 
 clean:

@@ -1,0 +1,50 @@
+"""What mkdocs does not do by itself: pages from the top of the repository, and links out of docs/.
+
+README.md, CONTRIBUTING.md and CHANGELOG.md become pages of the site. A link to a file that is no page leads to the
+repository; a link to a file that does not exist ends the build.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[1]
+PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+"""File at the top of the repository -> page of the site."""
+LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages from the top of the repository."""
+    for source, page in PAGES.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Return a page's text with the links that work on the site.
+
+    Raises:
+        PluginError: a link names a file that does not exist.
+    """
+    sources = {name: source for source, name in PAGES.items()}
+    name = page.file.src_uri
+    folder = posixpath.dirname(sources.get(name, f"docs/{name}"))
+
+    def rewrite(match: re.Match[str]) -> str:
+        path, anchor = match[1], match[2] or ""
+        target = posixpath.normpath(posixpath.join(folder, path))
+        if target in PAGES:
+            return PAGES[target] + anchor
+        if not (ROOT / target).exists():
+            raise PluginError(f"{name} links to {path}, which does not exist")
+        if target.startswith("docs/") and not target.endswith(".py"):
+            return target.removeprefix("docs/") + anchor
+        return f"{config.repo_url}/blob/main/{target}{anchor}"
+
+    return LINK.sub(rewrite, markdown)

@@ -1,0 +1,31 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["electra @ git+https://github.com/OWNER/REPO"]
+# ///
+"""Pre-train an ELECTRA in a job of the Hugging Face Hub, and push both networks.
+
+    hf jobs uv run --flavor a10g-small --secrets HF_TOKEN examples/hf_job.py \
+        --dataset_name me/my_text --model_size modern-small --budget 2h --hub_model_id me/my-electra
+    uv run examples/hf_job.py --max_steps 20        # here, on the built-in text
+
+All options are those of `electra pretrain`. With a token in HF_TOKEN, the networks are pushed to the Hub, as private
+repositories unless the options say otherwise. A job that is started again begins anew, because its disk is new.
+"""
+
+import os
+import sys
+
+from electra.commands import run
+
+
+def main() -> None:
+    """Run `electra pretrain` with the job's options, with the upload where there is a token."""
+    words = sys.argv[1:]
+    if os.environ.get("HF_TOKEN") and "--push_to_hub" not in words:
+        words += ["--push_to_hub", "--hub_private_repo"]
+    sys.argv[1:] = words
+    run("pretrain")
+
+
+if __name__ == "__main__":
+    main()
