@@ -36,7 +36,14 @@ def imports_of(path, modules):
 
 def layer(module):
     """Commands and the front door are above everything else."""
-    if module == "electra" or module.rpartition(".")[2] in ("run", "command", "commands", "schema", "checks", "__main__"):
+    if module == "electra" or module.rpartition(".")[2] in (
+        "run",
+        "command",
+        "commands",
+        "schema",
+        "checks",
+        "__main__",
+    ):
         return len(LAYERS) + 1
     room = module.split(".")[1] if "." in module else ""
     return next((level for level, names in enumerate(LAYERS, start=1) if room in names.split()), 0)
