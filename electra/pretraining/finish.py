@@ -186,8 +186,6 @@ def _write_results(
     values = {"held_out": results, "plan": sizes, "compute": cost, **environment()}
     if test:
         values["test"] = test
-    health = trainer.pop_callback(DiscriminatorHealth)
-=======
     health = health_of(trainer)
     if health is not None and results:
         values["verdict"] = health.verdict(trainer.args, state, results["frequencies"]["discriminator_auc"])
