@@ -50,7 +50,12 @@ logger = logging.getLogger(__name__)
 
 
 KEPT_NAME = "kept"
-"""An empty file in a checkpoint of --checkpoint_fractions; a run with more steps has other fractions, but keeps it."""
+"""A file in a checkpoint of --checkpoint_fractions or --checkpoint_words; a run with more steps keeps it.
+
+Of --checkpoint_words it has BabyLM's name of the checkpoint, such as chck_10M; else it is empty.
+"""
+WORD_MILESTONES = (*range(1, 11), *range(20, 101, 10))
+"""Millions of words seen."""
 
 
 class AtomicCheckpoints(TrainerCallback):
@@ -140,8 +145,11 @@ class AtomicCheckpoints(TrainerCallback):
         """Write what Trainer does not, and delete its pickled options, which hold the Hub's token."""
         trainer = self.trainer
         (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
-        if trainer.state.global_step in trainer.plan.checkpoint_steps:
-            (unfinished / KEPT_NAME).touch()
+        step = trainer.state.global_step
+        plan = trainer.plan
+        if step in plan.checkpoint_steps:
+            words = word_steps(trainer.args.checkpoint_words, plan.batch_size / plan.segments_per_epoch, plan.steps)
+            (unfinished / KEPT_NAME).write_text(f"chck_{words[step]}M\n" if step in words else "")
         write_json(asdict(self.origin) if self.origin else {}, unfinished / ORIGIN_NAME)
         if not (unfinished / "config.json").is_file():  # Trainer wrote sharded weights and nothing else
             trainer.model.config.save_pretrained(unfinished)
@@ -348,6 +356,20 @@ def kill_workers() -> None:
 def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
     """Return the steps of fractions, in (0, 1], of a run of `max_steps`: rounded, at least 1, ascending, unique."""
     return sorted({max(1, round(fraction * max_steps)) for fraction in fractions})
+
+
+def word_steps(words: int | None, epochs_per_step: float, max_steps: int) -> dict[int, int]:
+    """Return the first step at which each of `WORD_MILESTONES` is reached: step -> millions, of several the last.
+
+    Args:
+        words: of an epoch; None for no steps.
+        epochs_per_step: share of an epoch that a step sees.
+    """
+    if words is None:
+        return {}
+    millions_per_step = words * epochs_per_step / 1e6
+    steps = {math.ceil(millions / millions_per_step - 1e-9): millions for millions in WORD_MILESTONES}
+    return {step: millions for step, millions in steps.items() if step <= max_steps}
 
 
 @dataclass(eq=False)

@@ -189,6 +189,13 @@ class ElectraTrainingArguments(TrainingArguments):
         UP_TO_ONE,
         resuming="recorded",
     )
+    checkpoint_words: int | None = option(
+        None,
+        "Words of the training text, as `wc -w` counts them: checkpoints are kept, too, after each million words seen "
+        "up to ten, and after each ten million up to a hundred, as BabyLM asks.",
+        POSITIVE,
+        resuming="recorded",
+    )
     bf16: bool | None = option(
         None,
         "Mixed precision in bfloat16. Not set: true if the GPU or CPU supports it, else fp16 on a GPU.",

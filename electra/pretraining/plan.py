@@ -19,7 +19,7 @@ from electra.flops import (
 from electra.model.configuration import ElectraPretrainingConfig, embedding_width, value_of
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES, objective_of
-from electra.pretraining.checkpoints import fraction_steps
+from electra.pretraining.checkpoints import fraction_steps, word_steps
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData
 from electra.schedules import stage_lengths
@@ -70,7 +70,7 @@ class Plan:
     flops: float
     google_flops: float
     checkpoint_steps: list[int]
-    """Steps of --checkpoint_fractions."""
+    """Steps of --checkpoint_fractions and --checkpoint_words."""
     uniform_generator: bool
     generator_steps: int
     """Optimizer steps of the generator's stage; 0: there are no stages."""
@@ -151,7 +151,12 @@ def make_plan(
         epochs=steps * batch_size / len(data.policy),
         flops=flops,
         google_flops=google_flops,
-        checkpoint_steps=fraction_steps(training.checkpoint_fractions, steps),
+        checkpoint_steps=sorted(
+            {
+                *fraction_steps(training.checkpoint_fractions, steps),
+                *word_steps(training.checkpoint_words, batch_size / len(data.policy), steps),
+            }
+        ),
         uniform_generator=config.uniform_generator,
         generator_steps=config.generator_steps,
         tie=config.tie,

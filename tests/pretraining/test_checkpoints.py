@@ -13,7 +13,15 @@ from pytest import raises
 from transformers import TrainerCallback
 
 from electra.io.checkpoints import find_damage
-from electra.pretraining.checkpoints import KEPT_NAME, REPEAT, StopRequests, fraction_steps, keeping_options, prune
+from electra.pretraining.checkpoints import (
+    KEPT_NAME,
+    REPEAT,
+    StopRequests,
+    fraction_steps,
+    keeping_options,
+    prune,
+    word_steps,
+)
 from electra.pretraining.run import main
 from tests.helpers import ROOT, exit_codes, fork, parametrize, wait_for
 from tests.pretraining.runs import FAST, flags, make
@@ -52,6 +60,23 @@ def test_a_run_keeps_its_fractions_and_the_newest_also_with_more_steps(folder):
     assert all(find_damage(path) is None for path in run.glob("checkpoint-*")) and not (run / "unfinished").exists()
     main([f"--resume_from_checkpoint={run}", "--max_steps=16"])
     assert {path.name[11:] for path in run.glob("checkpoint-*")} == {"3", "7", "16"}
+
+
+def test_words_seen_become_steps():
+    found = word_steps(10_000_000, 0.01, 1000)  # 100,000 words in a step
+    assert found == {10 * millions: millions for millions in (*range(1, 11), *range(20, 101, 10))}
+    assert word_steps(10_000_000, 0.01, 35) == {10: 1, 20: 2, 30: 3}
+    assert word_steps(10_000_000, 0.25, 8) == {1: 2, 2: 5, 3: 7, 4: 10, 8: 20}  # of several in a step the last
+    assert word_steps(None, 0.01, 1000) == {}
+
+
+def test_a_run_keeps_its_checkpoints_of_words_by_name(folder):
+    options = {**FAST, "experiment_name": "words", "save_total_limit": 1, "checkpoint_fractions": [0.25]}
+    plan = make(folder, **options).plan
+    words = round(1_000_000 / (5 * plan.batch_size / plan.segments_per_epoch))  # a million after five steps
+    main(flags(folder, **options, checkpoint_words=words))
+    names = {path.parent.name[11:]: path.read_text() for path in (folder / "output").glob("words*/checkpoint-*/kept")}
+    assert names == {"3": "", "5": "chck_1M\n", "10": "chck_2M\n"}
 
 
 # ---- stopping
