@@ -12,6 +12,7 @@ in its card and in `.eval_results/`. On the Hub, a card opens the model by the n
 import json
 import logging
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, HfApi
@@ -33,28 +34,47 @@ def push_run(
     *,
     token: str | None,
     private: bool | None,
+    scores: Sequence[Path] = (),
 ) -> None:
     """Upload the exported networks of a run, or the fine-tuned models in a folder, each to a repository of its own.
 
-    `hub_model_id` is `name` or `owner/name`, without the network's or the task's suffix.
+    Args:
+        hub_model_id: `name` or `owner/name`, without the network's or the task's suffix.
+        scores: evaluations whose scores are uploaded with the first network or model.
 
     Raises:
         UserError: there is no network, a fine-tuned model has no card, or an upload fails; the message names the
             command that repeats it.
     """
     api = HfApi(token=token)
+    added = [path for folder in scores for path in scores_in(folder)]
     for folder, name in repositories(run, hub_model_id).items():
         try:
             repository = api.create_repo(name, private=private, exist_ok=True).repo_id
             api.create_commit(
-                repository, operations(folder, repository), commit_message=f"{folder.name} of {run.resolve().name}"
+                repository,
+                operations(folder, repository, added),
+                commit_message=f"{folder.name} of {run.resolve().name}",
             )
         except Exception as error:  # the client raises its own errors and those of its HTTP library
             again = f"python -m electra push {run} --hub_model_id {hub_model_id}"
             if private:
                 again += " --private"
+            if scores:
+                again += f" --scores {' '.join(map(str, scores))}"
             raise UserError(f"the upload of {folder} failed: {error}; repeat it with {again}") from error
         logger.info("%s uploaded to %s/%s", folder.name, api.endpoint, repository)
+        added = []
+
+
+def scores_in(folder: Path) -> list[Path]:
+    """Return the scores of an evaluation that the Hub reads, at least one."""
+    found = sorted(folder.glob(".eval_results/*.yaml"))
+    if not found:
+        raise UserError(
+            f"{folder} has no .eval_results/: name the folder of an evaluation on all rows of a data set of the Hub"
+        )
+    return found
 
 
 def repositories(run: Path, hub_model_id: str) -> dict[Path, str]:
@@ -77,8 +97,11 @@ def repositories(run: Path, hub_model_id: str) -> dict[Path, str]:
     return {folder: f"{hub_model_id}-{folder.name}" for folder in models}
 
 
-def operations(folder: Path, repository: str) -> list[CommitOperationAdd]:
-    """Return the files of a model as additions of a commit; card and result name no folder of this machine."""
+def operations(folder: Path, repository: str, scores: Sequence[Path]) -> list[CommitOperationAdd]:
+    """Return the files of a model, and scores, as additions of a commit.
+
+    Card and result name no folder of this machine.
+    """
     changed = {}
     card = folder / CARD
     if card.is_file():
@@ -90,6 +113,7 @@ def operations(folder: Path, repository: str) -> list[CommitOperationAdd]:
             values["model"] = Path(values["model"]).name
         changed[RESULT_NAME] = json.dumps(values).encode()
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    files |= {f".eval_results/{path.name}": path for path in scores}
     return [CommitOperationAdd(name, changed.get(name) or str(path)) for name, path in files.items()]
 
 
@@ -106,6 +130,14 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--hub_model_id", help="name or owner/name of the repositories; default: the folder's name")
     parser.add_argument("--hub_token", help="default: the token of `hf auth login` or HF_TOKEN")
     parser.add_argument("--private", action="store_true", default=None, help="create private repositories")
+    parser.add_argument(
+        "--scores",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="EVALUATION",
+        help="folders of glue, pairs ..., whose .eval_results are uploaded with the discriminator",
+    )
     given = parser.parse_args(argv)
     name = given.hub_model_id or given.run.resolve().name
-    push_run(given.run, name, token=given.hub_token, private=given.private)
+    push_run(given.run, name, token=given.hub_token, private=given.private, scores=given.scores)

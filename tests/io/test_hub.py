@@ -46,6 +46,17 @@ def test_each_network_has_a_repository(uploads, run):
     assert uploads["me/small-generator"]["model.safetensors"] == b"generator"
 
 
+def test_scores_of_evaluations_go_with_the_discriminator(uploads, run, tmp_path):
+    write_model(tmp_path / "blimp")
+    hub.main([str(run), "--hub_model_id", "me/small", "--scores", str(tmp_path / "blimp")])
+    found = {name: ".eval_results/a-validation.yaml" in sent for name, sent in uploads.items()}
+    assert found == {"me/small-discriminator": True, "me/small-generator": False}
+    uploads.clear()
+    with raises(UserError, match=r"has no .eval_results/"):
+        hub.main([str(run), "--scores", str(run)])
+    assert not uploads
+
+
 def test_a_failed_upload_names_the_command_that_repeats_it(run, monkeypatch):
     def fail(*args, **others):
         raise ConnectionError("no route to host")

@@ -16,6 +16,9 @@ from electra.io.rows import TABLES, Columns, PlacedRow, check_encodable, read_ro
 from electra.options import FOLDER_NAME, NOT_EMPTY, POSITIVE, Options, check, option
 
 BLIMP = "nyu-mll/blimp"
+BLIMP_PARADIGMS = 67
+BLIMP_PAIRS = 1000
+"""Of each paradigm."""
 PAIR_COLUMNS = (
     ("sentence_good", "sentence_bad"),  # BLiMP, ZhoBLiMP, BLiMP-NL, TurBLiMP, Zorro
     ("sen", "wrong_sen"),  # MultiBLiMP

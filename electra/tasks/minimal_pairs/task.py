@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,24 @@ from electra.finetuning.data import Array
 from electra.finetuning.evaluation import model_name
 from electra.io.console import environment, setup_logging
 from electra.io.errors import UserError
-from electra.io.files import check_results, expand, new_folder, write_file, write_json
+from electra.io.files import check_results, expand, may_be_hub_id, new_folder, write_file, write_json
 from electra.model.configuration import CAUSAL_KEY, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
 from electra.model.probe import run_corruption
 from electra.options import CommandLine, write_yaml
 from electra.report.blocks import write_report
+from electra.report.eval_results import HubData, HubScore, write_eval_results
 from electra.report.results import ENVIRONMENT_NAME
 from electra.runtime.device import prepare_network
-from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
+from electra.tasks.minimal_pairs.data import (
+    BLIMP,
+    BLIMP_PAIRS,
+    BLIMP_PARADIGMS,
+    MinimalPairArguments,
+    Pair,
+    load_pairs,
+)
 from electra.tasks.minimal_pairs.report import (
     BASELINES,
     PAIR_RESULTS_NAME,
@@ -118,6 +127,43 @@ def write_pairs(path: Path, pairs: Sequence[Pair], scores: dict[str, Array]) -> 
     write_file("".join(lines).encode(), path)
 
 
+def write_predictions(folder: Path, pairs: Sequence[Pair], scores: Mapping[str, Array]) -> None:
+    """Write predictions_SCORE.json as BabyLM's evaluation reads them: the sentence that a score chooses of each pair.
+
+    Their scorer knows no half: of tied pairs every second one has the acceptable sentence.
+    """
+    for name, values in scores.items():
+        found: dict[str, dict[str, list[dict[str, str]]]] = {}
+        ties = 0
+        for pair, good, bad in zip(pairs, values[0::2], values[1::2], strict=True):
+            ties += good == bad
+            is_right = good > bad or (good == bad and ties % 2 == 0)
+            rows = found.setdefault(pair.paradigm, {"predictions": []})["predictions"]
+            rows.append({"id": f"{pair.paradigm}_{len(rows)}", "pred": pair.good if is_right else pair.bad})
+        write_json(found, folder / f"predictions_{name}.json")
+
+
+def hub_scores_of_pairs(
+    args: MinimalPairArguments, pairs: Sequence[Pair], results: Mapping[str, Any]
+) -> list[HubScore]:
+    """Return the overall accuracies on a whole data set of the Hub, or on files that are all of BLiMP; else none."""
+    counts = Counter(pair.paradigm for pair in pairs)
+    is_blimp = len(counts) == BLIMP_PARADIGMS and set(counts.values()) == {BLIMP_PAIRS}
+    is_named = may_be_hub_id(args.data) and not expand(args.data).exists()
+    if args.max_pairs is not None or not (is_blimp or is_named):
+        return []
+    data = HubData(BLIMP) if is_blimp else HubData(args.data, args.dataset_config_name)
+    scores = []
+    for name, found in results.items():
+        overall = found["overall"]
+        error = overall["standard_error"]
+        notes = f"accuracy of the score {name}, a fraction, mean of {len(counts)} paradigms, {len(pairs)} pairs"
+        notes += "" if error is None else f", standard error {error:.4f}"
+        value = round(overall["accuracy"], 4)
+        scores.append(HubScore("pairs", "minimal pairs", data, name, "accuracy", "accuracy", value, notes, True))
+    return scores
+
+
 def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     """Score the pairs and write the results; `record` has the options to be written for --config."""
     networks = load_networks(args.pretrain_path, args.generator, of_any_type=True)
@@ -161,6 +207,8 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     written = {**about, "replaced_share": scorer.replaced_share, "pairs": len(pairs), **results}
     write_json(written, folder / PAIR_RESULTS_NAME)
     write_pairs(folder / PAIRS_NAME, pairs, scores)
+    write_predictions(folder, pairs, scores)
+    write_eval_results(hub_scores_of_pairs(args, pairs, results["scores"]), folder)
     write_yaml(record, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
     write_report(report([folder]), folder)

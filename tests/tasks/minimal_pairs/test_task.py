@@ -12,7 +12,7 @@ from electra.report.command import main as report
 from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
 from electra.tasks.minimal_pairs.report import accuracy_table, is_compared, margin, summarize, verdict
 from electra.tasks.minimal_pairs.report import report as report_of
-from electra.tasks.minimal_pairs.task import main, make_scorer
+from electra.tasks.minimal_pairs.task import hub_scores_of_pairs, main, make_scorer, write_predictions
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
 from tests.tasks.glue.files import write_encoder
@@ -75,6 +75,29 @@ def test_a_margin_is_that_over_the_best_baseline_on_the_same_pairs():
     results["margins"]["pll"]["standard_error"] = 0.2
     assert "no sign of grammar" in verdict("pll", results)
     assert is_compared(results) and not is_compared({**results, "margins": {}})
+
+
+def test_ties_are_right_every_second_time_in_predictions(tmp_path):
+    pairs = [Pair("good", "bad", "p", "f", "")] * 5
+    scores = np.array([1.0, 1.0, 2.0, 1.0, 1.0, 1.0, 0.0, 1.0, 3.0, 3.0])
+    write_predictions(tmp_path, pairs, {"pll": scores})
+    rows = read_json(tmp_path / "predictions_pll.json")["p"]["predictions"]
+    assert [row["pred"] for row in rows] == ["bad", "good", "good", "bad", "bad"]
+    assert [row["id"] for row in rows] == [f"p_{n}" for n in range(5)]
+
+
+def test_only_whole_data_sets_have_scores_for_the_hub():
+    results = {"pll": {"overall": {"accuracy": 0.61, "standard_error": 0.002}}}
+    blimp = [Pair("a", "b", f"p{number % 67}", "f", "") for number in range(67_000)]
+
+    def scores(pairs, **options):
+        return hub_scores_of_pairs(MinimalPairArguments(pretrain_path="run", **options), pairs, results)
+
+    (score,) = scores(blimp, data="./blimp")
+    assert (score.data, score.value) == (("nyu-mll/blimp", None), 0.61) and "0.0020" in score.notes
+    (score,) = scores(blimp[:10], data="jumelet/multiblimp", dataset_config_name="fin")
+    assert score.data == ("jumelet/multiblimp", "fin")
+    assert scores(blimp[:-1], data="./blimp") == [] == scores(blimp, max_pairs=1000)
 
 
 def test_a_column_may_lack_a_phenomenon():
@@ -149,6 +172,17 @@ def test_the_command_scores_what_the_path_allows(world, capsys):
     main(flags("run"))
     assert "overall" in capsys.readouterr().out
     written = read_json(world / "output/blimp_run/minimal_pairs.json")
+    for name, found in written["scores"].items():  # what BabyLM's scorer finds in the predictions
+        predictions = read_json(world / f"output/blimp_run/predictions_{name}.json")
+        right = {row["UID"]: [] for row in PAIRS}
+        for row in PAIRS:
+            uid = row["UID"]
+            rows = predictions[uid]["predictions"]
+            one = rows[len(right[uid])]
+            assert one["id"] == f"{uid}_{len(right[uid])}"
+            right[uid].append(one["pred"] == row["sentence_good"])
+        for uid, values in right.items():
+            assert abs(np.mean(values) - found["paradigms"][uid]["accuracy"]) <= 0.5 / len(values)
     assert list(written["scores"]) == ["discriminator", "corrected", "pll"]
     assert written["replaced_share"] == approx(0.25 * 0.85)
     assert written["scores"]["pll"]["paradigms"]["case"]["accuracy"] == 0.5
