@@ -24,8 +24,8 @@ from electra.model.networks import encode, lm_logits
 from electra.model.pretrained import load_networks
 from electra.report.blocks import table_of, to_markdown
 from electra.runtime.device import prepare_network
-from electra.tasks.detect.report import Scores, rounded
 from electra.tasks.detect.scores import Detector
+from electra.tasks.detect.task import Scores
 from electra.tasks.minimal_pairs.scores import encode_sentences
 
 KINDS = ("other word", "swapped", "dropped", "doubled", "misspelt", "OCR")
@@ -37,14 +37,14 @@ Found = defaultdict[str, Scores]
 
 
 def paragraphs(path: str, count: int, rng: random.Random) -> list[Paragraph]:
-    """The first words of random lines."""
+    """Return the first words of random lines."""
     with open(path, encoding="utf-8") as file:
         lines = [line.split()[:WORDS] for line in file]
     return rng.sample([words for words in lines if len(words) == WORDS], count)
 
 
 def damage(words: Paragraph, kind: str, rng: random.Random, other: Paragraph) -> tuple[str, list[list[int]]]:
-    """The text with one error, and its span. Where a word was dropped, the next one is wrong."""
+    """Return the text with one error, and the span of the error. Where a word was dropped, the next one is wrong."""
     places = [i for i, word in enumerate(words[:-1]) if word.isalpha() and len(word) > 3]
     at = rng.choice(places)
     word = words[at]
@@ -93,18 +93,18 @@ class Judges:
 
     def add(self, found: Found, texts: list[str], is_wrong: bool, spans: list[Any]) -> None:
         """Add the tokens of texts to each score."""
-        judged = self.detector.judge(texts)
+        scored = self.detector.score(texts)
         for group in encode_sentences(texts, self.tokenizer):
             surprise = self.surprise(torch.as_tensor(group.ids))
             for text, row in zip(group.texts, group.rows, strict=True):
                 is_text = group.is_text[row]
                 terms = {
-                    "D": judged[text].probabilities,
+                    "D": scored[text].probabilities,
                     "language model": surprise[row][is_text],
                     "frequency": self.rarity[group.ids[row][is_text]],
                 }
                 for name, values in terms.items():
-                    tokens = judged[text]._replace(probabilities=values)
+                    tokens = scored[text]._replace(probabilities=values)
                     found[name].add(tokens, is_wrong, spans[text])
 
 
@@ -132,7 +132,8 @@ def main() -> None:
         judges.add(found, [text for text, _ in wrong], True, [spans for _, spans in wrong])
         for score, scores in found.items():
             for level, measured in scores.agreement(known[score].thresholds(0.01)).items():
-                rows.append({"wrong": name, "level": level, "score": score, **rounded(measured)})
+                shown = {measure: f"{value:.3f}" for measure, value in measured.items()}
+                rows.append({"wrong": name, "level": level, "score": score, **shown})
     print(to_markdown([table_of(rows)]))
 
 

@@ -65,7 +65,7 @@ def wait_for_device() -> None:
 
 
 def make_trainer_of(words: list[str]) -> ElectraTrainer:
-    """The trainer of a run without evaluation, from options of run_pretraining.py."""
+    """Return the trainer of a run without evaluation, from options of run_pretraining.py."""
     only_training = {
         "eval_strategy": "no",
         "save_strategy": "no",
@@ -83,7 +83,7 @@ def make_trainer_of(words: list[str]) -> ElectraTrainer:
 
 
 def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callable[[int], float]:
-    """A function that takes some steps and says how many seconds each of them took."""
+    """Return a function that takes some steps and returns the seconds of a step."""
     device = trainer.args.device
     model: torch.nn.Module = trainer.model
     if is_plain:
@@ -164,12 +164,12 @@ def start(way: str, precision: str, options: argparse.Namespace) -> None:
 
 
 def answer(what: str) -> Any:
-    """What this process measures."""
+    """Return what this process measures."""
     return ANSWERS[what]()
 
 
 def compare(precision: str, options: argparse.Namespace) -> dict[str, str]:
-    """The row of the table: rates by turns, and what follows from them."""
+    """Return the row of the table: rates by turns, and what follows from the rates."""
     context = multiprocessing.get_context("spawn")
     pools = {
         way: ProcessPoolExecutor(1, context, initializer=start, initargs=(way, precision, options))

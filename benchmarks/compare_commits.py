@@ -96,7 +96,7 @@ def commands(chosen: Sequence[str]) -> Iterator[list[str]]:
 
 
 def write_data(folder: Path) -> None:
-    """A corpus and data of every kind of task, from random words."""
+    """Write a corpus and data of every kind of task, from random words."""
     source = random.Random(0)
     vocabulary = ["".join(source.choices("abcdefghijklmnop", k=source.randint(2, 7))) for _ in range(200)]
 
@@ -190,7 +190,7 @@ def numbers_of(folder: Path) -> dict[str, float]:
 
 
 def checkout_of(name: str, folder: Path) -> Path:
-    """A folder itself, or the files of a commit of this repository in `folder`."""
+    """Return a folder itself, or check a commit of this repository out into `folder`, which is returned."""
     if Path(name).is_dir():
         return Path(name).resolve()
     folder.mkdir(parents=True)

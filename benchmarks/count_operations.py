@@ -105,7 +105,7 @@ class Count(TorchDispatchMode):
 
 
 def build(size: str) -> ElectraForJointPretraining:
-    """The networks of a recipe with 30,522 tokens."""
+    """Build the networks of a recipe with 30,522 tokens."""
     recipe: dict[str, Any] = dict(RECIPES[size])
     names = ["embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"]
     names += ["max_position_embeddings", "hidden_dropout_prob", "attention_probs_dropout_prob"]

@@ -19,7 +19,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from electra.data.testset import read_corruption_set
 from electra.io.console import environment
 from electra.io.errors import Parser, UserError, run_script
 from electra.io.files import config_path, write_json
@@ -28,8 +27,8 @@ from electra.options import as_flags
 from electra.pretraining.data import load_data
 from electra.pretraining.metrics import token_counts
 from electra.pretraining.options import parse_pretraining_arguments
+from electra.pretraining.testset import make_test_set, read_test_set
 from electra.report.runs import TESTSET
-from electra.testset import make_corruption_set
 from electra.tokenizers.options import OF_TRAINING
 
 TARGET = 0.68
@@ -77,7 +76,7 @@ def run_pretraining(words: list[str], threads: int) -> None:
 
 
 def prepare(folder: Path, threads: int) -> Path:
-    """The test set; it is made once. The tokenizer lies in yardstick/tokenizer."""
+    """Return the test set, which is made once. The tokenizer lies in yardstick/tokenizer."""
     path, where = folder / "test_set.safetensors", {"output_dir": folder, "cache_dir": folder / "cache"}
     values = {**YARDSTICK, **{name: str(value) for name, value in where.items()}, "experiment_name": "yardstick"}
     if not path.is_file():
@@ -87,14 +86,12 @@ def prepare(folder: Path, threads: int) -> Path:
         data = load_data(parse_pretraining_arguments(as_flags(values)), None)
         assert data.evaluation is not None
         counts = token_counts(data.cache, data.training_documents, generator.config.vocab_size)
-        make_corruption_set(
-            path, generator, data.tokenizer, data.evaluation, counts, length=LENGTH, mlm_probability=0.15
-        )
+        make_test_set(path, generator, data.tokenizer, data.evaluation, counts, length=LENGTH, mlm_probability=0.15)
     return path
 
 
 def options_of(name: str, seed: int, recipe: list[str], folder: Path) -> tuple[list[str], dict[str, Any]]:
-    """The words of a run's command line, and what its numbers belong to: its options and the commit.
+    """Return the words of a run's command line, and what its numbers belong to: options and commit.
 
     Raises:
         UserError: the run would refuse them.
@@ -162,7 +159,7 @@ def main(argv: list[str] | None = None) -> None:
     for seed in options.seeds:
         options_of(options.name, seed, recipe, folder)
     folder.mkdir(parents=True, exist_ok=True)
-    test_set = read_corruption_set(str(prepare(folder, options.threads)))
+    test_set = read_test_set(str(prepare(folder, options.threads)))
     seeds = [train(options.name, seed, recipe, folder, options.threads) for seed in options.seeds]
     record = {
         "name": options.name,

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def screenshot(file: Path, height: int) -> Image.Image:
-    """The top of a page in light colours, without the empty space below.
+    """Return a picture of the top of a page in light colours, without the empty space below.
 
     Raises:
         UserError: Chromium is not installed or failed.

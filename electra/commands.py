@@ -166,7 +166,7 @@ VERBS = {
 """,
     ),
     "testset": Verb(
-        "electra.testset",
+        "electra.pretraining.testset",
         "make a fixed corrupted test set, on which different runs can be compared",
         "--pretrain_path output/small_owt --validation_file held_out.txt --output_file fixed.safetensors",
         """

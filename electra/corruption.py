@@ -50,7 +50,7 @@ def count_chosen(
     attention_mask: Tensor,
     mlm_probability: float,
 ) -> Tensor:
-    """Number of positions that `choose_positions` chooses in each row, int64 (B,)."""
+    """Return how many positions `choose_positions` chooses in each row, int64 (B,)."""
     real = attention_mask.sum(dim=1)  # (B,)
     available = maskable.sum(dim=1)  # (B,)
     slots = slots_of(maskable.size(1), mlm_probability)
@@ -266,10 +266,10 @@ def replace_tokens(
     return corrupted_input_ids, is_replaced
 
 
-# ---- Segments that share a row: which positions of them are chosen, as if each segment had a row of its own
+# ---- segments that share a row
 
-# `segment_lengths` counts the tokens of the segments of each row, with [CLS] and [SEP], in their order, int64 (B, S);
-# rows with fewer segments end with zeros. See corruption.py for all other names.
+# Positions are chosen as if each segment had a row of its own. `segment_lengths` counts the tokens of the segments of
+# each row, with [CLS] and [SEP], in their order, int64 (B, S); rows with fewer segments end with zeros.
 
 
 NOISE_RANGE = 2**30
@@ -295,7 +295,7 @@ def count_chosen_in_segments(
     segment_lengths: Tensor,
     mlm_probability: float,
 ) -> Tensor:
-    """Number of positions that `choose_in_segments` chooses in each segment, int64 (B, S)."""
+    """Return how many positions `choose_in_segments` chooses in each segment, int64 (B, S)."""
     ends = segment_lengths.cumsum(dim=1)  # (B, S)
     maskable_up_to = maskable.long().cumsum(dim=1)  # (B, L), of each position
     maskable_before = F.pad(maskable_up_to, (1, 0))  # (B, L + 1)

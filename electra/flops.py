@@ -25,9 +25,11 @@ GOOGLE_MLM_POSITIONS_FRACTION = 0.15625
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """Sizes of a network. The published numbers are for intermediate_size = 4 * hidden_size, num_heads = max(1,
-    hidden_size // 64) and vocab_size = 30522; a generator with tied embeddings has the discriminator's
-    embedding_size."""
+    """The sizes of a network.
+
+    The published numbers are for intermediate_size = 4 * hidden_size, num_heads = max(1, hidden_size // 64) and
+    vocab_size = 30522; a generator with tied embeddings has the discriminator's embedding_size.
+    """
 
     hidden_size: int
     intermediate_size: int
@@ -145,5 +147,5 @@ def _six_n_per_token(shape: TransformerShape, max_length: int, head_parameters: 
 
 
 def pfs_days(flops: float) -> float:
-    """Convert FLOPs to petaflop/s-days of 8.64e19. Some papers estimate them from devices, days and peak instead."""
+    """Convert FLOPs to petaflop/s-days of 8.64e19 FLOPs. Some papers estimate pfs-days from devices, days and peak."""
     return flops / (1e15 * 86400)

@@ -53,8 +53,8 @@ def main(argv: list[str] | None = None) -> None:
     share = arguments.mlm_probability
     check(share is None or INSIDE.holds(share), "mlm_probability", share, INSIDE.expected)
     setup_logging()
+    from electra.model.inference import inspect_texts
     from electra.model.pretrained import load_networks  # takes seconds: help and wrong options come before
-    from electra.model.probe import inspect_texts
 
     limit_threads()
     networks = load_networks(arguments.checkpoint, arguments.generator)

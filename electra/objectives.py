@@ -29,7 +29,7 @@ from torch import Tensor
 
 
 class Objective(NamedTuple):
-    """What is trained, and the defaults that belong to it. The defaults of the fields are ELECTRA's.
+    """An objective: what is trained, and the defaults of its options. The defaults of the fields are ELECTRA's.
 
     Args:
         has_generator: a small network fills the chosen positions; without one the main network sees [MASK].
@@ -167,7 +167,7 @@ def nll_and_probabilities(logits: Tensor, original_ids: Tensor) -> tuple[Tensor,
 
 
 class _SoftmaxNll(torch.autograd.Function):
-    """Few passes over (N, V): autograd's gradient of log_softmax and nll_loss makes three of them in float32."""
+    """A cross-entropy with few passes over (N, V): autograd's gradient makes three of them in float32."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -216,7 +216,7 @@ def noise_logits(
     log_q: Tensor,
     noise_share: float = NOISE_SHARE,
 ) -> Tensor:
-    """Log odds that a token is noise: E(x, t) + log q(x_t) + log(k / (1 - k)), float32, in the shape of the energies.
+    """Return the log odds of noise, E(x, t) + log q(x_t) + log(k / (1 - k)), float32, in the shape of the energies.
 
     Electric, section 2; google-research/electra, run_pretraining.py. A token is noise, drawn from q, with probability
     k, else it is from the data p; so the log odds are those of k q against (1 - k) p. `discriminator_nll` of them is

@@ -51,7 +51,7 @@ Values = Mapping[str, Any]
 
 
 class Range(NamedTuple):
-    """The values that an option may have; None and, in a list, each element on its own.
+    """A range of values that an option may have; None is always allowed, and a list is checked by element.
 
     Attributes:
         holds: whether a value is in the range.
@@ -96,7 +96,7 @@ Resuming = Literal["kept", "recorded", "compared", "free"]
 
 
 class Rules(NamedTuple):
-    """What is known about an option, beside its default and help."""
+    """The rules of an option: all that is known, beside default and help."""
 
     valid: Range | None = None
     resuming: Resuming | None = None
@@ -125,7 +125,7 @@ def option(
     without_value: Any = None,
     **rules: Any,
 ) -> Any:
-    """A dataclass field with its help text, its `Rules`, and the value of an option that is given without one."""
+    """Return a dataclass field with help text, `Rules`, and the value of an option that is given without one."""
     metadata: dict[str, Any] = {"help": help, "rules": Rules(valid, **rules)}
     if without_value is not None:
         metadata |= {"nargs": "?", "const": without_value}
@@ -137,7 +137,7 @@ def option(
 
 
 def from_recipe(name: str, help: str, valid: Range | None = None, **rules: Any) -> Any:
-    """An option that every recipe sets. Its default is the paper's ELECTRA-Small."""
+    """Return the field of an option that every recipe sets; its default is the paper's ELECTRA-Small."""
     return option(RECIPES["small"][name], help, valid, always_recorded=True, **rules)
 
 
@@ -239,7 +239,7 @@ class CommandLine(HfArgumentParser):
         return [f for group in self.dataclass_types for f in fields(group) if f.init]
 
     def add_argument(self, *names: str, rules: Any = None, **kwargs: Any) -> Action:
-        """argparse's, without spellings with hyphens, which `parse` translates, and without a field's rules."""
+        """Add an option as argparse does, but no spellings with hyphens, which `parse` translates, and no rules."""
         if kwargs.get("type") is string_to_bool:  # also of `bool | None`
             kwargs |= {"nargs": "?", "const": True}
         return super().add_argument(*(name for name in names if "-" not in name[2:]), **kwargs)
@@ -255,7 +255,7 @@ class CommandLine(HfArgumentParser):
         }
 
     def format_help(self) -> str:
-        """The options by group, without those that only transformers declares."""
+        """Return the help: the options by group, without those that only transformers declares."""
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, [], [])
         formatter.add_text(self.description)
@@ -373,7 +373,7 @@ class CommandLine(HfArgumentParser):
         return f"--{name} {' '.join(map(str, words))}"
 
     def _read(self, words: Sequence[str]) -> dict[str, Any]:
-        """The options that the words give, of the types of their fields; not their defaults."""
+        """Return the options that the words give, of the types of their fields, without defaults."""
         check_words(words)
         blank = Namespace(**{action.dest: _NOT_GIVEN for action in self._actions})
         namespace, unknown = self.parse_known_args(words, blank)
@@ -384,7 +384,7 @@ class CommandLine(HfArgumentParser):
         return {name: _plain(value) for name, value in vars(namespace).items() if value is not _NOT_GIVEN}
 
     def _make(self, group: type, values: Values) -> Any:
-        """A group of options from the values of all groups, paths made absolute. It is recorded."""
+        """Build a group of options from `values`, with absolute paths, and add what is recorded to `self.record`."""
         given = {}
         for f in filter(lambda f: f.init, fields(group)):
             rules = rules_of(f)
@@ -407,7 +407,7 @@ class CommandLine(HfArgumentParser):
         raise UserError(f"unknown option {word}{where}; {hint}")
 
     def _read_file(self, path: str, flags: Values) -> dict[str, Any]:
-        """The options that a YAML file gives, without those that flags replace (`Rules.replaced_by`)."""
+        """Return the options that a YAML file gives, without those that flags replace (`Rules.replaced_by`)."""
         try:
             content = read_as_written(config_path(path).read_text(encoding="utf-8"))
         except YAML_ERRORS as error:
@@ -459,14 +459,14 @@ def _words(name: str, value: Any) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """The value with enums replaced by their values, also in lists."""
+    """Return a value with enums replaced by their values, also in lists."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return value.value if isinstance(value, Enum) else value
 
 
 def as_flags(values: Values) -> list[str]:
-    """Options by name as words of a command line; None and empty lists are left out."""
+    """Return options by name as words of a command line; None and empty lists are left out."""
     return [word for name, value in values.items() for word in _words(name, value)]
 
 

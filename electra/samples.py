@@ -39,7 +39,7 @@ class Sample:
             raise ValueError("a sample has versions of different lengths")
 
     def lines(self) -> Iterator[tuple[str, list[str], list[float | None] | None]]:
-        """The versions of the text in the order in which they arise: name, tokens, their probabilities if judged."""
+        """Yield the versions of the text in the order in which they arise: name, tokens, and probabilities or None."""
         yield "text", self.original, None
         if self.masked is not None:
             yield "masked", self.masked, None
@@ -65,7 +65,7 @@ def write_samples(samples: Sequence[Sample], folder: Path, step: int | None = No
 
 
 def read_samples(folder: Path) -> list[Sample]:
-    """The samples of a run folder; none if it has no samples.json."""
+    """Read the samples of a run folder; none if there is no samples.json."""
     path = folder / SAMPLES_NAME
     if not path.exists():
         return []
@@ -73,5 +73,5 @@ def read_samples(folder: Path) -> list[Sample]:
 
 
 def marked(token: str) -> str:
-    """A token with a dot before it if it begins no word."""
+    """Return a token with a dot in front if it begins no word."""
     return token if token[:1].isspace() else f"·{token}"

@@ -19,6 +19,7 @@ from electra.data.command import CACHE_GROUPS
 from electra.io.errors import Parser
 from electra.options import CommandLine, Range
 from electra.pretraining.options import GROUPS
+from electra.pretraining.testset import TestSetArguments
 from electra.sweep.file import ENTRIES, GOALS, METHODS, PROGRAMS, RANGES, UNUSED
 from electra.tasks.classify.task import CLASSIFY_GROUPS
 from electra.tasks.glue.task import GLUE_GROUPS, TASK_OPTIONS
@@ -26,7 +27,6 @@ from electra.tasks.minimal_pairs.task import PAIRS_GROUPS
 from electra.tasks.multiple_choice.task import CHOICE_GROUPS
 from electra.tasks.squad.task import SQUAD_GROUPS
 from electra.tasks.tagging.task import TAGGING_GROUPS
-from electra.testset import TestSetArguments
 from electra.tokenizers.command import TOKENIZER_GROUPS
 
 Schema = dict[str, Any]

@@ -9,9 +9,9 @@ from transformers import ElectraConfig, ElectraForSequenceClassification
 
 from electra.finetuning.predict import main as predict
 from electra.inspect import main as inspect
+from electra.pretraining.testset import main as make_test_set
 from electra.tasks.detect.task import main as detect
 from electra.tasks.minimal_pairs.task import main as pairs
-from electra.testset import main as make_test_set
 from tests.conftest import TEXTS, refused_command
 from tests.helpers import parametrize
 from tests.tasks.minimal_pairs.networks import PAIRS, write_run

@@ -12,8 +12,9 @@ import pytest
 from matplotlib.figure import Figure
 from transformers import ElectraConfig, ElectraForSequenceClassification
 
+from electra.data.foreign import _tables_of
 from electra.data.shards import Sums
-from electra.data.token_cache import TokenCache, _tables_of, find_cache_damage
+from electra.data.token_cache import TokenCache, find_cache_damage
 from electra.finetuning.predict import open_saved
 from electra.io.checkpoints import latest_valid_checkpoint, write_manifest
 from electra.io.errors import UserError

@@ -22,7 +22,7 @@ from electra.io.errors import UserError
 from electra.io.files import read_yaml
 from electra.sweep.file import Commands, count_points, name_of, propose, read_sweep
 from electra.sweep.folder import check_all, claim, read_points, settings_of
-from electra.sweep.report import report
+from electra.sweep.report import write_sweep_report
 from electra.sweep.runner import Runner, first_points, main, sweep_environment
 from tests.helpers import ROOT, contents, fork, parametrize, wait_for
 from tests.tasks.glue.files import write_glue
@@ -571,7 +571,7 @@ def test_a_point_without_sound_metrics_has_failed(tmp_path, capsys, damage):
     assert runner.run_all(4) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "failed" in line]
     assert line.startswith("learning_rate_0.2 failed: ") and "metrics.json" in line
-    report(runner.sweep, runner.folder, read_points(runner.folder, runner.sweep))
+    write_sweep_report(runner.sweep, runner.folder, read_points(runner.folder, runner.sweep))
     assert len((tmp_path / "sweep" / "results.csv").read_text().splitlines()) == 4
 
 
@@ -603,7 +603,7 @@ def test_points_share_the_cores_and_the_gpus(monkeypatch):
 
 def reported(sweep, folder):
     """The cells of the table in report.md, by row."""
-    report(sweep, folder, read_points(folder, sweep))
+    write_sweep_report(sweep, folder, read_points(folder, sweep))
     lines = [line for line in (folder / "report.md").read_text().splitlines() if line.startswith("|")]
     return [[cell.strip().replace("\\", "") for cell in line.split("|")[1:-1]] for line in lines if "---" not in line]
 
@@ -677,7 +677,7 @@ def test_a_page_shows_the_metric_over_the_parameter(tmp_path, parameters, points
     ((name, _),) = parameters.items()
     for number, value in enumerate(points):
         finish(tmp_path, **{f"p{number}": {name: value, "eval/discriminator_auc": 0.6 + number / 10}})
-    report(sweep, tmp_path, read_points(tmp_path, sweep))
+    write_sweep_report(sweep, tmp_path, read_points(tmp_path, sweep))
     page = (tmp_path / "report.html").read_text()
     (address,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
     picture = base64.b64decode(address).decode()

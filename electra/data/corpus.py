@@ -1,9 +1,9 @@
 """A corpus: everything that the user names as text, as one stream of documents with "\n" between lines.
 
 The sources are data sets of the Hugging Face Hub, folders written by `datasets.save_to_disk`, files, folders and globs
-of files (readers.py), and "builtin" (builtin.py). Names, formats and the columns of the first table of an entry are
-checked when the corpus is made, before hours of tokenization. Iterating keeps one document in memory (a few dozen for
-tables) and always gives the same documents.
+of files (readers.py), and "builtin", text that comes with Python. Names, formats and the columns of the first table of
+an entry are checked when the corpus is made, before hours of tokenization. Iterating keeps one document in memory (a
+few dozen for tables) and always gives the same documents.
 """
 
 import ast
@@ -46,60 +46,6 @@ from electra.io.files import absolute
 
 logger = logging.getLogger(__name__)
 
-# ---- The builtin corpus: the reference topics and docstrings of the installed standard library
-
-# About 500 documents of English (2.2 MB), so that a first run or a demonstration needs neither a download nor a file.
-# The sources are parsed with `ast`, which takes about two seconds; nothing is imported or executed.
-
-
-TOPICS = Path("pydoc_data", "topics.py")  # the text behind `help("topics")`: one long string per chapter
-SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", TOPICS.parent.name}
-MINIMUM_MODULE_CHARACTERS = 200  # a shorter module has a title, not prose
-
-
-LIBRARY = Path(sysconfig.get_paths()["stdlib"])
-"""The standard library of the running interpreter; in a virtual environment, that of its base."""
-
-
-def builtin_files(library: Path = LIBRARY) -> list[Path]:
-    """List the files of the built-in text: the topics, then the modules sorted by name."""
-    modules = []
-    for folder, subfolders, names in os.walk(library):
-        subfolders[:] = [name for name in subfolders if name not in SKIPPED_FOLDERS]
-        modules += [Path(folder, name) for name in names if name.endswith(".py")]
-    topics = [library / TOPICS] if (library / TOPICS).is_file() else []
-    return topics + sorted(modules, key=lambda path: path.relative_to(library).as_posix())
-
-
-@functools.cache  # read for the tokenizer, for the token cache, for the demonstration task
-def builtin_documents(library: Path = LIBRARY) -> Sequence[str]:
-    """Yield a document per reference topic, then one per module with enough docstrings, in source order."""
-    documents: list[str] = []
-    for path in builtin_files(library):
-        tree = ast.parse(path.read_bytes())
-        if path == library / TOPICS:
-            assigned = [ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign)]
-            documents += [text for topics in assigned for text in topics.values() if text.strip()]
-            continue
-        prose = "\n".join(_docstrings(tree))
-        if len(prose) >= MINIMUM_MODULE_CHARACTERS:
-            documents.append(prose)
-    # Escapes in a string literal may give half of a surrogate pair, which no tokenizer can encode.
-    return [document.encode("utf-8", "ignore").decode("utf-8").strip("\n") for document in documents]
-
-
-def _docstrings(node: ast.AST) -> Iterator[str]:
-    """Yield the cleaned docstrings of a module, class or function and of everything in it, in source order."""
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        docstring = ast.get_docstring(node, clean=True)
-        if docstring and docstring.strip():
-            yield docstring
-    for child in ast.iter_child_nodes(node):
-        # Definitions are in statements (if, try, with, match), never in expressions.
-        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
-            yield from _docstrings(child)
-
-
 READING_VERSION = 3  # part of the fingerprint: raise it when the same inputs give other documents than before
 BUILTIN = "builtin"
 NO_CONFIG = "none"  # stands for "no configuration" where one is expected for each data set
@@ -132,13 +78,13 @@ class Source(NamedTuple):
     identity: list[str]  # what decides the documents, beside the content of the files
     files: list[str]
     read: Callable[[int, int], Iterator[str]]
-    """The documents that begin in a range of bytes, "" for one without text."""
+    """Yields the documents that begin in a range of bytes, "" for a document without text."""
     counts: dict[str, int] = {}
     """For reports."""
 
 
 def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Source:
-    """One file, the supported files below a folder, or the matches of a glob."""
+    """Return the source of a file, of the supported files below a folder, or of the matches of a glob."""
     files, skipped = find_files(entry)
     if skipped:
         counts_by_ending = Counter(map(ending, skipped)).most_common()
@@ -170,7 +116,7 @@ def _dataset_source(
     config: str | None,
     options: CorpusArguments,
 ) -> Source:
-    """A Hub data set, or a folder written by `datasets.save_to_disk`."""
+    """Return the source of a data set on the Hub, or of a folder written by `datasets.save_to_disk`."""
     split = options.dataset_split
     dataset_id = absolute_dataset_name(name)
     is_saved = is_saved_dataset(dataset_id)
@@ -279,7 +225,7 @@ class Corpus:
 
     @property
     def names(self) -> str:
-        """The sources as the user named them, for messages."""
+        """Return the sources as the user named them, for messages."""
         return ", ".join(source.name for source in self.sources)
 
     def fingerprint(self) -> str:
@@ -298,11 +244,11 @@ class Corpus:
 
     @cached_property
     def _contents(self) -> dict[Path, str]:
-        """Hashes of all files by their path."""
+        """Return the hash of each file by its path."""
         return content_hashes(file for source in self.sources for file in source.files)
 
     def describe(self) -> list[dict[str, Any]]:
-        """The sources in JSON types, for reports."""
+        """Return the sources in JSON types, for reports."""
         return [{"name": source.name, **source.counts} for source in self.sources]
 
     def __iter__(self) -> Iterator[str]:
@@ -341,20 +287,20 @@ class Corpus:
 
 
 def _draw(content: str) -> float:
-    """A random number in [0, 1), a function of the text."""
+    """Return a random number in [0, 1) that is a function of the text."""
     digest = hashlib.blake2b(content.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
 def absolute_dataset_name(dataset_name: str) -> str:
-    """A `dataset_name` that means the same from any folder: a local folder becomes an absolute path."""
+    """Return a `dataset_name` that means the same from any folder: a local folder becomes an absolute path."""
     folder = absolute(dataset_name)
     is_other = dataset_name in ("", BUILTIN, *SHORT_NAMES)
     return folder if os.path.isdir(folder) and not is_other else dataset_name
 
 
 def is_saved_dataset(folder: str) -> bool:
-    """Whether `datasets.save_to_disk` has written a folder."""
+    """Return True if `datasets.save_to_disk` has written a folder."""
     return any(Path(folder, name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
@@ -440,3 +386,58 @@ def _for_each(
     if len(values) > min(1, count):
         raise UserError(f"{option} has {len(values)} values for {count} corpora; give one for all, or one for each")
     return (values or [default]) * count
+
+
+# ---- the builtin corpus
+
+# The reference topics and docstrings of the installed standard library: about 500 documents of English (2.2 MB), so
+# that a first run or a demonstration needs neither a download nor a file. The sources are parsed with `ast`, which
+# takes about two seconds; nothing is imported or executed.
+
+
+TOPICS = Path("pydoc_data", "topics.py")  # the text behind `help("topics")`: one long string per chapter
+SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", TOPICS.parent.name}
+MINIMUM_MODULE_CHARACTERS = 200  # a shorter module has a title, not prose
+
+
+LIBRARY = Path(sysconfig.get_paths()["stdlib"])
+"""The standard library of the running interpreter; in a virtual environment, that of its base."""
+
+
+def builtin_files(library: Path = LIBRARY) -> list[Path]:
+    """List the files of the built-in text: the topics, then the modules sorted by name."""
+    modules = []
+    for folder, subfolders, names in os.walk(library):
+        subfolders[:] = [name for name in subfolders if name not in SKIPPED_FOLDERS]
+        modules += [Path(folder, name) for name in names if name.endswith(".py")]
+    topics = [library / TOPICS] if (library / TOPICS).is_file() else []
+    return topics + sorted(modules, key=lambda path: path.relative_to(library).as_posix())
+
+
+@functools.cache  # read for the tokenizer, for the token cache, for the demonstration task
+def builtin_documents(library: Path = LIBRARY) -> Sequence[str]:
+    """Yield a document per reference topic, then one per module with enough docstrings, in source order."""
+    documents: list[str] = []
+    for path in builtin_files(library):
+        tree = ast.parse(path.read_bytes())
+        if path == library / TOPICS:
+            assigned = [ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign)]
+            documents += [text for topics in assigned for text in topics.values() if text.strip()]
+            continue
+        prose = "\n".join(_docstrings(tree))
+        if len(prose) >= MINIMUM_MODULE_CHARACTERS:
+            documents.append(prose)
+    # Escapes in a string literal may give half of a surrogate pair, which no tokenizer can encode.
+    return [document.encode("utf-8", "ignore").decode("utf-8").strip("\n") for document in documents]
+
+
+def _docstrings(node: ast.AST) -> Iterator[str]:
+    """Yield the cleaned docstrings of a module, class or function and of everything in it, in source order."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        docstring = ast.get_docstring(node, clean=True)
+        if docstring and docstring.strip():
+            yield docstring
+    for child in ast.iter_child_nodes(node):
+        # Definitions are in statements (if, try, with, match), never in expressions.
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from _docstrings(child)

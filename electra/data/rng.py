@@ -19,7 +19,7 @@ still prefer some orders of five or six elements: frequencies differ by 9 and 14
 
 POOL = 2**20
 STRETCH = 2**14
-"""How many elements `permute_locally` mixes at once, and how many of them are neighbours."""
+"""Elements that `permute_locally` mixes at once, and how many of these elements are neighbours."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -63,7 +63,7 @@ def segment_length(segment: Segment) -> int:
 
 
 class SegmentPolicy(Protocol):
-    """How documents become segments, or rows of several."""
+    """A policy: how documents become segments, or rows of several segments."""
 
     def __len__(self) -> int:
         """Return the rows per epoch."""
@@ -135,7 +135,7 @@ class EvaluationSegments(Dataset):
 
 @dataclass(frozen=True)
 class SegmentCollator:
-    """Make a batch of segments, padded to the longest, or to `length`, so that all batches have one shape.
+    """A collator of segments to a batch, padded to the longest, or to `length`, so that all batches have one shape.
 
     The pair [11, 12], [13] and the single segment [14] give, with [CLS]=1, [SEP]=2, [PAD]=0:
 

@@ -66,9 +66,11 @@ logger = logging.getLogger(__name__)
 SHARD_BYTES = 128_000_000
 """Text of a shard that a process of this host builds; a kill loses at most this much for each process."""
 MOST_SHARDS = 1000
+"""Shards of a cache that this host builds alone."""
 MOST_PROCESSES = 16
-"""Each of them needs about 600 MB of memory, and can use several cores."""
+"""Processes that build shards; each needs about 600 MB of memory, and can use several cores."""
 WARN_UNKNOWN_RATE = 0.05
+"""Share of unknown tokens above which a warning asks for another tokenizer."""
 ARROW_NAME = "data.arrow"
 SUMS_NAME = "shard.json"
 WHAT = "the token cache"
@@ -139,7 +141,7 @@ def load_or_build_cache(
 
 
 def cache_folder(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: str | Path) -> Path:
-    """Where the cache of a corpus is: its name is a fingerprint of format, documents and tokenizer."""
+    """Return the folder of a corpus's cache, which is named by a fingerprint of format, documents and tokenizer."""
     parts = [str(FORMAT_VERSION), corpus.fingerprint(), tokenizer_fingerprint(tokenizer)]
     fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     return Path(cache_dir) / f"documents-{fingerprint[:16]}"
@@ -203,7 +205,7 @@ def _write_tokens(
     shard: int,
     count: int,
 ) -> dict[str, Any]:
-    """Tokenize a part of a corpus into a file. Returns documents and tokens of each source, and unknown tokens."""
+    """Tokenize a part of a corpus into a file; return documents and tokens of each source, and unknown tokens."""
     encoder = DocumentEncoder(tokenizer)
     sources = [{"documents": 0, "tokens": 0} for _ in corpus.sources]
     unknown = 0

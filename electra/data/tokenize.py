@@ -1,4 +1,4 @@
-"""From text to tokens: the tokenizer of a corpus, trained or found, and the tokens of its documents."""
+"""From text to tokens: the tokenizer of a corpus, trained or found, and documents as rows of a token cache."""
 
 import hashlib
 import itertools
@@ -32,17 +32,18 @@ from electra.tokenizers.train import prepare_documents, train_on_documents
 logger = logging.getLogger(__name__)
 
 
-# ---- The tokenizer of a corpus: trained, measured on documents that it has not seen, and kept in the cache
+# ---- the tokenizer of a corpus
 
-# The report has the number of held-out documents and their tokens without special tokens, the `unknown_token_rate`,
-# which is high where case, accents or alphabet do not fit the text, and UTF-8 `bytes_per_token`.
+# It is measured on documents that it has not seen, and kept in the cache. The report has the number of held-out
+# documents and their tokens without special tokens, the `unknown_token_rate`, which is high where case, accents or
+# alphabet do not fit the text, and UTF-8 `bytes_per_token`.
 
 
 HELD_OUT_FRACTION = 0.05
 MANY_UNKNOWN = 0.01
 """Share of characters in unknown words above which a tokenizer does not fit its text."""
 HELD_OUT_BYTES = 5_000_000
-"""At most so much held-out text is kept in memory and measured on."""
+"""Bytes of held-out text, at most, that are kept in memory and measured on."""
 REPORT_NAME = "tokenizer_report.json"
 
 
@@ -188,7 +189,9 @@ def is_held_out(document: str, seed: int) -> bool:
     return int.from_bytes(digest, "little") < HELD_OUT_FRACTION * 2**64
 
 
-# ---- Documents become rows of a token cache: tokenized in batches of text, on all cores, while the next text is read
+# ---- rows of a token cache
+
+# Documents are tokenized in batches of text, on all cores, while the next text is read.
 
 # A row has these columns:
 #
@@ -210,7 +213,7 @@ EncodedBatch = tuple[pa.RecordBatch, TokenIds]
 
 
 class DocumentEncoder:
-    """Tokenizes text with a tokenizer, without its special tokens."""
+    """An encoder of documents to token ids without special tokens."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.backend = plain_backend(tokenizer)
@@ -261,7 +264,7 @@ class DocumentEncoder:
         return rows.filter(has_tokens), values
 
     def _lines(self, text: str) -> list[str]:
-        """The lines of a document that hold text; with newlines, joined again they are the document."""
+        """Split a document into the lines that hold text; with newlines, joined again the lines are the document."""
         if not self.keeps_newlines:
             return [line for line in text.split("\n") if line.strip()]
         body = text.rstrip()

@@ -1,4 +1,4 @@
-"""The data of fine-tuning: where rows come from, and how texts become rows of tokens."""
+"""The data of fine-tuning: rows of tokens and batches, and where rows come from: files of the user, data sets."""
 
 import hashlib
 import math
@@ -21,7 +21,7 @@ from electra.io.errors import UserError, first_line
 from electra.io.files import expand
 from electra.io.rows import Columns, PlacedRow, read_rows
 
-# ---- Labelled texts -> rows of token ids; windows on long texts; padded batches
+# ---- rows of token ids, windows on long texts, padded batches
 
 
 Array = NDArray[Any]
@@ -121,7 +121,7 @@ def encode_examples(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_
 
 
 def lengths_of(rows: Sequence[Any]) -> Array:
-    """Number of tokens in each of N rows, (N,)."""
+    """Return the number of tokens in each of N rows, (N,)."""
     return np.array([len(row) for row in rows], np.int64)
 
 
@@ -183,7 +183,7 @@ def pad(rows: Sequence[Any], value: int) -> Tensor:
 
 @dataclass(frozen=True)
 class PaddingCollator:
-    """Rows -> a batch: each column, and `attention_mask`, as int64 (B, longest), or (B,) if its values are numbers."""
+    """A collator of rows to a batch: columns and `attention_mask`, int64 (B, longest), or (B,) for single numbers."""
 
     pad_token_id: int
 
@@ -200,7 +200,7 @@ class PaddingCollator:
         return batch
 
 
-# ---- Where the data of a task is: files of the user, or a data set; its name, and what says that it has changed
+# ---- files of the user
 
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}

@@ -43,7 +43,7 @@ NETWORKS = ("discriminator", "generator")
 
 @dataclass
 class Evaluation:
-    """What one command evaluates, and where: its options, encoder, tasks and folder, and the results in the folder."""
+    """The evaluation of one command: options, encoder, tasks and folder, and the results in the folder."""
 
     args: Arguments
     encoder: Encoder  # not to be modified
@@ -133,10 +133,10 @@ class Evaluation:
         write_file(content.getvalue(), self.predictions / f"{task}-{seed}.npz")
 
 
-T = TypeVar("T")
+Shared = TypeVar("Shared")
 
 
-def on_main(function: Callable[[], T]) -> T:
+def on_main(function: Callable[[], Shared]) -> Shared:
     """Return on every process what a function that only the main process calls returns, or raise its error."""
     state = PartialState()
     shared: list[Any] = [None]
@@ -147,7 +147,7 @@ def on_main(function: Callable[[], T]) -> T:
             shared = [error]
     if state.num_processes > 1:
         broadcast_object_list(shared)
-    value: T = shared[0]
+    value: Shared = shared[0]
     if isinstance(value, Exception):
         raise value
     return value

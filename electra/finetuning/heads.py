@@ -1,4 +1,4 @@
-"""Models that are fine-tuned: an encoder, and a head of transformers or of another code base.
+"""Models that are fine-tuned: an encoder, trained or fresh, and a head of transformers or of another code base.
 
 The code bases that report ELECTRA's results differ in the head: one layer on [CLS] in the original, the class of the
 architecture in transformers, the mean of all tokens in rc2020_electra.
@@ -129,8 +129,6 @@ class TransformersHead(nn.Module):
         for module in model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = dropout
-            if isinstance(module, nn.Linear):
-                module.reset_parameters()  # draws as many random numbers as a head of separate layers
 
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> Any:
         """Return the output of transformers' class for hidden states (B, L, D) and their mask (B, L)."""
@@ -143,7 +141,7 @@ class TransformersHead(nn.Module):
             return self.model(input_ids=attention_mask, inputs_embeds=states, attention_mask=attention_mask)
 
     def take_from(self, model: PreTrainedModel) -> None:
-        """Take the layers of a saved model, whose encoder moves out of it: the inverse of `with_encoder`."""
+        """Take all layers of a saved model but its encoder, which leaves the model: the inverse of `with_encoder`."""
         setattr(model, model.base_model_prefix, GivenStates(model.base_model))
         self.model: PreTrainedModel = model
 
@@ -303,8 +301,6 @@ class EncoderWithHead(TaskModel):
     ) -> None:
         module: nn.Module
         width = encoder.config.hidden_size
-        for _ in range(2 if head == "google" else 1):
-            nn.Linear(width, width)  # only draws random numbers, as earlier versions did: their results come again
         if head == "hf":
             module = TransformersHead(auto_class, encoder.config, dropout, num_labels)
         elif head == "bilstm":
@@ -341,7 +337,7 @@ class EncoderWithHead(TaskModel):
             return self.head(features)
 
 
-# ---- The encoder that fine-tuning starts from, trained or fresh, with its tokenizer
+# ---- the encoder that fine-tuning starts from, trained or fresh, with its tokenizer
 
 # model/pretrained.py loads the model. Here weights and tokenizer are checked: wrong ones give bad scores, not an
 # error.

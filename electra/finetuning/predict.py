@@ -1,10 +1,10 @@
-"""The command `electra predict`: what a fine-tuned model that was saved answers to the rows of a file.
+"""Fine-tuned models that were saved, and the command `electra predict`: their answers to the rows of a file.
 
     electra predict output/classify_reviews_small_owt new.csv --output_file answers.csv
     cat new.jsonl | electra predict output/tagging_small_owt/models/news - > answers.jsonl
 
 Rows are read, answered and written in windows of `WINDOW` rows, so that memory does not grow with the file. Within a
-window they are batched by length, and written in the order of the input. The network is put together from the modules
+window rows are batched by length, and written in the order of the input. The network is put together from the modules
 that it was trained with, so that its answers are those that were scored.
 """
 
@@ -59,10 +59,10 @@ from electra.runtime.device import computes_bf16, tune_networks, tune_process
 from electra.runtime.threads import limit_threads
 from electra.tokenizers.load import vocabulary_size
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("electra.predict")
 
 
-# ---- Fine-tuned models as Hugging Face folders (--save_model): a class of transformers as it was trained
+# ---- saving: a folder of transformers for each task (--save_model)
 
 # models/TASK/ has the seed with the best headline in results.jsonl so far. The folder is written as a whole before the
 # line of its run. A missing one is restored by running its seed again.
@@ -84,7 +84,7 @@ def check_can_save(args: Arguments) -> None:
 
 
 def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:
-    """Whether the model of a finished run is there or not wanted."""
+    """Return True if the model of a finished run is saved, or not wanted."""
     is_wanted = evaluation.args.options.save_model and evaluation.best_first(task)[0] == seed
     saved = read_saved(evaluation, task) if is_wanted else None
     return not is_wanted or (saved is not None and saved.seed == seed)
@@ -203,6 +203,8 @@ def is_on_hub(name: str) -> bool:
     return may_be_hub_id(name) and not expand(name).exists()
 
 
+# ---- answering rows
+
 PREDICTORS = {
     "SequenceClassification": "electra.tasks.classify.task",
     "TokenClassification": "electra.tasks.tagging.task",
@@ -214,8 +216,6 @@ PREDICTORS = {
 WINDOW = 4096
 """Rows in memory."""
 
-logger = logging.getLogger("electra.predict")
-
 
 class Saved(NamedTuple):
     """A fine-tuned model that was saved; `settings` are the name of its `task` and the options of its training."""
@@ -226,7 +226,7 @@ class Saved(NamedTuple):
 
 
 class Predictor(NamedTuple):
-    """How rows are answered.
+    """A way to answer rows with a model.
 
     Args:
         module: a model that takes the head of the saved model.
@@ -242,7 +242,7 @@ class Predictor(NamedTuple):
 
 
 def open_saved(path: str) -> tuple[Saved, str]:
-    """The model in a folder, or in an evaluation with one saved model, and its module in `PREDICTORS`."""
+    """Load the model in a folder, or the one in an evaluation; return also the module of `PREDICTORS` that uses it."""
     models = saved_models(expand(path))
     if len(models) > 1:
         raise UserError(f"{path} has {len(models)} models; name one: {', '.join(map(str, models))}")

@@ -44,7 +44,53 @@ from electra.runtime.tracking import RecordSettings, check_trackers, track_resul
 logger = logging.getLogger(__name__)
 
 
-# ---- Which runs an evaluation still has to do
+def evaluate(
+    args: Arguments,
+    tasks: Sequence[Task],
+    prefix: str,
+) -> Evaluation | None:
+    """Fine-tune an encoder on tasks of one kind.
+
+    Args:
+        prefix: first part of the folder's name without --experiment_name.
+    Returns:
+        The evaluation with all results, on the main process; None elsewhere and with --plan.
+    """
+    check_can_save(args)
+    check_trackers(args.tuning.report_to)
+    encoder = open_encoder(args)
+    evaluation = open_evaluation(args, encoder, tasks, prefix)
+    to_do = plan_runs(evaluation)
+    log_plan(evaluation, to_do)
+    if args.options.plan:
+        return None
+    to_do = [p.prepared(encoder.model) for p in to_do]
+    threads = set_evaluation_threads(evaluation, to_do)
+    if PartialState().is_main_process:
+        evaluation.begin(threads)
+    PartialState().wait_for_everyone()
+    run_all(evaluation, to_do)
+    if not PartialState().is_main_process:
+        return None
+    finish(evaluation)
+    return evaluation
+
+
+def open_encoder(args: Arguments) -> Encoder:
+    """Return the encoder to fine-tune, trained or of a configuration alone."""
+    path = args.encoder.pretrain_path
+    tokenizer_path = args.encoder.tokenizer_path
+    if path is not None:
+        encoder = load_encoder(path, tokenizer_path)
+    else:
+        set_seed(args.options.seed)
+        encoder = fresh_encoder(args.encoder.from_scratch or "", tokenizer_path)
+    if args.tuning.left_to_right:
+        fine_tuned_left_to_right(encoder.model, encoder.name)
+    return encoder
+
+
+# ---- unfinished runs
 
 
 class PlannedTask(NamedTuple):
@@ -180,61 +226,14 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
     logger.info("%d runs, %d are finished", runs, len(evaluation.results))
 
 
+# ---- runs
+
 WAIT = 10.0
 """Seconds to wait for a run of another command before asking again."""
 
 
-def evaluate(
-    args: Arguments,
-    tasks: Sequence[Task],
-    prefix: str,
-) -> Evaluation | None:
-    """Fine-tune an encoder on tasks of one kind.
-
-    Args:
-        prefix: first part of the folder's name without --experiment_name.
-    Returns:
-        The evaluation with all results, on the main process; None elsewhere and with --plan.
-    """
-    check_can_save(args)
-    check_trackers(args.tuning.report_to)
-    encoder = open_encoder(args)
-    evaluation = open_evaluation(args, encoder, tasks, prefix)
-    to_do = plan_runs(evaluation)
-    log_plan(evaluation, to_do)
-    if args.options.plan:
-        return None
-    to_do = [p.prepared(encoder.model) for p in to_do]
-    threads = set_threads(evaluation, to_do)
-    if PartialState().is_main_process:
-        evaluation.begin(threads)
-    PartialState().wait_for_everyone()
-    run_all(evaluation, to_do)
-    if not PartialState().is_main_process:
-        return None
-    finish(evaluation)
-    return evaluation
-
-
-def open_encoder(args: Arguments) -> Encoder:
-    """Return the encoder to fine-tune, trained or of a configuration alone."""
-    path = args.encoder.pretrain_path
-    tokenizer_path = args.encoder.tokenizer_path
-    if path is not None:
-        encoder = load_encoder(path, tokenizer_path)
-    else:
-        set_seed(args.options.seed)
-        encoder = fresh_encoder(args.encoder.from_scratch or "", tokenizer_path)
-    if args.tuning.left_to_right:
-        fine_tuned_left_to_right(encoder.model, encoder.name)
-    return encoder
-
-
-# ---- runs
-
-
 class Progress(TrainerCallback):
-    """One bar over the steps of all runs."""
+    """A progress bar over the steps of all runs."""
 
     def __init__(self, steps: int, *, is_shown: bool) -> None:
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
@@ -285,7 +284,7 @@ def run_if_free(
 
 
 def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progress) -> Result:
-    """Fine-tune, score and write one run."""
+    """Train, score and write one run."""
     task = p.task
     data = p.data
     references = data.references
@@ -441,10 +440,10 @@ def copy_predictions(evaluation: Evaluation, task: Task) -> None:
             logger.info("predictions    %s (%s)", target, path.name)
 
 
-# ---- The number of threads of an evaluation on a CPU: given, that of its earlier commands, or chosen by timed steps
+# ---- the number of threads on a CPU: given, that of earlier commands, or chosen by timed steps
 
 
-def set_threads(evaluation: Evaluation, to_do: list[PlannedTask]) -> int | None:
+def set_evaluation_threads(evaluation: Evaluation, to_do: list[PlannedTask]) -> int | None:
     """Let torch use the evaluation's number of threads, and return it.
 
     Returns:
@@ -467,13 +466,13 @@ def set_threads(evaluation: Evaluation, to_do: list[PlannedTask]) -> int | None:
     if number is None and to_do:
         longest = max(to_do, key=lambda p: p.steps * len(p.seeds))
         steps = sum(p.steps * len(p.seeds) for p in to_do)
-        return choose_threads(make_step(evaluation, longest), steps=steps)
+        return choose_threads(make_evaluation_step(evaluation, longest), steps=steps)
     if number is not None:
         torch.set_num_threads(number)
     return number
 
 
-def make_step(evaluation: Evaluation, p: PlannedTask) -> Callable[[], None]:
+def make_evaluation_step(evaluation: Evaluation, p: PlannedTask) -> Callable[[], None]:
     """Return a function that does the forward and the backward pass of a batch of rows of median length."""
     by_length = np.argsort(p.data.train.lengths, kind="stable")
     size = min(len(by_length), p.tuning.per_device_train_batch_size)

@@ -22,11 +22,11 @@ from electra.report.results import defined
 COLLAPSED_SHARE = 0.99
 """Share of examples with the same answer from which a run may be collapsed."""
 RARE_ANSWERS = 0.1
-"""A run is collapsed if the share of its other answers is below this fraction of their share in the references."""
+"""Share of other answers, over their share in the references, below which a run is collapsed."""
 
 
 class TaskKind(NamedTuple):
-    """What all tasks of one command have in common.
+    """A kind of task: what all tasks of one command have in common.
 
     Args:
         name: of the package in electra/tasks.
@@ -111,7 +111,9 @@ WritePredictions = Callable[[str, Logits, Mapping[str, Any]], Mapping[str, str |
 
 
 class Task(NamedTuple):
-    """One task. Functions that need options or the data's source have them bound, by `functools.partial`.
+    """A task, as a value: its name and settings, and the functions in which tasks differ.
+
+    Options and the source of the data are bound to the functions by `functools.partial`.
 
     Args:
         kind: facts that all tasks of the command share.

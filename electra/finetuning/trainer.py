@@ -45,9 +45,9 @@ from electra.schedules import AdamWNoBiasCorrection, product_scheduler
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
 """(output of the model, labels, number of labels of the step) -> contribution of the batch to the step's loss, ()."""
 ADAM_EPSILON = 1e-6
-"""In all code bases that fine-tune ELECTRA."""
+"""Epsilon of Adam in all code bases that fine-tune ELECTRA."""
 LEAST_GAIN = 0.001
-"""An epoch that improves the score by less has not improved it, for --patience; as in BabyLM's fine-tuning of 2026."""
+"""Gain of the score below which --patience takes an epoch for one without a gain; BabyLM's fine-tuning of 2026."""
 Collator = Callable[[Any], dict[str, Tensor]]
 """A list of rows -> a batch."""
 Logits = dict[str, Array]
@@ -60,7 +60,7 @@ def step_loss(
     num_items_in_batch: Tensor | int | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """The contribution of a batch to the mean loss over the `num_items_in_batch` examples of its step, ().
+    """Return the part of a batch in the mean loss over the `num_items_in_batch` examples of a step, ().
 
     Args:
         logits: (B, C); C = 1 for a regression.
@@ -88,7 +88,7 @@ def training_arguments(
     folder: Path,
     name: str,
 ) -> TrainingArguments:
-    """The `TrainingArguments` of a run."""
+    """Return the `TrainingArguments` of a run."""
     theirs = {f.name for f in fields(TrainingArguments)}
     values = {name: value for name, value in vars(options).items() if name in theirs}
     values |= {
@@ -113,7 +113,7 @@ def training_arguments(
 
 
 class ShuffledLengthGroups(LengthGroupedSampler):
-    """Rows in batches of similar length, the batches in random order.
+    """A sampler of rows in batches of similar length, the batches in random order.
 
     The sampler of transformers orders batches from long to short within each fifty, so that neighbouring steps see
     similar rows. Its groups are kept, its order is not. A last batch that is not full stays last.
@@ -129,7 +129,7 @@ class ShuffledLengthGroups(LengthGroupedSampler):
 
 
 class FilledUp(Sampler[Any]):
-    """The rows of a sampler and then `None`, up to a multiple of `size`.
+    """A sampler with the rows of another one and then `None`, up to a multiple of `size`.
 
     So each of several processes gets as many batches as the others. accelerate would fill them up with the first rows
     of the epoch, which would be trained on twice.
@@ -173,7 +173,7 @@ class TrainingRows(Dataset[Any]):
 
 
 class FineTuner(Trainer):
-    """Fine-tunes a model whose attribute `encoder` is an encoder and whose output is a tensor (B, ...)."""
+    """A Trainer for a model whose attribute `encoder` is an encoder and whose output is a tensor (B, ...)."""
 
     def __init__(self, options: HyperParameters, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -246,7 +246,7 @@ class FineTuner(Trainer):
         return None, logits.float(), None
 
     def predict_logits(self, examples: ColumnRows) -> Array:
-        """The output of the model for each row, in the order of the rows, float32 (N, ...).
+        """Return the output of the model for each row, in the order of the rows, float32 (N, ...).
 
         Rows are batched by length to avoid padding. Trainer pads the outputs of batches of different shapes with -100.
         """
@@ -269,7 +269,7 @@ class Outcome(NamedTuple):
 
 @dataclass(eq=False)
 class KeepBest(TrainerCallback):
-    """Evaluates after each epoch and keeps the weights of the best one in memory.
+    """A callback that evaluates after each epoch and keeps the weights of the best epoch in memory.
 
     With `patience`, transformers' callback ends the training after epochs without a better score.
     """

@@ -31,7 +31,7 @@ from electra.io.files import expand, read_json, replace_folder, sync_folder, wri
 logger = logging.getLogger(__name__)
 
 
-MANIFEST_NAME, ORIGIN_NAME, UNFINISHED = "manifest.json", "origin.json", "unfinished"
+MANIFEST_NAME, PROVENANCE_NAME, UNFINISHED = "manifest.json", "origin.json", "unfinished"
 """`origin.json` says what a run is trained on (pretraining/run_folder.py)."""
 RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
 """Prefixes of files that only resuming reads. They may be deleted where only the networks are wanted."""
@@ -98,7 +98,7 @@ def find_damage(folder: Path, *ignored: str) -> str | None:
 
 
 def _checksum(path: Path) -> str:
-    """BLAKE2b of all bytes; for large files of a token cache, which may have hundreds of gigabytes, of 64 MiB."""
+    """Return BLAKE2b of all bytes; of a large file, which may have hundreds of gigabytes, of 64 MiB."""
     size, checksum = path.stat().st_size, hashlib.blake2b(digest_size=32)
     is_sampled = path.suffix in (".arrow", ".npy") and size > _SAMPLES * _PIECE_BYTES
     evenly = ((size - _PIECE_BYTES) * sample // (_SAMPLES - 1) for sample in range(_SAMPLES))
@@ -113,7 +113,7 @@ def _checksum(path: Path) -> str:
 
 
 def checkpoints_of(run: Path) -> list[Path]:
-    """The checkpoint-N folders of a run, valid or not, the last step first."""
+    """List the checkpoint-N folders of a run, valid or not, the last step first."""
     named = [path for path in run.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name) and path.is_dir()]
     return sorted(named, key=step_of, reverse=True)
 
@@ -134,7 +134,7 @@ def checkpoint_named(path: str) -> str:
     if not folder.is_dir():
         return path
     folder = folder.resolve()
-    is_run = not (folder / ORIGIN_NAME).is_file() and bool(checkpoints_of(folder))
+    is_run = not (folder / PROVENANCE_NAME).is_file() and bool(checkpoints_of(folder))
     return str(latest_valid_checkpoint(folder) if is_run else folder)
 
 
@@ -154,7 +154,7 @@ def start_checkpoint(path: str) -> Path:
 
 
 def why_not_resumable(checkpoint: Path) -> str | None:
-    """Why a run cannot be resumed from a checkpoint, as half a sentence; None if it can.
+    """Return why a run cannot be resumed from a checkpoint, such as "has no origin.json"; None if it can be resumed.
 
     A valid checkpoint can lack the optimizer (--save_only_model): Trainer would continue with a fresh one.
     """
@@ -165,7 +165,7 @@ def why_not_resumable(checkpoint: Path) -> str | None:
 
 
 def latest_valid_checkpoint(run: Path) -> Path:
-    """The latest checkpoint of a run that can be resumed; logs those that are skipped, and why."""
+    """Find the latest checkpoint of a run that can be resumed; log which checkpoints are skipped, and why."""
     reasons = []
     for checkpoint in checkpoints_of(run):
         wrong = why_not_resumable(checkpoint)
@@ -198,7 +198,7 @@ def unreadable(checkpoint: str | None, what: str, error: Exception) -> UserError
 
 
 def describe_latest_valid(run: Path, until: int | None = None) -> str:
-    """A clause for error messages that names the latest valid checkpoint of a run, up to a step if one is given."""
+    """Return a clause for error messages: the latest valid checkpoint of a run, up to the step `until` if given."""
     if not run.is_dir():
         return "no checkpoint is left"
     older = (path for path in checkpoints_of(run) if until is None or step_of(path) <= until)
@@ -275,11 +275,14 @@ def _reason_of_torch(folder: Path) -> str:
     return "a write failed"
 
 
-# ---- Folders that are built once: complete or absent, and written by one process at a time
+# ---- folders that are built once
 
-# NAME               complete, with a manifest NAME.lock          held by the process that builds the folder; the
-# system frees it if the process dies NAME.unfinished    being built, or left by a killed process: then nobody holds
-# the lock NAME.previous      a damaged folder that is just being replaced
+# They are complete or absent, and written by one process at a time:
+#
+#     NAME               complete, with a manifest
+#     NAME.lock          held by the process that builds the folder; the system frees it if the process dies
+#     NAME.unfinished    being built, or left by a killed process: then nobody holds the lock
+#     NAME.previous      a damaged folder that is just being replaced
 
 
 _LOCK, _UNFINISHED, _PREVIOUS = ".lock", ".unfinished", ".previous"

@@ -22,7 +22,7 @@ from tqdm import tqdm
 import electra
 from electra.io.streams import silence
 
-# ---- Text that comes from files and command lines: what can be written as UTF-8, and what a terminal may be sent
+# ---- text of others: what can be written as UTF-8, and what a terminal may be sent
 
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -48,7 +48,7 @@ SECRET = re.compile(r"token$|password|secret|api_?key")
 
 
 def format_seconds(seconds: float) -> str:
-    """83 -> '1 min 23 s', 7500 -> '2 h 05 min', 200000 -> '2 d 07 h'."""
+    """Return a time in its two largest units: 83 -> '1 min 23 s', 7500 -> '2 h 05 min', 200000 -> '2 d 07 h'."""
     seconds = round(seconds)
     units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
     for (name, unit), (smaller_name, smaller) in itertools.pairwise(units):
@@ -59,7 +59,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """2_500_000 -> '2.5 MB', in powers of ten."""
+    """Return a size in powers of ten: 2_500_000 -> '2.5 MB'."""
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
         if round(count / unit, 1) >= 1:
             return f"{count / unit:.1f} {name}"
@@ -67,7 +67,7 @@ def format_bytes(count: float) -> str:
 
 
 class _Printable(logging.Formatter):
-    """Escapes what labels and file names may hold to steer a terminal."""
+    """A log formatter that escapes what labels and file names may hold to steer a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
@@ -104,7 +104,7 @@ class _LogFile(_StopsAtFailure, logging.FileHandler):
 
 
 class _Lines(_StopsAtFailure):
-    """Lines above a progress bar, if there is one."""
+    """A log handler whose lines stand above a progress bar, if there is one."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         super().handleError(record)
@@ -129,7 +129,7 @@ def log_plainly(stream: TextIO | None = None) -> None:
 
 
 def setup_logging(stream: TextIO | None = None) -> None:
-    """`log_plainly`, and no progress bars for reading and writing weights."""
+    """Log as `log_plainly` does, and show no progress bars for reading and writing weights."""
     import transformers  # here, because commands without torch use this module too
 
     log_plainly(stream)
@@ -137,7 +137,7 @@ def setup_logging(stream: TextIO | None = None) -> None:
 
 
 class RunLog(logging.handlers.MemoryHandler):
-    """Keeps the lines of a command until its folder is known, then writes them, and all later ones, into `log.txt`."""
+    """A log that keeps a command's lines until its folder is known, then writes these and later ones to `log.txt`."""
 
     def __init__(self) -> None:
         # Each line is written at once when there is a target; until then lines are kept.
@@ -191,12 +191,12 @@ def git_commit(package: Path) -> str | None:
 
 
 def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options whose values are no secrets."""
+    """Return the options whose values are no secrets."""
     return {name: value for name, value in options.items() if not SECRET.search(str(name))}
 
 
 def hide_secrets(argv: Sequence[str]) -> list[str]:
-    """The words of a command line, with `...` in place of secret values, also of variables: `WANDB_API_KEY=...`."""
+    """Return the words of a command line, with `...` in place of secret values, also of `WANDB_API_KEY=...`."""
     words = []
     is_secret = False
     for word in argv:
@@ -212,7 +212,7 @@ def hide_secrets(argv: Sequence[str]) -> list[str]:
 
 
 def shown_command(script: str, argv: Sequence[str]) -> str:
-    """A command line that can be pasted into a shell, with `...` in place of secret values.
+    """Return a command line that can be pasted into a shell, with `...` in place of secret values.
 
     `script` is what Python runs, such as `run_glue.py` or `-m electra squad`.
     """

@@ -31,15 +31,15 @@ _LOST = re.compile(
 )
 """Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
 LOST_PROCESS = "another process of the run has ended or cannot be reached"
-"""How `is_lost_process` is said."""
+"""Message of an error for which `is_lost_process` is true."""
 
 
 class UserError(ValueError):
-    """A wrong argument, file or environment. The message says what was got, what was expected and what to do."""
+    """An error of the user: a wrong argument, file or environment. The message says what was got, and what to do."""
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error of a library, which often has many or none; else the error's type."""
+    """Return the first line of an error of a library, which often has many or none; else the error's type."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
 

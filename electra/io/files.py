@@ -104,13 +104,13 @@ def _open_beside(path: Path) -> tuple[int, Path]:
 
 
 def write_file(content: bytes, path: Path) -> None:
-    """`open_new`, for bytes at once."""
+    """Write bytes to a new file, or in place of a file, as `open_new` does."""
     with open_new(path) as file:
         file.buffer.write(content)
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:
-    """`write_file` of a mapping as JSON; nan and infinity become null."""
+    """Write a mapping as JSON, as `write_file` does; nan and infinity become null."""
     text = json.dumps(_finite(values), indent=2, allow_nan=False)
     write_file(f"{text}\n".encode(), path)
 
@@ -146,7 +146,7 @@ def _finite(value: Any) -> Any:
 
 
 def holds_files(folder: Path) -> bool:
-    """Whether a folder has more than hidden entries, such as the temporary file of a `write_file` that was killed."""
+    """Return True if a folder has more than hidden entries, such as the temporary file of a killed `write_file`."""
     return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
 
 
@@ -195,7 +195,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def config_path(name: str) -> Path:
-    """The file of this name, else the one of the package: `configs/glue/paper.yaml` works from any folder."""
+    """Return the file of this name, else that of the package: `configs/glue/paper.yaml` works from any folder."""
     path = Path(name)
     if path.exists() or path.is_absolute():
         return path
@@ -224,7 +224,7 @@ def _checked(path: str) -> str:
 
 
 def split_name(given: str) -> tuple[str, str]:
-    """The name, or "", and the path of `name=path`; a file of that name is a path."""
+    """Split `name=path` into name, or "", and path; a text that is the path of a file has no name."""
     match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)=(.+)", given)
     return match.groups() if match and not expand(given).exists() else ("", given)  # type: ignore[return-value]
 
@@ -236,12 +236,12 @@ def absolute_named(given: str) -> str:
 
 
 def absolute_if_there(name: str) -> str:
-    """The absolute path of an existing file or folder; anything else, such as a Hub id, unchanged."""
+    """Return the absolute path of an existing file or folder; anything else, such as a Hub id, unchanged."""
     return absolute(name) if expand(name).exists() else name
 
 
 def may_be_hub_id(name: str) -> bool:
-    """Whether to ask the Hub for `name`: not if it looks like a path, or if its parent is a folder here."""
+    """Return True if the Hub may have `name`: it does not look like a path, and its parent is no folder here."""
     try:
         validate_repo_id(name)
     except HFValidationError:
@@ -275,7 +275,7 @@ LONGEST_YAML = 2**20
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads 1e-4 as a number, and refuses aliases: a few lines of them stand for billions of values."""
+    """A YAML loader that reads 1e-4 as a number and refuses aliases, which can stand for billions of values."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -286,13 +286,13 @@ class _Loader(yaml.SafeLoader):
 
 
 class _TextLoader(_Loader):
-    """Reads every scalar as text, except null."""
+    """A YAML loader that reads every scalar as text, except null."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that looks like a number, and repeats what occurs twice."""
+    """A YAML dumper that quotes text that looks like a number, and repeats what occurs twice."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -379,5 +379,5 @@ def read_as_written(text: str) -> Any:
 
 
 def write_as_yaml(values: Any) -> str:
-    """Text that `read_yaml` and other readers of YAML read back."""
+    """Return values as text that `read_yaml` and other readers of YAML read back."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

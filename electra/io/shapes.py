@@ -32,7 +32,7 @@ NAMES: dict[Any, str] = {
 
 
 class ShapeError(ValueError):
-    """A value that is not of its shape. The message says where the value is, what was got and what was expected."""
+    """An error: a value is not of its shape. The message says where, what was got and what was expected."""
 
 
 def parse_json(text: str, shape: type[T]) -> T:
@@ -120,7 +120,7 @@ def _record(value: Any, shape: Any, place: str) -> Any:
 
 @lru_cache
 def _fields_of(shape: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """The fields of a class with their shapes, and the names of those that must be there."""
+    """Return the fields of a class with their shapes, and the names of those that must be there."""
     hints = get_type_hints(shape)
     if is_typeddict(shape):
         return hints, shape.__required_keys__

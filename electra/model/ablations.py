@@ -4,6 +4,8 @@
 `adversarial_loss` trains the generator to fool the discriminator, `noisy_text` is Electric's.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -11,7 +13,6 @@ from transformers import PreTrainedModel
 
 from electra.corruption import replace_tokens
 from electra.model.networks import gather_hidden, lm_logits, put_at
-from electra.model.texts import CorruptedText, MaskedText
 from electra.objectives import (
     NOISE_SHARE,
     adversarial_nll,
@@ -139,24 +140,34 @@ def adversarial_loss(
     }
 
 
+class NoisyText(NamedTuple):
+    """Electric's input, int64 (B, L), where it is noise, bool (B, L), and log q of chosen tokens, float32 (B, K)."""
+
+    input_ids: Tensor
+    is_noise: Tensor
+    log_q: Tensor
+
+
 def noisy_text(
     input_ids: Tensor,
-    masked: MaskedText,
+    mlm_positions: Tensor,
+    mlm_mask: Tensor,
+    mask_noise: Tensor,
     sampled_ids: Tensor,
     logits: Tensor,
-) -> CorruptedText:
+) -> NoisyText:
     """Return Electric's input: samples at half of the chosen positions, the original at the others.
 
     Args:
         input_ids: the original text, int64 (B, L).
+        mlm_positions, mlm_mask: the chosen positions, int64 (B, K), and which slots are used, bool (B, K).
+        mask_noise: uniform numbers that choose half of the positions, float (B, K).
         sampled_ids: the generator's samples from softmax(logits), int64 (B, K).
         logits: any float (B * K, V).
     """
-    positions = masked.mlm_positions
-    is_noise = masked.mlm_mask & (masked.mask_noise < NOISE_SHARE)  # (B, K)
-    shown, _ = replace_tokens(input_ids, positions, is_noise, sampled_ids)
+    is_noise = mlm_mask & (mask_noise < NOISE_SHARE)  # (B, K)
+    shown, _ = replace_tokens(input_ids, mlm_positions, is_noise, sampled_ids)
 
-    seen = shown.gather(1, positions)
+    seen = shown.gather(1, mlm_positions)
     log_q = -generator_nll(logits.detach(), seen.flatten())
-    is_replaced = put_at(is_noise, positions, input_ids.size(1))
-    return CorruptedText(shown, is_replaced, sampled_ids, log_q.view_as(seen))
+    return NoisyText(shown, put_at(is_noise, mlm_positions, input_ids.size(1)), log_q.view_as(seen))

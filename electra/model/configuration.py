@@ -29,7 +29,7 @@ DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 class ElectraPretrainingConfig(PreTrainedConfig):
-    """Generator, discriminator, and how the generator corrupts text.
+    """The configuration of a joint model: generator, discriminator, and how the generator corrupts text.
 
     Args:
         generator, discriminator: configurations of the networks, or dicts of them. "Discriminator" is the full-size

@@ -205,8 +205,10 @@ def _set_biases(network: PreTrainedModel) -> None:
 
 
 def _set_sinusoids(network: PreTrainedModel) -> None:
-    """The first rows of a head's queries are the sinusoids of the position; those of its keys are turned back by the
-    distance, so that the product is largest at that distance."""
+    """Set the first rows of a head's queries and keys to sinusoids of the position.
+
+    Those of the keys are turned back by a distance, so that the product is largest at this distance.
+    """
     config = network.config
     base = network.base_model
     heads = config.num_attention_heads

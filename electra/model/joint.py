@@ -20,9 +20,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.corruption import (
+    choose_in_segments,
+    choose_positions,
     count_chosen,
     count_chosen_in_segments,
     draw_tokens,
+    mask_tokens,
     maskable_tokens,
     replace_tokens,
     sample_tokens,
@@ -45,7 +48,6 @@ from electra.model.networks import (
     rtd_model,
 )
 from electra.model.options import network_options
-from electra.model.texts import CorruptedText, MaskedText, mask_text
 from electra.model.tying import difference, disentangle, tied_weights
 from electra.objectives import (
     discriminator_nll,
@@ -58,13 +60,26 @@ from electra.objectives import (
 
 # B rows of L tokens; K is the number of slots for chosen positions in a row.
 
-
 Fields = dict[str, Tensor | None]
 """Fields of `ElectraPretrainingOutput`, or arguments of `encode`, by name."""
 
 
+class MaskedText(NamedTuple):
+    """The generator's input, int64 (B, L), and what was masked, (B, K) each; see `ElectraPretrainingOutput`.
+
+    `mask_noise`: the numbers in [0, 1) that decided on [MASK].
+    """
+
+    input_ids: Tensor
+    mlm_positions: Tensor
+    mlm_mask: Tensor
+    is_mask_token: Tensor
+    original_ids: Tensor
+    mask_noise: Tensor
+
+
 class Generated(NamedTuple):
-    """What the generator says about the K chosen positions of each of B rows.
+    """The generator's answers about the K chosen positions of each of B rows.
 
     Args:
         hidden: its last hidden states, (B * K, D), with gradient.
@@ -83,8 +98,21 @@ class Generated(NamedTuple):
     fields: Fields
 
 
+class CorruptedText(NamedTuple):
+    """The main network's input, int64 (B, L), where it was replaced, bool (B, L), and the samples, int64 (B, K).
+
+    For Electric, "replaced" means noise, even where it equals the original, and `log_q` is the generator's log
+    probability of the tokens at the chosen positions, float32 (B, K).
+    """
+
+    input_ids: Tensor
+    is_replaced: Tensor | None = None
+    sampled_ids: Tensor | None = None
+    log_q: Tensor | None = None
+
+
 class ElectraForJointPretraining(PreTrainedModel):
-    """Generator and discriminator with shared embeddings, and the forward pass that trains both.
+    """A generator and a discriminator with shared embeddings, and the forward pass that trains both.
 
     The attribute `most_in_shared_rows` says how training rows are packed: the largest number of positions that is
     chosen in any training row that segments share, None if that is unknown. Evaluation ignores it.
@@ -328,7 +356,10 @@ class ElectraForJointPretraining(PreTrainedModel):
         else:
             return CorruptedText(masked.input_ids)
         if self.objective.is_energy_based and generated is not None:
-            return noisy_text(input_ids, masked, sampled_ids, generated.logits)
+            noise_only = noisy_text(
+                input_ids, masked.mlm_positions, masked.mlm_mask, masked.mask_noise, sampled_ids, generated.logits
+            )
+            return CorruptedText(noise_only.input_ids, noise_only.is_noise, sampled_ids, noise_only.log_q)
         replaced = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)
         return CorruptedText(*replaced, sampled_ids)
 
@@ -382,6 +413,46 @@ class ElectraForJointPretraining(PreTrainedModel):
         if not generated.is_trained:
             return weight * main_loss, fields
         return electra_loss(generator_loss, main_loss, weight), fields
+
+
+def mask_text(
+    input_ids: Tensor,
+    is_real: Tensor,
+    mask_noise: Tensor,
+    config: ElectraPretrainingConfig,
+    segment_lengths: Tensor | None = None,
+    most_in_shared_rows: int | None = None,
+) -> MaskedText:
+    """Choose positions and mask them: m, then x_masked = REPLACE(x, m, [MASK]).
+
+    Args:
+        input_ids: original token ids, int64 (B, L).
+        is_real: 1 for real tokens, 0 for padding, (B, L).
+        mask_noise: uniform numbers that choose [..., 0] and mask [..., 1] positions, float (B, L, 2).
+        config: shares and special tokens.
+        segment_lengths, most_in_shared_rows: see `ElectraForJointPretraining`.
+    """
+    noise_of_choice, noise_of_mask = mask_noise.unbind(dim=2)  # (B, L)
+    maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
+    if segment_lengths is None:
+        positions, mlm_mask = choose_positions(maskable, is_real, noise_of_choice, config.mlm_probability)
+    else:
+        positions, mlm_mask = choose_in_segments(
+            maskable, noise_of_choice, config.mlm_probability, segment_lengths, most_in_shared_rows
+        )
+    noise = noise_of_mask.gather(1, positions)  # (B, K)
+    masked_input_ids, is_mask_token = mask_tokens(
+        input_ids,
+        positions,
+        mlm_mask,
+        noise,
+        mask_token_id=config.mask_token_id,
+        mlm_replacement_probability=config.mlm_replacement_probability,
+        mlm_random_probability=config.mlm_random_probability,
+        vocab_size=config.discriminator.vocab_size,
+    )
+    original_ids = input_ids.gather(1, positions)
+    return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, original_ids, noise)
 
 
 def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:

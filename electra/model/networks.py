@@ -1,4 +1,4 @@
-"""Networks of any backbone: an encoder of transformers with the head that the training step needs.
+"""Networks of any backbone: an encoder of transformers with the head that the training step needs; the step's output.
 
 Masked language models are transformers' own `*ForMaskedLM`. transformers has replaced-token detection for ELECTRA
 only; here ELECTRA's head is put on the other encoders, too. Of a saved detector, `AutoModel` and the classes for
@@ -106,7 +106,7 @@ def attention_bias(
     dtype: torch.dtype,
     segment_numbers: Tensor | None = None,
 ) -> Tensor | None:
-    """The bias that attention adds to its scores: 0, or the smallest number of its type at padding, (B, 1, 1, L).
+    """Return the bias of attention scores: 0, or the smallest number of its type at padding, (B, 1, 1, L).
 
     With `segment_numbers`, int64 (B, L), it is (B, 1, L, L), and also keeps tokens of two segments apart. None without
     padding and segments.
@@ -247,7 +247,7 @@ def embedding_modules(network: PreTrainedModel) -> dict[str, Any]:
     return {role: modules[path] for role, path in paths.items() if path in modules}
 
 
-# ---- What a forward pass of the joint model returns
+# ---- the output of a forward pass of the joint model
 
 
 @dataclass
@@ -297,7 +297,7 @@ class ElectraPretrainingOutput(ModelOutput):
     mlm_predictions: Tensor | None = None
 
 
-# ---- A discriminator's answers on a fixed corrupted test set, whose text another generator corrupted
+# ---- a text that was corrupted before, such as a test set
 
 
 def detect_replaced(

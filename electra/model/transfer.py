@@ -29,7 +29,7 @@ POSITIONS_KEY = "pretraining_positions"
 
 @dataclass(frozen=True)
 class VocabularyRows:
-    """Where the rows of a vocabulary's tables come from."""
+    """A plan of the rows of a vocabulary's tables: from which old rows each row comes."""
 
     kept: dict[int, int]
     """Id -> old id."""

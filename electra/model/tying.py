@@ -31,7 +31,7 @@ EMBEDDING_ROLES = {
 
 
 class DisentangledEmbedding(nn.Embedding):
-    """E_D = sg(E_G) + E_delta: a table added to another network's, without gradient for that network.
+    """An embedding E_D = sg(E_G) + E_delta: a table added to another network's, without gradient for that network.
 
     Gradient-disentangled embedding sharing, section 3.3 of DeBERTaV3 (He et al. 2021). E_delta starts at zero.
 

@@ -3,6 +3,7 @@
 import logging
 import math
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from typing import Any
 from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from electra.io.console import format_seconds
+from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.checkpoints import SavesAt
+from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.device import dtype_of
 from electra.pretraining.plan import Plan
 from electra.report.runs import TEST
@@ -19,13 +23,11 @@ from electra.runtime.tracking import send_alert
 
 logger = logging.getLogger(__name__)
 
-
-# ---- Progress and cost of a run: a progress bar, readable log lines; tokens, FLOPs, time, utilization
+# ---- progress and cost
 
 # For the cost, time is read from the log, which survives kills and resuming: each line has the tokens so far, and the
 # rate since the line before without evaluations and checkpoints. Utilization is that of PaLM, appendix B: the FLOPs
 # that the model needs (6 N T and attention, without recomputation) over what the devices could have done in that time.
-
 
 _METRICS = (
     ("generator_loss", "generator", ".3f"),
@@ -42,11 +44,11 @@ _METRICS = (
 )
 """Metrics of a line, as far as the log has them: name, label, format."""
 PEAK_SECONDS = 1.0
-"""Longest measurement of the peak; in short runs it takes a tenth of the training time."""
+"""Seconds of the longest measurement of the peak; in short runs a measurement takes a tenth of the training."""
 
 
 class ReadableLog(TrainerCallback):
-    """Logs one readable line for each entry of Trainer's log."""
+    """A callback that logs one readable line for each entry of Trainer's log."""
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if logs:
@@ -127,42 +129,17 @@ def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> 
     return ledger
 
 
-# ---- Whether the pair learns, read from the log of its evaluations: warnings while it trains, a sentence at the end
+# ---- whether the discriminator learns
 
 # A small discriminator normally predicts the base rate for millions of tokens before it starts to learn. With too
 # strong a generator or too high a learning rate it never gets further.
 
-
 LEAD = 0.05
 """AUC above that of token frequencies from which a discriminator has started to learn."""
 FREQUENCIES_AUC = 0.55
-"""What frequencies give against a trained generator: .53 to .56 (docs/results.md)."""
-GENERATOR_MOVES = 0.5
-"""Nats. Below this gain over random guesses a generator has not begun; a loss that rises by more has collapsed."""
+"""AUC of token frequencies against a trained generator: .53 to .56 (docs/results.md)."""
 START_BUDGET = 25_000_000
-"""Tokens. The slowest healthy run, small_glue_cpu, started after 18 million."""
-VERDICTS = {
-    "generator collapsed": (
-        "the generator has collapsed: its held-out loss rose to {generator_loss:.2f} nats",
-        "Start from an earlier checkpoint with a lower --learning_rate.",
-    ),
-    "generator stands still": (
-        "the generator stands still: its held-out loss is {generator_loss:.2f} nats, close to that of random guesses",
-        "Try more steps ({more}), or fewer --warmup_steps.",
-    ),
-    "learning": ("the discriminator has started to learn", ""),
-    "late": (
-        "the discriminator does not learn, after {tokens:,} tokens",
-        "Try a lower --learning_rate, a smaller --generator_size, a larger batch (--per_device_train_batch_size, "
-        "--gradient_accumulation_steps), or a longer --warmup_steps. In a new run, the discriminator starts several "
-        "times earlier with --initialization local (--discriminator_type electra or modernbert).",
-    ),
-    "not started": (
-        "the discriminator has not started to learn yet",
-        "This is normal for millions of tokens: {more}.",
-    ),
-}
-"""State of the pair -> what it means, and what to try; {more}: how to get more steps."""
+"""Tokens after which a discriminator is late. The slowest healthy run, small_glue_cpu, started after 18 million."""
 
 
 def base_rate_loss(replaced_rate: float) -> float:
@@ -172,77 +149,83 @@ def base_rate_loss(replaced_rate: float) -> float:
 
 @dataclass(eq=False)
 class DiscriminatorHealth(TrainerCallback):
-    """Logs a warning when the generator collapses, and when the discriminator is late.
+    """A callback that warns when the discriminator should have started to learn and has not.
 
     Args:
-        vocab_size: the loss of an untrained generator is about its logarithm.
         more: how the user gets more steps.
     """
 
-    vocab_size: int
     more: str = "raise --max_steps"
-    _last: str = ""
+    _was_late: bool = False
 
     def on_evaluate(
         self, args: Any, state: TrainerState, control: TrainerControl, metrics: Any = None, **kwargs: Any
     ) -> None:
         if metrics is not None and "eval_loss" not in metrics:  # of the test set
             return
-        before = self._last
-        self._last = self.assess(args, state)
-        if self._last != before and self._last in ("generator collapsed", "late"):
+        is_late = self.is_late(args, state) and not self.has_learned(last_evaluation(state))
+        if is_late and not self._was_late:
             warning = self.verdict(args, state)
             logger.warning(warning)
             if state.is_world_process_zero:
-                send_alert(args.report_to, self._last, warning)
+                send_alert(args.report_to, "late", warning)
+        self._was_late = is_late
 
-    def assess(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
-        """Return the state of the pair at the last evaluation, a key of `VERDICTS`.
+    def has_learned(self, evaluation: Mapping[str, Any], frequencies_auc: float = FREQUENCIES_AUC) -> bool:
+        """Return True if the discriminator is better than token frequencies and better than the base rate.
 
         An untrained generator samples random tokens, of which frequencies detect more: give `frequencies_auc`, their
         AUC on the same masks, where it is known.
         """
-        evaluations = [logs for logs in state.log_history if "eval_discriminator_auc" in logs]
-        last = evaluations[-1]
-        loss = last["eval_generator_loss"]
-        # A resumed run may be evaluated on other text, of which losses cannot be compared.
-        of_this_text = [logs for logs in evaluations if logs.get("eval_tokens") == last.get("eval_tokens")]
-        losses = [logs["eval_generator_loss"] for logs in of_this_text]
-        if not loss <= min(losses) + GENERATOR_MOVES:  # also nan
-            return "generator collapsed"
-        if loss > math.log(self.vocab_size) - GENERATOR_MOVES:
-            return "generator stands still"
-        is_better = last["eval_discriminator_loss"] < base_rate_loss(last["eval_replaced_rate"])
-        if is_better and last["eval_discriminator_auc"] >= frequencies_auc + LEAD:
-            return "learning"
-        is_warm = last["step"] > 2 * args.get_warmup_steps(state.max_steps)
-        return "late" if is_warm and state.num_input_tokens_seen >= START_BUDGET else "not started"
+        is_better = evaluation["eval_discriminator_loss"] < base_rate_loss(evaluation["eval_replaced_rate"])
+        return bool(is_better and evaluation["eval_discriminator_auc"] >= frequencies_auc + LEAD)
+
+    def is_late(self, args: Any, state: TrainerState) -> bool:
+        """Return True if a healthy discriminator would have started to learn: after the warm-up and enough tokens."""
+        is_warm = last_evaluation(state)["step"] > 2 * args.get_warmup_steps(state.max_steps)
+        return is_warm and state.num_input_tokens_seen >= START_BUDGET
 
     def verdict(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
-        """Return one line: the state, the numbers of the last evaluation, and what to try."""
-        last = next(logs for logs in reversed(state.log_history) if "eval_discriminator_auc" in logs)
-        what, advice = VERDICTS[self.assess(args, state, frequencies_auc)]
-        what = what.format(generator_loss=last["eval_generator_loss"], tokens=state.num_input_tokens_seen)
-        advice = advice.format(more=self.more)
+        """Return one line: whether the discriminator learns, the numbers of the last evaluation, and what to try."""
+        last = last_evaluation(state)
+        tokens = f"{state.num_input_tokens_seen:,} tokens"
+        if self.has_learned(last, frequencies_auc):
+            what = "has started to learn"
+            advice = ""
+        elif self.is_late(args, state):
+            what = f"does not learn, after {tokens}"
+            advice = (
+                " Try a lower --learning_rate, a smaller --generator_size, a larger batch "
+                "(--per_device_train_batch_size, --gradient_accumulation_steps), or a longer --warmup_steps. In a new "
+                "run, the discriminator starts several times earlier with --initialization local "
+                "(--discriminator_type electra or modernbert)."
+            )
+        else:
+            what = "has not started to learn yet"
+            advice = f" This is normal for millions of tokens: {self.more}."
         base_rate = base_rate_loss(last["eval_replaced_rate"])
         return (
-            f"step {last['step']}: {what}. Held-out AUC {last['eval_discriminator_auc']:.3f} (token frequencies: "
-            f"{frequencies_auc:.3f}), recall {last['eval_discriminator_recall']:.3f}, loss "
-            f"{last['eval_discriminator_loss']:.4f} (the base rate alone: {base_rate:.4f}). {advice}".rstrip()
+            f"step {last['step']}: the discriminator {what}. Held-out AUC {last['eval_discriminator_auc']:.3f} (token "
+            f"frequencies: {frequencies_auc:.3f}), recall {last['eval_discriminator_recall']:.3f}, loss "
+            f"{last['eval_discriminator_loss']:.4f} (the base rate alone: {base_rate:.4f}).{advice}"
         )
 
 
-# ---- What else is measured at each evaluation, and how long it takes
+def last_evaluation(state: TrainerState) -> dict[str, Any]:
+    """Return the last line of Trainer's log with metrics of the discriminator."""
+    return next(logs for logs in reversed(state.log_history) if "eval_discriminator_auc" in logs)
 
+
+# ---- what else is measured at each evaluation, and how long it takes
 
 Probe = Callable[[Any], dict[str, float]]
-"""The joint model, in evaluation mode -> metrics of it, without the prefix eval_; see electra/probes.py."""
+"""The joint model, in evaluation mode -> its metrics, without the prefix eval_; see electra/probes.py."""
 MOST_PROBING = 0.05
 """Share of the time from one evaluation to the next above which probes are said to be slow."""
 
 
 class ProbeClock:
-    """Runs the probes of an evaluation, and warns once if they take much of the run's time."""
+    """A runner of the probes of an evaluation, which warns once if probes take much of the run's time."""
 
     def __init__(self, probes: Sequence[Probe] = ()) -> None:
         self.probes = probes
@@ -266,3 +249,20 @@ class ProbeClock:
                 logger.warning(line, 100 * share)
         self._ended = ended
         return found
+
+
+# ---- the callbacks of a run
+
+
+def default_callbacks(
+    model: ElectraForJointPretraining, args: ElectraTrainingArguments, plan: Plan
+) -> list[TrainerCallback]:
+    """Return what logs a run and keeps its checkpoints: a readable line, warnings, a progress bar in a terminal."""
+    callbacks: list[TrainerCallback] = [SavesAt(plan.checkpoint_steps), ReadableLog()]
+    # The thresholds hold for ELECTRA's task and base rates.
+    if model.config.objective == "electra" and model.generator is not None:
+        more = "give a larger --budget" if args.budget else "raise --max_steps"
+        callbacks.append(DiscriminatorHealth(more))
+    if sys.stderr.isatty() and not args.disable_tqdm:
+        callbacks.append(ProgressBar())
+    return callbacks

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from electra.io.checkpoints import (
-    ORIGIN_NAME,
+    PROVENANCE_NAME,
     UNFINISHED,
     checkpoints_of,
     commit,
@@ -46,7 +46,7 @@ from electra.pretraining.run_folder import RunProvenance
 logger = logging.getLogger(__name__)
 
 
-# ---- Checkpoints of a run: written completely or not at all, and read with the options that the user gives now
+# ---- writing and reading checkpoints
 
 
 KEPT_NAME = "kept"
@@ -59,7 +59,7 @@ WORD_MILESTONES = (*range(1, 11), *range(20, 101, 10))
 
 
 class AtomicCheckpoints(TrainerCallback):
-    """Surrounds what Trainer does with checkpoints.
+    """A callback that makes Trainer's checkpoints complete or absent.
 
     Trainer writes into `unfinished/` of the run's folder. While training goes on, a thread syncs the files to the
     disk, writes their manifest and renames the folder; then it deletes older checkpoints. When Trainer has read a
@@ -67,12 +67,12 @@ class AtomicCheckpoints(TrainerCallback):
 
     Args:
         trainer: an `ElectraTrainer`.
-        origin: see run_folder.py; written into each checkpoint.
+        provenance: see run_folder.py; written into each checkpoint.
     """
 
-    def __init__(self, trainer: Any, origin: RunProvenance | None) -> None:
+    def __init__(self, trainer: Any, provenance: RunProvenance | None) -> None:
         self.trainer = trainer
-        self.origin = origin
+        self.provenance = provenance
         self.run_folder = trainer.run_folder
         self.loaded: str | None = None
         """The checkpoint that was read, until a step was taken with its state."""
@@ -150,7 +150,7 @@ class AtomicCheckpoints(TrainerCallback):
         if step in plan.checkpoint_steps:
             words = word_steps(trainer.args.checkpoint_words, plan.batch_size / plan.segments_per_epoch, plan.steps)
             (unfinished / KEPT_NAME).write_text(f"chck_{words[step]}M\n" if step in words else "")
-        write_json(asdict(self.origin) if self.origin else {}, unfinished / ORIGIN_NAME)
+        write_json(asdict(self.provenance) if self.provenance else {}, unfinished / PROVENANCE_NAME)
         if not (unfinished / "config.json").is_file():  # Trainer wrote sharded weights and nothing else
             trainer.model.config.save_pretrained(unfinished)
             trainer.processing_class.save_pretrained(unfinished)
@@ -216,7 +216,14 @@ def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | No
         schedule._last_lr = rates
 
 
-# ---- When a run saves its state: at the end, when it is told to stop, at fractions of its steps; and what is deleted
+class NoSchedule:
+    """A stand-in for a schedule that must not be read from a checkpoint."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Leave everything as it is."""
+
+
+# ---- when a run saves its state and stops, and which checkpoints are deleted
 
 #     SIGTERM, SIGUSR1, SIGINT    exit code 128 + the signal's number: 143, 138, 130; a second SIGTERM or
 #                                 SIGINT stops at once
@@ -242,7 +249,7 @@ def say(line: str) -> None:
 
 
 class StopRequests(TrainerCallback):
-    """Saves and ends training after the step in which a signal arrives, on all processes after the same step.
+    """A callback that saves and ends training after the step in which a signal arrives, the same on all processes.
 
     `max_hours` are counted from `started`, the `time.monotonic()` at the start of the command; None for no limit.
     """
@@ -374,7 +381,7 @@ def word_steps(words: int | None, epochs_per_step: float, max_steps: int) -> dic
 
 @dataclass(eq=False)
 class SavesAt(TrainerCallback):
-    """Saves after certain optimizer steps."""
+    """A callback that saves after certain optimizer steps."""
 
     steps: Sequence[int]
 

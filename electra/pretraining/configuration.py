@@ -40,7 +40,7 @@ from electra.pretraining.device import choose_for_device, compiles_by_default, j
 from electra.tokenizers.options import OF_TRAINING, TokenizerArguments, TokenizerPathArguments
 
 MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
-"""A run has at least so many evaluations, checkpoints and log lines, unless the steps between them are given."""
+"""Fewest evaluations, checkpoints and log lines of a run, unless the steps between them are given."""
 CONFIG_NAME = "config.yaml"
 """The options of a run, in its folder."""
 _KEPT = ("optim", "optim_args", "optim_target_modules", "lr_scheduler_type", "lr_scheduler_kwargs")
@@ -58,7 +58,7 @@ _RECORDED = (
 
 
 def seconds_of(budget: str) -> float:
-    """Seconds of a time such as 90m, 2h or 1.5d; 0 for other text."""
+    """Return the seconds of a time such as 90m, 2h or 1.5d; 0 for other text."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", budget.strip().lower())
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]] if match else 0.0
 
@@ -244,24 +244,24 @@ class ElectraTrainingArguments(TrainingArguments):
             self.accelerator_config.non_blocking = self.dataloader_pin_memory
 
     def with_values(self, **values: Any) -> Self:
-        """A copy with other values. `dataclasses.replace` would run Trainer's checks again."""
+        """Return a copy with other values. `dataclasses.replace` would run Trainer's checks again."""
         other = copy.copy(self)
         other.__dict__.update(values)
         return other
 
     @property
     def n_gpu(self) -> int:
-        """One at most: with more, Trainer would multiply the batch by their number and use `nn.DataParallel`."""
+        """Return one at most: with more GPUs, Trainer would multiply the batch and use `nn.DataParallel`."""
         return min(1, self.visible_gpus)
 
     @property
     def visible_gpus(self) -> int:
-        """GPUs that a process without torchrun could use; 1 with torchrun, 0 on a CPU."""
+        """Return how many GPUs a process without torchrun could use; 1 with torchrun, 0 on a CPU."""
         return super().n_gpu
 
     @property
     def segments_per_step(self) -> int:
-        """Segments of an optimizer step, over all devices and accumulated batches."""
+        """Return the segments of an optimizer step, over all devices and accumulated batches."""
         return self.train_batch_size * self.gradient_accumulation_steps * self.world_size
 
 
@@ -368,7 +368,7 @@ class OptionGroups:
 
 @dataclass(frozen=True)
 class Configuration(OptionGroups):
-    """All options of a pre-training run. `parse_arguments` makes it, and `resolve` another one; nothing changes it."""
+    """All options of a pre-training run, made by `parse_pretraining_arguments` and `resolve_options`; frozen."""
 
     record: Mapping[str, Any]
     """The options to be written to config.yaml, by name: given, not the default, or always recorded."""
@@ -390,7 +390,7 @@ class Configuration(OptionGroups):
 
     @property
     def spec(self) -> Objective:
-        """What the objective trains, with the shares and the weight that the user gives."""
+        """Return what the objective trains, with the shares and the weight that the user gives."""
         return given_objective(self.objective, self.model.generator_type)
 
 

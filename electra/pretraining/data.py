@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
+from electra.data.foreign import open_cache
 from electra.data.options import SegmentArguments, held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.rng import Ints
 from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.data.shards import describe_sources, load_or_build_cache
-from electra.data.testset import CorruptedSegments, check_corruption_set, read_corruption_set
 from electra.data.token_cache import (
     NONE,
     TOKENIZER_NAME,
@@ -25,7 +25,6 @@ from electra.data.token_cache import (
     TokenCache,
     held_out_documents,
     load_or_compute,
-    open_cache,
     shared_documents,
     text_fingerprint,
 )
@@ -33,9 +32,10 @@ from electra.data.tokenize import load_or_train_tokenizer
 from electra.io.checkpoints import MANIFEST_NAME, start_checkpoint
 from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, read_config, trained_source
-from electra.pretraining.configuration import Configuration
+from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
+from electra.pretraining.device import main_process_first
+from electra.pretraining.testset import CorruptedTestSet, check_test_set, read_test_set
 from electra.report.runs import TESTSET
-from electra.runtime.processes import main_process_first
 from electra.tokenizers.load import check_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -54,14 +54,14 @@ class PretrainingData:
     policy: SegmentPolicy
     evaluation: EvaluationSegments | None
     """Segments of the first held-out text, which decides about checkpoints, gates and warnings."""
-    more_evaluations: dict[str, EvaluationSegments | CorruptedSegments]
+    more_evaluations: dict[str, EvaluationSegments | CorruptedTestSet]
     """Segments of the other held-out texts by name, and `TESTSET`."""
     test: EvaluationSegments | None
     """Segments of the test set, which are evaluated once, at the end."""
     sources: list[dict[str, Any]]
     """The sources of the text as this run names them, with their documents and tokens."""
     text: dict[str, Any]
-    """What is trained and evaluated on: numbers of documents and fingerprints, see `Origin` in run_folder.py."""
+    """What is trained and evaluated on: numbers of documents and fingerprints, see `RunProvenance`."""
 
 
 def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
@@ -73,10 +73,10 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     options = args.segments
     # One process of a host opens the text and builds what is not there yet; all of them open the result.
     tokenizer, folder, sources, held_out_folders, split = main_process_first(lambda: _prepare(args, checkpoint))
-    fixed = None
+    corrupted = None
     if options.eval_corruption:
-        fixed = read_corruption_set(options.eval_corruption)
-        check_corruption_set(fixed, options.eval_corruption, tokenizer, options.max_length)
+        corrupted = read_test_set(options.eval_corruption)
+        check_test_set(corrupted, options.eval_corruption, tokenizer, options.max_length)
 
     return _data_of_split(
         tokenizer,
@@ -87,7 +87,27 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
         sources,
         seed=args.training.seed,
         eval_seed=args.training.eval_seed,
-        fixed=fixed,
+        corrupted=corrupted,
+    )
+
+
+def data_of_run(
+    train: TokenCache | PretrainingData,
+    held_out: TokenCache | Mapping[str, TokenCache] | None,
+    tokenizer: PreTrainedTokenizerBase | None,
+    segments: SegmentArguments | None,
+    args: ElectraTrainingArguments,
+) -> PretrainingData:
+    """Return the data of a run: as they are, or made of token caches."""
+    if isinstance(train, PretrainingData):
+        return train
+    if not isinstance(train, TokenCache):
+        raise UserError(f"train_dataset is a {type(train).__name__}; give a token cache, see tokenize_corpus")
+    if tokenizer is None:
+        raise UserError("processing_class is missing: give the tokenizer of the token cache")
+    texts = {"": held_out} if isinstance(held_out, TokenCache) else dict(held_out or {})
+    return data_of_corpus(
+        train, tokenizer, texts, segments or SegmentArguments(), seed=args.seed, eval_seed=args.eval_seed
     )
 
 
@@ -123,7 +143,7 @@ def _data_of_split(
     *,
     seed: int,
     eval_seed: int,
-    fixed: CorruptedSegments | None = None,
+    corrupted: CorruptedTestSet | None = None,
 ) -> PretrainingData:
     documents = Documents(len(cache), split["left_out"])
     in_test = split.get("test", NONE)
@@ -145,9 +165,9 @@ def _data_of_split(
     evaluation = evaluations.pop(first_name, None)
     hashes = [text.content_hashes[chosen] for text, chosen in held_out.values()]
     held_out_text = text_fingerprint(np.concatenate(hashes))
-    if fixed is not None:
-        evaluations[TESTSET] = fixed
-        held_out_text = hashlib.blake2b((held_out_text + fixed.fingerprint).encode(), digest_size=16).hexdigest()
+    if corrupted is not None:
+        evaluations[TESTSET] = corrupted
+        held_out_text = hashlib.blake2b((held_out_text + corrupted.fingerprint).encode(), digest_size=16).hexdigest()
     return PretrainingData(
         segments=options,
         tokenizer=tokenizer,
@@ -169,7 +189,7 @@ def _data_of_split(
 
 
 class Prepared(NamedTuple):
-    """What one process of a host makes, and all of them open."""
+    """The data that one process of a host makes, and all its processes open."""
 
     tokenizer: PreTrainedTokenizerBase
     cache: Path
@@ -213,9 +233,9 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
 
 
 def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentArguments, seed: int) -> dict[str, Any]:
-    """Return the documents that are not trained on, those of the test set, and a fingerprint of what is trained on.
+    """Return `left_out`, the held-out documents, `test`, and `training_text`, a fingerprint of the other documents.
 
-    The test set is a part of the first, and without a document that is also in a text of the evaluations.
+    The test set is a part of the held-out documents, without a document that is also in a text of the evaluations.
     """
     hashes = cache.content_hashes
     if held_out:
@@ -243,7 +263,7 @@ def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentA
 
 
 def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus | None) -> PreTrainedTokenizerBase:
-    """The checkpoint's tokenizer, the one named, that of the trained networks or of the cache, or one trained now."""
+    """Load the tokenizer of the checkpoint, the named one, or that of the networks or the cache, or train one."""
     sources = []
     start = None
     if args.training.init_checkpoint and checkpoint is None:

@@ -1,7 +1,6 @@
-"""What a run chooses by itself for the device that it trains on: precision and workers.
+"""What a run does for the device and the processes that it trains on: compilation, precision, workers.
 
-Processes are connected here, too, and the loss of one becomes a line with what to do. Options that are given win.
-Nothing here changes what is computed, except for its precision.
+Options that are given win over what is chosen here. Nothing here changes what is computed, except for its precision.
 """
 
 import logging
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -26,21 +25,11 @@ from electra.runtime.threads import share_of_cores
 
 logger = logging.getLogger(__name__)
 
-FILES, FILES_OF_WORKER, TENSORS, LOADERS, PREFETCHED = 60, 6, 8, 2, 2
-"""Open files of a run without workers; of a worker's pipes; tensors of a batch; loaders at once, of training and of an
-evaluation; batches that torch lets a worker prepare in advance. Each is at most that."""
-_LOST_WORKER = re.compile(
-    r"DataLoader worker \(pid|Pin memory thread|Too many open files|shared memory|ancdata|unable to (mmap|write)"
-)
-"""What torch says of workers that have ended or can no longer send."""
-
-
-# ---- Compiling the training step, and going on without that where a compiler fails
+# ---- compiling the training step, and going on without that where a compiler fails
 
 # A compiler needs more than Python packages: a C compiler, headers, a driver. Where one of these is missing, torch,
 # Triton or `subprocess` raise errors of many classes. So no class is looked for: a step that fails is repeated eagerly
 # with the same random numbers, and if that works, compiling was to blame.
-
 
 ADVICE = "add --torch_compile false"
 LONGEST_REASON = 300
@@ -140,8 +129,13 @@ def reason_of(error: Exception) -> str:
     return " ".join([first_line(error), *telling[:1]])[:LONGEST_REASON]
 
 
+# ---- precision and processes
+
 MOST_WORKERS = 4
 """Loader processes of a run on a GPU; one prepares the batches of several million tokens a second."""
+LONGEST_WAIT = timedelta(days=30)
+"""Tokenizing a corpus takes longer than any collective of the training may."""
+Made = TypeVar("Made")
 
 
 def choose_for_device(training: Any) -> None:
@@ -181,6 +175,49 @@ def join_processes(training: Any) -> None:
         )
     if training.use_cpu:  # transformers would leave --ddp_timeout out
         PartialState(cpu=True, backend=training.ddp_backend, timeout=timeout)
+
+
+def main_process_first(make: Callable[[], Made], per_host: bool = True) -> Made:
+    """Return what `make` returns, which one process of each host, or of all hosts, calls; all raise its error."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return make()
+    group = dist.new_group(timeout=LONGEST_WAIT, backend="gloo")
+    rank = dist.get_rank()
+    first = 0
+    if per_host:  # hosts may have different numbers of processes
+        first = rank - int(os.environ.get("LOCAL_RANK", rank))
+        firsts: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(firsts, first, group=group)
+        hosts = [[other for other, its in enumerate(firsts) if its == host] for host in sorted({*firsts})]
+        group, _ = dist.new_subgroups_by_enumeration(hosts, timeout=LONGEST_WAIT, backend="gloo")
+    result: list[Made | Exception | None] = [None]
+    if rank == first:
+        try:
+            result[0] = make()
+        except Exception as error:
+            result[0] = error
+    dist.broadcast_object_list(result, src=first, group=group)
+    if isinstance(result[0], Exception):
+        raise result[0]
+    return result[0]  # type: ignore[return-value]
+
+
+# ---- workers of the data loader, and processes that are lost
+
+FILES = 60
+"""Open files of a run without workers, at most."""
+FILES_OF_WORKER = 6
+"""Open files of the pipes of a worker."""
+TENSORS = 8
+"""Open files of a batch that a worker has sent: one for each tensor."""
+LOADERS = 2
+"""Loaders that have workers at the same time: of training, and of an evaluation."""
+PREFETCHED = 2
+"""Batches that a worker prepares in advance by default, of torch."""
+_LOST_WORKER = re.compile(
+    r"DataLoader worker \(pid|Pin memory thread|Too many open files|shared memory|ancdata|unable to (mmap|write)"
+)
+"""Messages of torch about workers that have ended or can no longer send."""
 
 
 def allow_open_files(training: Any) -> None:

@@ -18,18 +18,18 @@ import pandas as pd
 from huggingface_hub import ModelCardData
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.data.testset import CorruptedSegments
 from electra.io.checkpoints import UNFINISHED, describe_latest_valid, translate_write_errors, write_manifest
 from electra.io.console import environment, without_secrets
 from electra.io.files import replace_folder, write_as_yaml, write_file, write_json
+from electra.model.inference import corrupt_and_detect, to_samples
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import ENERGY_KEY, STEP_KEY
-from electra.model.probe import probe, to_samples
 from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
-from electra.pretraining.callbacks import DiscriminatorHealth, compute_ledger
-from electra.pretraining.metrics import PROBE_ROWS, TokenRecords, rows_of, token_counts, unigram_metrics
+from electra.pretraining.callbacks import DiscriminatorHealth, compute_ledger, last_evaluation
+from electra.pretraining.metrics import PROBE_ROWS, MetricRows, rows_of, token_counts, unigram_metrics
 from electra.pretraining.plan import Plan
+from electra.pretraining.testset import CorruptedTestSet
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import Card, Table, write_card
 from electra.report.drawing import metric_title
@@ -99,7 +99,7 @@ def next_step(trainer: ElectraTrainer, results: Mapping[str, Any]) -> str:
     health = health_of(trainer)
     if health is not None and results:
         auc = results["frequencies"]["discriminator_auc"]
-        if health.assess(trainer.args, trainer.state, auc) != "learning":
+        if not health.has_learned(last_evaluation(trainer.state), auc):
             return f"The networks are in {folder}; they have to learn more before they are worth fine-tuning."
     return f"Fine-tune it: {fine_tuning_command(trainer.processing_class, str(folder))}"
 
@@ -142,15 +142,15 @@ def evaluate_at_end(trainer: ElectraTrainer, start: str) -> dict[str, dict[str, 
         evaluations.append(trainer.evaluate())
     first = evaluations[0]
     last = evaluations[-1]
-    origin = trainer.checkpoints.origin
-    is_same_text = origin is not None and origin.first_held_out_text == origin.held_out_text
+    provenance = trainer.checkpoints.provenance
+    is_same_text = provenance is not None and provenance.first_held_out_text == provenance.held_out_text
     has_first = is_same_text and first.get("step") == 0 and first["eval_tokens"] == last["eval_tokens"]
 
     config = trainer.model.config
     counts = token_counts(data.cache, data.training_documents, config.discriminator.vocab_size)
     baselines = {"": unigram_metrics(trainer.last_records, counts, config.special_token_ids, objective)}
     for name, segments in data.more_evaluations.items():
-        if isinstance(segments, CorruptedSegments):
+        if isinstance(segments, CorruptedTestSet):
             baselines[name] = {"discriminator_auc": segments.frequencies_auc}
     rows = (*rows_of(objective), *PROBE_ROWS)
     columns = {}
@@ -168,7 +168,7 @@ def evaluate_at_end(trainer: ElectraTrainer, start: str) -> dict[str, dict[str, 
 def _write_results(
     trainer: ElectraTrainer, options: Mapping[str, Any], results: dict[str, dict[str, float]], test: dict[str, float]
 ) -> None:
-    """Write log, samples, networks, metrics.json and the report into the run folder; send that to wandb."""
+    """Write log, samples, networks, metrics.json and the report into the run folder; send the report to wandb."""
     folder = trainer.run_folder
     model = trainer.model
     plan = trainer.plan
@@ -177,8 +177,8 @@ def _write_results(
     if trainer.eval_dataset is not None:
         segments = trainer.eval_dataset.__getitems__(trainer.eval_dataset.spread(SAMPLES))
         batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
-        probed = probe(model.generator, model.discriminator, batch, model.config, may_diverge=True)
-        write_samples(to_samples(probed, trainer.processing_class), folder, plan.steps)
+        detected = corrupt_and_detect(model.generator, model.discriminator, batch, model.config, may_diverge=True)
+        write_samples(to_samples(detected, trainer.processing_class), folder, plan.steps)
     export_networks(model, trainer.processing_class, folder, plan, results.get("trained", {}), options)
 
     cost = compute_ledger(state, trainer.args, plan)
@@ -195,7 +195,7 @@ def _write_results(
     track_results(trainer.args.report_to, {}, try_to_report(folder))
 
 
-def results_table(columns: Mapping[str, Mapping[str, float]], rows: TokenRecords) -> str:
+def results_table(columns: Mapping[str, Mapping[str, float]], rows: MetricRows) -> str:
     """Return aligned text with one row per metric and one column per model; missing values stay empty."""
     values = pd.DataFrame(columns, index=[name for name, _ in rows]).rename(dict(rows))
     return values.to_string(float_format="{:.4f}".format, na_rep="")
@@ -253,7 +253,7 @@ ABOUT = {
     "causal language model": "Predicts each token from those before it. As a masked language model of transformers it "
     f"sees all tokens; electra.model.networks.encode hides the later ones. {_TO_FINE_TUNE}",
 }
-"""What a network does."""
+"""Kind of a network -> what the network does, a sentence for its model card."""
 HOW_IT_WAS_TRAINED = {
     ("mlm", "discriminator"): " It was trained like BERT, with [MASK] at most of the predicted positions.",
     ("replace_mlm", "discriminator"): " It was trained on replaced tokens and never saw [MASK].",

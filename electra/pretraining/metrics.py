@@ -26,18 +26,18 @@ from electra.report.runs import TESTSET
 
 ELECTRA = OBJECTIVES["electra"]
 PADDING = -100.0
-"""What Trainer pads gathered arrays with; here it also marks the padding of a row."""
+"""Number with which Trainer pads gathered arrays; here it also marks the padding of a row."""
 MAX_COUNTED_TOKENS = 20_000_000
 """A larger text is counted in every n-th document."""
 
-TokenRecords = tuple[tuple[str, str], ...]
+MetricRows = tuple[tuple[str, str], ...]
 """Names of metrics and their labels in the table at the end of a run."""
-PROBE_ROWS: TokenRecords = tuple((name, METRIC_LABELS[name]) for name in ("pairs_accuracy", "probe_accuracy"))
+PROBE_ROWS: MetricRows = tuple((name, METRIC_LABELS[name]) for name in ("pairs_accuracy", "probe_accuracy"))
 """Metrics of --eval_pairs and --eval_classify."""
 
 
 class Field(IntEnum):
-    """Columns of a token record. Their names are those of `ElectraPretrainingOutput`, by which they are looked up."""
+    """The columns of a token record, in lower case named like the fields of `ElectraPretrainingOutput`."""
 
     ORIGINAL_IDS = 0
     """`PADDING` where there is no token; such records do not count."""
@@ -134,7 +134,7 @@ def evaluation_metrics(
     return {"loss": loss, **metrics, "tokens": float(len(tokens.original_ids))}
 
 
-def fixed_metrics(records: NDArray[np.float32]) -> dict[str, float]:
+def metrics_of_corrupted(records: NDArray[np.float32]) -> dict[str, float]:
     """Compute a discriminator's metrics on a fixed corrupted test set, over all tokens; see `evaluation_metrics`."""
     tokens = _columns(records)
     metrics = {"replaced_rate": _mean(tokens.is_replaced), "tokens": float(len(tokens.original_ids))}
@@ -226,7 +226,7 @@ def _mean(values: NDArray) -> float:
     return float(values.mean(dtype=np.float64)) if len(values) else math.nan
 
 
-def rows_of(objective: Objective) -> TokenRecords:
+def rows_of(objective: Objective) -> MetricRows:
     """Return names and labels of the metrics that an objective has, found by measuring no tokens."""
     measured = evaluation_metrics(_NO_TOKENS, 1.0, objective)
     return tuple((name, label) for name, label in METRIC_LABELS.items() if name in measured)
@@ -242,7 +242,7 @@ def check_names(names: Iterable[str]) -> None:
     any objective may be called like a text or begin with its name, and no two texts may have a metric of one name.
     """
     metrics = {name for objective in OBJECTIVES.values() for name in evaluation_metrics(_NO_TOKENS, 1.0, objective)}
-    metrics |= fixed_metrics(_NO_TOKENS).keys()
+    metrics |= metrics_of_corrupted(_NO_TOKENS).keys()
     owners = {f"{TESTSET}_{metric}": TESTSET for metric in metrics}
     for name in names:
         if name == TESTSET or any(f"{metric}_".startswith(f"{name}_") for metric in metrics):

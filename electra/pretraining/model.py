@@ -1,4 +1,4 @@
-"""From options to the joint model, with new or trained networks."""
+"""From options to the joint model, with new or trained networks; and from a joint model to its options."""
 
 import logging
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
-from electra.io.checkpoints import ORIGIN_NAME
+from electra.io.checkpoints import PROVENANCE_NAME, checkpoints_of, start_checkpoint
 from electra.io.errors import UserError
 from electra.io.files import read_json
 from electra.model.configuration import (
@@ -24,11 +24,12 @@ from electra.model.configuration import (
 from electra.model.initialization import joint_config, untrained_discriminator
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import can_share_rows, embedding_modules
+from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
 from electra.model.pretrained import STEP_KEY, load_network, own_tokenizer, read_config, trained_source
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.model.tying import load_plain_state, plain_state
-from electra.pretraining.configuration import Configuration
-from electra.pretraining.run_folder import RunProvenance
+from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
+from electra.pretraining.run_folder import RunProvenance, check_optimizer_of
 from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ def _trained_config(
     resumed: Any,
     discriminator: PreTrainedConfig | None = None,
 ) -> PreTrainedConfig:
-    """The configuration of a trained network with this run's dropout; the generator's needs the discriminator's."""
+    """Return the configuration of a trained network with this run's dropout; a generator needs the discriminator's."""
     if resumed is not None:
         config: PreTrainedConfig = getattr(resumed, role)
     else:
@@ -112,7 +113,7 @@ def _resized_config(
     tokenizer: PreTrainedTokenizerBase,
     discriminator: PreTrainedConfig | None,
 ) -> PreTrainedConfig:
-    """The configuration of a trained network for this run's tokenizer, length and layers.
+    """Return the configuration of a trained network for this run's tokenizer, length and layers.
 
     Refused are other sizes and types on the command line. Sizes in a file, which may be for several runs, have no
     effect.
@@ -193,7 +194,7 @@ def load_into(
 
 
 def _sizes_of(config: PreTrainedConfig) -> dict[str, Any]:
-    """Sizes and type of a network, by the names of the discriminator's options."""
+    """Return sizes and type of a network, by the names of the discriminator's options."""
     return {
         "embedding_size": embedding_width(config),
         "hidden_size": config.hidden_size,
@@ -206,7 +207,7 @@ def _sizes_of(config: PreTrainedConfig) -> dict[str, Any]:
 
 
 def _sizes_beside(discriminator: PreTrainedConfig, generator: PreTrainedConfig, layers: int) -> dict[str, Any]:
-    """Sizes and type of a generator of so many layers, by the names of the options."""
+    """Return sizes and type of a generator with this number of layers, by the names of the options."""
     return {
         "generator_type": generator.model_type,
         "generator_size": generator.hidden_size / discriminator.hidden_size,
@@ -220,7 +221,7 @@ def _sizes_beside(discriminator: PreTrainedConfig, generator: PreTrainedConfig, 
 
 
 def _config_of_checkpoint(args: Configuration, resumed: Any) -> ElectraPretrainingConfig:
-    """The joint configuration of --init_checkpoint with this run's dropout and length; when resumed, the run's."""
+    """Return the joint configuration of --init_checkpoint with this run's dropout and length; resumed: the run's."""
     path = str(args.training.init_checkpoint)
     joint = read_config(path) if resumed is None else resumed
     if not isinstance(joint, ElectraPretrainingConfig):
@@ -252,8 +253,19 @@ def _positions_of_checkpoint(config: PreTrainedConfig, checkpoint: str) -> int:
     """Return how many positions of a network were trained by the run of a checkpoint and by those before."""
     if hasattr(config, POSITIONS_KEY):
         return trained_positions(config)
-    options = read_json(Path(checkpoint) / ORIGIN_NAME, RunProvenance).options
+    options = read_json(Path(checkpoint) / PROVENANCE_NAME, RunProvenance).options
     return min(longest_text(config), options.get("max_length", longest_text(config)))
+
+
+def take_start(model: ElectraForJointPretraining, args: ElectraTrainingArguments, max_length: int) -> Path | None:
+    """Load the weights of --init_checkpoint; return the checkpoint, None if there is none or the run has begun."""
+    folder = Path(args.output_dir)
+    if args.init_checkpoint is None or (folder.is_dir() and checkpoints_of(folder)):
+        return None
+    checkpoint = start_checkpoint(args.init_checkpoint)
+    check_optimizer_of(checkpoint, vars(args))
+    take_weights(model, str(checkpoint), max_length)
+    return checkpoint
 
 
 def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length: int) -> None:
@@ -308,3 +320,21 @@ def with_given_parts(
     if "vocab_size" in args.unused:
         record["vocab_size"] = len(tokenizer)
     return replace(args, model=replace(args.model, **sizes), record=record)
+
+
+# ---- options of a joint model that is there
+
+
+def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
+    """Return which networks a joint model trains when, without a gate."""
+    return ObjectiveArguments(
+        objective=config.objective,
+        generator_steps=config.generator_steps or None,
+        init_from_generator=config.init_from_generator,
+    )
+
+
+def network_options_of(config: ElectraPretrainingConfig) -> dict[str, Any]:
+    """Return the options that a joint model was made with and that a resumed run keeps, by name."""
+    names = ("objective", "mlm_probability", *SET_BY_OBJECTIVE, "disallow_correct", "tie")
+    return {name: getattr(config, name) for name in names} | {"temperature": config.sampling_temperature}

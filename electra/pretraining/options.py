@@ -18,7 +18,7 @@ from transformers.trainer_utils import IntervalStrategy
 
 from electra.data import options as data_options
 from electra.data.options import held_out_texts
-from electra.io.checkpoints import ORIGIN_NAME, checkpoint_named
+from electra.io.checkpoints import PROVENANCE_NAME, checkpoint_named
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, read_json, run_options
 from electra.model import options as model_options
@@ -131,7 +131,7 @@ def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
 
 
 def _default_config(flags: Values) -> str | None:
-    """The file of options where none is named: that of the resumed run, or the quickstart where no corpus is named."""
+    """Return the file of options where none is named: that of the resumed run, or without a corpus the quickstart."""
     resumed = flags.get("resume_from_checkpoint")
     if resumed:
         folder = Path(resumed).resolve()
@@ -148,7 +148,7 @@ def _default_config(flags: Values) -> str | None:
 
 
 def _inherited(given: Values) -> Values:
-    """Options of the run whose networks this one starts from; none if they are not of a run."""
+    """Return options of the run whose networks this one starts from; none if the networks are not of a run."""
     if given.get("init_checkpoint"):
         before = _options_of_checkpoint(given["init_checkpoint"])
         names = {*before} & OF_PHASE
@@ -166,7 +166,7 @@ def _inherited(given: Values) -> Values:
 
 def _options_of_checkpoint(path: str) -> Values:
     """Return the options of the run of a checkpoint: what the checkpoint has recorded, and what config.yaml has."""
-    origin = Path(checkpoint_named(path)) / ORIGIN_NAME
+    origin = Path(checkpoint_named(path)) / PROVENANCE_NAME
     recorded = read_json(origin, RecordedOptions)["options"] if origin.is_file() else {}
     return {**recorded, **run_options(path)}
 

@@ -42,7 +42,7 @@ MOST_EPOCHS = 40
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of a run. Tokens include padding; FLOPs are of all steps.
+    """A plan: the sizes of a run. Tokens include padding; FLOPs are of all steps.
 
     `discriminator_*` describes the main network, whatever its objective. Without a generator, its numbers are 0 and
     its shape is empty.
@@ -122,7 +122,7 @@ def make_plan(
     data: PretrainingData,
     changes: Sequence[str] = (),
 ) -> Plan:
-    """Make the plan of a run with resolved options; `changes`: see `Origin`."""
+    """Make the plan of a run with resolved options; `changes`: see `RunProvenance`."""
     config = model.config
     parameters = parameter_counts(model)
     cache = data.cache

@@ -1,4 +1,4 @@
-"""A pre-training run from its options to the exported networks. All side effects are here, in their order."""
+"""The command `electra pretrain`: a run from its options to the exported networks, all side effects in their order."""
 
 import gc
 import logging
@@ -12,6 +12,7 @@ from transformers import TrainerCallback
 from electra.io.console import RunLog, setup_logging, without_secrets
 from electra.io.hub import push_run
 from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.callbacks import default_callbacks
 from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData, load_data
@@ -20,9 +21,8 @@ from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, with_given_parts
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.plan import Plan, announce_plan, make_plan
-from electra.pretraining.run_folder import Run, check_resumed, first_files, open_run, origin_of, save_options
-from electra.pretraining.threads import set_threads
-from electra.pretraining.trainer import ElectraTrainer, default_callbacks
+from electra.pretraining.run_folder import Run, check_resumed, first_files, open_run, provenance_of, save_options
+from electra.pretraining.trainer import ElectraTrainer
 from electra.pretraining.trial import (
     TRIAL_STEPS,
     Clock,
@@ -32,6 +32,7 @@ from electra.pretraining.trial import (
     announce_memory,
     announce_trial,
     fit_to_budget,
+    set_threads,
     shows_time,
     trial_arguments,
 )
@@ -39,21 +40,17 @@ from electra.probes import make_probes
 from electra.runtime.tracking import RecordSettings, check_trackers
 from electra.schedules import check_optimizer
 
-# ---- The command `electra pretrain`, as a file run_pretraining.py
-
 
 def main(argv: list[str] | None = None) -> None:
     started = time.monotonic()
     setup_logging()
     log = RunLog()
     args = parse_pretraining_arguments(argv)
-    from electra.pretraining.run import pretrain  # takes seconds: help and errors of the options come before
-
     pretrain(args, log, started)
 
 
 def pretrain(args: Configuration, log: RunLog, started: float) -> None:
-    """Pre-train as `args` ask; `started` is when the command began, in seconds."""
+    """Run a pre-training as `args` ask; `started` is when the command began, in seconds."""
     check_trackers(args.training.report_to)
     check_optimizer(args.training)
     allow_open_files(args.training)
@@ -73,8 +70,8 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         trial = time_steps(args, model, data, plan, TRIAL_STEPS)
         asked = fit_to_budget(asked, trial, plan)
         args, model = prepare_model(asked, run, data)
-    origin = check_resumed(run, origin_of(args.used_values(), data.text, args.training.segments_per_step))
-    plan = make_plan(args.training, model, data, origin.changes)
+    provenance = check_resumed(run, provenance_of(args.used_values(), data.text, args.training.segments_per_step))
+    plan = make_plan(args.training, model, data, provenance.changes)
     announce_plan(args, plan)
     if args.training.device_flops is not None:
         announce_elsewhere(plan, args.training.device_flops, args.training.utilization)
@@ -100,7 +97,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         callbacks=[*make_callbacks(args, model, plan), *timed, stop],
         objective=args.objective,
         plan=plan,
-        provenance=origin,
+        provenance=provenance,
         probes=probes,
     )
     if args.training.process_index == 0:

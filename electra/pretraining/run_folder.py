@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerBase, TrainerState
 from electra.data.corpus import absolute_dataset_name
 from electra.data.token_cache import OF_TOKENS
 from electra.io.checkpoints import (
-    ORIGIN_NAME,
+    PROVENANCE_NAME,
     UNFINISHED,
     checkpoints_of,
     latest_valid_checkpoint,
@@ -41,8 +41,8 @@ from electra.pretraining.configuration import (
     Configuration,
     ElectraTrainingArguments,
 )
+from electra.pretraining.device import main_process_first
 from electra.report.runs import METRICS_NAME, STATE_NAME, RunMetrics, TrainingState
-from electra.runtime.processes import main_process_first
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ _LOCKS: dict[Path, BaseFileLock] = {}
 
 @dataclass(frozen=True)
 class RunProvenance:
-    """What a run is trained and evaluated on, and with which options: origin.json of a checkpoint.
+    """The provenance of a run: what it is trained and evaluated on, with which options; origin.json of a checkpoint.
 
     Attributes:
         training_text, held_out_text, test_text: fingerprints of the documents; "" without a test set.
@@ -77,7 +77,7 @@ class RunProvenance:
 
 
 class Run(NamedTuple):
-    """Where a run writes, and the checkpoint that it continues from, if any."""
+    """A run: the folder in which it writes, and the checkpoint that it continues from, if any."""
 
     folder: Path
     checkpoint: str | None = None
@@ -85,13 +85,13 @@ class Run(NamedTuple):
     """Whether --auto_resume has nothing left to do."""
     step: int = 0
     """Of the checkpoint."""
-    origin: RunProvenance | None = None
+    provenance: RunProvenance | None = None
     """Of the checkpoint."""
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Those of the checkpoint that are kept or recorded."""
-        return self.origin.options if self.origin else {}
+        """Return the options of the checkpoint that are kept or recorded."""
+        return self.provenance.options if self.provenance else {}
 
 
 # ---- finding a run
@@ -126,7 +126,7 @@ def _find_run(training: ElectraTrainingArguments) -> Run:
 
 
 def start_or_continue(folder: Path, training: ElectraTrainingArguments) -> Run:
-    """The run in this folder: resumed if it has a checkpoint, new if it has none, or finished."""
+    """Return the run in a folder: resumed from its checkpoint, new if it has none, or finished."""
     _lock_or_refuse(folder)
     metrics = folder / METRICS_NAME
     is_exported = metrics.is_file() and (folder / "discriminator" / "config.json").is_file()
@@ -147,18 +147,18 @@ def start_or_continue(folder: Path, training: ElectraTrainingArguments) -> Run:
 
 
 def _resumed(checkpoint: Path) -> Run:
-    """A run that goes on from a checkpoint, with what its files say."""
+    """Return the run that goes on from a checkpoint, with what the checkpoint's files say."""
     _lock_or_refuse(checkpoint.parent)
     shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
     step = _step_of_state(checkpoint)
-    origin = read_json(checkpoint / ORIGIN_NAME, RunProvenance)
-    if not origin.training_text.startswith(OF_TOKENS):
+    provenance = read_json(checkpoint / PROVENANCE_NAME, RunProvenance)
+    if not provenance.training_text.startswith(OF_TOKENS):
         raise UserError(
             f"{checkpoint} is of an earlier version, which compared documents by their text instead of their tokens, "
             "so other documents would be held out; finish it with that version, or start a new run with "
             "--init_discriminator and --init_generator"
         )
-    return Run(checkpoint.parent, str(checkpoint), False, step, origin)
+    return Run(checkpoint.parent, str(checkpoint), False, step, provenance)
 
 
 class ResumedState(TrainingState, total=False):
@@ -230,7 +230,7 @@ def _lock_or_refuse(folder: Path) -> None:
 
 
 def find_checkpoint(resume_from_checkpoint: str) -> Path:
-    """The checkpoint to resume: a checkpoint folder, or the latest valid one of a run folder."""
+    """Return the checkpoint to resume: the named one, or the latest valid one of the named run."""
     folder = Path(resume_from_checkpoint).resolve()
     if not folder.is_dir():
         raise UserError(f"nothing to resume: there is no folder {folder}; name a run or a checkpoint that exists")
@@ -251,8 +251,8 @@ def find_checkpoint(resume_from_checkpoint: str) -> Path:
 # ---- what a resumed run must keep
 
 
-def origin_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_size: int) -> RunProvenance:
-    """Return the origin of this start.
+def provenance_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_size: int) -> RunProvenance:
+    """Return the provenance of this start.
 
     Args:
         options: resolved ones that do something, by name; those that are kept or recorded are selected here.
@@ -270,7 +270,7 @@ def check_resumed(run: Run, now: RunProvenance) -> RunProvenance:
     `now` is of this start. It is returned with the text that was evaluated on before the first step, and all changes
     so far.
     """
-    before = run.origin
+    before = run.provenance
     if before is None:
         return now
     if before.batch_size != now.batch_size:
@@ -316,7 +316,7 @@ def check_optimizer_of(checkpoint: Path, options: Mapping[str, Any]) -> None:
     Args:
         options: of the run that starts, by name.
     """
-    before = read_json(checkpoint / ORIGIN_NAME, RunProvenance).options
+    before = read_json(checkpoint / PROVENANCE_NAME, RunProvenance).options
     for name in OF_OPTIMIZER:
         value = getattr(options[name], "value", options[name])
         old = before.get(name, value)

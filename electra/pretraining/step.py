@@ -1,4 +1,4 @@
-"""What a training step does beside Trainer's part: clip, skip what is not finite, sum up the log."""
+"""What a training step does beside Trainer's part: clip gradients, skip steps that are not finite, sum up the log."""
 
 import logging
 import math
@@ -25,9 +25,10 @@ from electra.objectives import Objective, weighted_mean
 logger = logging.getLogger(__name__)
 
 
-# ---- Clipping, and skipping of steps that are not finite, decided on the device: the host never waits for a step
+# ---- clipping, and skipping of steps that are not finite
 
-# One NaN in Adam's moments stays there, so a step whose loss or gradient is not finite must not reach them. torch's
+# One NaN in Adam's moments stays there, so a step whose loss or gradient is not finite must not reach them. That is
+# decided on the device: the host never waits for a step. torch's
 # fused optimizers read two tensors that are meant for loss scaling: they divide gradients by `grad_scale`, which clips
 # them, and leave everything as it is where `found_inf` is 1. Without them (another --optim, sharding, Apple's GPUs)
 # the host looks at every step. A skipped step counts: later steps get the same samples.
@@ -39,7 +40,7 @@ MOST_IN_A_ROW = 10
 
 @dataclass(eq=False)
 class StepGuard(TrainerCallback):
-    """Clips gradients, keeps steps that are not finite from the optimizer, and ends a run of nothing else.
+    """A callback that clips gradients, skips steps that are not finite, and ends a run of nothing else.
 
     Args:
         max_grad_norm: infinite for no clipping.
@@ -125,7 +126,7 @@ class StepGuard(TrainerCallback):
             logger.log(level, "step %d: %d steps were not finite and were skipped", step, skipped)
 
 
-# ---- The training log: means of losses and token counts between two lines, summed up on the device
+# ---- the training log: means of losses and token counts between two lines, summed up on the device
 
 
 def values_of_batch(
@@ -196,7 +197,7 @@ class LogWindow:
 
     @property
     def is_at_new_step(self) -> bool:
-        """Whether no batch of the step was added yet."""
+        """Return True if no batch of the step was added yet."""
         return self._batches == 0
 
     @property

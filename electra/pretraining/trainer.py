@@ -20,7 +20,6 @@ Private names of transformers, accelerate and torch that pre-training overrides 
 import atexit
 import logging
 import math
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -49,39 +48,39 @@ from electra.data.options import SegmentArguments
 from electra.data.policies.packed import PackedPolicy
 from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.data.token_cache import TokenCache
-from electra.io.checkpoints import UNFINISHED, checkpoints_of, start_checkpoint, translate_read_errors
+from electra.io.checkpoints import UNFINISHED, translate_read_errors
 from electra.io.errors import UserError
-from electra.model.configuration import ElectraPretrainingConfig, longest_text
+from electra.model.configuration import longest_text
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
+from electra.model.options import ObjectiveArguments
 from electra.model.tying import encoder_weights
 from electra.options import default_of
-from electra.pretraining.callbacks import DiscriminatorHealth, Probe, ProbeClock, ProgressBar, ReadableLog
+from electra.pretraining.callbacks import Probe, ProbeClock, default_callbacks
 from electra.pretraining.checkpoints import (
     AtomicCheckpoints,
-    SavesAt,
+    NoSchedule,
     check_fused_state,
     keeping_options,
     kill_workers,
     set_up_worker,
 )
 from electra.pretraining.configuration import ElectraTrainingArguments
-from electra.pretraining.data import PretrainingData, data_of_corpus
+from electra.pretraining.data import PretrainingData, data_of_run
 from electra.pretraining.device import compile_model, explain_lost_process, explain_lost_worker, take_compiled_step
-from electra.pretraining.metrics import evaluation_metrics, fixed_metrics, token_records
-from electra.pretraining.model import take_weights
+from electra.pretraining.metrics import evaluation_metrics, metrics_of_corrupted, token_records
+from electra.pretraining.model import network_options_of, objective_arguments, take_start
 from electra.pretraining.options import fit_steps
 from electra.pretraining.plan import Plan, make_plan
 from electra.pretraining.run_folder import (
     RunProvenance,
-    check_optimizer_of,
     check_resumed,
     latest_step,
-    origin_of,
+    provenance_of,
     run_in,
 )
 from electra.pretraining.step import LogWindow, StepGuard, values_of_batch
-from electra.report.runs import TEST, TESTSET
+from electra.pretraining.testset import CorruptedTestSet
+from electra.report.runs import TEST
 from electra.runtime.device import tune_for_gpu, tune_networks, tune_process
 from electra.schedules import (
     AdamWNoBiasCorrection,
@@ -97,7 +96,7 @@ logger = logging.getLogger(__name__)
 
 
 class ElectraTrainer(Trainer):
-    """Trains an `ElectraForJointPretraining`: Trainer with dynamic segments, complete checkpoints and a log of losses.
+    """A Trainer for `ElectraForJointPretraining`, with dynamic segments, complete checkpoints and a log of losses.
 
         corpus = tokenize_corpus("corpus/*.txt", tokenizer)
         model = ElectraForJointPretraining.from_recipe("small", tokenizer)
@@ -145,7 +144,7 @@ class ElectraTrainer(Trainer):
         provenance: RunProvenance | None = None,
         probes: Sequence[Probe] = (),
     ) -> None:
-        data = _data_of(train_dataset, eval_dataset, processing_class, segments, args)
+        data = data_of_run(train_dataset, eval_dataset, processing_class, segments, args)
         tokenizer = data.tokenizer
         if data is not train_dataset:  # an exported tokenizer says how much text its network takes
             tokenizer.model_max_length = longest_text(model.config.discriminator)
@@ -164,7 +163,7 @@ class ElectraTrainer(Trainer):
             )
             model.config.generator_steps = objective.generator_steps or 0
             plan = make_plan(args, model, data)
-        self.start = self._take_start(model, args, data.segments.max_length)
+        self.start = take_start(model, args, data.segments.max_length)
         # Trainer makes the run's folder now and the schedule later: a schedule that is refused leaves no folder.
         lengths = stage_lengths(plan.steps, objective.generator_steps)
         create_schedule(args, torch.optim.SGD([torch.zeros(1)]), lengths)
@@ -221,7 +220,6 @@ class ElectraTrainer(Trainer):
         for callback in (*callbacks, self.checkpoints, self.guard):
             self.add_callback(callback)
         self.probes = ProbeClock(probes)
-        self._evaluates_fixed_text = False
         self._values_of_batch: Any = None
         self._begun_step = -1
         if not args.fsdp:  # accelerate compiles what it has sharded; else it would put the networks into a module
@@ -229,21 +227,9 @@ class ElectraTrainer(Trainer):
             if args.torch_compile:
                 compile_model(self.model, args)
 
-    def _take_start(
-        self, model: ElectraForJointPretraining, args: ElectraTrainingArguments, max_length: int
-    ) -> Path | None:
-        """Load the weights of --init_checkpoint; return the checkpoint, None if there is none or the run has begun."""
-        folder = Path(args.output_dir)
-        if args.init_checkpoint is None or (folder.is_dir() and checkpoints_of(folder)):
-            return None
-        checkpoint = start_checkpoint(args.init_checkpoint)
-        check_optimizer_of(checkpoint, vars(args))
-        take_weights(model, str(checkpoint), max_length)
-        return checkpoint
-
     def _provenance(self) -> RunProvenance:
         values = {**vars(self.data.segments), **network_options_of(self.model.config), **vars(self.args)}
-        return origin_of(values, self.data.text, self.args.segments_per_step)
+        return provenance_of(values, self.data.text, self.args.segments_per_step)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
         """Train to the end.
@@ -257,9 +243,9 @@ class ElectraTrainer(Trainer):
         if resume_from_checkpoint is None:
             run = run_in(self.run_folder)
             resume_from_checkpoint = run.checkpoint or False
-            origin = self.checkpoints.origin
-            if origin is not None:
-                self.checkpoints.origin = check_resumed(run, origin)
+            provenance = self.checkpoints.provenance
+            if provenance is not None:
+                self.checkpoints.provenance = check_resumed(run, provenance)
         set_seed(self.args.seed, device_specific=True)  # all have the same weights; each draws its own dropout
         try:
             return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
@@ -287,7 +273,7 @@ class ElectraTrainer(Trainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Tensor]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Tensor]], Tensor | None]:
-        """The batches of a step and, if there are several on all processes, their mean number of tokens."""
+        """Return the batches of a step and, if there are several on all processes, their mean number of tokens."""
         # Trainer averages the losses of batches, which differ in their number of tokens where rows are padded.
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         parts = len(batches) * self.accelerator.num_processes
@@ -351,7 +337,7 @@ class ElectraTrainer(Trainer):
         return norm
 
     def floating_point_ops(self, inputs: dict[str, Tensor | Any]) -> int:
-        """Of both networks, by the plan's count; Trainer adds them up as `total_flos`."""
+        """Return the FLOPs of a batch, of both networks, by the plan's count; Trainer adds them up as `total_flos`."""
         return int(self.plan.flops / self.plan.total_tokens * inputs["input_ids"].numel())
 
     # ---- optimizer and schedule
@@ -393,10 +379,11 @@ class ElectraTrainer(Trainer):
         with torch.random.fork_rng(devices=[]), eagerly:
             more_texts = {} if is_test else self.data.more_evaluations
             for name, segments in more_texts.items():
-                self._evaluates_fixed_text = name == TESTSET
+                is_corrupted = isinstance(segments, CorruptedTestSet)
+                self.compute_metrics = self._corrupted_metrics if is_corrupted else self._held_out_metrics
                 options = {**kwargs, "metric_key_prefix": f"eval_{name}"}
                 more |= super().evaluation_loop(self.get_eval_dataloader(segments), *args, **options).metrics
-            self._evaluates_fixed_text = False
+            self.compute_metrics = self._held_out_metrics
             result = super().evaluation_loop(dataloader, *args, **kwargs)
             more |= {f"eval_{name}": value for name, value in self.probes.measure(self.model).items()}
         self.window.pause_since(started)
@@ -420,11 +407,13 @@ class ElectraTrainer(Trainer):
         return {name: value for name, value in metrics.items() if name.startswith(f"{TEST}_")}
 
     def _held_out_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        records = np.asarray(prediction.predictions)
-        if self._evaluates_fixed_text:
-            return fixed_metrics(records)
-        self.last_records = records
-        return evaluation_metrics(records, self.model.config.discriminator_weight, self.model.objective)
+        """Return the metrics of held-out text, which the generator of this run corrupts; keep the token records."""
+        self.last_records = np.asarray(prediction.predictions)
+        return evaluation_metrics(self.last_records, self.model.config.discriminator_weight, self.model.objective)
+
+    def _corrupted_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """Return the metrics of the corrupted test set, which another generator has corrupted."""
+        return metrics_of_corrupted(np.asarray(prediction.predictions))
 
     # ---- logging
 
@@ -496,62 +485,6 @@ class ElectraTrainer(Trainer):
     def _load_rng_state(self, checkpoint: str | None) -> None:
         with translate_read_errors(checkpoint, "the random state"):
             super()._load_rng_state(checkpoint)
-
-
-class NoSchedule:
-    """Takes the place of a schedule that must not be read from a checkpoint."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Leave everything as it is."""
-
-
-def _data_of(
-    train: TokenCache | PretrainingData,
-    held_out: TokenCache | Mapping[str, TokenCache] | None,
-    tokenizer: PreTrainedTokenizerBase | None,
-    segments: SegmentArguments | None,
-    args: ElectraTrainingArguments,
-) -> PretrainingData:
-    """Return the data of a run: as they are, or made of token caches."""
-    if isinstance(train, PretrainingData):
-        return train
-    if not isinstance(train, TokenCache):
-        raise UserError(f"train_dataset is a {type(train).__name__}; give a token cache, see tokenize_corpus")
-    if tokenizer is None:
-        raise UserError("processing_class is missing: give the tokenizer of the token cache")
-    texts = {"": held_out} if isinstance(held_out, TokenCache) else dict(held_out or {})
-    return data_of_corpus(
-        train, tokenizer, texts, segments or SegmentArguments(), seed=args.seed, eval_seed=args.eval_seed
-    )
-
-
-def default_callbacks(
-    model: ElectraForJointPretraining, args: ElectraTrainingArguments, plan: Plan
-) -> list[TrainerCallback]:
-    """Return what logs a run and keeps its checkpoints: a readable line, warnings, a progress bar in a terminal."""
-    callbacks: list[TrainerCallback] = [SavesAt(plan.checkpoint_steps), ReadableLog()]
-    # The thresholds hold for ELECTRA's task and base rates. A uniform generator cannot be too strong.
-    if model.config.objective == "electra" and model.generator is not None:
-        more = "give a larger --budget" if args.budget else "raise --max_steps"
-        callbacks.append(DiscriminatorHealth(model.config.discriminator.vocab_size, more))
-    if sys.stderr.isatty() and not args.disable_tqdm:
-        callbacks.append(ProgressBar())
-    return callbacks
-
-
-def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
-    """Return which networks a joint model trains when, without a gate."""
-    return ObjectiveArguments(
-        objective=config.objective,
-        generator_steps=config.generator_steps or None,
-        init_from_generator=config.init_from_generator,
-    )
-
-
-def network_options_of(config: ElectraPretrainingConfig) -> dict[str, Any]:
-    """Return the options that a joint model was made with and that a resumed run keeps, by name."""
-    names = ("objective", "mlm_probability", *SET_BY_OBJECTIVE, "disallow_correct", "tie")
-    return {name: getattr(config, name) for name in names} | {"temperature": config.sampling_temperature}
 
 
 def _adapted(loader: DataLoader) -> DataLoader:

@@ -1,4 +1,4 @@
-"""A few steps of a run before it starts: their time says how long the run takes, `--budget` makes steps of the time.
+"""A few steps of a run before it starts: their time says how long the run takes, and chooses steps and threads.
 
 The networks that a trial has trained are thrown away: the run starts from fresh ones and its own random state.
 """
@@ -7,6 +7,7 @@ import logging
 import math
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,11 +16,16 @@ from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback, TrainerState
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
+from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.io.console import format_bytes, format_seconds
+from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.configuration import MOST, Configuration, ElectraTrainingArguments, seconds_of
+from electra.pretraining.data import PretrainingData
 from electra.pretraining.device import dtype_of
 from electra.pretraining.plan import MOST_EPOCHS, Plan
-from electra.runtime.device import has_amx, measure_matmul_flops
+from electra.pretraining.run_folder import Run
+from electra.runtime.device import has_amx, measure_matmul_flops, tune_networks, tune_process
+from electra.runtime.threads import choose_threads, most_threads, threads_of_user
 
 logger = logging.getLogger(__name__)
 
@@ -29,25 +35,25 @@ TRIAL_SECONDS = 20.0
 """A trial of one process ends after this time, with the steps that it has."""
 RECIPE_FLOPS = {"tiny": 5.5e14, "mini": 7.1e15, "small": 1.2e18, "base": 6.7e19, "large": 9.1e20}
 """FLOPs of all steps of a recipe by 6 N T and attention."""
-SHARES = {
+MEASURED_UTILIZATION = {
     "float32": {"tiny": 0.42, "mini": 0.47, "small": 0.54, "base": 0.70},
     "bfloat16": {"small": 0.44, "base": 0.59},
     "bfloat16 with AMX": {"tiny": 0.09, "mini": 0.10, "small": 0.14, "base": 0.21},
 }
-"""Share of the rate of a matrix product that training reaches on CPUs, as far as it was measured: docs/results.md for
-small and base, docs/log.md for the others."""
-SHARE = 0.25
-"""The same where it was not measured, as on GPUs: an estimate."""
+"""Type of the products -> recipe -> share of the rate of a matrix product that training reaches on CPUs. Sources:
+docs/results.md for small and base, docs/log.md for the others."""
+UNMEASURED_UTILIZATION = 0.25
+"""Share of the rate of a matrix product where it was not measured, as on GPUs: an estimate."""
 OVERHEAD = 0.05
 """Share of a --budget for checkpoints and the export."""
 EVALUATION_SHARE = 0.1
 """Share of a --budget for evaluations, unless two, before the first and after the last step, take longer."""
 LONG = 86_400.0
-"""Seconds; of a longer run on a CPU, a line says how to choose less."""
+"""Seconds of a run on a CPU from which a line says how to choose less."""
 
 
 class Trial(NamedTuple):
-    """What a trial has measured."""
+    """The measurements of a trial."""
 
     steps: int
     seconds_per_step: float
@@ -56,7 +62,7 @@ class Trial(NamedTuple):
 
 
 class Clock(TrainerCallback):
-    """Measures the seconds of a step, without the first one unless it is the only one.
+    """A callback that measures the seconds of a step, without the first one unless it is the only one.
 
     The host waits for the device after the first and the last step, and not in between.
     """
@@ -191,9 +197,12 @@ def recipe_for(training: ElectraTrainingArguments) -> str:
     kind = str(dtype).removeprefix("torch.") if training.device.type == "cpu" else ""
     if kind == "bfloat16" and has_amx():
         kind = "bfloat16 with AMX"
-    shares = SHARES.get(kind, {})
+    utilization = MEASURED_UTILIZATION.get(kind, {})
     flops = seconds_of(str(training.budget)) * measure_matmul_flops(training.device, dtype)
-    fitting = ["tiny", *(name for name, needed in RECIPE_FLOPS.items() if needed <= flops * shares.get(name, SHARE))]
+    fitting = ["tiny"]
+    for name, needed in RECIPE_FLOPS.items():
+        if needed <= flops * utilization.get(name, UNMEASURED_UTILIZATION):
+            fitting.append(name)
     (recipe,) = broadcast_object_list(fitting[-1:])
     return str(recipe)
 
@@ -251,3 +260,50 @@ def _affordable(asked: Configuration, seconds: float, trial: Trial, plan: Plan) 
         count = min(count, max(2, int(EVALUATION_SHARE * seconds / each)))
     steps = int((available - count * each) / trial.seconds_per_step)
     return steps, None if count == usual + 1 else count
+
+
+# ---- the number of threads
+
+
+def set_threads(args: Configuration, run: Run, model: ElectraForJointPretraining, data: PretrainingData) -> int | None:
+    """Let torch use the run's number of threads, and return it; None on a GPU, unless it is given."""
+    training = args.training
+    recorded = run.options.get("threads")
+    if training.device.type != "cpu":  # which computes little on the cores
+        return training.threads or recorded
+    given = training.threads if "threads" in args.flags else threads_of_user() or training.threads
+    if given and recorded and given != recorded:
+        logger.warning(
+            f"threads        {given} instead of {recorded}: rounding differs, so the result is not bit-equal to that "
+            "of an uninterrupted run"
+        )
+    number = given or recorded
+    is_elsewhere = training.device_flops is not None  # only a plan for another device
+    is_compound = training.torch_compile or training.fsdp or training.deepspeed  # its step cannot be taken by itself
+    if number is None and not (run.checkpoint or is_elsewhere or is_compound):
+        seconds = seconds_of(training.budget) if training.budget else None
+        return choose_threads(make_step(args, model, data), steps=training.max_steps, seconds=seconds)
+    number = number or most_threads()
+    torch.set_num_threads(number)
+    return number
+
+
+def make_step(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData) -> Callable[[], None]:
+    """Return a function that does the forward and the backward pass of the first batch, and changes no weights."""
+    training = args.training
+    tokenizer = data.tokenizer
+    collator = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
+    size = training.train_batch_size
+    segments = TrainingSegments(data.policy, num_samples=size, seed=training.seed)
+    batch: dict[str, Any] = collator(segments.__getitems__(list(range(size))))
+    tune_process(training.device)
+    tune_networks(model)
+    model.train()
+
+    def step() -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=bool(training.bf16)):
+            loss = model(**batch).loss
+        loss.backward()
+        model.zero_grad(set_to_none=True)
+
+    return step

@@ -1,6 +1,7 @@
-"""A report as a list of blocks, rendered as Markdown or as one HTML page that needs no network. No torch.
+"""A report, or a model card, as a list of blocks, rendered as Markdown or as one HTML page. No torch.
 
-Blocks hold plain text; the renderers escape it. Names of models and folders may contain any character.
+Blocks hold plain text, which the renderers escape. A page needs no network. Names of models and folders may contain
+any character.
 """
 
 import base64
@@ -29,7 +30,7 @@ class Text(NamedTuple):
     text: str
 
 
-class Items(NamedTuple):
+class BulletList(NamedTuple):
     texts: Sequence[str]
 
 
@@ -39,7 +40,7 @@ class Code(NamedTuple):
 
     @property
     def fence(self) -> str:
-        """Backquotes, more of them than the text has in a row."""
+        """Return backquotes, more of them than the text has in a row."""
         return "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
 
 
@@ -73,18 +74,12 @@ class Figure(NamedTuple):
         return f"data:image/svg+xml;base64,{base64.b64encode(self.svg).decode()}"
 
 
-class Passage(NamedTuple):
-    """A text in pieces, the redder the higher the probability of a piece; only in HTML."""
-
-    pieces: Sequence[tuple[str, float | None]]
-
-
-Block = Heading | Text | Items | Code | Table | Figure | Passage | Sample
+Block = Heading | Text | BulletList | Code | Table | Figure | Sample
 Blocks = list[Block]
 
 
 class Report(NamedTuple):
-    """What a report says: its blocks, and the table for a terminal."""
+    """A report: its title, its blocks, and the table for a terminal."""
 
     title: str
     blocks: Sequence[Block]
@@ -145,7 +140,7 @@ def _escaped(cell: str) -> str:
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-# ---- One model card for all models: the metadata that the Hub reads, then the same sections. No torch
+# ---- the model card, which is alike for all models
 
 
 _FOLDERS = re.compile(r"(?<![^\s'\"=(|])/(?:[^\s/'\"]+/)+(?=[^\s/'\"])")
@@ -153,7 +148,7 @@ _FOLDERS = re.compile(r"(?<![^\s'\"=(|])/(?:[^\s/'\"]+/)+(?=[^\s/'\"])")
 
 
 class Card(NamedTuple):
-    """What a card says.
+    """A model card.
 
     Args:
         about: what the model does.

@@ -18,7 +18,7 @@ from typing import Literal, TypedDict
 from electra.io.console import log_plainly
 from electra.io.errors import Parser, UserError
 from electra.io.files import read_json
-from electra.report.blocks import Blocks, Heading, Items, Text, write_report
+from electra.report.blocks import Blocks, BulletList, Heading, Text, write_report
 from electra.report.drawing import THEIR_METRICS
 from electra.report.page import efficiency_section
 from electra.report.page import write_run_report as write_run_report
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> None:
             Heading(GLUE_REPORTING.title),
             about,
             *GLUE_REPORTING.section(summaries),
-            Items(GLUE_REPORTING.definitions),
+            BulletList(GLUE_REPORTING.definitions),
         ]
         section += efficiency_section(read_run(first), summaries[0].averages)
     for path in write_run_report(given.folders, given.output, section, given.names):

@@ -1,4 +1,4 @@
-"""Pictures of reports, drawn by matplotlib: the panels of training logs as SVG and PNG. No torch.
+"""Metrics in words and in pictures: their names and definitions, the panels of training logs as SVG and PNG. No torch.
 
 matplotlib is imported inside the functions, because that takes a second. Without pyplot there is no window and no
 global state.
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from electra.io.errors import UserError
 from electra.report.runs import RunRecord
 
-# ---- What metrics are called, in the terminal and in reports, and what they mean. No torch
+# ---- what metrics are called, and what they mean
 
 
 METRIC_LABELS = {
@@ -107,7 +107,7 @@ def metric_title(name: str, names: str = "") -> str:
     return "total loss" if name == "loss" else METRIC_LABELS.get(name, name.replace("_", " "))
 
 
-# ---- Training logs -> the curves of each metric, which are its panel. No torch
+# ---- curves of training logs, a panel for each metric
 
 # These are the panels of google-research/electra's training plots, in its order, and those of the ablations. Other
 # metrics of the log are in wandb and TensorBoard.
@@ -208,7 +208,7 @@ _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "electra", "text.parse_math
 
 
 def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names: str = "") -> Any:
-    """A matplotlib figure with the panels in rows of up to four, and a legend of runs and kinds of curves.
+    """Draw a matplotlib figure with the panels in rows of up to four, and a legend of runs and kinds of curves.
 
     Batches of several runs may differ: their curves are over tokens, without padding. `names`: as in `make_panels`.
     """
@@ -245,7 +245,7 @@ def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names
 
 
 def render(figure: Any, form: Literal["svg", "png"]) -> bytes:
-    """The bytes of a figure."""
+    """Return the bytes of a figure."""
     from matplotlib import rc_context
 
     content = io.BytesIO()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from electra.io.errors import UserError
-from electra.report.blocks import Blocks, Heading, Items, Report, Table, Text, table_of
+from electra.report.blocks import Blocks, BulletList, Heading, Report, Table, Text, table_of
 from electra.report.results import Result, RunSummary, ScoredTask, TaskSummary, read_evaluation
 from electra.report.runs import names_of
 
@@ -60,7 +60,7 @@ class PublishedScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Reporting:
-    """How one kind of task is reported.
+    """A description of how one kind of task is reported.
 
     Args:
         tasks: the official tasks by name, in the order of the tables.
@@ -157,11 +157,11 @@ class Reporting:
             blocks += [Heading("Beside published results"), self._published_table(dev, runs)]
         if test:
             blocks += [Heading("Published results: test sets"), Text(NOT_PUBLIC), self._published_table(test, [])]
-        blocks += [Heading("Definitions"), Items([*self.definitions, *GENERAL_DEFINITIONS])]
+        blocks += [Heading("Definitions"), BulletList([*self.definitions, *GENERAL_DEFINITIONS])]
         if rows:
             sources = [f"{row.name}, {row.split}: {row.table}, {row.source}" for row in rows]
             notes = [f"{row.name}, {row.split}: {note}." for row in rows for note in row.notes]
-            blocks += [Heading("Published rows"), Items([*sources, *notes])]
+            blocks += [Heading("Published rows"), BulletList([*sources, *notes])]
         return blocks
 
     def section(self, runs: Sequence[RunSummary]) -> Blocks:
@@ -175,7 +175,7 @@ class Reporting:
                         what = f"{summary.task.title} {split} ({number} instead of {official} rows)"
                         remarks.append(f"{run.name}: {what}. The score is not comparable with published ones.")
         overview = self.overview(runs)
-        return [overview, Items(remarks)] if remarks else [overview]
+        return [overview, BulletList(remarks)] if remarks else [overview]
 
     def overview(self, runs: Sequence[RunSummary]) -> Table:
         """Return a row per run: the scores and, behind them, the averages."""
@@ -187,7 +187,7 @@ class Reporting:
                 "Run": run.name,
                 "Model": run.model,
                 "Start": ", ".join(starts),
-                "Params": f"{run.parameters / 1e6:.1f} M",
+                "Params": f"{run.parameters / 1e6:.1f} M" if run.parameters else "",
                 "Seeds": seeds_cell(run),
             }
             for name, task in self.tasks_in(runs).items():

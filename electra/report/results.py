@@ -69,7 +69,7 @@ class Result(NamedTuple):
 
 
 def read_results(path: Path) -> list[Result]:
-    """All results of a file, in order; none if it does not exist. An incomplete last line is ignored."""
+    """Read all results of a file, in order; none if there is no file. An incomplete last line is ignored."""
     if not path.exists():
         return []
     whole, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
@@ -100,7 +100,7 @@ def read_result(path: Path) -> Result:
 
 
 def read_evaluation(folder: Path) -> list[Result]:
-    """The results in the folder of an evaluation, at least one."""
+    """Read the results in the folder of an evaluation; a `UserError` if there is none."""
     results = read_results(folder / RESULTS_NAME)
     if not results:
         raise UserError(f"{folder} has no results in {RESULTS_NAME}; name the output folder of an evaluation")
@@ -119,7 +119,7 @@ def append_result(path: Path, result: Result) -> None:
 
 
 def defined(value: float | None) -> float | None:
-    """A finite value, otherwise None."""
+    """Return a finite value as it is, otherwise None."""
     return None if value is None or not math.isfinite(value) else value
 
 
@@ -144,7 +144,7 @@ class ScoredTask:
 
 
 class Spread(NamedTuple):
-    """One metric over seeds: seed -> value, None if undefined."""
+    """A metric over seeds: seed -> value, None if undefined."""
 
     values: Mapping[int, float | None]
     worst: float = -math.inf
@@ -159,12 +159,12 @@ class Spread(NamedTuple):
 
     @property
     def median(self) -> float | None:
-        """Undefined values count as the worst; None if the median is one of them."""
+        """Return the median, in which undefined values count as the worst; None if the median is one of them."""
         return defined(statistics.median([*self.defined, *[self.worst] * self.undefined]))
 
     @property
     def std(self) -> float | None:
-        """Standard deviation with n - 1; None for one seed, or if any value is undefined."""
+        """Return the standard deviation with n - 1; None for one seed, or if any value is undefined."""
         return None if self.undefined or len(self.values) < 2 else statistics.stdev(self.defined)
 
 
@@ -207,6 +207,6 @@ class RunSummary(NamedTuple):
 
     @property
     def scalars(self) -> dict[str, float | None]:
-        """The averages, and `median/TASK` of the headline metrics."""
+        """Return the averages, and `median/TASK` of the headline metrics."""
         medians = {f"median/{name}": summary.headline.median for name, summary in self.tasks.items()}
         return {**medians, **self.averages}

@@ -1,4 +1,4 @@
-"""A run folder of pre-training, read for its report. No torch.
+"""A run folder of pre-training: the names and the shapes of its files, and a record of the run. No torch.
 
 A finished run has `trainer_state.json`, `metrics.json`, `config.yaml` and `samples.json`. An unfinished run has
 checkpoints, each with the log up to its step; the newest counts.
@@ -89,7 +89,7 @@ class RunMetrics(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What the files of one run say: Trainer's log by step, and the number of optimizer steps.
+    """A run as its files describe it: Trainer's log by step, and the number of optimizer steps.
 
     `metrics` is metrics.json, None until the run ends; `options` is config.yaml without secrets. `notes` are
     sentences about the state of the run.
@@ -114,13 +114,13 @@ class RunRecord:
 
     @property
     def test(self) -> dict[str, float]:
-        """Metrics of the test set, without `test_`; none before the run ends, or without a test set."""
+        """Return the metrics of the test set, without `test_`; none before the run ends, or without a test set."""
         found = self.metrics.get("test", {}) if self.metrics else {}
         return {name.removeprefix(f"{TEST}_"): value for name, value in found.items() if value is not None}
 
     @property
     def held_out(self) -> dict[str, dict[str, float]]:
-        """Columns of held-out metrics; none before the run ends."""
+        """Return the columns of held-out metrics; none before the run ends."""
         columns = self.metrics.get("held_out", {}) if self.metrics else {}
         return {
             name: {metric: value for metric, value in column.items() if value is not None}
@@ -129,7 +129,7 @@ class RunRecord:
 
 
 def names_of(folders: Sequence[Path]) -> dict[Path, str]:
-    """Folder -> its name; folders with the same name are named by their paths."""
+    """Return a name for each folder: its own, or the paths if two folders have the same name."""
     names = {folder: folder.resolve().name for folder in folders}
     is_unique = len(set(names.values())) == len(names)
     return names if is_unique else {folder: str(folder) for folder in folders}

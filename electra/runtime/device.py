@@ -1,12 +1,10 @@
-"""What a device computes, and what makes a training step faster there: CPUs, then GPUs."""
-
-from __future__ import annotations
+"""Devices: what makes a training step faster on a CPU and on a GPU, and what a device computes, how fast."""
 
 import ctypes
 import platform
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +16,7 @@ from transformers.masking_utils import sdpa_mask
 
 from electra.runtime.threads import limit_threads
 
-# ---- Faster memory, matrix products, dropout and attention on a CPU
+# ---- CPUs: faster memory, matrix products, dropout and attention
 
 # Costs in a training step of ELECTRA-Small in fp32, on two cores of an AMD EPYC with AVX-512 (docs/results.md):
 #
@@ -35,7 +33,7 @@ M_TRIM_THRESHOLD = -1
 M_TOP_PAD = -2
 M_MMAP_THRESHOLD = -3
 LONGEST_DENSE = 512
-"""Up to this many tokens attention keeps its weights; for longer texts memory matters more. With dropout torch keeps
+"""Tokens up to which attention keeps its weights; for longer texts memory matters more. With dropout torch keeps
 them as well."""
 ATTENTION = "sdpa_or_dense"
 """Name of `attend` as an attention implementation of transformers."""
@@ -95,7 +93,7 @@ def drop(values: Tensor, probability: float) -> Tensor:
 
 
 class _Drop(torch.autograd.Function):
-    """A random 64-bit number gives 16 bits to each of four values; the backward pass keeps one byte per value."""
+    """Dropout in which a random 64-bit number gives 16 bits to each of four values; it keeps a byte per value."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, threshold: int) -> Tensor:
@@ -156,7 +154,7 @@ AttentionInterface.register(ATTENTION, attend)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
-# ---- Fewer operations of a training step on a GPU under autocast, whose launches take longer than their work
+# ---- GPUs: fewer operations under autocast, whose launches take longer than their work
 
 #     casts            autocast casts each weight by itself, and LayerNorm's output once each for query, key and value
 #     products         query, key and value are one product, with the three weights side by side
@@ -204,7 +202,7 @@ def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
 
 
 class _CastAll(torch.autograd.Function):
-    """Tensors of float32 in another precision, and their gradients back, in one operation each."""
+    """A cast of tensors of float32 to another precision, and of their gradients back, in one operation each."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -283,7 +281,7 @@ class TwoEmbeddings(nn.Embedding):
 
 
 def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear) -> Tensor:
-    """A linear layer with outputs added up to a multiple of 64, with the smallest value: (N, D) -> (N, V or more)."""
+    """Apply a linear layer, and add outputs of the smallest value up to a multiple of 64: (N, D) -> (N, V or more)."""
     missing = -layer.out_features % ALIGNED_ROWS
     dtype = layer.weight.dtype
     if is_autocast(hidden.device):
@@ -296,17 +294,11 @@ def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear) -> Tensor:
     return F.linear(hidden, weight, F.pad(bias, (0, missing), value=least))
 
 
-# ---- What this machine computes, and how fast. torch is imported only inside the functions
-
-
-if TYPE_CHECKING:
-    import torch
+# ---- what a device is, and how fast it computes
 
 
 def computes_bf16(*, use_cpu: bool = False) -> bool:
     """Return True if the device has bfloat16 instructions, rather than a slow emulation."""
-    import torch
-
     if torch.cuda.is_available() and not use_cpu:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if torch.accelerator.is_available() and not use_cpu:
@@ -316,14 +308,11 @@ def computes_bf16(*, use_cpu: bool = False) -> bool:
 
 def has_amx() -> bool:
     """Return True if this CPU multiplies matrices in units of their own, in bfloat16."""
-    import torch
-
     return torch.cpu._is_amx_tile_supported()
 
 
 def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds: float = 1.0) -> float:
     """Measure the best rate of a square matrix product within `seconds`, FLOP/s; float32 is TF32 if allowed."""
-    import torch
     from torch.utils.benchmark import Timer
 
     size = 1024 if torch.device(device).type == "cpu" else 8192
@@ -334,8 +323,6 @@ def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds
 
 def device_name(device: torch.device | str) -> str:
     """Return the maker's name of a device, as far as the system knows it."""
-    import torch
-
     device = torch.device(device)
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

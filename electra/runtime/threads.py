@@ -22,21 +22,23 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 SHORT_STEPS = 1000
+"""Steps of a run; a shorter run keeps all cores."""
 SHORT_SECONDS = 120.0
-"""A shorter run keeps all cores."""
+"""Seconds of a run; a shorter run keeps all cores."""
 MOST_SHARE = 0.02
+"""Share of the time of a run that the choice may cost, unless `FEWEST_ROUNDS` take longer."""
 MOST_SECONDS = 8.0
-"""Of a run: what the choice may cost, unless that is less than `FEWEST_ROUNDS`."""
+"""Seconds that the choice may cost, unless `FEWEST_ROUNDS` take longer."""
 SETTLING = 1.1
 """Seconds before the first measured step, in which electra/runtime/spinning.py notices other work."""
 FEWEST_ROUNDS = 3
 MOST_ROUNDS = 9
 ROUND_SECONDS = 0.1
-"""Steps of one number in a round take about this long."""
+"""Seconds that the steps of one number take in a round, about."""
 TOO_SLOW = 3.0
-"""Numbers are tried from all cores downward until one takes this many times as long as the best."""
+"""Time of a number over that of the best; numbers are tried from all cores downward until one takes longer."""
 CLEARLY = 0.9
-"""Fewer threads are chosen if their time is below this part of that of all cores."""
+"""Time of fewer threads over that of all cores; fewer threads are chosen below it."""
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ def check_trackers(report_to: Sequence[str]) -> None:
 
 @dataclass(eq=False)
 class RecordSettings(TrainerCallback):
-    """Adds settings to wandb's record of the run, beside Trainer's own arguments."""
+    """A callback that adds settings to wandb's record of the run, beside Trainer's own arguments."""
 
     settings: Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""A sweep file in wandb's format -> a `Sweep`. Everything in the file is checked here, before anything is trained.
+"""A sweep file in wandb's format, checked before anything is trained; values, names and command lines of its points.
 
 Format: docs.wandb.ai, "Sweep configuration options".
 """
@@ -35,7 +35,7 @@ UNUSED = ("name", "description", "project", "entity")
 MOST_STEPS = 10**9
 """Values of a q_uniform; optuna counts them in decimal numbers of 28 digits."""
 MACRO = re.compile(r"\$\{(env|interpreter|program|args\w*)\}")
-"""What wandb's agent replaces in `command`, and this command writes itself."""
+"""Macros that wandb's agent replaces in `command`, and for which this command writes the words itself."""
 STARTERS = ("/usr/bin/env", "python", "python3")
 
 
@@ -61,12 +61,12 @@ class Sweep:
 
     @property
     def verb(self) -> str:
-        """The command of the program: pretrain or glue."""
+        """Return the command of the program: pretrain or glue."""
         return PROGRAMS[self.program]
 
     @property
     def swept(self) -> list[str]:
-        """The parameters that have more than a fixed value."""
+        """Return the names of the parameters that have more than a fixed value."""
         return [name for name, entry in self.parameters.items() if "value" not in entry]
 
 
@@ -226,7 +226,7 @@ def _script_words(command: Any, path: Path) -> tuple[tuple[str, ...], tuple[str,
     return tuple(before), tuple(after)
 
 
-# ---- The points of a sweep: their values, their names, and the command lines that train and evaluate them
+# ---- points
 
 
 SweepValues = Mapping[str, Any]
@@ -237,7 +237,7 @@ LONGEST_NAME = 140
 """Bytes of a point's name. File systems allow 255, endings included."""
 
 
-# ---- values
+# ---- values of points
 
 
 def count_points(sweep: Sweep, max_runs: int | None) -> int | None:
@@ -336,7 +336,7 @@ def flags_of_point(values: SweepValues) -> list[str]:
 
 @dataclass(frozen=True)
 class Commands:
-    """Makes the command lines of each point.
+    """A maker of the command lines of points.
 
     Attributes:
         flags: for the script; they override the sweep file.

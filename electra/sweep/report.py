@@ -44,7 +44,7 @@ class Row(NamedTuple):
         return None if None in values or len(values) < 2 else statistics.stdev(values)  # type: ignore[type-var]
 
 
-def report(sweep: Sweep, folder: Path, points: Sequence[Point]) -> None:
+def write_sweep_report(sweep: Sweep, folder: Path, points: Sequence[Point]) -> None:
     """Write results.csv, report.md and report.html into a folder; log the table."""
     write_csv(points, folder / "results.csv")
     rank, is_falling = ranking(sweep, points)

@@ -1,4 +1,12 @@
-"""Run the points of a sweep as processes, several at a time."""
+"""The command `electra sweep`: run a sweep file of wandb on this machine, without an account.
+
+    electra sweep configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml
+    electra sweep configs/sweeps/learning_rate.yaml --max_runs 8 --parallel 2 -- --max_steps 1000
+
+Flags behind a lone -- are for the script and override the file. Each point is a process with a run folder of its own;
+several run at a time. The same command again continues the sweep: finished points are kept, and the others resume from
+their checkpoints.
+"""
 
 import itertools
 import json
@@ -34,10 +42,10 @@ from electra.sweep.file import (
     read_sweep,
 )
 from electra.sweep.folder import Point, claim, has_glue, point_path, read_point, read_points, settings_of
-from electra.sweep.report import report
+from electra.sweep.report import write_sweep_report
 from electra.tasks.glue.report import GLUE_REPORTING
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("electra.sweep")
 
 
 def sweep_environment(slot: int, parallel: int, group: str) -> dict[str, str]:
@@ -55,7 +63,7 @@ def sweep_environment(slot: int, parallel: int, group: str) -> dict[str, str]:
 
 
 class Runner:
-    """Runs the points of a sweep, `parallel` at a time; of a Bayesian search one, which learns from those before.
+    """A runner of points, `parallel` at a time; of a Bayesian search one, which learns from those before.
 
     `continue_with` is the command that continues the sweep, for a message.
     """
@@ -178,20 +186,10 @@ def metrics_of(sweep: Sweep, folder: Path, name: str) -> dict[str, float | None]
     return metrics
 
 
-# ---- The command `electra sweep`: run a sweep file of wandb on this machine, without an account
-
-#     electra sweep configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml
-#     electra sweep configs/sweeps/learning_rate.yaml --max_runs 8 --parallel 2 -- --max_steps 1000
-#
-# Flags behind a lone -- are for the script and override the file. Each point is a process with a run folder of its
-# own. The same command again continues the sweep: finished points are kept, and the others resume from their
-# checkpoints.
-
-
-logger = logging.getLogger("electra.sweep")
+# ---- the command
 
 MOST_CHECKED = 100
-"""So many points are checked before the first one is trained. A check takes a tenth of a second."""
+"""Points that are checked before the first one is trained. A check takes a tenth of a second."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -235,7 +233,7 @@ def main(argv: list[str] | None = None) -> None:
     failed = runner.run_all(total)
     finished = read_points(folder, sweep)
     if finished:
-        report(sweep, folder, finished)
+        write_sweep_report(sweep, folder, finished)
     lock.release()
     if failed:
         raise UserError(

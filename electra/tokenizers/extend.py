@@ -87,7 +87,7 @@ def extend_tokenizer(
 
 
 def _text(backend: Tokenizer, token: str) -> str:
-    """Return the text of a token: a byte-level one is written in other letters."""
+    """Return the text that a token stands for; byte-level tokens are written in other letters."""
     is_written = "ByteLevel" in str(backend.decoder)
     return backend.decoder.decode([token]) if is_written else token
 

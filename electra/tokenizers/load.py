@@ -19,7 +19,7 @@ from electra.io.files import expand, may_be_hub_id
 logger = logging.getLogger(__name__)
 
 SPECIAL_TOKENS = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
-"""In the order of their ids, 0 to 4."""
+"""Special tokens by the names of their roles, in the order of their ids, 0 to 4."""
 ROBERTA_TOKENS = {
     "pad_token": "<pad>",
     "unk_token": "<unk>",

@@ -48,7 +48,7 @@ The time for a word grows with the square of its length: for this one, a tenth o
 TURKIC = re.compile("\u0131|i\u0307")
 """The letter ı, and what lower-casing makes of İ. The capital of ı, I, becomes i, so lower-casing changes words."""
 MANY_TURKIC = 10
-"""So many tokens with such letters say that the text is Turkish or Azerbaijani."""
+"""Tokens with letters of Turkish or Azerbaijani from which a text is taken for one in these languages."""
 NO_TEXT = "there is no text to train a tokenizer on: no documents, or only empty ones; check the corpus"
 
 

@@ -8,8 +8,9 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
+from electra.data.foreign import open_cache
 from electra.data.shards import load_or_build_cache
-from electra.data.token_cache import TokenCache, open_cache
+from electra.data.token_cache import TokenCache
 from electra.io.checkpoints import write_manifest
 from tests.conftest import refused
 from tests.data.rows import all_ids

@@ -12,7 +12,7 @@ from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.plan import make_plan
 from electra.pretraining.run import make_callbacks
-from electra.pretraining.run_folder import open_run, origin_of
+from electra.pretraining.run_folder import open_run, provenance_of
 from electra.pretraining.trainer import ElectraTrainer
 from tests.helpers import read_json
 
@@ -99,7 +99,7 @@ def make(folder, **options):
     model = build_model(args, data.tokenizer)
     plan = make_plan(args.training, model, data)
     callbacks = [*make_callbacks(args, model, plan), StopRequests()]
-    provenance = origin_of(args.used_values(), data.text, args.training.segments_per_step)
+    provenance = provenance_of(args.used_values(), data.text, args.training.segments_per_step)
     return ElectraTrainer(
         model, args.training, data, callbacks=callbacks, objective=args.objective, plan=plan, provenance=provenance
     )

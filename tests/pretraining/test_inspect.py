@@ -14,8 +14,8 @@ from transformers import (
 
 from electra.inspect import main
 from electra.io.errors import UserError
+from electra.model.inference import inspect_texts
 from electra.model.pretrained import load_networks
-from electra.model.probe import inspect_texts
 from tests.helpers import parametrize, read_json
 
 TEXT = "bab dadad kok mum"

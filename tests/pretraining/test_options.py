@@ -255,7 +255,7 @@ def test_steps_of_a_file_are_given(resolved, tmp_path):
 def test_an_extended_run_keeps_the_warm_up_that_it_had(tmp_path):
     args = parse_pretraining_arguments(flags(tmp_path, max_steps=12_000, warmup_steps=None))
     before = RunProvenance("text", 10, "held out", options={"warmup_steps": 2})
-    run = Run(tmp_path / "run", "checkpoint-12", step=12, origin=before)
+    run = Run(tmp_path / "run", "checkpoint-12", step=12, provenance=before)
     assert resolve_options(args, run, 10, has_held_out=True).training.warmup_steps == 2
 
 

@@ -20,7 +20,7 @@ from electra.pretraining.run_folder import (
     first_files,
     new_run_folder,
     open_run,
-    origin_of,
+    provenance_of,
     save_options,
 )
 from tests.conftest import refused
@@ -111,62 +111,62 @@ def test_a_finished_run_is_extended_by_epochs(tmp_path):
 TEXT = {"training_text": "t", "training_documents": 4, "held_out_text": "h"}
 
 
-def provenance(args):
-    return origin_of(args.used_values(), TEXT, args.training.segments_per_step)
+def provenance_of_start(args):
+    return provenance_of(args.used_values(), TEXT, args.training.segments_per_step)
 
 
 @pytest.fixture
-def origin(tmp_path):
+def provenance(tmp_path):
     """Of an unchanged start."""
-    return provenance(parse_pretraining_arguments(flags(tmp_path)))
+    return provenance_of_start(parse_pretraining_arguments(flags(tmp_path)))
 
 
 def resumed(before, now):
-    """The origin of a start at step 4 of a run."""
-    return check_resumed(Run(None, "checkpoint-4", step=4, origin=before), now)
+    """The provenance of a start at step 4 of a run."""
+    return check_resumed(Run(None, "checkpoint-4", step=4, provenance=before), now)
 
 
-def with_options(origin, **options):
-    return replace(origin, options={**origin.options, **options})
+def with_options(provenance, **options):
+    return replace(provenance, options={**provenance.options, **options})
 
 
-def test_an_option_that_changes_learning_is_refused_or_recorded(origin):
-    assert resumed(origin, origin) == origin
-    assert {"objective", "learning_rate", "hidden_size", "optim"} <= set(origin.options)
-    assert {RESUMING[name] for name in origin.options} == {"kept", "recorded"}
-    for name in origin.options:
-        other = with_options(origin, **{name: "another"})
+def test_an_option_that_changes_learning_is_refused_or_recorded(provenance):
+    assert resumed(provenance, provenance) == provenance
+    assert {"objective", "learning_rate", "hidden_size", "optim"} <= set(provenance.options)
+    assert {RESUMING[name] for name in provenance.options} == {"kept", "recorded"}
+    for name in provenance.options:
+        other = with_options(provenance, **{name: "another"})
         if RESUMING[name] == "kept":
             with raises(UserError, match=f"--{name} .*another"):
-                resumed(origin, other)
+                resumed(provenance, other)
         else:
-            line = f"from step 4 on: {name} another instead of {origin.options[name]}"
-            assert resumed(origin, other).changes == [line]
+            line = f"from step 4 on: {name} another instead of {provenance.options[name]}"
+            assert resumed(provenance, other).changes == [line]
 
 
 @parametrize("start", [{"tokenizer_path": "tok"}, {"init_discriminator": "network"}, {"objective": "mlm"}], ids=str)
 def test_both_records_of_a_run_are_of_the_options_that_decide_something(tmp_path, start):
     (tmp_path / "a.yaml").write_text("strip_accents: true\ntokenizer_algorithm: byte_bpe\ntie: none\n")
     args = parse_pretraining_arguments(flags(tmp_path, config=tmp_path / "a.yaml", **start))
-    options = provenance(args).options
+    options = provenance_of_start(args).options
     unused = {"tie", "generator_size"} if "objective" in start else {"strip_accents", "lowercase", "vocab_size"}
     assert args.unused >= unused
     assert not args.unused & (set(options) | set(args.record))
     # What an earlier version recorded of them decides nothing.
     before = RunProvenance("t", 4, "h", batch_size=4, options={**options, **dict.fromkeys(args.unused, "another")})
-    assert resumed(before, provenance(args)).changes == []
+    assert resumed(before, provenance_of_start(args)).changes == []
 
 
-def test_changes_of_earlier_starts_are_kept(origin):
+def test_changes_of_earlier_starts_are_kept(provenance):
     earlier = ["from step 2 on: learning_rate 2 instead of 1"]
-    kept = resumed(replace(origin, changes=earlier), replace(origin, first_held_out_text="another"))
+    kept = resumed(replace(provenance, changes=earlier), replace(provenance, first_held_out_text="another"))
     assert kept.changes == earlier and kept.first_held_out_text == "h"
 
 
-def test_trained_networks_that_are_gone_since_are_still_the_same(origin, tmp_path, monkeypatch):
+def test_trained_networks_that_are_gone_since_are_still_the_same(provenance, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    then = with_options(origin, init_generator=f"{tmp_path}/g")
-    assert resumed(then, with_options(origin, init_generator="g")).changes == []
+    then = with_options(provenance, init_generator=f"{tmp_path}/g")
+    assert resumed(then, with_options(provenance, init_generator="g")).changes == []
 
 
 def test_a_run_of_an_earlier_version_is_refused_at_once(tmp_path):
@@ -179,9 +179,9 @@ def test_a_run_of_an_earlier_version_is_refused_at_once(tmp_path):
 
 
 @parametrize(("name", "named"), [("batch_size", "4 .* 9"), ("training_text", "4 ")])
-def test_another_text_or_batch_is_refused(origin, name, named):
+def test_another_text_or_batch_is_refused(provenance, name, named):
     with raises(UserError, match=named):
-        resumed(origin, replace(origin, **{name: 9}))
+        resumed(provenance, replace(provenance, **{name: 9}))
 
 
 # ---- what is written

@@ -75,9 +75,9 @@ def test_the_flops_of_recipes_are_those_of_their_plans(name):
 @parametrize(
     ("device", "dtype", "amx", "shares"),
     [
-        ("cpu", "float32", False, trial.SHARES["float32"]),
-        ("cpu", "bfloat16", False, trial.SHARES["bfloat16"]),
-        ("cpu", "bfloat16", True, trial.SHARES["bfloat16 with AMX"]),
+        ("cpu", "float32", False, trial.MEASURED_UTILIZATION["float32"]),
+        ("cpu", "bfloat16", False, trial.MEASURED_UTILIZATION["bfloat16"]),
+        ("cpu", "bfloat16", True, trial.MEASURED_UTILIZATION["bfloat16 with AMX"]),
         ("cuda", "bfloat16", True, {}),
         ("cuda", "float16", False, {}),
     ],
@@ -88,7 +88,7 @@ def test_the_largest_recipe_that_fits_in_the_precision_of_the_run_is_chosen(monk
     monkeypatch.setattr(trial, "has_amx", lambda: amx)
     training = SimpleNamespace(device=torch.device(device), bf16=dtype == "bfloat16", fp16=dtype == "float16")
     for name in ("tiny", "mini", "small"):
-        seconds = RECIPE_FLOPS[name] / 1e12 / shares.get(name, trial.SHARE)
+        seconds = RECIPE_FLOPS[name] / 1e12 / shares.get(name, trial.UNMEASURED_UTILIZATION)
         training.budget = f"{seconds * 1.01:.0f}s"
         assert recipe_for(training) == name
     assert set(measured) == {(training.device, getattr(torch, dtype))}

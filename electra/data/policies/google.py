@@ -17,7 +17,7 @@ TokenSpan = tuple[int, int]
 
 
 class GooglePolicy(Policy):
-    """The static examples of google-research/electra, build_pretraining_dataset.py (`ExampleBuilder`), for comparison.
+    """The static examples of google-research/electra, build_pretraining_dataset.py (`ExampleBuilder`), as a policy.
 
     Lines (its "sentences") are collected until a target length is reached or the document ends. Then they are
     distributed over segments A and B, which are trimmed; the rest is lost. The decisions are the original's, in its

@@ -74,7 +74,7 @@ class _Places(NamedTuple):
 
 
 def _arrange(counts: Ints, max_length: int) -> _Places:
-    """Give `counts[n]` documents of n tokens, with their special tokens, places in rows of `max_length`."""
+    """Assign `counts[n]` documents of n tokens, special tokens included, to rows of `max_length` tokens."""
     counts_with_specials = [0] * PAIR_SPECIALS + counts.tolist()
     kinds = pack_lengths(counts_with_specials[: max_length + 1], max_length)
     places = []
@@ -94,7 +94,7 @@ def _arrange(counts: Ints, max_length: int) -> _Places:
 
 
 class PackedPolicy(Policy):
-    """As `windows`, but documents that fit into a window are not cut: several share a row, each occurs once an epoch.
+    """A policy like `windows`, but documents that fit are not cut: several share a row, each occurs once an epoch.
 
     Which lengths share a row is decided once, from the histogram of lengths (`pack_lengths`); in every epoch other
     documents of these lengths take the places. So an epoch has a fixed number of rows, and a row is a function of

@@ -1,4 +1,4 @@
-"""The policy `windows`, and `document` and `pairs`, which also cut pieces at random places."""
+"""The segment policies `windows`, `document` and `pairs`, which cut pieces at random places."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from electra.data.rng import Flags, Floats, Ints, permute, uniform
 from electra.data.segments import Segment
 from electra.data.token_cache import DOCUMENTS_PER_BLOCK, Documents, TokenCache
 
-# ---- What the policies share: special tokens of a row, and the streams of random numbers
+# ---- special tokens of a row, and streams of random numbers, of all policies
 
 
 TWO_SEGMENT_PROBABILITY = 0.9
@@ -24,7 +24,7 @@ ROUNDING, OFFSET, SINGLE, SPLIT, START, PARTNER, ROTATION, MEMBER, MEMBER_SINGLE
 
 @dataclass(eq=False)
 class Policy:
-    """How some documents of a cache become segments."""
+    """A segment policy: how chosen documents of a cache become segments."""
 
     cache: TokenCache
     documents: Ints | Documents
@@ -40,7 +40,7 @@ DOCUMENTS_PER_SUM = 64
 
 
 class WindowPolicy(Policy):
-    """Evenly spaced windows from a random offset: every window is equally likely, a token is seen about once an epoch.
+    """A policy of evenly spaced windows from a random offset, all equally likely; a token is seen about once an epoch.
 
     A document of n tokens gets K windows: n / body, rounded up or down at random, jointly over the corpus, so that
     every epoch has the same number of windows. With one random u in [0, 1) per document and epoch, window j starts at
@@ -142,7 +142,7 @@ def split_windows(
 
 
 class DocumentPolicy(Policy):
-    """One random window per document and epoch, as intended by rc2020_electra: any start, the last one included."""
+    """A policy of one random window per document and epoch, as intended by rc2020_electra, with any start."""
 
     def __post_init__(self) -> None:
         self.body = self.max_length - SINGLE_SPECIALS
@@ -163,7 +163,7 @@ class DocumentPolicy(Policy):
 
 
 class PairPolicy(DocumentPolicy):
-    """Random pieces of two documents as A and B, each half a window: the pairs of lmtuners."""
+    """A policy of random pieces of two documents as A and B, each half a window: the pairs of lmtuners."""
 
     def __post_init__(self) -> None:
         self.body = (self.max_length - PAIR_SPECIALS) // 2

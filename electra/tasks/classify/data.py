@@ -1,4 +1,4 @@
-"""Texts with labels of the user -> examples, and what kind of labels they are. No torch.
+"""The data of a classification: options; texts with labels of the user; the kind of the labels; rows of tokens.
 
 A label is a class, a set of classes or a number; which of them is found in the training data. Every row is checked
 before anything is trained. Rows that are held out, and parts of the training data, are chosen so that each class, or
@@ -21,7 +21,7 @@ from electra.io.errors import UserError
 from electra.io.rows import Columns, PlacedRow, check_encodable, text_of
 from electra.options import INSIDE, NOT_EMPTY, UP_TO_ONE, option
 
-# ---- Options of `electra classify`: the user's texts and labels, and how much of them is used
+# ---- options
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ MOST_WHOLE_NUMBERS = 20
 
 
 class Example(NamedTuple):
-    """A row: what the model reads, and its label as in the source or, later, as numbers; None if missing."""
+    """A text or a pair of texts, with its label as in the source or, later, as numbers; None if missing."""
 
     text: str
     pair: str | None
@@ -91,7 +91,7 @@ class Example(NamedTuple):
 
 
 class LabelSet(NamedTuple):
-    """What is known about the labels from the training data.
+    """The labels of a task, as far as the training data tells.
 
     Args:
         classes: names by number; none for numbers.
@@ -175,8 +175,10 @@ def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -
 
 
 def find_kind(labels: Sequence[Any], separator: str | None) -> str:
-    """Several classes if there are lists; a number if there are many whole numbers, or mostly numbers and fractions
-    among them; otherwise one class.
+    """Return the kind of the labels that the values have.
+
+    Several classes if there are lists; a number if there are many whole numbers, or mostly numbers and fractions among
+    them; otherwise one class.
     """
     if separator is not None or any(isinstance(label, list) for label in labels):
         return SEVERAL
@@ -276,7 +278,7 @@ def _by_label(examples: Sequence[Example], rng: np.random.Generator) -> list[int
     return sorted(range(len(examples)), key=lambda number: (examples[number].label, ranks[number]))
 
 
-# ---- Texts and pairs -> rows of tokens: one for each, or several windows of a long text
+# ---- rows of tokens
 
 
 def encode_texts(

@@ -1,6 +1,7 @@
-"""Reports of classification: scores beside those of a constant answer, classes, confusions.
+"""Scores of classification, and reports: beside scores of a constant answer, with classes and confusions. No torch.
 
-Scores come from results.jsonl, the rest from predictions/TASK-SEED-details.json of the first seed of each folder.
+In a report, scores come from results.jsonl, the rest from predictions/TASK-SEED-details.json of the first seed of each
+folder.
 """
 
 import math
@@ -32,14 +33,14 @@ from electra.report.results import Result, RunSummary, read_evaluation
 from electra.report.runs import names_of
 from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, LabelSet
 
-# ---- Scores of labels: of one class, of several classes at once, and of numbers. By scikit-learn and scipy, no torch
+# ---- scores
 
 # Labels are a matrix with a row for each text: 0 or 1 for each class, or one column of numbers, scaled to [0, 1] by
 # the range of the training data. Scores are fractions in float64; nan where a metric has no value.
 
 
 class ClassificationReferences(NamedTuple):
-    """A split of N texts.
+    """The references of a split of N texts.
 
     Args:
         matrix: the labels (N, C), None if unknown.
@@ -231,6 +232,8 @@ def details(logits: Array, references: ClassificationReferences, thresholds: Any
     return {"baseline": baseline, "text": text}
 
 
+# ---- the report
+
 CLASSIFY_TITLES = {
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
@@ -269,7 +272,7 @@ CLASSIFY_DEFINITIONS = (
 
 
 class LabelReporting(Reporting):
-    """Adds a row with the constant answer, and the classes and confusions of each folder."""
+    """A report with a row for the constant answer, and with the classes and confusions of each folder."""
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
         """Return the runs, then the constant answer: a row for each folder, or one for all with equal scores."""
@@ -302,7 +305,7 @@ class Details(TypedDict):
 
 
 def read_details(folder: Path) -> tuple[Result, Details]:
-    """The first result of an evaluation, and its file of details."""
+    """Read the first result of an evaluation, and the details of its run."""
     result = read_evaluation(folder)[0]
     path = folder / "predictions" / f"{result.task}-{result.seed}-details.json"
     return result, read_json(path, Details)

@@ -1,4 +1,4 @@
-"""Labels of the user's texts as a task: what the labels are, rows of tokens, loss, files of predictions."""
+"""The command `electra classify`: labels of the user's texts as a task, answers to new texts, the learning curve."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ from electra.tasks.classify.report import (
 logger = logging.getLogger(__name__)
 
 
-# ---- The command `electra classify`
+# ---- the command
 
 
 CLASSIFY_GROUPS = (EncoderArguments, ClassifyArguments, ClassificationArguments)
@@ -79,15 +79,14 @@ def parse_classify_arguments(argv: list[str] | None) -> Arguments:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_classify_arguments(argv)
-    from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
-    from electra.tasks.classify.task import open_classification, run_curve
-
     prefix = f"classify_{task_name(args.options, 'data')}"
     if len(args.options.train_fractions) > 1:
         run_curve(args, f"{prefix}_curve")
     else:
         evaluate(args, [open_classification(args)], prefix)
 
+
+# ---- the task
 
 CLASSIFY = TaskKind(
     "classify",
@@ -119,7 +118,7 @@ CLASSIFY_SETTINGS = (
 )
 """Options that a score depends on."""
 IMBALANCED = 10
-"""Say so if the most frequent class has this many times the texts of the rarest."""
+"""Texts of the most frequent class over those of the rarest from which a warning says that classes are unequal."""
 
 
 class LabelledTexts(NamedTuple):
@@ -292,7 +291,7 @@ def classification_files(
     return files
 
 
-# ---- Rows with texts -> their classes, with probabilities, or their numbers
+# ---- answers to new texts: classes with probabilities, or numbers
 
 
 KINDS = {
@@ -369,7 +368,7 @@ def answer_texts(
     return answers
 
 
-# ---- The learning curve: scores against the number of labelled texts, from the encoder and from fresh weights
+# ---- the learning curve: scores over the number of labelled texts, with and without pre-training
 
 # Each point is an evaluation of its own, in a folder such as pretrained-0.05 of the curve's folder.
 

@@ -1,4 +1,8 @@
-"""Texts -> the discriminator's probability that each token was replaced, D. Long texts are read in windows."""
+"""Texts with labels, if a file has them, and D: the discriminator's probability that a token was replaced.
+
+The column `label` says whether a text is wrong: 1, or right: 0. The column `spans` says which passages are wrong: a
+list of [start, end], counted in characters; an empty list is a right text. Long texts are read in windows.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,17 +17,20 @@ from electra.io.errors import UserError
 from electra.io.rows import check_encodable, read_rows
 from electra.model.networks import check_finite, encode, replaced_logits
 
-# ---- Texts to be judged, with labels if the file has them
+LABEL_VALUES: dict[str, bool | None] = {
+    "none": None,
+    "nan": None,
+    "": None,
+    "0": False,
+    "false": False,
+    "1": True,
+    "true": True,
+}
+"""Label in lower case -> whether the text is wrong, None if unknown."""
 
-# The column `label` says whether a text is wrong: 1, or right: 0. The column `spans` says which passages are wrong: a
-# list of [start, end], counted in characters; an empty list is a right text.
 
-
-LABEL_COLUMNS = {"none": None, "nan": None, "": None, "0": False, "false": False, "1": True, "true": True}
-
-
-class LabelledRows(NamedTuple):
-    """A text; `place` says where it is from, such as FILE:3."""
+class LabelledText(NamedTuple):
+    """A text with its labels; `place` says where the text is from, such as FILE:3."""
 
     place: str
     text: str
@@ -36,11 +43,13 @@ def read_texts(
     path: str,
     text_column: str,
     label_column: str = "label",
-) -> Iterator[LabelledRows]:
-    """The texts of a file; an error if a row has no text, or another label than 0, 1 or pairs of numbers.
+) -> Iterator[LabelledText]:
+    """Yield the texts of a file.
 
     Args:
-        text_column: of tables; a plain text has the column `text` only.
+        text_column: the column of the text in tables; a plain text has the column `text` only.
+    Raises:
+        UserError: a row has no text, or another label than 0, 1 or pairs of numbers.
     """
     for place, row in read_rows(path):
         text = row["text"] if [*row] == ["text"] else row.get(text_column)
@@ -57,20 +66,20 @@ def read_texts(
                 if not all(0 <= start <= end <= len(text) for start, end in spans):
                     raise ValueError("outside the text")
                 label = int(bool(spans))
-            is_wrong = LABEL_COLUMNS[str(label).lower().removesuffix(".0")]
+            is_wrong = LABEL_VALUES[str(label).lower().removesuffix(".0")]
         except (LookupError, TypeError, ValueError) as error:
             raise UserError(
                 f"{place}: the label must be 0 or 1, not {label!r:.40}; spans must be a list of [start, end] within "
                 f"the text, not {spans!r:.40}; see --label_column"
             ) from error
-        yield LabelledRows(place, text, is_wrong, spans)
+        yield LabelledText(place, text, is_wrong, spans)
 
 
-class Judged(NamedTuple):
-    """The N tokens of a text, without special ones.
+class ScoredTokens(NamedTuple):
+    """The N tokens of a text, without special tokens, and D of each.
 
     Args:
-        starts, ends: their characters in the text, int64 (N,); pieces of one character have the same.
+        starts, ends: characters of each token in the text, int64 (N,); pieces of one character have the same.
         probabilities: D, float32 (N,).
     """
 
@@ -98,8 +107,8 @@ class Detector:
     max_length: int
     batch_size: int = 32
 
-    def judge(self, texts: Sequence[str]) -> list[Judged]:
-        """The tokens of each text. Windows overlap by half; D of a token in several is the mean."""
+    def score(self, texts: Sequence[str]) -> list[ScoredTokens]:
+        """Return the scored tokens of each text. Windows overlap by half; D of a token in several is the mean."""
         encoded = self.tokenizer(
             list(texts),
             add_special_tokens=False,
@@ -125,18 +134,18 @@ class Detector:
                 place = slice(start, start + len(ids))
                 sums[place] += row[: len(ids)]
                 counts[place] += 1
-        judged = []
+        scored = []
         by_text = np.split(sums / counts, edges[:-1])
         for text, probabilities, offsets in zip(texts, by_text, encoded["offset_mapping"], strict=True):
             starts, ends = np.array(offsets, np.int64).reshape(-1, 2).T
             for number, (start, end) in enumerate(offsets):  # byte-level BPE and Unigram count the space before a word
                 starts[number] = end - len(text[start:end].lstrip())
-            judged.append(Judged(starts, ends, probabilities))
-        return judged
+            scored.append(ScoredTokens(starts, ends, probabilities))
+        return scored
 
     @torch.inference_mode()
     def probabilities(self, rows: Sequence[list[int]]) -> Array:
-        """D of tokens without special ones, float32 (B, L); UserError if one is nan."""
+        """Return D of rows of tokens, both without special tokens, float32 (B, L); UserError if one is nan."""
         before = self.tokenizer.cls_token_id
         behind = self.tokenizer.sep_token_id
         framed = [{"input_ids": [before, *row, behind]} for row in rows]

@@ -1,14 +1,23 @@
-"""Judges every text of a file: a line of JSON for each, and a page with the worst. Memory holds a block of texts."""
+"""The command `electra detect`: which words and texts of a file look wrong to a discriminator?
+
+    electra detect --pretrain_path RUN texts.txt
+    electra detect --pretrain_path RUN texts.jsonl --validation_file held_out.txt --false_alarm_rate 0.01
+
+It writes a line of JSON for each text, and a page with the worst texts. Memory holds a block of texts.
+"""
 
 import heapq
 import json
 import logging
 from argparse import Namespace
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from sklearn.metrics import average_precision_score, fbeta_score, roc_auc_score
 
 from electra.io.console import environment, setup_logging
 from electra.io.errors import Parser, UserError
@@ -17,32 +26,31 @@ from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
 from electra.options import check
-from electra.report.blocks import text_table, write_report
+from electra.report.blocks import Blocks, BulletList, Heading, Report, Table, Text, table_of, text_table, write_report
 from electra.runtime.device import prepare_network
-from electra.tasks.detect.report import Scores, agreement_table, counts_of, report
-from electra.tasks.detect.scores import Detector, Judged, LabelledRows, read_texts
+from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
 
 logger = logging.getLogger(__name__)
 
-
-# ---- The command `electra detect`: which words and texts of a file look wrong to a discriminator?
-
-# electra detect --pretrain_path RUN texts.txt electra detect --pretrain_path RUN texts.jsonl --validation_file
-# held_out.txt --false_alarm_rate 0.01
-
-
 SHORTEST_WINDOW = 8
 """Tokens, with special tokens."""
+TEXTS_PER_BLOCK = 256
+"""Texts that are scored at once, in batches of similar length."""
+SHOWN = 50
+"""Texts on the page."""
+DETECT_DEFINITIONS = (
+    "D is the probability with which the discriminator takes a token for replaced. The score of a text is the mean "
+    "of its D.",
+    "AUROC: probability that a wrong token or text has a higher score than a right one. Average precision: mean "
+    "precision over the recall; guessing gets the share of wrong ones. F0.5: F-measure of what is above the "
+    "threshold; precision counts twice as much as recall.",
+)
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra detect", description="Find words and texts that look replaced to a discriminator.")
     parser.add_argument("file", metavar="FILE", help="txt with a text in each line, or csv, tsv, jsonl, parquet")
-    parser.add_argument(
-        "--pretrain_path",
-        required=True,
-        help="run, checkpoint, discriminator or Hub id of one",
-    )
+    parser.add_argument("--pretrain_path", required=True, help="run, checkpoint, discriminator or Hub id of one")
     parser.add_argument(
         "--text_column",
         default="text",
@@ -79,19 +87,11 @@ def main(argv: list[str] | None = None) -> None:
         check(0 < value < 1, name, value, "in (0, 1)")
     check(args.max_length >= SHORTEST_WINDOW, "max_length", args.max_length, f"at least {SHORTEST_WINDOW}")
     setup_logging()
-    from electra.tasks.detect.task import detect  # takes seconds: help and wrong options come before
-
     detect(args)
 
 
-TEXTS_PER_BLOCK = 256
-"""Texts that are judged at once, in batches of similar length."""
-SHOWN = 50
-"""Texts on the page."""
-
-
 def detect(args: Namespace) -> None:
-    """Judge the texts of a file; write scores.jsonl, summary.json, report.md and report.html."""
+    """Score the texts of a file; write scores.jsonl, summary.json, report.md and report.html."""
     networks = load_networks(args.pretrain_path)
     network = networks.discriminator
     if not is_detector(network) or networks.is_electric:
@@ -109,8 +109,8 @@ def detect(args: Namespace) -> None:
     thresholds = dict.fromkeys(("token", "text"), args.threshold)
     if args.validation_file:  # right text; false_alarm_rate of its tokens, and of its texts, are above the thresholds
         held_out = Scores()
-        for _, judged in judged_texts(detector, read_texts(args.validation_file, args.text_column, "")):
-            held_out.add(judged, is_wrong=False, spans=[])
+        for _, scored in score_texts(detector, read_texts(args.validation_file, args.text_column, "")):
+            held_out.add(scored, is_wrong=False, spans=[])
         if not held_out.values["token"]:
             raise UserError(f"{args.validation_file} has no text that the tokenizer reads; name a file of right text")
         thresholds = held_out.thresholds(args.false_alarm_rate)
@@ -118,10 +118,10 @@ def detect(args: Namespace) -> None:
     scores = Scores()
     worst: list[dict[str, Any]] = []
     with new_folder(folder), open_new(folder / "scores.jsonl") as file:
-        for text, judged in judged_texts(detector, read_texts(args.file, args.text_column, args.label_column)):
-            line = as_line(text, judged, thresholds["token"])
+        for text, scored in score_texts(detector, read_texts(args.file, args.text_column, args.label_column)):
+            line = as_line(text, scored, thresholds["token"])
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            scores.add(judged, text.is_wrong, text.spans)
+            scores.add(scored, text.is_wrong, text.spans)
             counts.update(texts=1, tokens=len(line["tokens"]), spans=len(line["spans"]))
             worst = heapq.nlargest(SHOWN, [*worst, line], key=lambda line: line["mean"])
         if not counts["tokens"]:
@@ -134,24 +134,24 @@ def detect(args: Namespace) -> None:
         }
         # It says whose folder this is, so it comes before scores.jsonl has its name.
         write_json({**summary, **environment()}, folder / "summary.json")
-    write_report(report(summary, worst), folder)
+    write_report(detect_report(summary, worst), folder)
     agreement = agreement_table(summary)
     if agreement.rows:
         logger.info("\nagreement with the labels\n%s", text_table(agreement))
     logger.info("\n%s", counts_of(summary))
 
 
-def judged_texts(detector: Detector, texts: Iterator[LabelledRows]) -> Iterator[tuple[LabelledRows, Judged]]:
-    """Each text with its tokens."""
+def score_texts(detector: Detector, texts: Iterator[LabelledText]) -> Iterator[tuple[LabelledText, ScoredTokens]]:
+    """Yield each text with its scored tokens."""
     while block := list(islice(texts, TEXTS_PER_BLOCK)):
-        yield from zip(block, detector.judge([text.text for text in block]), strict=True)
+        yield from zip(block, detector.score([text.text for text in block]), strict=True)
 
 
-def as_line(text: LabelledRows, judged: Judged, threshold: float) -> dict[str, Any]:
-    """The line of a text: its scores, its spans above the threshold, and all of its tokens."""
+def as_line(text: LabelledText, scored: ScoredTokens, threshold: float) -> dict[str, Any]:
+    """Return the line of a text for scores.jsonl: mean of D, spans above the threshold, and all tokens."""
     tokens = []
     spans: list[list[Any]] = []
-    columns = [values.tolist() for values in judged]
+    columns = [values.tolist() for values in scored]
     for start, end, p in zip(*columns, strict=True):
         token = [start, end, round(p, 4)]
         tokens.append(token)
@@ -164,7 +164,95 @@ def as_line(text: LabelledRows, judged: Judged, threshold: float) -> dict[str, A
     return {
         "place": text.place,
         "text": text.text,
-        "mean": judged.mean,
+        "mean": scored.mean,
         "spans": spans,
         "tokens": tokens,
     }
+
+
+# ---- thresholds, and agreement with labels
+
+
+class Scores:
+    """Scores with labels, at two levels: those of tokens, and those of texts, the means of the tokens."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[float]] = defaultdict(list)
+        self.labels: dict[str, list[bool]] = defaultdict(list)
+
+    def add(
+        self,
+        scored: ScoredTokens,
+        is_wrong: bool | None,
+        spans: Sequence[Sequence[int]] | None,
+    ) -> None:
+        """Add the scores of a text that have labels; `spans` are the characters of the wrong passages."""
+        if is_wrong is not None:
+            self.values["text"].append(scored.mean)
+            self.labels["text"].append(is_wrong)
+        if spans is not None:
+            wrong = np.zeros(len(scored.starts), bool)
+            for start, end in spans:
+                wrong |= (scored.starts < end) & (scored.ends > start)
+            self.values["token"] += scored.probabilities.tolist()
+            self.labels["token"] += wrong.tolist()
+
+    def thresholds(self, false_alarm_rate: float) -> dict[str, float]:
+        """Return for each level a threshold that the share `false_alarm_rate` of the scores exceeds."""
+        found = {}
+        for level, values in self.values.items():
+            found[level] = float(np.quantile(values, 1 - false_alarm_rate, method="higher"))
+        return found
+
+    def agreement(self, thresholds: Mapping[str, float]) -> dict[str, dict[str, float]]:
+        """Return for each level with labels of both kinds how well the scores find what is wrong."""
+        found = {}
+        for level, labels in self.labels.items():
+            scores = np.array(self.values[level])
+            if len(set(labels)) == 2:
+                flagged = scores > thresholds[level]
+                found[level] = {
+                    "AUROC": float(roc_auc_score(labels, scores)),
+                    "average precision": float(average_precision_score(labels, scores)),
+                    "F0.5": float(fbeta_score(labels, flagged, beta=0.5, zero_division=0.0)),
+                }
+        return found
+
+
+# ---- the page
+
+
+def detect_report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Report:
+    """Return the page of an evaluation: `summary` is that of summary.json, `worst` are lines of scores.jsonl."""
+    rows = []
+    for line in worst:
+        spans = sorted(line["spans"], key=lambda span: -span[2])
+        words = [line["text"][start:end] for start, end, _ in spans[:10]]
+        rows.append(
+            {
+                "text": line["place"],
+                "mean": f"{line['mean']:.3f}",
+                "worst spans": ", ".join(words),
+            }
+        )
+    table = table_of(rows)
+    blocks: Blocks = [Text(counts_of(summary))]
+    agreement = agreement_table(summary)
+    if agreement.rows:
+        blocks += [Heading("Agreement with the labels"), agreement]
+    blocks += [Heading("Worst texts"), table, Heading("Definitions"), BulletList(DETECT_DEFINITIONS)]
+    return Report("Words that look wrong", blocks, Table(table.header, table.rows[:10]))
+
+
+def counts_of(summary: Mapping[str, Any]) -> str:
+    """Return a sentence about the texts, their tokens, and the spans above the threshold."""
+    counts = ", ".join(f"{summary[name]:,} {name}" for name in ("texts", "tokens", "spans"))
+    return f"{summary['file']}: {counts} above {summary['thresholds']['token']:.3f}."
+
+
+def agreement_table(summary: Mapping[str, Any]) -> Table:
+    """Return a row for each level of `Scores.agreement`."""
+    rows = []
+    for level, measures in summary["agreement"].items():
+        rows.append({"of": level, **{name: f"{value:.3f}" for name, value in measures.items()}})
+    return table_of(rows)

@@ -1,4 +1,4 @@
-"""Labelled text of GLUE's tasks: from TSV files, from the Hugging Face Hub, or the built-in demo. No torch.
+"""The data of GLUE's tasks: options; labelled text from TSV files, the Hub, or the built-in demo. No torch.
 
 TSV files and the Hub give the same rows in the same order with the same class ids. Labels of test sets are dropped
 even where a source has them, as the Hub's MRPC does.
@@ -27,7 +27,7 @@ from electra.tasks.glue.tasks import GLUE_TASKS, REGRESSION_RANGE, GlueTask
 logger = logging.getLogger(__name__)
 
 
-# ---- Options of GLUE, and how it is fine-tuned
+# ---- options
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def load_task(
 
 
 def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
-    """Identify a task's training and development data, to be recorded with each result; empty for the demo."""
+    """Return what identifies a task's training and development data in each result; nothing for the demo."""
     if task.name == "demo":
         return {}
     if glue_dir is None:

@@ -3,7 +3,7 @@
 from electra.report.evaluation import PublishedScores, Reporting
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, KNOWN_TASKS
 
-# ---- Published GLUE results of small ELECTRA models and their baselines, for tables beside our runs. No torch
+# ---- published results of small ELECTRA models and of their baselines
 
 # Percent with one decimal, as printed in the source; a cell that no source gives stays empty. A row belongs either to
 # the development sets or to the test sets. Misprints of a source are corrected here and mentioned in the row's notes.

@@ -1,4 +1,4 @@
-"""GLUE's tasks as values: rows, head, metrics."""
+"""The command `electra glue`, also a file run_glue.py; GLUE's tasks as values; the submission."""
 
 import io
 import json
@@ -20,6 +20,7 @@ from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArgumen
 from electra.finetuning.data import Examples, both_orders, encode_examples
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.runner import evaluate
 from electra.finetuning.task import Split, Task, TaskData, TaskKind, calibration_error, classifier_example
 from electra.finetuning.trainer import Logits
 from electra.io.console import setup_logging
@@ -40,7 +41,7 @@ from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS, REGRESSION_RANGE,
 logger = logging.getLogger(__name__)
 
 
-# ---- The command `electra glue`, as a file run_glue.py: its options
+# ---- the command
 
 
 DEMO = CONFIGS / "glue" / "demo.yaml"
@@ -101,13 +102,12 @@ def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_glue_arguments(argv)
-    from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
-    from electra.tasks.glue.task import open_tasks, submit
-
     evaluation = evaluate(args, open_tasks(args), "glue")
     if evaluation is not None and args.options.predict_test != "none":
         submit(evaluation)
 
+
+# ---- the tasks
 
 GLUE = TaskKind("glue", "run_glue.py", GLUE_REPORTING, AutoModelForSequenceClassification, "text-classification")
 DOUBLED_TASKS = ("mrpc", "stsb")
@@ -118,7 +118,7 @@ REGRESSION_NOTE = f"The model outputs a score in [0, 1], which corresponds to [{
 
 
 def open_tasks(args: Arguments) -> list[Task]:
-    """The tasks of the command line; MNLI first if others start from it, even if it is not among them."""
+    """Return the tasks of the command line; MNLI first if others start from it, even if it is not among them."""
     first = ["mnli"] if args.options.start_from_mnli else []
     names = dict.fromkeys([*first, *args.options.tasks])
     return [open_glue_task(args, KNOWN_TASKS[name]) for name in names]
@@ -168,7 +168,7 @@ def load_glue_task(
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData | None:
-    """The encoded splits of a task; None, with a warning, if it has no training or development set.
+    """Encode the splits of a task; None, with a warning, if there is no training or development set.
 
     Labels of a regression are targets in [0, 1], as in google-research/electra; references are on GLUE's scale.
     """
@@ -212,7 +212,7 @@ def metrics(
     return scores
 
 
-# ---- submission.zip for gluebenchmark.com, from the predictions of an evaluation
+# ---- submission.zip for gluebenchmark.com
 
 
 def submit(evaluation: Evaluation) -> None:

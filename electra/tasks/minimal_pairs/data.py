@@ -1,4 +1,4 @@
-"""Reads minimal pairs: an acceptable sentence and one that differs from it minimally and is not.
+"""The data of minimal pairs: options; an acceptable sentence, and one that is not and differs as little as possible.
 
 A row has two columns of sentences; `PAIR_COLUMNS` lists the names that are known. It may name its paradigm and its
 phenomenon. Without them, the phenomenon is the paradigm, and the file or the configuration is both.
@@ -33,7 +33,7 @@ PHENOMENA = {"s-selection": "argument_structure"}
 
 
 class Pair(NamedTuple):
-    """A minimal pair; `place` says where it is from, such as FILE:3."""
+    """A minimal pair; `place` says where the pair is from, such as FILE:3."""
 
     good: str
     bad: str
@@ -106,7 +106,7 @@ def _first(row: Columns, names: tuple[str, ...]) -> str:
     return next(filter(None, values), "")
 
 
-# ---- Options of the minimal pairs, and the names of the scores
+# ---- options
 
 
 PAIR_SCORES = ("electric", "discriminator", "corrected", "pll", "causal")

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from electra.io.files import read_json
-from electra.report.blocks import Blocks, Heading, Items, Report, Table, Text, table_of
+from electra.report.blocks import Blocks, BulletList, Heading, Report, Table, Text, table_of
 from electra.report.evaluation import percent
 from electra.report.runs import names_of
 from electra.tasks.minimal_pairs.data import Pair
@@ -94,7 +94,7 @@ CLEARLY = 2.0
 
 
 def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str, Any]:
-    """Accuracies as fractions, overall and by paradigm and phenomenon, from 1, 0.5 or 0 for each pair."""
+    """Return accuracies as fractions, overall and by paradigm and phenomenon, from 1, 0.5 or 0 for each pair."""
     table = pd.DataFrame(pairs).assign(outcome=outcomes)
     paradigms = {}
     phenomena: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -113,7 +113,7 @@ def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str,
 
 
 def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The mean accuracy, whose error follows from the standard errors of independent paradigms; None without one."""
+    """Return the mean accuracy, whose error follows from those of independent paradigms; None without a paradigm."""
     count = len(paradigms)
     errors = [one["standard_error"] for one in paradigms]
     return {
@@ -182,7 +182,7 @@ def overall_table(results: PairResults) -> Table:
 
 
 def accuracy_table(columns: Mapping[str, Any], level: str) -> Table:
-    """A row for each of the "phenomena" or "paradigms", then the mean; `columns`: results of `summarize` by title."""
+    """Return a row for each of the "phenomena" or "paradigms", then the mean; `columns`: title -> `summarize`."""
     rows = []
     for name in dict.fromkeys(name for results in columns.values() for name in results[level]):
         row = {PAIRS_TITLES[level]: name}
@@ -200,7 +200,7 @@ def _cell(scores: Mapping[str, Any] | Accuracy) -> str:
 
 
 def report(folders: Sequence[Path]) -> Report:
-    """The scores of one or more folders side by side."""
+    """Return the report of one or more folders, side by side."""
     columns: dict[str, Any] = {}
     baselines: dict[str, Any] = {}
     blocks: Blocks = []
@@ -216,7 +216,7 @@ def report(folders: Sequence[Path]) -> Report:
                 blocks.append(Heading(title))
             unequal = percent(found["unequal_share"])
             blocks += [
-                Items([verdict(name, found) for name in found["scores"]]),
+                BulletList([verdict(name, found) for name in found["scores"]]),
                 Text(f"The sentences of {unequal} % of the pairs have different numbers of tokens."),
                 overall_table(found),
             ]
@@ -225,5 +225,5 @@ def report(folders: Sequence[Path]) -> Report:
     blocks.append(Text("Accuracy in percent ± standard error. Definitions at the end."))
     blocks += [Heading("By phenomenon"), table]
     blocks += [Heading("By paradigm"), accuracy_table(columns, "paradigms")]
-    blocks += [Heading("Definitions"), Items(PAIRS_DEFINITIONS)]
+    blocks += [Heading("Definitions"), BulletList(PAIRS_DEFINITIONS)]
     return Report(TITLE, blocks, table)

@@ -119,7 +119,7 @@ def baseline_scores(groups: Sequence[SentenceBatch]) -> tuple[Array, Array]:
 
 @dataclass
 class Scorer:
-    """Both networks and how they are applied.
+    """A scorer of sentences: two networks, and how they are applied.
 
     Args:
         discriminator, generator: in evaluation mode, on the same device; the generator is any masked language

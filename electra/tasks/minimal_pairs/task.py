@@ -1,4 +1,4 @@
-"""Zero-shot grammar: which sentence of each minimal pair do the networks score higher? No training."""
+"""The command `electra pairs`: which sentence of each minimal pair do networks score higher, without training?"""
 
 import json
 import logging
@@ -16,9 +16,9 @@ from electra.io.console import environment, setup_logging
 from electra.io.errors import UserError
 from electra.io.files import check_results, expand, may_be_hub_id, new_folder, write_file, write_json
 from electra.model.configuration import CAUSAL_KEY, longest_text
+from electra.model.inference import run_corruption
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
-from electra.model.probe import run_corruption
 from electra.options import CommandLine, write_yaml
 from electra.report.blocks import write_report
 from electra.report.eval_results import HubData, HubScore, write_eval_results
@@ -46,7 +46,7 @@ from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, baseline_s
 logger = logging.getLogger(__name__)
 
 
-# ---- The command `electra pairs`
+# ---- the command
 
 
 PAIRS_GROUPS = (MinimalPairArguments,)
@@ -56,13 +56,13 @@ def main(argv: list[str] | None = None) -> None:
     setup_logging()
     command_line = CommandLine(PAIRS_GROUPS, "Score minimal pairs of sentences, such as BLiMP, without training.")
     (args,) = command_line.parse(argv)
-    from electra.tasks.minimal_pairs.task import score_pairs  # takes seconds: help and wrong options come before
-
     score_pairs(args, command_line.record)
 
 
+# ---- scoring pairs
+
 PAIRS_NAME = "pair_scores.jsonl"
-"""Each pair with its scores, in the order of the data."""
+"""A file with a line for each pair and its scores, in the order of the data."""
 
 
 def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:

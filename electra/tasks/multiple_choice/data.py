@@ -1,4 +1,4 @@
-"""Reads multiple-choice questions from csv and jsonl files, or from a data set.
+"""The data of multiple choice: options; questions from csv and jsonl files, or from a data set.
 
 Three forms are known by their columns:
 
@@ -21,7 +21,7 @@ from electra.io.errors import UserError
 from electra.io.rows import Columns, check_encodable
 from electra.options import option
 
-# ---- Options of multiple choice
+# ---- options
 
 
 @dataclass(frozen=True)

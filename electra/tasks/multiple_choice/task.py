@@ -1,4 +1,4 @@
-"""Multiple choice, such as SWAG: one logit per choice, accuracy, files of predictions.
+"""The command `electra choose`: multiple choice, such as SWAG, and answers to new questions.
 
 The model reads a pair of texts for each choice; the softmax is over the choices of a question. The head is BERT's for
 SWAG (section 4.4 of its paper). Questions with different numbers of choices share a batch: the choices of all
@@ -37,6 +37,7 @@ from electra.finetuning.data import (
 )
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
+from electra.finetuning.runner import evaluate
 from electra.finetuning.task import (
     Split,
     Task,
@@ -57,7 +58,7 @@ from electra.tasks.multiple_choice.data import (
 )
 from electra.tasks.multiple_choice.report import CHOICE_REPORTING
 
-# ---- The command `electra choose`
+# ---- the command
 
 
 CHOICE_GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArguments)
@@ -71,11 +72,10 @@ def parse_choice_arguments(argv: list[str] | None) -> Arguments:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_choice_arguments(argv)
-    from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
-    from electra.tasks.multiple_choice.task import open_choice_task
-
     evaluate(args, [open_choice_task(args)], f"multiple_choice_{task_name(args.options, 'data')}")
 
+
+# ---- the task
 
 MULTIPLE_CHOICE = TaskKind(
     "multiple_choice", "-m electra choose", CHOICE_REPORTING, AutoModelForMultipleChoice, "multiple-choice"
@@ -141,7 +141,7 @@ def encode_choices(
 
 @dataclass(frozen=True)
 class ChoiceCollator:
-    """Pads questions to a batch."""
+    """A collator that pads questions to a batch."""
 
     pad_token_id: int
 
@@ -219,7 +219,7 @@ def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion])
     return {f"-{split}.csv": table.to_csv(index=False)}
 
 
-# ---- Rows with questions -> the number and the text of the chosen answer, and its probability
+# ---- answers to new questions: number, text and probability of the chosen one
 
 
 def predictor(saved: Saved, given: Any) -> Predictor:

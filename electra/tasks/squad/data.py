@@ -1,4 +1,4 @@
-"""Reads SQuAD's JSON, or a data set with the same columns, as questions on paragraphs.
+"""The data of SQuAD: options; questions on paragraphs, from SQuAD's JSON or a data set; windows of tokens.
 
 Version 2.0 is recognised by questions without an answer or with `is_impossible`.
 """
@@ -34,7 +34,7 @@ from electra.options import AT_LEAST_8, BELOW_ONE, NOT_EMPTY, POSITIVE, option
 
 logger = logging.getLogger(__name__)
 
-# ---- Options of SQuAD, and how it is fine-tuned
+# ---- options
 
 
 @dataclass(frozen=True)
@@ -208,10 +208,10 @@ def check_answers(data: Questions) -> None:
             )
 
 
-# ---- Cuts questions with their paragraphs into windows of tokens, as google-research/electra, finetune/qa/qa_tasks.py
+# ---- windows of tokens
 
-# A paragraph is tokenized once, however many questions it has: tokenizers' own overflow (`return_overflowing_tokens`)
-# would tokenize it again for each question.
+# They are those of google-research/electra, finetune/qa/qa_tasks.py. A paragraph is tokenized once, however many
+# questions it has: tokenizers' own overflow (`return_overflowing_tokens`) would tokenize it again for each question.
 
 
 SHORTEST_CONTEXT = 8

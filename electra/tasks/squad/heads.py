@@ -62,7 +62,7 @@ class Candidates(NamedTuple):
 
 
 class IndependentHead(nn.Module):
-    """One logit for starts and one for ends, from transformers' class; arguments as in `JointHead`."""
+    """A span head with one logit for starts and one for ends, from transformers' class; see `JointHead`."""
 
     def __init__(self, config: PreTrainedConfig, dropout: float) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class BiLstmSpanHead(IndependentHead):
 
 
 class JointHead(nn.Module):
-    """Ends are scored for a start, by a layer that reads the hidden states of both.
+    """A span head that scores ends for a start, by a layer that reads the hidden states of both.
 
     A classifier scores whether there is an answer, from [CLS] and the mean of the hidden states, weighted by the
     probability that the answer starts there.

@@ -1,7 +1,8 @@
-"""Exact match and F1 as SQuAD's official scripts, evaluate-v1.1.py and evaluate-v2.0.py, define them, as fractions.
+"""From the logits of windows to answers, and from answers to exact match and F1, as fractions.
 
-The scripts differ in more than unanswerable questions, hence two functions: version 1.1 never counts two empty answers
-as overlapping. Every question has a prediction.
+The scores are those of SQuAD's official scripts, evaluate-v1.1.py and evaluate-v2.0.py. The scripts differ in more
+than unanswerable questions, hence two functions: version 1.1 never counts two empty answers as overlapping. Every
+question has a prediction.
 """
 
 import re
@@ -17,7 +18,7 @@ from electra.finetuning.data import Array
 from electra.tasks.squad.data import Questions, QuestionWindows
 from electra.tasks.squad.heads import Candidates
 
-# ---- The best starts and ends of all windows -> the n best answers to each question, as pieces of its paragraph
+# ---- the n best answers to each question, from the starts and ends in its windows
 
 # Source: google-research/electra, finetune/qa/qa_metrics.py, write_predictions. Answers are cut out of the paragraph
 # at the characters of their tokens, where the original projects lower-cased tokens back.

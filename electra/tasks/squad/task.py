@@ -1,4 +1,4 @@
-"""SQuAD 1.1 or 2.0, whichever the data is: windows, span heads, answers, official scores.
+"""The command `electra squad`: questions on paragraphs as SQuAD 1.1 or 2.0, whichever the data is.
 
 predictions/TASK-SEED/ has the answers, the n best answers and the null odds by id of the question, as the official
 scripts read them.
@@ -16,6 +16,7 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 from electra.finetuning.config import Arguments, EncoderArguments, HyperParameters, parse_data_options
 from electra.finetuning.data import Array, data_settings
 from electra.finetuning.predict import Predictor, Saved
+from electra.finetuning.runner import evaluate
 from electra.finetuning.task import COLLAPSED_SHARE, Split, Task, TaskData, TaskKind, by_split, of_one_split
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
@@ -34,7 +35,7 @@ from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
 from electra.tasks.squad.metrics import Decoded, decode, evaluate_v1, evaluate_v2
 from electra.tasks.squad.report import SQUAD_REPORTING
 
-# ---- The command `electra squad`
+# ---- the command
 
 
 SQUAD_GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
@@ -47,11 +48,10 @@ def parse_squad_arguments(argv: list[str] | None) -> Arguments:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_squad_arguments(argv)
-    from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
-    from electra.tasks.squad.task import open_squad_task
-
     evaluate(args, [open_squad_task(args)], "squad")
 
+
+# ---- the task
 
 SQUAD = TaskKind(
     "squad",
@@ -94,7 +94,7 @@ def open_squad_task(args: Arguments) -> Task:
 
 
 class SquadReferences(NamedTuple):
-    """Questions, their windows, and the options of the command, which say how answers are chosen.
+    """The references of a split: questions, windows, and the options of the command that say how answers are chosen.
 
     `n_best_size` is the number of starts, and of ends for each, that the model returns, and of answers that are kept.
     """
@@ -168,7 +168,7 @@ def squad_files(split: str, rows: Array, dev: SquadReferences) -> dict[str, dict
     return files
 
 
-# ---- Rows with a question and its context -> the answer, a piece of the context, and its probability
+# ---- answers to new questions: a piece of the context, and its probability
 
 
 NEEDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")

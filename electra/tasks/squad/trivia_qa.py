@@ -23,7 +23,7 @@ from electra.options import check
 
 logger = logging.getLogger("electra.trivia_qa")
 
-WORD = re.compile(r"\w+")
+_WORD = re.compile(r"\w+")
 CHUNK = re.compile(r"\S+")
 SOURCES = {"EntityPages": "wikipedia", "SearchResults": "web"}
 """Where a question names its documents, and the folder of these documents in that of the evidence."""
@@ -79,10 +79,10 @@ def find_answers(context: str, aliases: Sequence[str]) -> list[Occurrence]:
 
     Case and what stands between words do not count, and no word is cut: "JRR" is not in "JRRT".
     """
-    places = [(match.group().casefold(), *match.span()) for match in WORD.finditer(context)]
+    places = [(match.group().casefold(), *match.span()) for match in _WORD.finditer(context)]
     words = [word for word, *_ in places]
     found = set()
-    for wanted in {tuple(word.casefold() for word in WORD.findall(alias)) for alias in aliases}:
+    for wanted in {tuple(word.casefold() for word in _WORD.findall(alias)) for alias in aliases}:
         size = len(wanted)
         starts = (place for place, word in enumerate(words) if size and word == wanted[0])
         first = next((place for place in starts if tuple(words[place : place + size]) == wanted), None)
@@ -92,7 +92,7 @@ def find_answers(context: str, aliases: Sequence[str]) -> list[Occurrence]:
     return sorted(found, key=lambda one: (one.start, -len(one.text)))
 
 
-def convert(
+def convert_trivia_qa(
     questions: Sequence[TriviaQuestion], evidence: Path, max_words: int, counts: Counter[str]
 ) -> Iterator[Any]:
     """Yield an article of SQuAD's format for each document that names the answer, with one question.
@@ -147,7 +147,7 @@ def main(argv: list[str] | None = None) -> None:
     check(evidence.is_dir(), "evidence_dir", evidence, "a folder with the documents")
     questions = read_json(expand(given.qa_file), TriviaFile)["Data"]
     counts: Counter[str] = Counter()
-    articles = list(convert(questions, evidence, given.max_words, counts))
+    articles = list(convert_trivia_qa(questions, evidence, given.max_words, counts))
     if counts["missing"] == counts["documents"]:
         raise UserError(f"none of {counts['documents']} documents is in {evidence}; name TriviaQA's folder evidence")
     if counts["missing"]:

@@ -1,4 +1,4 @@
-"""The splits of a tagging task: files of columns, files of rows, or a data set."""
+"""The data of a tagging task: options; sentences of words with labels, from files or a data set; windows of tokens."""
 
 import logging
 import re
@@ -31,7 +31,7 @@ from electra.tasks.tagging.schemes import labels_of, read_entities, words_of
 logger = logging.getLogger(__name__)
 
 
-# ---- Options of tagging
+# ---- options
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class TaggingArguments(FileTaskArguments):
     )
 
 
-# ---- Files of columns <-> sentences of words with labels
+# ---- files of columns
 
 # A line of a file holds a word and its columns; a blank line ends a sentence; -DOCSTART- begins a document and is not
 # a sentence. Lines of different widths are refused, because a lost column would shift all labels after it. In CoNLL-U
@@ -143,7 +143,7 @@ def as_columns(words: Sequence[Sequence[str]], *labels: Sequence[Sequence[str]])
     return "\n".join(lines) + "\n"
 
 
-# ---- Sentences of words -> windows of tokens, and predictions of windows -> labels of words
+# ---- windows of tokens
 
 # A word's label is predicted at its first token. A sentence that is too long becomes several windows that overlap by
 # half. Each word is labelled in one window only, the one with most context around it.
@@ -229,10 +229,10 @@ def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list
     return [[ids[text] for text in words] for words in spelled]
 
 
-# ---- Rows of words with labels, or of texts with spans, from data sets and files -> sentences
+# ---- rows of data sets and of files
 
-# tokens or words   with a column of labels, such as tags text              with entities: spans of characters with a
-# label, see spans.py
+#     tokens or words   with a column of labels, such as tags
+#     text              with entities: spans of characters with a label, see schemes.py
 
 
 def read_sentences(
@@ -308,7 +308,7 @@ def read_labels(
 
 
 def read_text(row: Columns, place: str) -> tuple[list[str], list[str] | None, bool]:
-    """The words of a text, their labels in IOB2 if the row has entities, and whether one begins or ends in a word."""
+    """Return the words of a text, labels in IOB2 if the row has entities, and whether one begins or ends in a word."""
     text = text_of(row, "text", place)
     is_labelled = row.get("entities") is not None
     spans = read_entities(row, place) if is_labelled else []

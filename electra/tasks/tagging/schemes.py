@@ -119,7 +119,7 @@ def _f1(correct: int, found: int, expected: int) -> float:
     return 2 * correct / max(found + expected, 1)
 
 
-# ---- Texts with spans of characters <-> words with labels
+# ---- texts with spans of characters
 
 # A row has a `text` and its `entities`, each [start, end, label]: the first character and the one after the last.
 # Words are runs of letters with their marks and digits, and single marks of punctuation; in scripts without spaces,
@@ -147,7 +147,7 @@ def words_of(text: str) -> list[Bounds]:
 
 
 def labels_of(words: Sequence[Bounds], spans: Iterable[LabelledSpan], place: str) -> list[str]:
-    """Return the label of each word in IOB2: of the span that the word is in, as a whole or in part.
+    """Return a label in IOB2 for each word: that of the span which has the word, or a part of the word.
 
     Raises:
         UserError: a span holds no word, or has a word in common with another.

@@ -1,4 +1,4 @@
-"""Tagging of words, such as names: a label for each word, entity F1, files of predictions.
+"""The command `electra tag`: a label for each word, such as names, and answers to new texts.
 
 A word has the label of its first token, as in google-research/electra, finetune/tagging/tagging_tasks.py.
 """
@@ -27,6 +27,7 @@ from electra.finetuning.data import IGNORED, Array, PaddingCollator, data_settin
 from electra.finetuning.features import FEATURES_KEY, FeatureCollator, FeatureTagger, add_features
 from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.predict import Predictor, Saved
+from electra.finetuning.runner import evaluate
 from electra.finetuning.task import (
     Split,
     Task,
@@ -67,7 +68,7 @@ from electra.tasks.tagging.schemes import (
 logger = logging.getLogger(__name__)
 
 
-# ---- The command `electra tag`
+# ---- the command
 
 
 TAGGING_GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
@@ -81,11 +82,10 @@ def parse_tagging_arguments(argv: list[str] | None) -> Arguments:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_tagging_arguments(argv)
-    from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
-    from electra.tasks.tagging.task import open_tagging_task
-
     evaluate(args, [open_tagging_task(args)], f"tagging_{task_name(args.options, 'data')}")
 
+
+# ---- the task
 
 TAGGING = TaskKind(
     "tagging",
@@ -136,7 +136,7 @@ def open_tagging_task(args: Arguments) -> Task:
 
 
 class TaggingReferences(NamedTuple):
-    """A split: its sentences, their windows, and the tags that are the classes, in `scheme`."""
+    """The references of a split: sentences, windows of sentences, and the tags that are the classes, in `scheme`."""
 
     sentences: TaggedSentences
     windows: SentenceWindows
@@ -235,7 +235,7 @@ def tagging_files(split: str, logits: Array, references: TaggingReferences) -> d
     return {f"-{split}.txt": as_columns(references.sentences.words, *labels, predicted)}
 
 
-# ---- Rows with a text, or with tokens -> spans with their label and probability, by characters or by tokens
+# ---- answers to new texts or words: spans with label and probability
 
 # The probability of a span is the smallest of its words.
 

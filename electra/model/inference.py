@@ -15,15 +15,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.corruption import replace_tokens, sample_tokens
 from electra.io.files import run_options
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
+from electra.model.joint import MaskedText, mask_text
 from electra.model.networks import check_finite, encode, gather_hidden, is_detector, lm_logits, replaced_logits
 from electra.model.pretrained import Networks
-from electra.model.texts import MaskedText, mask_text
 from electra.objectives import OBJECTIVES
 from electra.samples import REPLACED, Sample
 
-SHARES = ("mlm_replacement_probability", "mlm_random_probability")
+REPLACEMENT_SHARES = ("mlm_replacement_probability", "mlm_random_probability")
 OPTIONS_OF_CORRUPTION = {
-    **{name: name for name in ("mlm_probability", "disallow_correct", *SHARES)},
+    **{name: name for name in ("mlm_probability", "disallow_correct", *REPLACEMENT_SHARES)},
     "temperature": "sampling_temperature",
 }
 """Options of a run -> values of `ElectraPretrainingConfig`."""
@@ -38,7 +38,7 @@ def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
     if config is None:
         options = run_options(networks.source)
         objective = "electric" if networks.is_electric else options.get("objective", "electra")
-        values = {name: getattr(OBJECTIVES[objective], name) for name in SHARES}
+        values = {name: getattr(OBJECTIVES[objective], name) for name in REPLACEMENT_SHARES}
         for option, name in OPTIONS_OF_CORRUPTION.items():
             if options.get(option) is not None:
                 values[name] = options[option]
@@ -49,8 +49,10 @@ def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
     return config
 
 
-class Probe(NamedTuple):
-    """Token ids int64 (B, L) and probabilities float32 (B, L), None where no network computes them; see `Sample`.
+class DetectedBatch(NamedTuple):
+    """A batch before and after corruption, with the main network's verdict on each token; see `Sample`.
+
+    Token ids are int64 (B, L), probabilities float32 (B, L); None where no network computes them.
 
     Args:
         is_real: 1 for real tokens, 0 for padding, int64 (B, L).
@@ -66,14 +68,14 @@ class Probe(NamedTuple):
 
 
 @torch.no_grad()
-def probe(
+def corrupt_and_detect(
     generator: PreTrainedModel | None,
     discriminator: PreTrainedModel,
     batch: dict[str, Tensor],
     config: ElectraPretrainingConfig,
     *,
     may_diverge: bool = False,
-) -> Probe:
+) -> DetectedBatch:
     """Corrupt a batch of `SegmentCollator` and apply the main network to it, in evaluation mode.
 
     Args:
@@ -114,7 +116,7 @@ def probe(
             check_finite(logits)
         predicted_ids = logits.argmax(dim=1).view_as(masked.mlm_positions)
         restored, _ = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, predicted_ids)
-    return Probe(input_ids, is_real, masked and masked.input_ids, shown, probabilities, restored, score)
+    return DetectedBatch(input_ids, is_real, masked and masked.input_ids, shown, probabilities, restored, score)
 
 
 @torch.no_grad()
@@ -127,7 +129,7 @@ def corrupt(
 ) -> tuple[MaskedText, Tensor]:
     """Return what the generator sees, and the text with its samples at the masked positions, int64 (B, L).
 
-    The rest is as in `probe`.
+    The rest is as in `corrupt_and_detect`.
     """
     input_ids = batch["input_ids"]
     is_real = batch.get("attention_mask", torch.ones_like(input_ids))
@@ -172,22 +174,22 @@ def inspect_texts(
     noise = torch.Generator().manual_seed(seed)
     batch["mask_noise"] = torch.rand(rows, length, 2, generator=noise)
     batch["sample_noise"] = torch.rand(rows, length, generator=noise)
-    probed = probe(networks.generator, networks.discriminator, batch, config)
-    return to_samples(probed, networks.tokenizer)
+    detected = corrupt_and_detect(networks.generator, networks.discriminator, batch, config)
+    return to_samples(detected, networks.tokenizer)
 
 
-def to_samples(probed: Probe, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:
+def to_samples(detected: DetectedBatch, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:
     """Return one sample per row, without its padding."""
     samples = []
-    for row, size in enumerate(probed.is_real.sum(dim=1).tolist()):
+    for row, size in enumerate(detected.is_real.sum(dim=1).tolist()):
         texts = {}
         for name in ("original", "masked", "shown", "restored"):
-            ids = getattr(probed, name)
+            ids = getattr(detected, name)
             texts[name] = None if ids is None else token_texts(ids[row, :size].tolist(), tokenizer)
         probabilities = None
-        if probed.probabilities is not None:
-            probabilities = [round(value, 6) for value in probed.probabilities[row, :size].tolist()]
-        samples.append(Sample(**texts, probabilities=probabilities, score=probed.score))  # type: ignore[arg-type]
+        if detected.probabilities is not None:
+            probabilities = [round(value, 6) for value in detected.probabilities[row, :size].tolist()]
+        samples.append(Sample(**texts, probabilities=probabilities, score=detected.score))  # type: ignore[arg-type]
     return samples
 
 

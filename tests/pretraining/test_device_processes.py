@@ -6,7 +6,7 @@ import pytest
 import torch.distributed as dist
 
 from electra.io.errors import UserError
-from electra.runtime.processes import main_process_first
+from electra.pretraining.device import main_process_first
 from tests.helpers import exit_codes, fork_ranks, parametrize
 
 pytestmark = pytest.mark.slow

@@ -11,12 +11,12 @@ from safetensors.numpy import load_file
 from sklearn.metrics import roc_auc_score
 from transformers import AutoModelForPreTraining
 
-from electra.data.testset import read_corruption_set
 from electra.io.files import write_json
 from electra.pretraining.run import main
+from electra.pretraining.testset import main as make_set
+from electra.pretraining.testset import read_test_set
 from electra.report.drawing import make_panels
 from electra.report.runs import read_run
-from electra.testset import main as make_set
 from tests.conftest import refused, refused_command
 from tests.helpers import read_json
 from tests.pretraining.runs import flags, history, make, write_corpus
@@ -108,7 +108,7 @@ def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, 
     assert [line["step"] for line in logs if "eval_fixed_discriminator_auc" in line] == [0, 1, 2]
     columns = read_json(run / "metrics.json")["held_out"]
     assert list(columns)[-3:] == ["fixed: untrained", "fixed: frequencies", "fixed: trained"]
-    baseline = read_corruption_set(str(test_set)).frequencies_auc
+    baseline = read_test_set(str(test_set)).frequencies_auc
     assert columns["fixed: frequencies"] == {"discriminator_auc": baseline} and 0 < baseline < 1
     assert columns["fixed: trained"]["discriminator_auc"] == logs[-1]["eval_fixed_discriminator_auc"]
     panels = make_panels([read_run(run)])

@@ -1,11 +1,11 @@
-"""What the probe shows is what the joint model does: the same masks, samples and probabilities."""
+"""What `corrupt_and_detect` shows is what the joint model does: the same masks, samples and probabilities."""
 
 import torch
 from pytest import approx
 from torch.testing import assert_close
 
 from electra.inspect import to_terminal
-from electra.model.probe import probe, to_samples, token_texts
+from electra.model.inference import corrupt_and_detect, to_samples, token_texts
 from tests.conftest import make_number_tokenizer
 from tests.helpers import parametrize
 from tests.model.helpers import VOCAB_SIZE, make_batch, make_model
@@ -18,43 +18,43 @@ def pair(objective="electra"):
 
 @torch.no_grad()
 @parametrize("objective", ["electra", "electra_15", "replace_mlm", "mlm"])
-def test_the_probe_does_what_the_joint_model_does(objective):
+def test_texts_are_treated_as_the_joint_model_does(objective):
     model, inputs = pair(objective)
     expected = model(**inputs)
-    model.train()  # as in a run: the probe computes without dropout
-    probed = probe(model.generator, model.discriminator, inputs, model.config)
-    assert probed.shown.tolist() == expected.corrupted_input_ids.tolist()
-    assert (probed.shown != inputs["input_ids"]).any()
+    model.train()  # as in a run: it computes without dropout
+    detected = corrupt_and_detect(model.generator, model.discriminator, inputs, model.config)
+    assert detected.shown.tolist() == expected.corrupted_input_ids.tolist()
+    assert (detected.shown != inputs["input_ids"]).any()
     if objective.startswith("electra"):
-        assert_close(probed.probabilities, expected.discriminator_logits.sigmoid())
-        assert probed.restored is None
+        assert_close(detected.probabilities, expected.discriminator_logits.sigmoid())
+        assert detected.restored is None
     else:
         chosen = torch.zeros(2, 20, dtype=torch.bool).scatter(1, expected.mlm_positions, expected.mlm_mask)
-        assert probed.restored is not None and probed.probabilities is None
-        assert torch.equal(probed.restored, expected.mlm_predictions.where(chosen, inputs["input_ids"]))
+        assert detected.restored is not None and detected.probabilities is None
+        assert torch.equal(detected.restored, expected.mlm_predictions.where(chosen, inputs["input_ids"]))
 
 
 @torch.no_grad()
 def test_an_electric_gives_log_probabilities():
     model, inputs = pair("electric")
     del inputs["mask_noise"], inputs["sample_noise"]
-    probed = probe(None, model.discriminator, inputs, model.config)
+    detected = corrupt_and_detect(None, model.discriminator, inputs, model.config)
     real = inputs["attention_mask"].bool()
     energies = model.discriminator(**inputs).logits
-    assert_close(probed.probabilities[real], -energies[real])
-    sample = to_samples(probed, make_number_tokenizer(VOCAB_SIZE))[1]
+    assert_close(detected.probabilities[real], -energies[real])
+    sample = to_samples(detected, make_number_tokenizer(VOCAB_SIZE))[1]
     assert sample.probabilities == approx((-energies[1, :11]).tolist(), abs=2e-6)
     assert "log p" in to_terminal(sample) and "P(replaced)" not in to_terminal(sample)
 
 
 def test_samples_have_no_padding():
     model, inputs = pair()
-    probed = probe(model.generator, model.discriminator, inputs, model.config)
-    samples = to_samples(probed, make_number_tokenizer(VOCAB_SIZE))
+    detected = corrupt_and_detect(model.generator, model.discriminator, inputs, model.config)
+    samples = to_samples(detected, make_number_tokenizer(VOCAB_SIZE))
     assert [len(sample.original) for sample in samples] == [20, 11]
     names = {2: "[CLS]", 3: "[SEP]"}
     assert samples[1].original == [f" {names.get(i, i)}" for i in inputs["input_ids"][1, :11].tolist()]
-    assert samples[1].probabilities == approx(probed.probabilities[1, :11].tolist(), abs=1e-6)
+    assert samples[1].probabilities == approx(detected.probabilities[1, :11].tolist(), abs=1e-6)
 
 
 def test_pieces_of_words_are_joined_as_they_were_written(wordpiece_tokenizer):

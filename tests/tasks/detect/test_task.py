@@ -9,9 +9,8 @@ from pytest import approx
 from safetensors.torch import load_file, save_file
 
 from electra.inspect import main as inspect
-from electra.tasks.detect.report import Scores, pieces
-from electra.tasks.detect.scores import Detector, Judged, read_texts
-from electra.tasks.detect.task import main
+from electra.tasks.detect.scores import Detector, ScoredTokens, read_texts
+from electra.tasks.detect.task import Scores, main
 from electra.tasks.minimal_pairs.task import main as pairs
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
@@ -28,22 +27,22 @@ def detector(wordpiece_tokenizer):
 
 
 def test_probabilities_are_those_of_the_network_at_the_text(detector, wordpiece_tokenizer):
-    for text, judged in zip(TEXTS, detector.judge(TEXTS), strict=True):
+    for text, scored in zip(TEXTS, detector.score(TEXTS), strict=True):
         encoded = wordpiece_tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
         offsets = encoded.pop("offset_mapping")[0, 1:-1]
         with torch.no_grad():
             expected = detector.network(**encoded).logits[0, 1:-1].sigmoid()
-        assert judged.probabilities == approx(expected.numpy(), abs=1e-6)
-        assert np.stack(judged[:2], axis=1).tolist() == offsets.tolist()
+        assert scored.probabilities == approx(expected.numpy(), abs=1e-6)
+        assert np.stack(scored[:2], axis=1).tolist() == offsets.tolist()
         assert all(text[start:end].strip() for start, end in offsets.tolist())
 
 
 def test_long_texts_are_judged_in_windows_each_token_once(detector, wordpiece_tokenizer):
     text = " ".join(["the dog sells sea shells by the sea"] * 9)
-    (judged,) = detector.judge([text])
+    (scored,) = detector.score([text])
     ids = wordpiece_tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert len(judged.starts) == len(ids) > 3 * 22
-    assert (np.diff(judged.starts) > 0).all() and judged.ends[-1] == len(text)
+    assert len(scored.starts) == len(ids) > 3 * 22
+    assert (np.diff(scored.starts) > 0).all() and scored.ends[-1] == len(text)
     cls, sep = wordpiece_tokenizer.cls_token_id, wordpiece_tokenizer.sep_token_id
     expected = [[] for _ in ids]
     for start in dict.fromkeys(min(start, len(ids) - 22) for start in range(0, len(ids) - 11, 11)):
@@ -53,13 +52,13 @@ def test_long_texts_are_judged_in_windows_each_token_once(detector, wordpiece_to
         for token, p in enumerate(found, start):
             expected[token].append(p)
     assert set(map(len, expected)) == {1, 2, 3}  # the last window begins earlier, to be as long as the others
-    assert judged.probabilities == approx([sum(values) / len(values) for values in expected], abs=1e-6)
+    assert scored.probabilities == approx([sum(values) / len(values) for values in expected], abs=1e-6)
 
 
 def test_the_measures_of_hand_made_scores():
     scores = Scores()
-    right = Judged(np.array([0, 2]), np.array([1, 3]), np.array([0.1, 0.6], np.float32))
-    wrong = Judged(np.array([0, 2]), np.array([1, 3]), np.array([0.3, 0.8], np.float32))
+    right = ScoredTokens(np.array([0, 2]), np.array([1, 3]), np.array([0.1, 0.6], np.float32))
+    wrong = ScoredTokens(np.array([0, 2]), np.array([1, 3]), np.array([0.3, 0.8], np.float32))
     scores.add(right, False, [])
     scores.add(wrong, True, [[2, 3]])
     scores.add(wrong, None, None)  # without labels
@@ -127,16 +126,6 @@ def test_the_terminal_has_counts_and_agreement(world, capsys):
     assert "AUROC" in said and " 0 spans above 0.999" in said
 
 
-def test_a_passage_is_the_text_around_its_worst_token():
-    text = "ab " * 300
-    tokens = [[start, start + 2, 0.0] for start in range(0, 900, 3)]
-    tokens[200][2] = 0.9
-    found = pieces({"text": text, "tokens": tokens})
-    shown = "".join(piece for piece, _ in found)
-    assert shown in text and len(shown) == 100 * 3 - 1
-    assert [p for _, p in found if p] == [0.9]
-
-
 def test_texts_have_labels_or_spans_or_none(tmp_path):
     (tmp_path / "a.csv").write_bytes('\ufefftext,label\r\n"a ""b""\nc",1\r\nd,0\r\n'.encode())
     first, second = read_texts(str(tmp_path / "a.csv"), "text")
@@ -172,8 +161,8 @@ def test_tokens_do_not_begin_with_the_space_before_them():
     text = "the dog sells shells"
     options = TokenizerArguments(tokenizer_algorithm="byte_bpe", vocab_size=270, min_frequency=1)
     tokenizer = train_on_documents([text] * 3, options, seed=0)
-    (judged,) = Detector(random_pair(tokenizer)[0], tokenizer, max_length=24).judge([text])
-    assert all(not text[start:end].startswith(" ") for start, end in zip(judged.starts, judged.ends, strict=True))
+    (scored,) = Detector(random_pair(tokenizer)[0], tokenizer, max_length=24).score([text])
+    assert all(not text[start:end].startswith(" ") for start, end in zip(scored.starts, scored.ends, strict=True))
 
 
 @parametrize(

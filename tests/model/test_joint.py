@@ -1,4 +1,4 @@
-"""The joint model: masks, randomness; saved and loaded. Losses are in test_losses.py."""
+"""The joint model: masks, randomness; saved and loaded. Losses are in test_joint_losses.py."""
 
 import copy
 

@@ -1,0 +1,242 @@
+"""Tokens that other programs wrote, as a token cache: an index of their documents; their files stay where they are.
+
+    datatrove   NAME.ds: token ids, uint16 or uint32; NAME.ds.index: the end of each document, uint64
+    datasets    a folder of `save_to_disk` with a column `input_ids`, lists of integers
+
+A special token at the beginning or at the end of a document is left out: rows of a batch get their own. All files
+are checked when the index is made, which reads every token once. The index is found again by the content of the
+files.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, TypedDict
+
+import numpy as np
+from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerBase
+
+from electra.data.corpus import content_hashes
+from electra.data.equality import blank_ids, hash_documents
+from electra.data.readers import naming_errors
+from electra.data.rng import Flags, Ints
+from electra.data.token_cache import (
+    DESCRIPTION_NAME,
+    FORMAT_VERSION,
+    TOKENIZER_NAME,
+    IndexedFile,
+    Lengths,
+    TokenCache,
+    as_lengths,
+    first_outside,
+    locate_tokens,
+    map_tokens,
+    read_arrow,
+    write_index,
+)
+from electra.io.checkpoints import build_folder, find_damage
+from electra.io.errors import UserError
+from electra.io.files import read_json
+from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
+
+BLOCK_TOKENS = 2**20
+"""Tokens that are checked together."""
+
+
+class DataFile(TypedDict):
+    """An Arrow file of a data set."""
+
+    filename: str
+
+
+class SavedDataset(TypedDict):
+    """What state.json holds of a data set that `save_to_disk` wrote."""
+
+    _data_files: list[DataFile]
+
+
+class ForeignFiles(NamedTuple):
+    """The files of a folder that hold tokens."""
+
+    datatrove: list[Path]
+    tables: list[Path]
+    """Arrow files of `save_to_disk`."""
+
+
+def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
+    """Open finished tokens, wherever they were made: a token cache, or a folder of another program.
+
+    Raises:
+        UserError: there are none, they are incomplete, damaged or of another tokenizer.
+    """
+    if not (folder / DESCRIPTION_NAME).is_file():
+        return _open_foreign(folder, tokenizer, cache_dir)
+    wrong = find_damage(folder)
+    if wrong is not None:
+        raise UserError(f"--token_cache {folder} {wrong}; build it with `electra cache`, or copy it again")
+    cache = TokenCache(folder)
+    if cache.description["tokenizer"] != tokenizer_fingerprint(tokenizer):
+        raise UserError(f"--token_cache {folder} is of another tokenizer; use the one in its folder {TOKENIZER_NAME}/")
+    return cache
+
+
+def _open_foreign(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
+    """Open the tokens of another program by their index in `cache_dir`, which is made first if there is none."""
+    files = _find_files(folder)
+    paths = [*files.datatrove, *map(_index_of, files.datatrove), *files.tables]
+    for path in paths:
+        if not path.is_file():  # a pipe, for example, would wait for ever
+            raise UserError(f"--token_cache {folder}: {path} is not there or not a file; copy the tokens again")
+    content = [(path.name, digest) for path, digest in content_hashes(paths).items()]
+    key = str([FORMAT_VERSION, str(folder.resolve()), content, tokenizer_fingerprint(tokenizer)])
+    target = Path(cache_dir) / f"index-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    build_folder(target, "the index of tokens", lambda new: _write_index(folder, files, tokenizer, new))
+    return TokenCache(target)
+
+
+# ---- finding the files
+
+
+def _find_files(folder: Path) -> ForeignFiles:
+    """Find the files of both programs, in the order of their paths.
+
+    Raises:
+        UserError: there are none, or several splits of a data set.
+    """
+    if (folder / "dataset_dict.json").is_file():
+        raise UserError(f"--token_cache {folder} has several splits; name one, such as {folder}/train")
+    datatrove = [path for path in sorted(folder.rglob("*.ds")) if not path.is_dir()]
+    states = [path for path in sorted(folder.rglob("state.json")) if path.is_file()]
+    files = ForeignFiles(datatrove, [table for state in states for table in _tables_of(state)])
+    if files == ForeignFiles([], []):
+        raise UserError(f"--token_cache {folder} has no tokens: no cache.json, no .ds, no folder of save_to_disk")
+    return files
+
+
+def _tables_of(state: Path) -> list[Path]:
+    """List the Arrow files that `save_to_disk` wrote, without those that `datasets` has cached beside them."""
+    return [state.parent / file["filename"] for file in read_json(state, SavedDataset)["_data_files"]]
+
+
+def _index_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.index")
+
+
+# ---- finding the documents
+
+
+def _locate(files: ForeignFiles) -> Iterator[tuple[Path, str, Ints, Lengths]]:
+    """Yield each file, the type of its ids, the first token of each document, and its number of tokens.
+
+    Raises:
+        UserError: a file is damaged, or has something else than tokens.
+    """
+    for path in files.datatrove:
+        yield path, *_locate_datatrove(path)
+    for path in files.tables:
+        with naming_errors(str(path)):
+            table, buffer = read_arrow(path)
+            located = locate_tokens(table, buffer)
+        yield path, *located
+
+
+def _locate_datatrove(path: Path) -> tuple[str, Ints, Lengths]:
+    """Read the index of a file of datatrove: the type of the ids, the first token and the length of each document."""
+    index = _index_of(path)
+    with naming_errors(str(index)):
+        ends = np.fromfile(index, dtype="<u8")
+        if index.stat().st_size % ends.itemsize:
+            raise ValueError("its last entry is incomplete; copy it again")
+        if (ends[:-1] > ends[1:]).any():
+            raise ValueError("the ends of its documents do not ascend; copy it again")
+        tokens = int(ends[-1]) if len(ends) else 0
+        dtype = {2 * tokens: "uint16", 4 * tokens: "uint32"}.get(path.stat().st_size)
+        if dtype is None:
+            raise UserError(f"{path} does not have the {tokens:,} tokens of its index; copy both again")
+        bounds = np.append(0, ends.astype(np.int64))
+        lengths = as_lengths(bounds[1:] - bounds[:-1])
+    return dtype, bounds[:-1], lengths
+
+
+# ---- the index
+
+
+def _write_index(folder: Path, files: ForeignFiles, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
+    """Write the index of all files, without documents that have no token."""
+    indexed = [_index_file(*located, tokenizer) for located in _locate(files)]
+    counts = [lengths for _, _, _, lengths, _ in indexed]
+    source = {
+        "name": str(folder),
+        "documents": sum(map(len, counts)),
+        "tokens": sum(int(lengths.sum()) for lengths in counts),
+    }
+    if not source["documents"]:
+        raise UserError(f"--token_cache {folder} has no tokens: all its documents are empty; name another folder")
+    description = {
+        "tokenizer": tokenizer_fingerprint(tokenizer),
+        "has_lines": False,
+        "sources": [source],
+    }
+    write_index(target, indexed, description)
+
+
+def _index_file(
+    path: Path,
+    dtype: str,
+    starts: Ints,
+    lengths: Lengths,
+    tokenizer: PreTrainedTokenizerBase,
+) -> IndexedFile:
+    """Read and check all tokens of a file; leave out special tokens at the ends of documents, and empty documents."""
+    ids = map_tokens(path, dtype)
+    if (starts < 0).any() or (starts + lengths > len(ids)).any():
+        raise UserError(f"{path} is damaged: it has documents outside the file; copy it again")
+    size = vocabulary_size(tokenizer)
+    is_blank = blank_ids(tokenizer)
+    is_special = np.zeros(size, dtype=bool)
+    is_special[[*{*tokenizer.all_special_ids} - {tokenizer.unk_token_id}]] = True
+    hashes = np.zeros(len(starts), dtype=np.uint64)
+    with tqdm(total=len(starts), desc=path.name, unit="doc", disable=None) as bar:
+        for some in _blocks(lengths):
+            places = zip(starts[some].tolist(), lengths[some].tolist(), strict=True)
+            tokens = np.concatenate([ids[start : start + length] for start, length in places])
+            wrong = first_outside(tokens, size)
+            if wrong is not None:
+                raise UserError(
+                    f"{path} has the token id {wrong}, but --tokenizer_path {tokenizer.name_or_path} has only the ids "
+                    f"0 to {size - 1}; name the tokenizer that made these tokens"
+                )
+            bounds = np.append(0, lengths[some].cumsum(dtype=np.int64))
+            begins = bounds[:-1]
+            ends = bounds[1:]
+            begins_special, ends_special = _special_ends(is_special[tokens], begins, ends)
+            starts[some] += begins_special
+            lengths[some] -= begins_special.astype(np.int32) + ends_special
+            hashes[some] = hash_documents(tokens, begins + begins_special, ends - ends_special, is_blank)
+            bar.update(len(begins))
+    has_tokens = lengths > 0
+    return str(path.resolve()), dtype, starts[has_tokens], lengths[has_tokens], hashes[has_tokens]
+
+
+def _blocks(lengths: Lengths) -> Iterator[slice]:
+    """Yield stretches of documents that have about `BLOCK_TOKENS` tokens together."""
+    block = lengths.cumsum(dtype=np.int64) // BLOCK_TOKENS
+    edges = np.flatnonzero(np.diff(block)) + 1
+    for first, behind in pairwise([0, *edges.tolist(), len(lengths)]):
+        if first < behind:
+            yield slice(first, behind)
+
+
+def _special_ends(is_special: Flags, begins: Ints, ends: Ints) -> tuple[Flags, Flags]:
+    """Return which documents begin, and which end, with a special token; a single token is a beginning, bool (D,).
+
+    Args:
+        is_special: of all tokens, (T,).
+        begins, ends: the first token of each document, and the one behind its last, (D,).
+    """
+    padded = np.append(is_special, False)  # of documents without a token, `begins` may be behind the last one
+    begins_special = padded[begins] & (begins < ends)
+    ends_special = padded[ends - 1] & (begins + begins_special < ends)
+    return begins_special, ends_special

@@ -1,0 +1,158 @@
+"""What a reader meets: a short way to a step, modules that can be read, names of one meaning, verbs in docstrings."""
+
+import ast
+import sys
+from collections import Counter
+from contextlib import contextmanager
+
+import pytest
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.run import main
+from tests.helpers import ROOT
+from tests.pretraining.runs import FAST, flags, write_corpus
+
+CODE = ROOT / "electra"
+MOST_LINES = 500
+"""Lines of a module."""
+LEAST_VERBS = 0.9
+"""Share of the docstrings of functions that begin with a verb."""
+PROTOCOL = {"logger", "main", "predictor", "report"}
+"""Names that several modules define: each command has a `main`, each kind of task the others."""
+MOST_SHARED_NAMES = 6
+"""Other public names that several modules define."""
+FILES_OF_STEP = 15
+"""Modules that an optimizer step runs, without logging, evaluation and checkpoints."""
+FILES_BEFORE_STEP = 50
+"""Modules that a new run runs before its first step, without those that only define something."""
+FILES_OF_RESUME = 48
+"""Modules that a resumed run runs before its first batch."""
+VERBS = frozenset(
+    """
+    add answer append apply average build call change check choose clip collect compare compile complete compute
+    connect convert copy correct corrupt count create cut delete describe divide draw drop encode end evaluate
+    exclude exit fill find fine-tune finish flush gather give group handle hash initialize insert keep leave let
+    limit list load locate lock log lower-case make map mask match measure merge move name note number open pack
+    pad parse permute place predict prepare print put raise read record refuse register release remove rename
+    render replace report reset resolve restore return round run sample save say score search select send set
+    shorten skip sort split start stop store sum suppress swap sync take time tokenize track train translate
+    truncate turn undo unpack update upload use wait warn wrap write yield zero
+    """.split()  # noqa: SIM905 - a list of 120 quoted words is hard to read
+)
+
+
+def modules():
+    """The modules of the package with content, by path."""
+    paths = sorted(CODE.rglob("*.py"))
+    return {path: path.read_text(encoding="utf-8") for path in paths if path.stat().st_size}
+
+
+def test_a_module_can_be_read_at_once():
+    lines = {str(path.relative_to(CODE)): text.count("\n") for path, text in modules().items()}
+    assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_docstrings_of_functions_begin_with_a_verb():
+    others = []
+    count = 0
+    for path, text in modules().items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and (docstring := ast.get_docstring(node)):
+                count += 1
+                if docstring.split()[0].strip("`*.,:;").lower() not in VERBS:
+                    others.append(f"{path.relative_to(CODE)}: {node.name}: {docstring.splitlines()[0]}")
+    assert 1 - len(others) / count >= LEAST_VERBS, others
+
+
+def test_a_public_name_means_one_thing():
+    names = Counter()
+    for text in modules().values():
+        found = set()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found.add(node.name)
+            elif isinstance(node, ast.Assign):
+                found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        names.update(found)
+    twice = {name for name, count in names.items() if count > 1 and not name.startswith("_")}
+    assert len(twice - PROTOCOL) <= MOST_SHARED_NAMES, twice
+
+
+# ---- the way to a step, traced
+
+
+class Trace:
+    """The modules of the package whose functions were called in each phase of a run."""
+
+    def __init__(self):
+        self.files = {}
+        self.phase = "start"
+
+    def __call__(self, frame, event, argument):
+        code = frame.f_code
+        if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(str(CODE)):
+            files = self.files.setdefault(self.phase, {})
+            files[code.co_filename.removeprefix(f"{CODE}/")] = None  # a dictionary keeps the order
+
+
+@contextmanager
+def traced():
+    trace = Trace()
+    before = sys.getprofile()
+    sys.setprofile(trace)
+    try:
+        yield trace
+    finally:
+        sys.setprofile(before)
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    """A run of five steps: the modules before its first step, and those of its fourth."""
+    folder = tmp_path_factory.mktemp("steps")
+    write_corpus(folder / "corpus.txt")
+    count = 0
+
+    def after_step(*_):
+        nonlocal count
+        count += 1
+        trace.phase = f"step {count + 1}"
+
+    options = {**FAST, "max_steps": 5, "logging_steps": 10, "save_steps": 10, "dataloader_num_workers": 0}
+    with traced() as trace:
+        handle = register_optimizer_step_post_hook(after_step)
+        try:
+            main(flags(folder, **options))
+        finally:
+            handle.remove()
+    return folder, trace.files
+
+
+@pytest.mark.slow
+def test_a_step_is_in_few_files(steps):
+    _, files = steps
+    assert "model/joint.py" in files["step 4"]
+    assert len(files["step 4"]) <= FILES_OF_STEP, [*files["step 4"]]
+
+
+@pytest.mark.slow
+def test_a_run_begins_soon(steps):
+    _, files = steps
+    before = {*files["start"], *files.get("step 1", {})}
+    assert len(before) <= FILES_BEFORE_STEP, sorted(before)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_goes_on_soon(steps, monkeypatch):
+    folder, _ = steps
+    forward = ElectraForJointPretraining.forward
+
+    def first_forward(*arguments, **options):
+        trace.phase = "step"
+        return forward(*arguments, **options)
+
+    monkeypatch.setattr(ElectraForJointPretraining, "forward", first_forward)
+    with traced() as trace:
+        main([f"--resume_from_checkpoint={folder / 'output' / 'run'}", "--max_steps=6", "--disable_tqdm"])
+    assert len(trace.files["start"]) <= FILES_OF_RESUME, sorted(trace.files["start"])
