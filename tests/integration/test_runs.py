@@ -20,7 +20,7 @@ SMALL = [*NETWORKS, "--vocab_size=150", "--max_length=32", "--per_device_train_b
     ("script", "options", "more", "steps"),
     [
         ("tiny", ["--max_steps=2"], {}, 2),
-        ("one_gpu", SMALL, {"EPOCHS": "0.05", "TASKS": "qnli"}, 3),
+        ("one_gpu", SMALL, {"EPOCHS": "0.05", "TASKS": "qnli"}, 2),
     ],
 )
 def test_a_recipe_trains_scores_and_reports(tmp_path, script, options, more, steps):
