@@ -163,9 +163,9 @@ def test_a_step_has_few_operations_and_none_waits_for_the_device(fake_gpu, padde
     IS_FOR_CUDA or not shutil.which("c++") or not find_spec("triton"), reason="no triton or C++ compiler"
 )
 def test_a_compiled_step_has_few_launches(fake_gpu):
-    """ELECTRA-Small with 2 layers instead of 12, whose 621 launches take minutes to write: an H100's code, not run."""
+    """ELECTRA-Small in bf16, 128 x 128: the code for an H100, which is written in a minute or two, and not run."""
     variables = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    command = [sys.executable, "-m", "benchmarks.count_launches", "--layers=2"]
+    command = [sys.executable, "-m", "benchmarks.count_launches"]
     done = subprocess.run(command, check=True, cwd=ROOT, env=fake_gpu | variables, stdout=subprocess.PIPE)
     told = json.loads(done.stdout)
-    assert told["phases"]["forward"]["libraries"] == 27 and told["launches"] <= 170
+    assert told["phases"]["forward"]["libraries"] == 127 and told["launches"] <= 650
