@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 MANIFEST_NAME, PROVENANCE_NAME, UNFINISHED = "manifest.json", "origin.json", "unfinished"
 """`origin.json` says what a run is trained on (pretraining/run_folder.py)."""
+EARLIER = "move this folder out of its run and resume the run, which goes on from the checkpoint before"
+"""What to do where a checkpoint cannot be read."""
 RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
 """Prefixes of files that only resuming reads. They may be deleted where only the networks are wanted."""
 _PIECE_BYTES, _SAMPLES = 2**20, 64
@@ -178,7 +180,7 @@ def latest_valid_checkpoint(run: Path) -> Path:
 
 
 @contextmanager
-def translate_read_errors(checkpoint: str | None, what: str) -> Iterator[None]:
+def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLIER) -> Iterator[None]:
     """Turn whatever damaged files of a checkpoint raise into one line, which says that `what` cannot be read."""
     try:
         yield

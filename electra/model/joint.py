@@ -233,6 +233,14 @@ class ElectraForJointPretraining(PreTrainedModel):
             return None
         return embeddings
 
+    def save_pretrained(self, save_directory: Any, *args: Any, **options: Any) -> None:
+        """Save the model as transformers does, but with the names that its weights have here.
+
+        For some architectures (GTE, NomicBERT, UltraBERT) transformers writes the names of the Hub's files, which it
+        translates when it reads a network. Trainer resumes without translating, and would leave these weights out.
+        """
+        super().save_pretrained(save_directory, *args, **{"save_original_format": False, **options})
+
     def count_tokens(
         self,
         input_ids: Tensor,

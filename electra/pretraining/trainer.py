@@ -94,6 +94,9 @@ from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
 
+ALONE = "start from the networks alone with --init_discriminator and --init_generator"
+"""What to do where the optimizer of another run does not fit."""
+
 
 class ElectraTrainer(Trainer):
     """A Trainer for `ElectraForJointPretraining`, with dynamic segments, complete checkpoints and a log of losses.
@@ -354,7 +357,7 @@ class ElectraTrainer(Trainer):
         schedule, self.lr_scheduler = self.lr_scheduler, NoSchedule()
         rates = [group["lr"] for group in self.optimizer.param_groups]
         try:
-            with keeping_options(self.optimizer, None), translate_read_errors(str(checkpoint), "the optimizer"):
+            with keeping_options(self.optimizer, None), translate_read_errors(str(checkpoint), "the optimizer", ALONE):
                 super()._load_optimizer_and_scheduler(str(checkpoint))
         finally:
             self.lr_scheduler = schedule

@@ -313,3 +313,15 @@ def test_a_state_that_only_its_optimizer_can_judge_is_refused_at_the_first_step(
     main(flags(folder, **options, max_steps=1))
     main(flags(folder, **options, max_steps=3, auto_resume=True))
     assert (run / "checkpoint-3").is_dir()
+
+
+@parametrize("model_type", ["gte", "ultrabert", "nomic_bert"])
+def test_networks_whose_weights_have_other_names_on_the_hub_resume_bit_for_bit(model_type, folder):
+    options = {**FAST, "discriminator_type": model_type, "tie": "word", "generator_size": 1.0, "save_steps": 2}
+    main(flags(folder, **options, max_steps=4))
+    run = folder / "output" / "run"
+    copy = folder / "output" / "copy"
+    shutil.copytree(run / "checkpoint-2", copy / "checkpoint-2")
+    shutil.copy(run / "config.yaml", copy)
+    main([f"--resume_from_checkpoint={copy}"])
+    assert_same_state(run / "checkpoint-4", copy / "checkpoint-4")

@@ -71,5 +71,5 @@ def test_decays_of_a_stable_run_are_compared_with_runs_of_their_own(tmp_path):
     for kind, steps in (("decay", 4), ("own", 40)):
         metrics = read_json(output / f"anneal_{kind}_4" / "metrics.json")
         assert metrics["plan"]["steps"] == steps
-        assert "fixed_discriminator_auc" in str(metrics["held_out"]) or "fixed: trained" in metrics["held_out"]
+        assert "fixed: trained" in metrics["held_out"]
         assert (output / f"glue_anneal_{kind}_4" / "results.jsonl").is_file()

@@ -5,6 +5,7 @@ from contextlib import suppress
 import torch
 import torch.nn.functional as F
 from pytest import approx, raises, skip
+from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import (
     AutoModel,
@@ -26,12 +27,14 @@ from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.model.networks import (
     attention_bias,
     can_share_rows,
+    class_of,
     encode,
     lm_logits,
     masked_lm,
     replaced_logits,
     rtd_model,
 )
+from electra.model.pretrained import load_network, read_config
 from electra.model.tying import plain_state
 from electra.pretraining.plan import describe_network, training_flops
 from electra.runtime.device import ATTENTION
@@ -167,6 +170,10 @@ def test_what_is_saved_opens_in_transformers(model_type, tmp_path, batch):
     inputs = inputs_of(model_type, batch)
     opened = AutoModel.from_pretrained(tmp_path / "discriminator")
     assert torch.equal(opened.eval()(**inputs).last_hidden_state, hidden)
+    config = read_config(str(tmp_path / "discriminator"))
+    detector, fresh = load_network(class_of(config), str(tmp_path / "discriminator"), config)
+    assert not fresh
+    assert torch.equal(replaced_logits(detector.eval(), hidden), replaced_logits(model.discriminator, hidden))
 
     _, report = AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "discriminator", output_loading_info=True
@@ -178,6 +185,21 @@ def test_what_is_saved_opens_in_transformers(model_type, tmp_path, batch):
         assert set(report["missing_keys"]) == {"classifier.weight", "classifier.bias"}
     _, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "generator", output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
+
+
+@parametrize("model_type", BACKBONES)
+def test_a_saved_pair_has_the_names_that_resuming_reads(model_type, tmp_path):
+    """Trainer loads the file as it is, and leaves out what it does not know."""
+    for tie in ("none", "word", "all", "gdes"):
+        model = joint_model(model_type, tie=tie)
+        model.save_pretrained(tmp_path)
+        stored, names = load_file(tmp_path / "model.safetensors"), model.state_dict().keys()
+        assert stored.keys() <= names <= stored.keys() | model._keys_to_ignore_on_save
+        opened, report = ElectraForJointPretraining.from_pretrained(tmp_path, output_loading_info=True)
+        assert not report["missing_keys"] and not report["unexpected_keys"]
+        opened.save_pretrained(tmp_path)
+        again = load_file(tmp_path / "model.safetensors")
+        assert again.keys() == stored.keys() and all(torch.equal(again[name], stored[name]) for name in stored)
 
 
 def test_generator_and_discriminator_can_be_of_two_types(batch):

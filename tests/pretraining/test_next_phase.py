@@ -217,6 +217,11 @@ def test_a_next_phase_in_python_takes_the_weights_into_any_model_of_the_sizes(st
     assert again.state.global_step == 2
     assert {int(entry["step"]) for entry in again.optimizer.state_dict()["state"].values()} == {7}
 
+    model = ElectraForJointPretraining.from_pretrained(stable)
+    args = args.with_values(output_dir=str(folder / "same"))
+    ElectraTrainer(model=model, args=args, train_dataset=other.data).train()
+    assert_same_state(folder / "python" / "checkpoint-2", folder / "same" / "checkpoint-2")
+
 
 def test_a_stable_phase_and_its_decay(stable):
     args = ElectraTrainingArguments(
