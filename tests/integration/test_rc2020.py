@@ -7,6 +7,7 @@ import pytest
 
 from electra.pretraining.run import main as pretrain
 from electra.report.command import main as report
+from electra.report.drawing import make_panels
 from electra.report.results import read_results
 from electra.tasks.glue.task import main as glue
 from electra.tasks.glue.tasks import GLUE_TASKS
@@ -36,11 +37,13 @@ def run(main, *more):
 
 def test_the_commands_of_the_readme_run_to_the_end(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("electra.report.page.make_panels", make_panels)  # all panels
     write_corpus(tmp_path / "corpus.txt")
     write_glue(tmp_path / "glue_data")
     run(train_tokenizer, "--train_file corpus.txt --vocab_size 120")
     small = "--hidden_size 64 --embedding_size 16 --num_hidden_layers 1 --intermediate_size 32 --max_eval_segments 20"
-    run(pretrain, "--train_file corpus.txt --tokenizer_path models --max_steps 2 --disable_tqdm", small)
+    timed = "--logging_first_step true"  # 3,840 steps between two lines are more than this run has
+    run(pretrain, "--train_file corpus.txt --tokenizer_path models --max_steps 2 --disable_tqdm", timed, small)
     folder = tmp_path / "output" / "pretraining_OWT"
     logs = read_json(folder / "trainer_state.json")["log_history"]
     assert [line["step"] for line in logs if "eval_loss" in line] == [0, 2]  # intervals are in steps, not in samples
