@@ -62,7 +62,7 @@ def signature(name: str, value: Any) -> str:
             words.append("*")
             is_keyword_only = True
         prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
-        default = "" if p.default is p.empty else f"={p.default!r}"
+        default = "" if p.default is p.empty else f"={getattr(p.default, '__name__', repr(p.default))}"
         words.append(f"{prefix}{p.name}{default}")
     return f"{name}({', '.join(words)})"
 
@@ -75,7 +75,9 @@ def as_markdown(docstring: str) -> list[str]:
         indent = len(line) - len(line.lstrip())
         text = line.strip()
         if in_code and text and indent == 0:
-            lines.append("```")
+            while not lines[-1]:
+                lines.pop()
+            lines += ["```", ""]
             in_code = False
         if SECTION.match(line):
             lines += [*([""] if lines and lines[-1] else []), f"**{text[:-1]}**", ""]

@@ -11,9 +11,18 @@
     trainer.train()
     model.discriminator.save_pretrained("my-electra")
 
-Each name is imported when it is first used, so `import electra` loads no torch. docs/python.md describes all of them.
+    from electra import fine_tune, predict, replaced_token_probabilities
+
+    tuned = fine_tune(model, "reviews.csv", processing_class=tokenizer)
+    predict(tuned, ["What a film!"])
+    replaced_token_probabilities("the chef ate the meal", model, tokenizer)
+
+Each name is imported when it is first used, so `import electra` loads no torch. The first name that needs transformers
+registers the joint model: from then on, AutoConfig and AutoModel open the checkpoints of a run. docs/python.md
+describes all names.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +31,10 @@ if TYPE_CHECKING:
     from electra.data.shards import tokenize_corpus as tokenize_corpus
     from electra.data.token_cache import TokenCache as TokenCache
     from electra.data.tokenize import train_tokenizer as train_tokenizer
+    from electra.downstream import fine_tune as fine_tune
+    from electra.finetuning.predict import FineTuned as FineTuned
+    from electra.finetuning.predict import predict as predict
+    from electra.finetuning.task import Task as Task
     from electra.layer_decay import layer_decay_groups as layer_decay_groups
     from electra.model.configuration import ElectraPretrainingConfig as ElectraPretrainingConfig
     from electra.model.joint import ElectraForJointPretraining as ElectraForJointPretraining
@@ -29,6 +42,8 @@ if TYPE_CHECKING:
     from electra.pretraining.finish import finish_run as finish_run
     from electra.pretraining.trainer import ElectraTrainer as ElectraTrainer
     from electra.recipes import RECIPES as RECIPES
+    from electra.tasks.detect.task import TokenProbability as TokenProbability
+    from electra.tasks.detect.task import replaced_token_probabilities as replaced_token_probabilities
     from electra.tokenizers.load import load_tokenizer as load_tokenizer
 
 _HOMES = {
@@ -36,12 +51,18 @@ _HOMES = {
     "ElectraPretrainingConfig": "electra.model.configuration",
     "ElectraTrainer": "electra.pretraining.trainer",
     "ElectraTrainingArguments": "electra.pretraining.configuration",
+    "FineTuned": "electra.finetuning.predict",
     "RECIPES": "electra.recipes",
     "SegmentArguments": "electra.data.options",
+    "Task": "electra.finetuning.task",
     "TokenCache": "electra.data.token_cache",
+    "TokenProbability": "electra.tasks.detect.task",
+    "fine_tune": "electra.downstream",
     "finish_run": "electra.pretraining.finish",
     "layer_decay_groups": "electra.layer_decay",
     "load_tokenizer": "electra.tokenizers.load",
+    "predict": "electra.finetuning.predict",
+    "replaced_token_probabilities": "electra.tasks.detect.task",
     "tokenize_corpus": "electra.data.shards",
     "train_tokenizer": "electra.data.tokenize",
 }
@@ -53,6 +74,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'electra' has no attribute {name!r}; its names are {', '.join(__all__)}")
     value = getattr(import_module(_HOMES[name]), name)
+    if "transformers" in sys.modules:
+        import_module("electra.model.joint")
     globals()[name] = value
     return value
 

@@ -18,6 +18,7 @@ would do nothing (`Need`), a word is refused; a line of a file, which may be for
 
 import ast
 import difflib
+import functools
 import inspect
 import json
 import logging
@@ -32,14 +33,16 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, get_origin, get_type_hints
 
+import numpy as np
 from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
 
 from electra.io.console import hide_secrets
 from electra.io.errors import UserError, check_words
 from electra.io.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
+from electra.io.shapes import ShapeError, as_shape
 from electra.recipes import RECIPES
 
 logger = logging.getLogger(__name__)
@@ -156,9 +159,18 @@ def check(condition: bool, name: str, value: Any, expected: str) -> None:
 
 
 def check_options(options: Any) -> None:
-    """Refuse values that are out of the range of their option, or not finite: those break a run much later."""
+    """Refuse values of another type or out of the range of their option, or not finite: those break a run much later.
+
+    A path becomes text, and one text in place of a list becomes a list: a program may give either.
+    """
+    group: Any = type(options)
+    kinds = _types_of(group)
     for f in fields(options):
         value = getattr(options, f.name, None)
+        typed = _as_type(f, kinds[f.name], value)
+        if typed is not value:
+            object.__setattr__(options, f.name, typed)  # also of a frozen group
+            value = typed
         valid = rules_of(f).valid
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, float):
@@ -175,6 +187,41 @@ class Options:
 
     def __post_init__(self) -> None:
         check_options(self)
+
+
+@functools.cache
+def _types_of(group: Any) -> dict[str, Any]:
+    return get_type_hints(group)
+
+
+def _as_type(f: Field[Any], kind: Any, value: Any) -> Any:
+    """Return the value of an option as its type has it; as it is if only transformers declares the option.
+
+    Raises:
+        UserError: the value is of another type, or none of the option's choices.
+    """
+    if "rules" not in f.metadata:
+        return value
+    is_list = get_origin(kind) is list
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if is_list and isinstance(value, str):
+        value = [value]
+    if is_list and isinstance(value, list | tuple):
+        value = [os.fspath(one) if isinstance(one, os.PathLike) else one for one in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    plain = _plain(value)
+    try:
+        # A kind of text, such as an enum, is checked as text.
+        as_shape(str(plain) if isinstance(plain, str) else plain, kind)
+    except ShapeError as error:
+        raise UserError(f"--{f.name} {value!r:.80} is not possible: {error}") from error
+    choices = f.metadata.get("choices", ())
+    if choices and value is not None:
+        for one in value if isinstance(value, list) else [value]:
+            check(one in choices, f.name, one, f"one of {', '.join(choices)}")
+    return value
 
 
 # ---- options that need others
@@ -277,7 +324,7 @@ class CommandLine(HfArgumentParser):
 
     def parse(
         self,
-        argv: Sequence[str] | None = None,
+        argv: Sequence[str] | Values | None = None,
         *,
         default_config: Callable[[Values], str | None] = lambda flags: None,
         inherited: Callable[[Values], Values] = lambda given: {},
@@ -291,16 +338,21 @@ class CommandLine(HfArgumentParser):
 
     def read(
         self,
-        argv: Sequence[str] | None = None,
+        argv: Sequence[str] | Values | None = None,
         default_config: Callable[[Values], str | None] = lambda flags: None,
     ) -> None:
         """Read a command line, by default `sys.argv`, and its YAML file.
 
         Args:
+            argv: words; or options by name, as a program gives them, where None stands for an option not given.
             default_config: the file that is used without `--config`, from the flags.
         """
-        words = _normalized(sys.argv[1:] if argv is None else argv)
-        self._flags = self._read(words)
+        words: list[str] = []
+        if isinstance(argv, Mapping):
+            self._flags = self._known(argv)
+        else:
+            words = _normalized(sys.argv[1:] if argv is None else argv)
+            self._flags = self._read(words)
         self._spelled = [word.partition("=")[0] for word in words]
         named = self._flags.pop("config", None)
         self.config = named or default_config(self._flags)
@@ -383,6 +435,21 @@ class CommandLine(HfArgumentParser):
             _refuse_word(words, unknown[0])
         return {name: _plain(value) for name, value in vars(namespace).items() if value is not _NOT_GIVEN}
 
+    def _known(self, options: Values) -> dict[str, Any]:
+        """Return the options that a program gives, of the types of their fields.
+
+        Raises:
+            UserError: an option is unknown, or has a value of another type.
+        """
+        own = {f.name: (f, _types_of(group)[f.name]) for group in self.dataclass_types for f in fields(group)}
+        known = {}
+        for name, value in options.items():
+            if f"--{name}" not in self._option_string_actions or name not in {*own, "config"}:
+                self._refuse(name)
+            if value is not None:
+                known[name] = os.fspath(value) if name == "config" else _as_type(*own[name], value)
+        return known
+
     def _make(self, group: type, values: Values) -> Any:
         """Build a group of options from `values`, with absolute paths, and add what is recorded to `self.record`."""
         given = {}
@@ -403,7 +470,8 @@ class CommandLine(HfArgumentParser):
         name = word.lstrip("-")
         known = [option[2:] for option in self._option_string_actions]
         near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean --{near[0]}?" if near else "--help lists the options"
+        dashes = "" if token == name else "--"  # a program gives names
+        hint = f"did you mean {dashes}{near[0]}?" if near else "--help lists the options"
         raise UserError(f"unknown option {word}{where}; {hint}")
 
     def _read_file(self, path: str, flags: Values) -> dict[str, Any]:

@@ -10,7 +10,7 @@ LAYERS = (
     "report",
     "finetuning pretraining",
     "tasks",
-    "inspect sweep probes",
+    "inspect downstream sweep probes",
 )
 """Packages and commands of electra/, lowest first. What is not named here is the base, below all of them."""
 

@@ -22,6 +22,7 @@ from electra.options import (
     UP_TO_ONE,
     CommandLine,
     Options,
+    Values,
     check,
     option,
     rules_of,
@@ -43,7 +44,7 @@ HEADS = (
 
 
 @dataclass(frozen=True)
-class EncoderArguments:
+class EncoderArguments(Options):
     """The encoder to fine-tune."""
 
     pretrain_path: str | None = option(
@@ -234,11 +235,16 @@ class Arguments:
 def parse_data_options(
     groups: Sequence[type],
     description: str,
-    argv: Sequence[str] | None,
+    argv: Sequence[str] | Values | None,
     needs: Sequence[str] = ("train_file", "validation_file"),
     **default: str,
 ) -> Arguments:
-    """Parse the options of a command on files of the user, or else on a data set, by default `default`."""
+    """Parse the options of a command on files of the user, or else on a data set, by default `default`.
+
+    Args:
+        argv: words; or options by name, as a program gives them.
+        needs: options that must be given without a data set.
+    """
     command_line = CommandLine(groups, description)
     encoder, options, tuning = command_line.parse(argv)
     given = [f"{SPLITS[split]}_file" for split in files_by_split(options)]

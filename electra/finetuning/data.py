@@ -1,10 +1,11 @@
 """The data of fine-tuning: rows of tokens and batches, and where rows come from: files of the user, data sets."""
 
 import hashlib
+import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -19,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.rows import Columns, PlacedRow, read_rows
+from electra.io.rows import TABLES, Columns, PlacedRow, read_rows
 
 # ---- rows of token ids, windows on long texts, padded batches
 
@@ -244,7 +245,9 @@ def file_settings(files: Mapping[str, Sequence[str | Path]]) -> dict[str, str]:
 
 
 def dataset_settings(name: str, config: str | None = None) -> dict[str, str]:
-    """Return the recorded settings of a data set on the Hub, or of a folder that `datasets` opens."""
+    """Return the recorded settings of a data set on the Hub, of a folder that `datasets` opens, or of given rows."""
+    if isinstance(name, GivenTables):
+        return name.settings()
     if Path(name).is_dir():
         paths = sorted(Path(name).rglob("*"))
         name = fingerprint([path for path in paths if path.is_file()])
@@ -261,15 +264,86 @@ def fingerprint(paths: Sequence[str | Path]) -> str:
     return digest.hexdigest()[:12]
 
 
-# ---- data sets
+# ---- data sets, and rows that a program gives
+
+
+class GivenTables(str):
+    """The name of rows that a program holds in memory, with the rows: an option `dataset_name` that needs no file.
+
+    Attributes:
+        tables: rows by split, train, validation or test: lists of dictionaries, or tables of `datasets`.
+    """
+
+    tables: Mapping[str, Any]
+
+    def __new__(cls, name: str, tables: Mapping[str, Any]) -> Self:
+        named = super().__new__(cls, name)
+        named.tables = tables
+        return named
+
+    def settings(self) -> dict[str, str]:
+        """Return 12 hexadecimal digits of the rows of each split, as recorded settings."""
+        found = {}
+        for split, table in self.tables.items():
+            digest = hashlib.sha256()
+            for row in table:
+                digest.update(json.dumps(row, sort_keys=True, default=str).encode())
+            found[f"{split}_data"] = digest.hexdigest()[:12]
+        return found
+
+
+def table_of(rows: Any, name: str, text_column: str | None = None) -> Any:
+    """Return rows that a program gives as a table: one of `datasets` as it is, all others as a list of dictionaries.
+
+    Args:
+        rows: dictionaries; a table of `datasets` or pandas; the path of a file. With `text_column` also one row, one
+            text, or several texts, which become rows of this column.
+        name: of the argument, for messages.
+    Raises:
+        UserError: they are nothing of the kind.
+    """
+    if is_table_file(rows):
+        return [row for _, row in read_rows(rows)]
+    if text_column and isinstance(rows, str | Mapping):
+        rows = [rows]
+    if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
+        rows = rows.to_dict("records")
+    if hasattr(rows, "features"):
+        return rows
+    if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
+        raise UserError(f"{name} is {rows!r:.60}; give rows: dictionaries, a table, or the path of a file")
+    table = []
+    for number, row in enumerate(rows):
+        if text_column and isinstance(row, str):
+            row = {text_column: row}
+        if not isinstance(row, Mapping) or not all(isinstance(column, str) for column in row):
+            raise UserError(f"{name} row {number} is {row!r:.60}; give a dictionary of columns by their names")
+        table.append(dict(row))
+    return table
+
+
+def placed_rows(rows: Any, name: str, text_column: str) -> Iterator[PlacedRow]:
+    """Yield place and columns of rows or texts that a program gives; see `table_of`."""
+    if is_table_file(rows):
+        return read_rows(rows)
+    return table_rows(table_of(rows, name, text_column), name)
+
+
+def is_table_file(rows: Any) -> bool:
+    """Return True for a path, and for text that ends as the name of a table does."""
+    return isinstance(rows, Path) or (isinstance(rows, str) and Path(rows).suffix.lower() in TABLES)
 
 
 def load_tables(name: str, config: str | None, instead: str) -> Any:
     """Load the tables of a data set on the Hub, or of a folder that `datasets` saved or opens, by split.
 
+    Those of a program are there already.
+
     Args:
         instead: the options to use if it cannot be loaded.
     """
+    if isinstance(name, GivenTables):
+        return name.tables
     import datasets
 
     try:
@@ -286,16 +360,17 @@ def table_rows(
     *,
     names_classes: bool = True,
 ) -> Iterator[PlacedRow]:
-    """Place and columns of each row of a table of `datasets`.
+    """Yield place and columns of each row of a table of `datasets`, or of a list of rows.
 
     With `names_classes`, classes have their names instead of their numbers, None where they are hidden.
     """
     classes = {}
-    for column, kind in table.features.items():
+    for column, kind in (getattr(table, "features", None) or {}).items():
         names = getattr(getattr(kind, "feature", kind), "names", None)  # of a list, or of one class
         if names and names_classes:
             classes[column] = names
-    for number, row in enumerate(table):
+    for number, given in enumerate(table):
+        row = dict(given)
         for column, names in classes.items():
             row[column] = _named(row[column], names)
         yield f"{source} row {number}", row

@@ -36,12 +36,15 @@ from electra.model.configuration import (
 )
 from electra.model.networks import attention_inputs, can_share_rows, causal_bias, gather_hidden
 from electra.model.pretrained import (
+    base_model_of,
     load_tokenizer_beside_model,
     load_weights,
     locate_model,
     may_have_tokenizer,
+    name_of,
     own_tokenizer,
     read_config,
+    tokenizer_of,
     without_pooling,
 )
 from electra.recipes import RECIPES
@@ -377,6 +380,18 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
             f"{source} ({len(own)} tokens); leave --tokenizer_path out to use the model's"
         )
     return _put_together(model, tokenizer, pretrain_path)
+
+
+def encoder_of(model: PreTrainedModel, processing_class: Any = None) -> Encoder:
+    """Return a copy of the encoder of a model in memory, with the tokenizer `processing_class`.
+
+    Args:
+        processing_class: a tokenizer or the path of one; None: that of the folder from which the model was loaded.
+    Raises:
+        UserError: it is no encoder, a weight is not finite, or the tokenizer does not match.
+    """
+    name = name_of(model)
+    return _put_together(base_model_of(model, name), tokenizer_of(model, processing_class), name)
 
 
 def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encoder:

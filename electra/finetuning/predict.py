@@ -8,6 +8,7 @@ window rows are batched by length, and written in the order of the input. The ne
 that it was trained with, so that its answers are those that were scored.
 """
 
+import copy
 import csv
 import json
 import logging
@@ -15,7 +16,7 @@ import shutil
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from importlib import import_module
 from itertools import islice
@@ -29,7 +30,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArgum
 from transformers.utils import CONFIG_NAME
 
 from electra.finetuning.config import Arguments
-from electra.finetuning.data import Array, ColumnRows, PaddingCollator
+from electra.finetuning.data import Array, ColumnRows, GivenTables, PaddingCollator, placed_rows
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.features import FEATURE_TAGGING, tagger_class
 from electra.finetuning.heads import TaskModel, longest_input
@@ -47,9 +48,16 @@ from electra.io.files import (
     saved_models,
     write_json,
 )
-from electra.io.rows import DELIMITERS, JSON_LINES, TABLES, Columns, form_of, read_rows
+from electra.io.rows import DELIMITERS, JSON_LINES, TABLES, TEXT_COLUMN, Columns, PlacedRow, form_of, read_rows
 from electra.model.networks import check_finite
-from electra.model.pretrained import load_network, load_tokenizer_beside_model, read_config, silent_transformers
+from electra.model.pretrained import (
+    load_network,
+    load_tokenizer_beside_model,
+    name_of,
+    read_config,
+    silent_transformers,
+    tokenizer_of,
+)
 from electra.options import as_flags, check
 from electra.report.blocks import Card, Table, write_card
 from electra.report.eval_results import HubData, hub_scores, model_index, write_eval_results
@@ -72,11 +80,14 @@ SAVED_HEADS = {"hf", "linear"}
 """Heads with a `TransformersHead`; linear is that of taggers."""
 
 
+def heads_of(args: Arguments) -> set[str]:
+    """Return the heads of all tasks."""
+    return {args.tuning.head, *(chosen.get("head", args.tuning.head) for chosen in args.overrides.values())}
+
+
 def check_can_save(args: Arguments) -> None:
     """Refuse --save_model before any work if a head is not one of transformers."""
-    heads = {args.tuning.head}
-    for chosen in args.overrides.values():
-        heads.add(chosen.get("head", args.tuning.head))
+    heads = heads_of(args)
     if args.options.save_model and not heads <= SAVED_HEADS:
         raise UserError(f"--save_model: transformers has no class with the head {' '.join(heads)}; use --head hf")
     if args.options.save_model and args.tuning.left_to_right:
@@ -148,7 +159,7 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
     metadata = ModelCardData(
         library_name="transformers",
         pipeline_tag=kind.pipeline,
-        base_model=model if result.start != "scratch" and is_on_hub(model) else None,
+        base_model=model if evaluation.args.record.get("pretrain_path") == model and is_on_hub(model) else None,
         model_name=f"{task.name}, fine-tuned",
         eval_results=model_index(scores, kind.pipeline),
     )
@@ -193,9 +204,11 @@ def write_scores(evaluation: Evaluation, task: Task) -> None:
 
 
 def hub_data(options: Any) -> HubData:
-    """Return the data set of the Hub that a command names; without a name for files of the user."""
+    """Return the data set of the Hub that a command names; without a name for files of the user and given rows."""
     name = getattr(options, "dataset_name", None)
-    return HubData(name, options.dataset_config_name) if name and is_on_hub(name) else HubData()
+    if not name or isinstance(name, GivenTables) or not is_on_hub(name):
+        return HubData()
+    return HubData(name, getattr(options, "dataset_config_name", None))
 
 
 def is_on_hub(name: str) -> bool:
@@ -215,6 +228,8 @@ PREDICTORS = {
 """End of the name of a model's class -> module with a function `predictor`, imported when it is needed."""
 WINDOW = 4096
 """Rows in memory."""
+LONGEST_TEXT = 512
+"""Tokens that are read of a text where the settings of training are unknown."""
 
 
 class Saved(NamedTuple):
@@ -223,6 +238,44 @@ class Saved(NamedTuple):
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     settings: Mapping[str, Any]
+
+
+class FineTuned(NamedTuple):
+    """What `fine_tune` has found: the scores of each seed, and the saved model of the seed with the best score.
+
+    Args:
+        folder: of the evaluation, with results.jsonl, predictions/, report.html and, if a model is saved, models/.
+        scores: metrics of the development set, and of a test set with the prefix test_, as fractions: medians over
+            the seeds; None where one is undefined.
+        results: of each seed, in order: its `metrics` and all `settings`.
+        model_folder: of the saved model, which `predict` and the classes of transformers open; None if none is saved.
+            The attribute `model` loads it.
+    """
+
+    folder: Path
+    scores: dict[str, float | None]
+    results: list[Result]
+    model_folder: Path | None
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """Load the saved model, of the class of transformers for its task."""
+        saved, _ = open_saved(self.saved_model())
+        return saved.model
+
+    def saved_model(self) -> Path:
+        """Return the folder of the saved model; raise an error if there is none."""
+        if self.model_folder is None:
+            raise UserError(f"{self.folder} has no model; call fine_tune with save_model=True and a head such as hf")
+        return self.model_folder
+
+
+class AskedColumns(NamedTuple):
+    """What a user asks of a saved model: its name, and columns of the texts if others than in training."""
+
+    model: str
+    text_column: str | None = None
+    text_pair_column: str | None = None
 
 
 class Predictor(NamedTuple):
@@ -241,8 +294,12 @@ class Predictor(NamedTuple):
     collator: Callable[[int], Collator] = PaddingCollator
 
 
-def open_saved(path: str) -> tuple[Saved, str]:
-    """Load the model in a folder, or the one in an evaluation; return also the module of `PREDICTORS` that uses it."""
+def open_saved(path: str | Path) -> tuple[Saved, str]:
+    """Return the model in a folder, or in an evaluation with one saved model, and its module in `PREDICTORS`.
+
+    Raises:
+        UserError: there is no fine-tuned model, or its files do not belong together.
+    """
     models = saved_models(expand(path))
     if len(models) > 1:
         raise UserError(f"{path} has {len(models)} models; name one: {', '.join(map(str, models))}")
@@ -271,6 +328,27 @@ def open_saved(path: str) -> tuple[Saved, str]:
             "model; restore it"
         )
     return Saved(model, tokenizer, {**run.settings, "task": run.task}), PREDICTORS[head]
+
+
+def saved_in_memory(model: PreTrainedModel, processing_class: Any = None) -> tuple[Saved, str]:
+    """Return a copy of a fine-tuned model in memory, with its tokenizer and settings, and its module in `PREDICTORS`.
+
+    The settings are those of the folder from which the model was loaded. Without one, texts are cut to what the model
+    reads, and to `LONGEST_TEXT` tokens.
+
+    Raises:
+        UserError: the model is for no task, or has no tokenizer.
+    """
+    head = type(model).__name__.rpartition("For")[2]
+    if head not in PREDICTORS:
+        raise UserError(f"a {type(model).__name__} answers no rows; give one that fine_tune or --save_model has made")
+    tokenizer = tokenizer_of(model, processing_class)
+    path = Path(name_of(model)) / RESULT_NAME
+    settings: dict[str, Any] = {"max_length": min(longest_input(model), tokenizer.model_max_length, LONGEST_TEXT)}
+    if path.is_file():
+        run = read_result(path)
+        settings |= {**run.settings, "task": run.task}
+    return Saved(copy.deepcopy(model).float().cpu(), tokenizer, settings), PREDICTORS[head]
 
 
 def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Callable[[ColumnRows], Array]:
@@ -302,6 +380,62 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Callable[
         return logits
 
     return forward
+
+
+def predict(
+    model: FineTuned | PreTrainedModel | str | Path,
+    rows: Any,
+    processing_class: Any = None,
+    *,
+    text_column: str | None = None,
+    text_pair_column: str | None = None,
+    per_device_eval_batch_size: int = 128,
+) -> list[Columns]:
+    """Answer texts or rows with a fine-tuned model, as the command `electra predict` does.
+
+        predict(tuned, ["What a film!", "A waste of time."])
+        [{"prediction": "good", "probability": 0.98}, {"prediction": "bad", "probability": 0.95}]
+
+    Args:
+        model: what `fine_tune` returned; the folder of a saved model, or of an evaluation with one; or a model of
+            transformers for sequence classification, token classification, multiple choice or question answering.
+        rows: a text or several; dictionaries with the columns of training; a table of `datasets` or pandas; or the
+            path of a .csv, .tsv, .jsonl or .parquet file.
+        processing_class: the tokenizer of a model in memory; by default that of the folder it was loaded from.
+        text_column, text_pair_column: columns of the texts, by default those of training.
+        per_device_eval_batch_size: texts of a forward pass.
+    Returns:
+        for each row, in order, a dictionary with `prediction` and `probability`, see docs/predict.md: a class and its
+        probability; a list of classes and the probability of each class; a number; spans [start, end, label]; the
+        number of a choice, whose text is `choice`; or an answer.
+    Raises:
+        UserError: there is no such model, or a row cannot be read.
+    """
+    check(per_device_eval_batch_size > 0, "per_device_eval_batch_size", per_device_eval_batch_size, "at least 1")
+    asked = AskedColumns("the model", text_column, text_pair_column)
+    if isinstance(model, PreTrainedModel):
+        saved, module = saved_in_memory(model, processing_class)
+    else:
+        path = model.saved_model() if isinstance(model, FineTuned) else model
+        if not isinstance(path, str | Path):
+            raise UserError(f"the model is a {type(path).__name__}; give a folder, a model or what fine_tune returned")
+        saved, module = open_saved(path)
+        asked = asked._replace(model=str(path))
+    predictor: Predictor = import_module(module).predictor(saved, asked)
+    column = text_column or saved.settings.get("text_column") or TEXT_COLUMN
+    placed = placed_rows(rows, "rows", column)
+    forward = forward_of(predictor, saved, per_device_eval_batch_size)
+    return [answer for window in answer_windows(predictor, forward, placed) for _, answer in window]
+
+
+def answer_windows(
+    predictor: Predictor, forward: Any, rows: Iterable[PlacedRow]
+) -> Iterator[list[tuple[Columns, Columns]]]:
+    """Yield rows with their answers, `WINDOW` at a time; raise an error if a row cannot be read."""
+    waiting = iter(rows)
+    while window := list(islice(waiting, WINDOW)):
+        answers = predictor.answer([predictor.parse(columns, place) for place, columns in window], forward)
+        yield [(columns, answer) for (_, columns), answer in zip(window, answers, strict=True)]
 
 
 def write_rows(
@@ -361,21 +495,19 @@ def main(argv: list[str] | None = None) -> None:
 def _answer(given: Namespace, form: str, output: AbstractContextManager[IO[str]]) -> None:
     """Answer the rows of the file that is `given`, and write them in a `form` to the output."""
     saved, module = open_saved(given.model)
-    predictor: Predictor = import_module(module).predictor(saved, given)
+    asked = AskedColumns(given.model, given.text_column, given.text_pair_column)
+    predictor: Predictor = import_module(module).predictor(saved, asked)
     if expand(given.file).is_file():  # no stream
         for place, columns in read_rows(given.file):
             predictor.parse(columns, place)  # refuses a bad row before hours of work
     forward = forward_of(predictor, saved, given.per_device_eval_batch_size)
-    rows = read_rows(given.file)
     answered = 0
     with output as file:
-        while window := list(islice(rows, WINDOW)):
-            items = [predictor.parse(columns, place) for place, columns in window]
-            answers = predictor.answer(items, forward)
-            names = {name for _, columns in window for name in columns}
-            if taken := names & answers[0].keys():
+        for window in answer_windows(predictor, forward, read_rows(given.file)):
+            names = {name for columns, _ in window for name in columns}
+            if taken := names & window[0][1].keys():
                 raise UserError(f"{given.file} has a column {min(taken)}, which the answers need; rename it")
-            found = [{**columns, **answer} for (_, columns), answer in zip(window, answers, strict=True)]
+            found = [{**columns, **answer} for columns, answer in window]
             write_rows(found, file, form, has_header=answered > 0)
             answered += len(window)
         if not answered:

@@ -30,8 +30,8 @@ from electra.finetuning.heads import (
 )
 from electra.finetuning.predict import check_can_save, describe_model, is_saved, save_model, write_scores
 from electra.finetuning.task import Task, TaskData
-from electra.finetuning.trainer import Logits, fine_tune
-from electra.io.console import printable
+from electra.finetuning.trainer import Logits, train_and_score
+from electra.io.console import printable, shows_bars
 from electra.io.errors import UserError
 from electra.io.files import read_json, replace_folder, write_file, write_json
 from electra.report.blocks import write_report
@@ -48,17 +48,19 @@ def evaluate(
     args: Arguments,
     tasks: Sequence[Task],
     prefix: str,
+    encoder: Encoder | None = None,
 ) -> Evaluation | None:
     """Fine-tune an encoder on tasks of one kind.
 
     Args:
         prefix: first part of the folder's name without --experiment_name.
+        encoder: in place of the one that the options name.
     Returns:
         The evaluation with all results, on the main process; None elsewhere and with --plan.
     """
     check_can_save(args)
     check_trackers(args.tuning.report_to)
-    encoder = open_encoder(args)
+    encoder = encoder or open_encoder(args)
     evaluation = open_evaluation(args, encoder, tasks, prefix)
     to_do = plan_runs(evaluation)
     log_plan(evaluation, to_do)
@@ -237,7 +239,7 @@ class Progress(TrainerCallback):
 
     def __init__(self, steps: int, *, is_shown: bool) -> None:
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
-        self.bar = tqdm(total=steps, disable=not is_shown or None, bar_format=form, leave=False)
+        self.bar = tqdm(total=steps, disable=not (is_shown and shows_bars()), bar_format=form, leave=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.bar.update()
@@ -295,7 +297,7 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
     # In a sweep the settings are the agent's.
     callbacks = [progress] if is_sweep() else [progress, RecordSettings(about)]
     with tracked_run(p.tuning.report_to, group):
-        outcome = fine_tune(
+        outcome = train_and_score(
             lambda: task.head(new_encoder(evaluation, source), p.tuning, data),
             p.tuning,
             seed=seed,

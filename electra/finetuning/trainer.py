@@ -299,7 +299,7 @@ class KeepBest(TrainerCallback):
             self.weights = copy.deepcopy(model.state_dict())
 
 
-def fine_tune(
+def train_and_score(
     make_model: Callable[[], nn.Module],
     options: HyperParameters,
     *,

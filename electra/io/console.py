@@ -116,11 +116,33 @@ class _Lines(_StopsAtFailure):
             super().emit(record)
 
 
+class _CurrentOutput(_Lines):
+    """`_Lines` on whatever is the standard output when a line is written: a notebook has one for each cell."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:  # type: ignore[override]
+        return sys.stdout
+
+
 def log_plainly(stream: TextIO | None = None) -> None:
     """Log messages as plain lines, by default to stdout; processes other than the main one log errors only."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without "±" shows an escape instead of failing
         sys.stdout.reconfigure(errors="backslashreplace")
-    handler = _Lines(stream or sys.stdout)
+    _log_to(_Lines(stream or sys.stdout))
+
+
+def log_by_default() -> None:
+    """Log as `log_plainly` does where a program has not set up logging, as Trainer prints its log by default."""
+    package = logging.getLogger("electra")
+    if not package.handlers and not (package.hasHandlers() and package.isEnabledFor(logging.INFO)):
+        _log_to(_CurrentOutput())
+        _hide_bars_of_transformers()
+
+
+def _log_to(handler: logging.Handler) -> None:
     handler.setFormatter(_Printable("%(message)s"))
     package = logging.getLogger("electra")
     package.handlers = [handler]
@@ -128,11 +150,22 @@ def log_plainly(stream: TextIO | None = None) -> None:
     package.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.ERROR)
 
 
+def shows_bars() -> bool:
+    """Return True if progress bars can be seen: in a terminal and in a notebook."""
+    notebooks = sys.modules.get("IPython")
+    shell = notebooks.get_ipython() if notebooks is not None else None
+    return sys.stderr.isatty() or "IPKernelApp" in getattr(shell, "config", ())
+
+
 def setup_logging(stream: TextIO | None = None) -> None:
     """Log as `log_plainly` does, and show no progress bars for reading and writing weights."""
+    log_plainly(stream)
+    _hide_bars_of_transformers()
+
+
+def _hide_bars_of_transformers() -> None:
     import transformers  # here, because commands without torch use this module too
 
-    log_plainly(stream)
     transformers.utils.logging.disable_progress_bar()
 
 

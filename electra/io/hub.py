@@ -4,7 +4,7 @@
     electra push output/classify_reviews_small_owt --hub_model_id me/reviews
 
 The discriminator of a run becomes the repository `<id>-discriminator`, the generator `<id>-generator`; `AutoModel`
-opens each by its name. The joint network of the checkpoints is never uploaded: transformers has no class for it. A
+opens each by its name. The joint network of the checkpoints is never uploaded: only this package has a class for it. A
 fine-tuned model becomes the repository `<id>`; of several in an evaluation, each becomes `<id>-<task>`. Its scores are
 in its card and in `.eval_results/`. On the Hub, a card opens the model by the name of its repository.
 """

@@ -71,7 +71,8 @@ def _convert(value: Any, shape: Any, place: str) -> Any:
             if one is type(value) or (one is float and type(value) is int):
                 return _convert(value, one, place)
         structured = [one for one in get_args(shape) if one not in NAMES]
-        if not structured or not isinstance(value, dict | list):
+        is_one_of = bool(structured) and get_origin(structured[0]) is Literal
+        if not structured or not (is_one_of or isinstance(value, dict | list)):
             raise _refusal(value, shape, place)
         return _convert(value, structured[0], place)
     if origin is Literal:

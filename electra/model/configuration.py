@@ -87,6 +87,9 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
 
+AutoConfig.register(ElectraPretrainingConfig.model_type, ElectraPretrainingConfig, exist_ok=True)
+
+
 def _as_config(config: PreTrainedConfig | dict[str, Any] | None) -> PreTrainedConfig:
     if isinstance(config, PreTrainedConfig):
         return config

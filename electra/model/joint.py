@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from accelerate.utils import set_seed
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, AutoModelForPreTraining, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.corruption import (
     choose_in_segments,
@@ -461,6 +461,11 @@ def mask_text(
     )
     original_ids = input_ids.gather(1, positions)
     return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, original_ids, noise)
+
+
+# `AutoModel` opens a checkpoint from here on. Of an exported network it opens the class of transformers.
+for _auto_class in (AutoModel, AutoModelForPreTraining):
+    _auto_class.register(ElectraPretrainingConfig, ElectraForJointPretraining, exist_ok=True)
 
 
 def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:

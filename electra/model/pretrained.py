@@ -141,16 +141,63 @@ def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
     Raises:
         UserError: there are no weights, or one of the encoder's is missing, damaged or of another size.
     """
-    options: dict[str, Any] = {}
     if isinstance(config, ElectraPretrainingConfig):
         model, _ = load_network(ElectraForJointPretraining, source, config)
-        prefix = f"{model.discriminator.base_model_prefix}."
-        state = plain_state(model.discriminator).items()
-        options["state_dict"] = {name.removeprefix(prefix): w for name, w in state if name.startswith(prefix)}
-        config = config.discriminator
-    options.update(without_pooling(config))
+        return base_model_of(model, source)
+    options = without_pooling(config)
     network, _ = load_network(MODEL_MAPPING[type(config)], source, config, encoder_only=True, **options)
     return network
+
+
+def base_model_of(model: PreTrainedModel, source: str) -> PreTrainedModel:
+    """Return a copy of the base model of a network in memory, in float32 on the CPU; heads are dropped.
+
+    Args:
+        model: of any class of transformers; of a joint model, the discriminator's encoder is taken.
+        source: its name in messages.
+    Raises:
+        UserError: it is no text encoder, or a weight is not finite.
+    """
+    network = main_network(model)
+    if type(network.config) not in MODEL_FOR_MASKED_LM_MAPPING:
+        kind = type(model).__name__
+        raise UserError(f"{source} is a {kind}, which does not read text in both directions; name an encoder")
+    prefix = f"{network.base_model_prefix}." if network.base_model is not network else ""
+    state = {name.removeprefix(prefix): w for name, w in plain_state(network).items() if name.startswith(prefix)}
+    config = type(network.config).from_dict(network.config.to_dict())  # with transformers' own kernels
+    state = {name: weight.detach().to("cpu", copy=True) for name, weight in state.items()}
+    options = {"state_dict": state, **without_pooling(config)}
+    base, _ = load_network(MODEL_MAPPING[type(config)], source, config, encoder_only=True, **options)
+    return base
+
+
+def main_network(model: PreTrainedModel) -> PreTrainedModel:
+    """Return the discriminator of a joint model, or the main network in its place; any other model as it is."""
+    return model.discriminator if isinstance(model, ElectraForJointPretraining) else model
+
+
+def name_of(model: PreTrainedModel) -> str:
+    """Return where a model in memory was loaded from, else the name of its class."""
+    return str(getattr(model.config, "_name_or_path", "") or type(model).__name__)
+
+
+def tokenizer_of(model: PreTrainedModel, processing_class: Any = None) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of a model in memory: as given, or the one beside the files that it was loaded from.
+
+    Raises:
+        UserError: there is none, or it has no token for some use.
+    """
+    if processing_class is None:
+        source = name_of(model)
+        if not Path(source).is_dir() or not may_have_tokenizer(source):
+            raise UserError(f"processing_class is missing: give the tokenizer of the {type(model).__name__}")
+        return load_tokenizer_beside_model(source)
+    if isinstance(processing_class, str | Path):
+        return load_tokenizer(str(processing_class))
+    if not isinstance(processing_class, PreTrainedTokenizerBase):
+        kind = type(processing_class).__name__
+        raise UserError(f"processing_class is a {kind}; give a tokenizer, see load_tokenizer")
+    return processing_class
 
 
 def load_network(
@@ -250,6 +297,19 @@ class Networks(NamedTuple):
         """Return True if the discriminator's head gives energies (`noise_logits` of objectives.py)."""
         is_known = self.joint is not None and self.joint.objective == "electric"
         return is_known or getattr(self.discriminator.config, ENERGY_KEY, False)
+
+
+def networks_of(model: PreTrainedModel, processing_class: Any = None) -> Networks:
+    """Return the networks of a model in memory, as `load_networks` does those of files.
+
+    Args:
+        model: a joint model, a discriminator or a masked language model.
+        processing_class: see `tokenizer_of`.
+    """
+    tokenizer = tokenizer_of(model, processing_class)
+    if isinstance(model, ElectraForJointPretraining):
+        return Networks(model.generator, model.discriminator, tokenizer, model.config, name_of(model))
+    return Networks(None, model, tokenizer, None, name_of(model))
 
 
 def load_networks(

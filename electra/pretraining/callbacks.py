@@ -3,7 +3,6 @@
 import logging
 import math
 import re
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from electra.io.console import format_seconds
+from electra.io.console import format_seconds, shows_bars
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.checkpoints import SavesAt
 from electra.pretraining.configuration import ElectraTrainingArguments
@@ -263,6 +262,6 @@ def default_callbacks(
     if model.config.objective == "electra" and model.generator is not None:
         more = "give a larger --budget" if args.budget else "raise --max_steps"
         callbacks.append(DiscriminatorHealth(more))
-    if sys.stderr.isatty() and not args.disable_tqdm:
+    if shows_bars() and not args.disable_tqdm:
         callbacks.append(ProgressBar())
     return callbacks

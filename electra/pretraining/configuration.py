@@ -227,8 +227,21 @@ class ElectraTrainingArguments(TrainingArguments):
     must_compile: bool = field(default=False, init=False)
     """Compilation was asked for."""
 
+    given: ClassVar[tuple[str, ...]] = ()
+    """The names of the arguments that a program gives, whatever their values; each object has its own."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        made = super().__new__(cls)
+        names = [f.name for f in fields(cls) if f.init]
+        given = {*names[: len(args)], *options}
+        if len(given) < len(names):  # a command line gives all; `Configuration` knows which were typed
+            made.__dict__["given"] = tuple(sorted(given))
+        return made
+
     def __post_init__(self) -> None:
         check_options(self)
+        if "num_train_epochs" in self.given and "max_steps" not in self.given:
+            self.max_steps = -1
         if not torch.accelerator.is_available():
             self.use_cpu = True  # otherwise transformers refuses bf16 on a CPU
         choose_for_device(self)

@@ -23,7 +23,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,10 +37,10 @@ from transformers import (
     EvalPrediction,
     PreTrainedTokenizerBase,
     PrinterCallback,
-    ProgressCallback,
     Trainer,
     TrainerCallback,
 )
+from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from transformers.trainer_utils import EvalLoopOutput
 
 from electra.data.options import SegmentArguments
@@ -49,12 +48,12 @@ from electra.data.policies.packed import PackedPolicy
 from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.data.token_cache import TokenCache
 from electra.io.checkpoints import UNFINISHED, translate_read_errors
+from electra.io.console import log_by_default
 from electra.io.errors import UserError
 from electra.model.configuration import longest_text
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.options import ObjectiveArguments
 from electra.model.tying import encoder_weights
-from electra.options import default_of
 from electra.pretraining.callbacks import Probe, ProbeClock, default_callbacks
 from electra.pretraining.checkpoints import (
     AtomicCheckpoints,
@@ -109,8 +108,8 @@ class ElectraTrainer(Trainer):
 
     Args:
         model: with untrained or trained networks; memory, modules and compilation are made to suit the device.
-        args: options. Epochs and shares of steps become steps; steps that are left at their defaults are made to fit
-            the length of the run.
+        args: options. Epochs and shares of steps become steps; steps that are not given are made to fit the length of
+            the run.
         train_dataset: a token cache, or the data that were made of one.
         eval_dataset: held-out texts: a token cache, or several by name, the first of which decides about checkpoints.
             Without one, `segments.validation_fraction` of the corpus is held out.
@@ -147,6 +146,7 @@ class ElectraTrainer(Trainer):
         provenance: RunProvenance | None = None,
         probes: Sequence[Probe] = (),
     ) -> None:
+        log_by_default()
         data = data_of_run(train_dataset, eval_dataset, processing_class, segments, args)
         tokenizer = data.tokenizer
         if data is not train_dataset:  # an exported tokenizer says how much text its network takes
@@ -154,14 +154,13 @@ class ElectraTrainer(Trainer):
         if objective is None:
             objective = objective_arguments(model.config)
         if plan is None:
-            asked = args
-            defaults = {f.name: default_of(f) for f in fields(args)}
+            given = args.given
             args, objective, _ = fit_steps(
-                asked,
+                args,
                 objective,
                 len(data.policy),
                 has_held_out=data.evaluation is not None,
-                is_given=lambda name: getattr(asked, name) != defaults[name],
+                is_given=lambda name: name in given,
                 step=latest_step(args.output_dir),
             )
             model.config.generator_steps = objective.generator_steps or 0
@@ -207,7 +206,7 @@ class ElectraTrainer(Trainer):
         except (ValueError, ImportError) as error:
             raise UserError(f"Trainer cannot be set up with these options: {error}") from error
         atexit.register(kill_workers)
-        self.remove_callback(PrinterCallback if args.disable_tqdm else ProgressCallback)
+        self.remove_callback(PrinterCallback if args.disable_tqdm else DEFAULT_PROGRESS_CALLBACK)
         self.data = data
         self.plan = plan
         self.objective = objective

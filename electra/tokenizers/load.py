@@ -39,7 +39,7 @@ TOKENIZER_SUBFOLDERS = ("tokenizer", "discriminator")
 """Where a run folder may have its tokenizer, in order of preference."""
 
 
-def load_tokenizer(tokenizer_path: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
     """Load a tokenizer with a Rust backend; only a Hub id needs the network, and no remote code is run.
 
     Args:
@@ -48,6 +48,7 @@ def load_tokenizer(tokenizer_path: str) -> PreTrainedTokenizerBase:
     Raises:
         UserError: it is missing, damaged, not a tokenizer or without a Rust backend, or the Hub cannot be reached.
     """
+    tokenizer_path = str(tokenizer_path)
     path = expand(tokenizer_path)
     try:
         if tokenizer_path and path.is_dir():

@@ -10,7 +10,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from electra.finetuning.config import ClassificationArguments
 from electra.finetuning.data import Examples, PaddingCollator, encode_examples
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.trainer import ShuffledLengthGroups, fine_tune, step_loss, training_arguments
+from electra.finetuning.trainer import ShuffledLengthGroups, step_loss, train_and_score, training_arguments
 from electra.schedules import product_schedule
 from tests.finetuning.encoders import tiny_electra
 from tests.helpers import parametrize
@@ -43,7 +43,7 @@ def rows(framed_tokenizer):
 def run(rows, folder, *, seed=1, dropout=0.0, score=None, **options):
     labels = np.asarray(rows.columns["labels"])
     num_labels = 1 if labels.dtype == np.float32 else 2
-    return fine_tune(
+    return train_and_score(
         lambda: EncoderWithHead(make_encoder(dropout), "google", num_labels, dropout),
         make_options(**options),
         seed=seed, train=rows, dev={"dev": rows}, collator=PaddingCollator(0), folder=folder, name="run",

@@ -9,12 +9,13 @@ import time
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoModelForPreTraining
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
 import electra
 from docs.python_page import PAGE, page
 from electra import (
     ElectraForJointPretraining,
+    ElectraPretrainingConfig,
     ElectraTrainer,
     ElectraTrainingArguments,
     SegmentArguments,
@@ -23,9 +24,10 @@ from electra import (
 )
 from electra.io.errors import UserError
 from electra.pretraining.run import main
-from tests.helpers import ROOT, run
+from tests.helpers import ROOT, read_json, run
 from tests.pretraining.runs import flags, write_corpus
 
+NOTEBOOK = ROOT / "examples" / "electra.ipynb"
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 NETWORKS = {**SIZES, "embedding_size": 16, "max_position_embeddings": 32, "generator_size": 0.5}
 TRAINING = {
@@ -103,6 +105,13 @@ def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path):
     assert torch.equal(network.electra.embeddings.word_embeddings.weight.cpu(),
                        whole.model.discriminator.electra.embeddings.word_embeddings.weight.cpu())  # fmt: skip
     assert AutoModel.from_pretrained(tmp_path / "mine").config.hidden_size == 32
+    checkpoint = tmp_path / "whole" / "checkpoint-8"
+    assert isinstance(AutoConfig.from_pretrained(checkpoint), ElectraPretrainingConfig)
+    for auto_class in (AutoModel, AutoModelForPreTraining):
+        joint = auto_class.from_pretrained(checkpoint)
+        ours, theirs = (one.state_dict() for one in (whole.model, joint))
+        assert isinstance(joint, ElectraForJointPretraining) and ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name].cpu(), theirs[name]) for name in ours)
     electra.finish_run(whole)
     assert (tmp_path / "whole" / "discriminator" / "model.safetensors").is_file()
     assert json.loads((tmp_path / "whole" / "metrics.json").read_text())["held_out"].keys() >= {"trained"}
@@ -110,17 +119,19 @@ def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path):
 
 @pytest.mark.slow
 def test_the_block_of_the_readme_runs(parts, tmp_path, monkeypatch):
-    """Word for word, but for the tokenizer of the Hub, the size and the number of steps."""
+    """Word for word, but for the tokenizer of the Hub, the size, and the number of steps, seeds and epochs."""
     folder, _ = parts
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(from electra .*?)```", readme, flags=re.S)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "corpus").mkdir()
     write_corpus(tmp_path / "corpus" / "a.txt")
+    write_reviews(tmp_path / "reviews.csv")
     for old, new in (
         ('"bert-base-uncased"', repr(str(folder / "tokenizer"))),
         ('"small", tokenizer', '"tiny", tokenizer'),
         ("max_steps=100_000", "max_steps=2, per_device_train_batch_size=2"),
+        ('"reviews.csv", ', '"reviews.csv", num_seeds=1, num_train_epochs=1, '),
     ):
         assert old in block
         block = block.replace(old, new)
@@ -131,17 +142,79 @@ def test_the_block_of_the_readme_runs(parts, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_examples_run(parts, tmp_path):
     _, text = parts
+    write_reviews(tmp_path / "reviews.csv")
     for script, options in (
         ("electra_in_a_page.py", [text, "--steps=2", "--output=page"]),
         ("pretrain.py", [text, "--steps=3", "--vocab_size=120", "--output=mine"]),
+        ("fine_tune.py", ["mine", "reviews.csv", "bab dad", "--seeds=1", "--epochs=1", "--output=tuned"]),
     ):
-        run(f"examples/{script}", [*map(str, options)], tmp_path)
+        said, _ = run(f"examples/{script}", [*map(str, options)], tmp_path)
+    assert "accuracy: " in said and "bab dad  ->  " in said and "most suspicious: '" in said
     for network in ("page", "mine/discriminator"):
         AutoModel.from_pretrained(tmp_path / network)
 
 
+def write_reviews(path):
+    path.write_text("text,label\n" + "bab dad kok,good\nmum dad,bad\n" * 15)
+
+
+def test_the_outputs_of_the_notebook_are_kept():
+    cells = [cell for cell in read_json(NOTEBOOK)["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == [*range(1, len(cells) + 1)]
+    assert all(cell["outputs"] for cell in cells[1:])
+    kinds = set().union(*kinds_of_outputs(read_json(NOTEBOOK)))
+    assert {"image/png", "text/html", "stdout"} <= kinds and "stderr" not in kinds
+    assert not any(output["output_type"] == "error" for cell in cells for output in cell["outputs"])
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    """In an empty folder, with fewer steps, seeds and epochs."""
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    text = NOTEBOOK.read_text(encoding="utf-8")
+    for old, new in (
+        ("max_steps=1200", "max_steps=4"),
+        ("eval_steps=200", "eval_steps=2"),
+        ("num_seeds=2", "num_seeds=1"),
+        ("num_train_epochs=3", "num_train_epochs=0.02"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    notebook = nbformat.reads(text, as_version=4)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
+    assert [*kinds_of_outputs(notebook)] == [*kinds_of_outputs(read_json(NOTEBOOK))]
+    assert (tmp_path / "output" / "notebook" / "checkpoint-4").is_dir()
+
+
+def kinds_of_outputs(notebook):
+    """The kinds of what each code cell behind the imports shows: streams by name, or types of data."""
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    for cell in cells[1:]:
+        yield {kind for output in cell["outputs"] for kind in output.get("data", [output.get("name")])}
+
+
 def test_the_page_of_the_public_names_is_that_of_the_docstrings():
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_given_means_given(parts, tmp_path):
+    """Also a value that is the default; and epochs without steps are epochs."""
+    args = make_trainer(parts, tmp_path / "steps", logging_steps=100, max_steps=10).args
+    assert (args.logging_steps, args.eval_steps, args.max_steps) == (100, 1, 10)
+    options = {name: value for name, value in TRAINING.items() if name != "max_steps"}
+    by_epochs = ElectraTrainingArguments(tmp_path / "epochs", num_train_epochs=2, **options)
+    assert by_epochs.max_steps == -1 and ElectraTrainingArguments("a").max_steps == 1_000_000
+    assert ElectraTrainingArguments("a", num_train_epochs=2, max_steps=3).max_steps == 3
+
+
+@pytest.mark.parametrize("options", [{"max_steps": "many"}, {"max_steps": 1e5}, {"bf16": 1}, {"output_dir": 5}])
+def test_an_argument_of_another_type_is_named(options):
+    with pytest.raises(UserError, match=min(options)):
+        ElectraTrainingArguments(**options)
 
 
 def test_what_is_not_a_corpus_is_named(parts, tmp_path):
@@ -161,6 +234,7 @@ import sys, time
 started = time.perf_counter()
 import electra
 seconds = time.perf_counter() - started
+electra.RECIPES
 assert "torch" not in sys.modules and "transformers" not in sys.modules
 assert {"ElectraTrainer", "load_tokenizer"} <= set(dir(electra))
 print(seconds)

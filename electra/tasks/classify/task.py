@@ -22,7 +22,7 @@ from electra.finetuning.config import (
 )
 from electra.finetuning.data import SPLITS, Array, data_settings, rows_by_split, task_name
 from electra.finetuning.evaluation import Evaluation, evaluation_folder
-from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.heads import Encoder, EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example
@@ -31,6 +31,7 @@ from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import write_file
 from electra.io.rows import Columns
+from electra.options import Values
 from electra.report.blocks import Figure, Heading, write_report
 from electra.report.drawing import render
 from electra.tasks.classify.data import (
@@ -71,7 +72,7 @@ logger = logging.getLogger(__name__)
 CLASSIFY_GROUPS = (EncoderArguments, ClassifyArguments, ClassificationArguments)
 
 
-def parse_classify_arguments(argv: list[str] | None) -> Arguments:
+def parse_classify_arguments(argv: Sequence[str] | Values | None) -> Arguments:
     about = "Fine-tune an encoder on texts with labels of your own, and score it."
     return parse_data_options(CLASSIFY_GROUPS, about, argv, needs=("train_file",))
 
@@ -79,11 +80,19 @@ def parse_classify_arguments(argv: list[str] | None) -> Arguments:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_classify_arguments(argv)
-    prefix = f"classify_{task_name(args.options, 'data')}"
     if len(args.options.train_fractions) > 1:
-        run_curve(args, f"{prefix}_curve")
+        run_curve(args)
     else:
-        evaluate(args, [open_classification(args)], prefix)
+        evaluate_classification(args)
+
+
+def evaluate_classification(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
+    """Fine-tune on texts with labels; see `evaluate`."""
+    return evaluate(args, [open_classification(args)], classification_prefix(args), encoder)
+
+
+def classification_prefix(args: Arguments) -> str:
+    return f"classify_{task_name(args.options, 'data')}"
 
 
 # ---- the task
@@ -373,9 +382,9 @@ def answer_texts(
 # Each point is an evaluation of its own, in a folder such as pretrained-0.05 of the curve's folder.
 
 
-def run_curve(args: Arguments, prefix: str) -> None:
+def run_curve(args: Arguments) -> None:
     """Evaluate every fraction from both starts, then write the report and the picture."""
-    folder = evaluation_folder(args, prefix)
+    folder = evaluation_folder(args, f"{classification_prefix(args)}_curve")
     path = args.encoder.pretrain_path
     encoders = {args.start: args.encoder}
     if path is not None:
@@ -391,7 +400,7 @@ def run_curve(args: Arguments, prefix: str) -> None:
             options = replace(args.options, **changes)
             record = {**args.record, **changes, **vars(encoder)}
             part = replace(args, encoder=encoder, options=options, record=record)
-            evaluation = evaluate(part, [open_classification(part)], prefix)
+            evaluation = evaluate_classification(part)
             if evaluation is not None and evaluation.results:  # another command may make all runs of a point
                 points[start].append(evaluation)
     if not any(points.values()):  # with --plan, and on other processes than the first

@@ -1,9 +1,9 @@
-"""The command `electra detect`: which words and texts of a file look wrong to a discriminator?
+"""How probable it is that the tokens of a text were replaced: of texts in memory, and of a file.
 
     electra detect --pretrain_path RUN texts.txt
     electra detect --pretrain_path RUN texts.jsonl --validation_file held_out.txt --false_alarm_rate 0.01
 
-It writes a line of JSON for each text, and a page with the worst texts. Memory holds a block of texts.
+The command writes a line of JSON for each text, and a page with the worst texts. Memory holds a block of texts.
 """
 
 import heapq
@@ -14,17 +14,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.metrics import average_precision_score, fbeta_score, roc_auc_score
+from transformers import PreTrainedModel
 
 from electra.io.console import environment, setup_logging
 from electra.io.errors import Parser, UserError
 from electra.io.files import check_results, expand, new_folder, open_new, write_json
+from electra.io.rows import check_encodable
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
-from electra.model.pretrained import load_networks
+from electra.model.pretrained import Networks, load_networks, networks_of
 from electra.options import check
 from electra.report.blocks import Blocks, BulletList, Heading, Report, Table, Text, table_of, text_table, write_report
 from electra.runtime.device import prepare_network
@@ -90,19 +92,94 @@ def main(argv: list[str] | None = None) -> None:
     detect(args)
 
 
+def open_detector(networks: Networks, max_length: int) -> Detector:
+    """Put a discriminator on the device, and return the `Detector` that scores with it.
+
+    Args:
+        max_length: tokens that are read at once, special ones included; at most as many as the network reads.
+    Raises:
+        UserError: the network has no head for replaced tokens, or the head gives energies.
+    """
+    network = networks.discriminator
+    if not is_detector(network) or networks.is_electric:
+        raise UserError(f"{networks.source} has no head that finds replaced tokens; name a discriminator")
+    check(max_length >= SHORTEST_WINDOW, "max_length", max_length, f"at least {SHORTEST_WINDOW}")
+    prepare_network(network)
+    return Detector(network, networks.tokenizer, min(max_length, longest_text(network.config)))
+
+
+class TokenProbability(NamedTuple):
+    """A token of a text, and how probable it is that the token was replaced.
+
+    Args:
+        piece: its characters in the text.
+        start, end: the first of these characters, and the one after the last.
+        probability: D, in [0, 1].
+    """
+
+    piece: str
+    start: int
+    end: int
+    probability: float
+
+
+def replaced_token_probabilities(
+    texts: str | Sequence[str],
+    discriminator: str | Path | PreTrainedModel,
+    processing_class: Any = None,
+    *,
+    max_length: int = 128,
+) -> list[list[TokenProbability]]:
+    """Return for each token of each text the probability that it was replaced, as `electra detect` computes it.
+
+        for token in replaced_token_probabilities("the chef ate the meal", "output/mine")[0]:
+            print(token.piece, token.probability)
+
+    Args:
+        texts: a text, or several.
+        discriminator: a run, a checkpoint, an exported discriminator or the Hub id of one; or such a model in memory.
+        processing_class: the tokenizer of a model in memory; by default that of the folder it was loaded from.
+        max_length: tokens that are read at once. Longer texts are read in windows that overlap by half; the
+            probability of a token in several windows is the mean.
+    Returns:
+        for each text a list of (piece, start, end, probability), without special tokens: the characters of the token,
+        where they are in the text, and a number in [0, 1].
+    Raises:
+        UserError: there is no such model, or the model has no head for replaced tokens.
+    """
+    given = [texts] if isinstance(texts, str) else list(texts)
+    for number, text in enumerate(given):
+        if not isinstance(text, str):
+            raise UserError(f"text {number} is {text!r:.60}; give strings")
+        check_encodable(text, f"text {number}")
+    if isinstance(discriminator, PreTrainedModel):
+        networks = networks_of(discriminator, processing_class)
+    else:
+        networks = load_networks(str(discriminator))
+    was_training = networks.discriminator.training
+    detector = open_detector(networks, max_length)
+    found = []
+    for start in range(0, len(given), TEXTS_PER_BLOCK):
+        block = given[start : start + TEXTS_PER_BLOCK]
+        found += [token_probabilities(text, scored) for text, scored in zip(block, detector.score(block), strict=True)]
+    networks.discriminator.train(was_training)
+    return found
+
+
+def token_probabilities(text: str, scored: ScoredTokens) -> list[TokenProbability]:
+    """Return the tokens of a text with their characters."""
+    columns = [values.tolist() for values in scored]
+    return [TokenProbability(text[start:end], start, end, p) for start, end, p in zip(*columns, strict=True)]
+
+
 def detect(args: Namespace) -> None:
     """Score the texts of a file; write scores.jsonl, summary.json, report.md and report.html."""
     networks = load_networks(args.pretrain_path)
-    network = networks.discriminator
-    if not is_detector(network) or networks.is_electric:
-        raise UserError(f"{args.pretrain_path} has no head that finds replaced tokens; name a discriminator")
     folder = expand(args.output_dir or f"output/detect_{Path(args.file).stem}")
     about = {"model": args.pretrain_path, "file": args.file}
     check_results(folder, "summary.json", about)
-    prepare_network(network)
+    detector = open_detector(networks, args.max_length)
     logger.info("model          %s", networks.source)
-    max_length = min(args.max_length, longest_text(network.config))
-    detector = Detector(network, networks.tokenizer, max_length)
     if expand(args.file).is_file():  # no stream
         for _ in read_texts(args.file, args.text_column, args.label_column):
             pass  # refuses a bad row before hours of work

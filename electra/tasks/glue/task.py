@@ -3,9 +3,8 @@
 import io
 import json
 import logging
-import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArguments, HyperParameters
 from electra.finetuning.data import Examples, both_orders, encode_examples
 from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.heads import Encoder, EncoderWithHead
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import Split, Task, TaskData, TaskKind, calibration_error, classifier_example
 from electra.finetuning.trainer import Logits
@@ -50,9 +49,8 @@ TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"} - {"left_to_right"}
 GLUE_GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
 
 
-def parse_glue_arguments(argv: list[str] | None) -> Arguments:
+def parse_glue_arguments(argv: Sequence[str] | Values | None) -> Arguments:
     """Parse and check the command line. `--tasks demo` without `--config` uses configs/glue/demo.yaml."""
-    argv = list(sys.argv[1:] if argv is None else argv)
     command_line = CommandLine(GLUE_GROUPS, "Fine-tune an encoder on GLUE and score it.")
     encoder, glue, tuning = command_line.parse(argv, default_config=_default_config)
     glue = replace(
@@ -102,9 +100,15 @@ def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_glue_arguments(argv)
-    evaluation = evaluate(args, open_tasks(args), "glue")
+    evaluate_glue(args)
+
+
+def evaluate_glue(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
+    """Fine-tune on tasks of GLUE, and write the submission if it is asked for; see `evaluate`."""
+    evaluation = evaluate(args, open_tasks(args), "glue", encoder)
     if evaluation is not None and args.options.predict_test != "none":
         submit(evaluation)
+    return evaluation
 
 
 # ---- the tasks

@@ -35,7 +35,8 @@ from electra.finetuning.data import (
     pad,
     task_name,
 )
-from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.heads import Encoder, EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import (
@@ -50,6 +51,7 @@ from electra.finetuning.task import (
 )
 from electra.io.console import setup_logging
 from electra.io.rows import Columns
+from electra.options import Values
 from electra.tasks.multiple_choice.data import (
     ChoiceQuestion,
     MultipleChoiceArguments,
@@ -64,7 +66,7 @@ from electra.tasks.multiple_choice.report import CHOICE_REPORTING
 CHOICE_GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArguments)
 
 
-def parse_choice_arguments(argv: list[str] | None) -> Arguments:
+def parse_choice_arguments(argv: Sequence[str] | Values | None) -> Arguments:
     about = "Fine-tune an encoder on multiple-choice questions and score it."
     return parse_data_options(CHOICE_GROUPS, about, argv, dataset_name="allenai/swag", dataset_config_name="regular")
 
@@ -72,7 +74,12 @@ def parse_choice_arguments(argv: list[str] | None) -> Arguments:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_choice_arguments(argv)
-    evaluate(args, [open_choice_task(args)], f"multiple_choice_{task_name(args.options, 'data')}")
+    evaluate_choices(args)
+
+
+def evaluate_choices(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
+    """Fine-tune on questions with choices; see `evaluate`."""
+    return evaluate(args, [open_choice_task(args)], f"multiple_choice_{task_name(args.options, 'data')}", encoder)
 
 
 # ---- the task

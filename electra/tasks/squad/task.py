@@ -15,6 +15,8 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 
 from electra.finetuning.config import Arguments, EncoderArguments, HyperParameters, parse_data_options
 from electra.finetuning.data import Array, data_settings
+from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.heads import Encoder
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import COLLAPSED_SHARE, Split, Task, TaskData, TaskKind, by_split, of_one_split
@@ -22,6 +24,7 @@ from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import RESULT_NAME
 from electra.io.rows import Columns, text_of
+from electra.options import Values
 from electra.tasks.squad.data import (
     Questions,
     QuestionWindows,
@@ -41,14 +44,19 @@ from electra.tasks.squad.report import SQUAD_REPORTING
 SQUAD_GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 
 
-def parse_squad_arguments(argv: list[str] | None) -> Arguments:
+def parse_squad_arguments(argv: Sequence[str] | Values | None) -> Arguments:
     return parse_data_options(SQUAD_GROUPS, "Fine-tune an encoder on SQuAD and score it.", argv, dataset_name="squad")
 
 
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_squad_arguments(argv)
-    evaluate(args, [open_squad_task(args)], "squad")
+    evaluate_squad(args)
+
+
+def evaluate_squad(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
+    """Fine-tune on questions about paragraphs; see `evaluate`."""
+    return evaluate(args, [open_squad_task(args)], "squad", encoder)
 
 
 # ---- the task

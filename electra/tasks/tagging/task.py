@@ -24,8 +24,9 @@ from electra.finetuning.config import (
     parse_data_options,
 )
 from electra.finetuning.data import IGNORED, Array, PaddingCollator, data_settings, task_name
+from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.features import FEATURES_KEY, FeatureCollator, FeatureTagger, add_features
-from electra.finetuning.heads import TaskModel, TransformersHead
+from electra.finetuning.heads import Encoder, TaskModel, TransformersHead
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import (
@@ -43,6 +44,7 @@ from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.rows import Columns, text_of
 from electra.model.networks import gather_hidden
+from electra.options import Values
 from electra.tasks.tagging import schemes
 from electra.tasks.tagging.data import (
     SentenceWindows,
@@ -74,7 +76,7 @@ logger = logging.getLogger(__name__)
 TAGGING_GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
 
 
-def parse_tagging_arguments(argv: list[str] | None) -> Arguments:
+def parse_tagging_arguments(argv: Sequence[str] | Values | None) -> Arguments:
     about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
     return parse_data_options(TAGGING_GROUPS, about, argv)
 
@@ -82,7 +84,12 @@ def parse_tagging_arguments(argv: list[str] | None) -> Arguments:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_tagging_arguments(argv)
-    evaluate(args, [open_tagging_task(args)], f"tagging_{task_name(args.options, 'data')}")
+    evaluate_tagging(args)
+
+
+def evaluate_tagging(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
+    """Fine-tune on words with labels; see `evaluate`."""
+    return evaluate(args, [open_tagging_task(args)], f"tagging_{task_name(args.options, 'data')}", encoder)
 
 
 # ---- the task

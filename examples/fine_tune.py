@@ -1,0 +1,39 @@
+"""Fine-tune an encoder on your own texts with labels, from Python, and answer new texts with it.
+
+    python examples/fine_tune.py output/example reviews.csv "What a film!" "A waste of time."
+    python examples/fine_tune.py google/electra-small-discriminator reviews.csv --seeds 5
+
+reviews.csv has a header with the columns text and label. The same command again trains only missing seeds.
+"""
+
+import argparse
+
+from electra import fine_tune, predict, replaced_token_probabilities
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Fine-tune an encoder on texts with labels.")
+    parser.add_argument("model", help="a run, a checkpoint, a model folder or a Hub id")
+    parser.add_argument("train", help="texts with labels: .csv, .tsv, .jsonl or .parquet")
+    parser.add_argument("texts", nargs="*", help="new texts")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=float, default=3.0)
+    parser.add_argument("--output", default="output")
+    given = parser.parse_args()
+
+    tuned = fine_tune(
+        given.model, given.train, num_seeds=given.seeds, num_train_epochs=given.epochs, output_dir=given.output
+    )
+    for metric, score in tuned.scores.items():
+        print(f"{metric}: {score}, the median of {len(tuned.results)} seeds")
+    print(f"the model is in {tuned.model_folder}; {tuned.folder / 'report.html'} has the scores of each seed")
+
+    for text, answer in zip(given.texts, predict(tuned, given.texts), strict=True):
+        print(f"{text}  ->  {answer['prediction']} ({answer['probability']:.2f})")
+    for tokens in replaced_token_probabilities(given.texts, given.model):
+        worst = max(tokens, key=lambda token: token.probability)
+        print(f"most suspicious: {worst.piece!r} ({worst.probability:.2f})")
+
+
+if __name__ == "__main__":
+    main()
