@@ -187,16 +187,13 @@ def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLI
     except Exception as error:  # an unpickler may raise anything
         if is_out_of_memory(error) or is_lost_process(error):
             raise
-        raise unreadable(checkpoint, what, error) from error
+        raise unreadable(checkpoint, what, error, advice) from error
 
 
-def unreadable(checkpoint: str | None, what: str, error: Exception) -> UserError:
+def unreadable(checkpoint: str | None, what: str, error: Exception, advice: str = EARLIER) -> UserError:
     """Return the error of one line that says that `what` of a checkpoint cannot be read."""
     reason = first_line(error).split(". ")[0]  # without torch's advice to run the code in a file
-    return UserError(
-        f"{what} of {checkpoint} cannot be read ({type(error).__name__}: {reason}); move this folder out of its "
-        "run and resume the run, which goes on from the checkpoint before"
-    )
+    return UserError(f"{what} of {checkpoint} cannot be read ({type(error).__name__}: {reason}); {advice}")
 
 
 def describe_latest_valid(run: Path, until: int | None = None) -> str:
