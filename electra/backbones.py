@@ -21,6 +21,8 @@ class Backbone(NamedTuple):
             that `*ForSequenceClassification` finds everything but its classifier in an exported detector.
         takes_attention_bias: the encoder adds a float mask, (B, 1, 1, L) or (B, 1, L, L), to its attention scores,
             unchanged. DeBERTa needs 0 and 1: it also masks its embeddings with them.
+        has_local_layers: such a mask also replaces that of local layers, so it is given where the text is not longer
+            than their window.
         counts_positions_behind_padding: the first token's position is the padding token's id + 1.
         takes_mask_by_layer: the encoder takes a dict of two such masks, `full_attention` and `sliding_attention`.
         is_rotary: positions rotate pairs of dimensions of queries and keys; there is no table of positions.
@@ -42,6 +44,7 @@ class Backbone(NamedTuple):
     takes_token_types: bool = True
     has_pooler: bool = False
     takes_attention_bias: bool = False
+    has_local_layers: bool = False
     counts_positions_behind_padding: bool = False
     takes_mask_by_layer: bool = False
     is_rotary: bool = False
@@ -104,11 +107,13 @@ _ROWS = {
         settings={"bos_token_id": None, "eos_token_id": None, "cls_token_id": None, "sep_token_id": None},
         renamed={"hidden_dropout_prob": "mlp_dropout", "attention_probs_dropout_prob": "attention_dropout"},
     ),
-    # As ModernBERT, but its encoder makes its own masks for full and local layers.
+    # As ModernBERT, but its encoder takes one mask for full and local layers.
     "ultrabert": Backbone(
         lm_head=("head",),
         embeddings={"word": "embed_tokens"},
         takes_token_types=False,
+        takes_attention_bias=True,
+        has_local_layers=True,
         is_rotary=True,
         ffn_matrices=3,
         # Its ids are within any vocabulary, but of other tokens; the released network does not tie its LM head.

@@ -32,6 +32,7 @@ from electra.model.configuration import (
     DROPOUTS,
     SIZE_NAMES,
     ElectraPretrainingConfig,
+    longest_text,
     network_config,
 )
 from electra.model.networks import attention_inputs, can_share_rows, causal_bias, gather_hidden
@@ -436,7 +437,7 @@ def fine_tuned_left_to_right(model: PreTrainedModel, name: str) -> PreTrainedMod
         raise UserError(
             f"--left_to_right: the encoder of {name} sees the tokens on both sides; name a run with --objective causal"
         )
-    if config.model_type not in BACKBONES or not can_share_rows(config):
+    if config.model_type not in BACKBONES or not can_share_rows(config, longest_text(config)):
         raise UserError(
             f"--left_to_right: an encoder of type {config.model_type} takes no mask that hides later tokens"
         )

@@ -131,12 +131,22 @@ def attention_bias(
     return zeros.masked_fill(is_hidden, torch.finfo(dtype).min)
 
 
-def can_share_rows(config: PreTrainedConfig) -> bool:
-    """Return True if segments can share a row of this network."""
+def can_share_rows(config: PreTrainedConfig, length: int) -> bool:
+    """Return True if segments can share a row of `length` tokens of this network."""
     backbone = BACKBONES[config.model_type]
-    takes_bias = backbone.takes_attention_bias or backbone.takes_mask_by_layer
+    takes_bias = _adds_bias(config, length) or backbone.takes_mask_by_layer
     # None: not chosen yet; transformers will take one of these.
     return takes_bias and config._attn_implementation in (None, *BIAS_ATTENTION)
+
+
+def _adds_bias(config: PreTrainedConfig, length: int) -> bool:
+    """Return True if all layers of a network add one bias to their scores, for rows of `length` tokens.
+
+    Local layers that get the bias of the full ones are right only where no token is beyond their window.
+    """
+    backbone = BACKBONES[config.model_type]
+    is_within_window = not backbone.has_local_layers or length <= config.sliding_window + 1
+    return backbone.takes_attention_bias and is_within_window
 
 
 def causal_bias(input_ids: Tensor, dtype: torch.dtype, bias: Tensor | None = None) -> Tensor:
@@ -154,7 +164,7 @@ def attention_inputs(config: PreTrainedConfig, bias: Tensor) -> dict[str, Any]:
     backbone = BACKBONES[config.model_type]
     if config._attn_implementation not in BIAS_ATTENTION:
         return {}
-    if backbone.takes_attention_bias:
+    if _adds_bias(config, bias.size(3)):
         return {"attention_mask": bias}
     if not backbone.takes_mask_by_layer:
         return {}

@@ -61,10 +61,12 @@ def build_model(
         generator = _trained_config(args, "generator", tokenizer, resumed, beside)
     config = joint_config(sizes, args.objective, tokenizer, discriminator, generator)
     for network in filter(None, (config.discriminator, config.generator)):
-        if (args.spec.is_causal or args.segments.segment_policy == "packed") and not can_share_rows(network):
+        length = longest_text(network) if args.spec.is_causal else args.segments.max_length
+        hides_tokens = args.spec.is_causal or args.segments.segment_policy == "packed"
+        if hides_tokens and not can_share_rows(network, length):
             raise UserError(
                 f"--segment_policy packed and --objective causal do not work with this {network.model_type}: "
-                "its attention cannot hide single tokens; choose windows, or another objective"
+                f"its attention cannot hide single tokens in rows of {length}; choose windows, or another objective"
             )
     is_local = sizes.initialization == "local"
     initialization = "normal" if is_local and discriminator is not None else sizes.initialization

@@ -116,7 +116,8 @@ def test_every_trained_weight_gets_a_gradient(model_type, batch):
 @parametrize("model_type", BACKBONES)
 def test_a_bias_made_once_hides_what_the_mask_hides(model_type, attention, batch):
     config = tiny_network_config(model_type)
-    config.local_attention = 6  # ModernBERT's window
+    if "sliding_attention" in (getattr(config, "layer_types", None) or []):
+        config.sliding_window = 3
     network = masked_lm(config).eval()
     with suppress(ValueError):  # DeBERTa has its own attention
         network.set_attn_implementation(attention)
@@ -138,7 +139,7 @@ def test_a_bias_has_the_type_of_attention(model_type, dtype, batch, monkeypatch)
     Rotary positions may leave queries and keys in float32, which autocast then casts for attention.
     """
     network = masked_lm(tiny_network_config(model_type)).eval()
-    if not can_share_rows(network.config):
+    if not can_share_rows(network.config, LONGEST):
         skip("builds its own masks")
     network.set_attn_implementation("sdpa")
     seen, rotated = set(), set()

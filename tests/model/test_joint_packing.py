@@ -11,7 +11,7 @@ from electra.model.networks import can_share_rows
 from tests.helpers import parametrize
 from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, objectives, tiny_network_config
 
-PACKED = [name for name in BACKBONES if can_share_rows(tiny_network_config(name))]
+PACKED = [name for name in BACKBONES if can_share_rows(tiny_network_config(name), LONGEST)]
 COLLATOR = SegmentCollator(cls_token_id=2, sep_token_id=3, pad_token_id=0)
 SIZES = [[(4, 2), (9, 0), (1, 0)], [(10, 6)], [(1, 1), (2, 0), (2, 2)]]
 """Tokens of A and B of the segments in each row; the first fills the longest."""
@@ -68,10 +68,13 @@ def test_so_are_those_of_every_objective(objective):
 
 
 def test_own_masks_and_unknown_kernels_cannot_share_rows():
-    assert [name for name in BACKBONES if name not in PACKED] == ["deberta-v2", "ultrabert"]
+    assert [name for name in BACKBONES if name not in PACKED] == ["deberta-v2"]
     config = tiny_network_config("electra")
     config._attn_implementation = "flash_attention_2"
-    assert not can_share_rows(config)
+    assert not can_share_rows(config, LONGEST)
+    config = tiny_network_config("ultrabert")  # one mask for all layers
+    config.sliding_window = 6
+    assert can_share_rows(config, 7) and not can_share_rows(config, 8)
 
 
 @parametrize(("p", "segments", "length", "expected"), [(0.1, 6, 3, 6), (0.35, 7, 50, 126)])
