@@ -106,6 +106,8 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Sourc
     # By lines, because a file may be one document.
     _warn_of_no_prose(entry, read_file(files[0], options.text_column, "line"))
     identity = [options.document_separator, options.text_column, *(str(kind(file)) for file in files)]
+    if any(kind(file)[0] == "tsv" for file in files):
+        identity.append("quotes 2")  # earlier caches have cells of tsv without the marks of quoted speech
     counts = {"files": len(files), "text_files": text_files}
     return Source(entry, fraction, sum(sizes), identity, files, read, counts)
 

@@ -5,13 +5,13 @@ silently cut short or decoded wrongly costs a training run. `datasets` streams t
 at exactly two newlines, and its errors name no line.
 """
 
-import bz2
 import io
 import itertools
 import lzma
 import os
 import sys
 import unicodedata
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -21,7 +21,15 @@ import pyarrow.parquet as pq
 
 from electra.io.console import is_encodable
 from electra.io.errors import UserError, first_line
-from electra.io.rows import DELIMITERS, JSON_LINES, PlacedRow, csv_rows, json_rows
+from electra.io.rows import (
+    CONVERT,
+    JSON_LINES,
+    PlacedRow,
+    is_one_value,
+    json_rows,
+    open_bytes,
+    read_rows,
+)
 
 LANGUAGES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
@@ -37,6 +45,7 @@ FORMATS = {
     **dict.fromkeys(JSON_LINES, "jsonl"),
     ".csv": "csv",
     ".tsv": "tsv",
+    ".tab": "tsv",
     ".parquet": "parquet",
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bz2"}
@@ -146,8 +155,8 @@ def read_file(
 ) -> Iterator[str]:
     """Yield the documents of a file that begin in a range of its bytes, "" for a row without text.
 
-    Text and JSON lines are cut between documents, Parquet between row groups; other files belong to the range with
-    their first byte.
+    Text and JSON lines are cut between documents, Parquet between row groups; other files, and compressed ones, belong
+    to the range with their first byte.
 
     Raises:
         UserError: the file is broken or not UTF-8, or a row is not as expected.
@@ -158,11 +167,16 @@ def read_file(
     file_format, compression = kind(path)
     file_format = file_format or "text"  # a file of any ending that is named by itself
     separator = "line" if file_format == "jsonl" else document_separator
-    is_cut = file_format in ("text", "jsonl") and not compression and separator != "file"
+    is_table = file_format in ("csv", "tsv") or (file_format == "jsonl" and is_one_value(path))
+    is_cut = file_format in ("text", "jsonl") and not compression and separator != "file" and not is_table
     with naming_errors(path), open(path, "rb") as raw:
         stream: Any = raw
         if file_format == "parquet":
             yield from _parquet_documents(raw, text_column, path, range(first, last))
+            return
+        if is_table:
+            if first == 0 < last:
+                yield from _row_documents(read_rows(path), text_column)
             return
         if is_cut:
             first = _document_start(raw, first, separator)
@@ -170,23 +184,15 @@ def read_file(
             stream = pa.OSFile(path).get_stream(first, last - first)
         elif first > 0:
             return
-        elif compression == "xz":
-            stream = lzma.open(raw)  # noqa: SIM115 - with `raw`
-        elif compression == "bz2":
-            stream = bz2.open(raw)  # noqa: SIM115 - with `raw`
         elif compression:
-            stream = pa.CompressedInputStream(raw, compression)
-        # Accepts a byte-order mark and, but for csv, the line ends of every system.
-        delimiter = DELIMITERS.get(f".{file_format}")
-        newline = None if delimiter is None else ""
-        text = io.TextIOWrapper(stream, encoding="utf-8" if first else "utf-8-sig", newline=newline)
+            stream = open_bytes(path)
+        # Accepts a byte-order mark and the line ends of every system.
+        text = io.TextIOWrapper(stream, encoding="utf-8" if first else "utf-8-sig")
         place = f"{path} from byte {first} on" if first else path
         if file_format == "text":
             yield from _text_documents(text, separator)
-        elif delimiter is None:
-            yield from _row_documents(json_rows(text, place), text_column)
         else:
-            yield from _row_documents(csv_rows(text, delimiter, place), text_column)
+            yield from _row_documents(json_rows(text, place), text_column)
 
 
 def _document_start(file: io.BufferedReader, position: int, separator: str) -> int:
@@ -227,11 +233,8 @@ def naming_errors(name: str) -> Iterator[None]:
     except UserError:
         raise
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{name}: byte 0x{error.object[error.start]:02x} is not UTF-8 text; convert the file with "
-            "`iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: latin1, utf-16, gb18030, ...)"
-        ) from error
-    except (OSError, ValueError, EOFError, lzma.LZMAError, pa.ArrowException) as error:
+        raise UserError(f"{name}: byte 0x{error.object[error.start]:02x} is not UTF-8 text; {CONVERT}") from error
+    except (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
         advice = ""
         if "too much memory" in str(error):  # zstd's frames with a window above 128 MB
             advice = f"; compress it anew: `zstd -d --long=31 --stdout {name} | zstd > NEW.zst`"

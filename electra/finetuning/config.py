@@ -208,7 +208,10 @@ class FileTaskArguments(ProtocolArguments):
     task_name: str | None = option(
         None,
         "Name of the task; the report compares conll2003 and swag with published scores. Default: the name of the "
-        "data set or of the folder of the first training file.",
+        "data set or of the first training file; of its folder, if the file is named train, dev or the like.",
+    )
+    delimiter: str | None = option(
+        None, "What separates the cells of csv and tsv, such as ';' or tab. Default: found by the header.", NOT_EMPTY
     )
 
 

@@ -5,8 +5,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +21,16 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.rows import TABLES, Columns, PlacedRow, read_rows
+from electra.io.rows import (
+    COMPRESSIONS,
+    TABLES,
+    Columns,
+    PlacedRow,
+    classes_of,
+    form_of,
+    name_classes,
+    read_rows,
+)
 
 # ---- rows of token ids, windows on long texts, padded batches
 
@@ -218,15 +228,29 @@ def files_by_split(options: Any) -> dict[str, list[str]]:
     return found
 
 
-def task_name(options: Any, kind: str) -> str:
-    """Return --task_name, the end of the data set's name, the folder of the first training file, or else `kind`.
+NAMELESS = re.compile(
+    r"(train|training|trn|valid|validation|val|dev|devel|development|test|eval|data|dataset|set|all|full|of|\d+|[\W_])+",
+    re.IGNORECASE,
+)
+"""Names of files that say only which split of some data they are."""
+TEXT_ENDINGS = (".txt", ".conll", ".conllu", ".conllup", ".iob", ".iob2", ".bio", ".bioes")
 
-    It is usable as a file name, and not that of a hidden file.
+
+def task_name(options: Any, kind: str, known: Collection[str] = ()) -> str:
+    """Return --task_name, the end of the data set's name, the name of the first training file, or else `kind`.
+
+    A file that is named train, dev or the like, or is in a folder that is one of the `known` tasks, has the name of
+    its folder. The result is usable as a file name, and not that of a hidden file.
     """
-    folder = ""
+    named = ""
     if paths := files_by_split(options).get("train"):
-        folder = Path(os.path.abspath(expand(paths[0]))).parent.name
-    name = options.task_name or Path(options.dataset_name or folder).name or kind
+        path = Path(os.path.abspath(expand(paths[0])))
+        named = path.name
+        while (suffix := Path(named).suffix.lower()) in (*TABLES, *COMPRESSIONS, *TEXT_ENDINGS) and suffix:
+            named = named[: -len(suffix)]
+        if path.parent.name in known or NAMELESS.fullmatch(named):
+            named = path.parent.name
+    name = options.task_name or Path(options.dataset_name or named).name or kind
     return re.sub(r"^\.+|[^\w.-]+", "_", name)
 
 
@@ -236,7 +260,8 @@ def task_name(options: Any, kind: str) -> str:
 def data_settings(options: Any) -> dict[str, str]:
     """Return the data of a task as recorded settings."""
     if options.dataset_name is None:
-        return file_settings(files_by_split(options))
+        delimiter = getattr(options, "delimiter", None)
+        return {**file_settings(files_by_split(options)), **({"delimiter": delimiter} if delimiter else {})}
     return dataset_settings(options.dataset_name, getattr(options, "dataset_config_name", None))
 
 
@@ -347,8 +372,13 @@ def load_tables(name: str, config: str | None, instead: str) -> Any:
     import datasets
 
     try:
-        is_saved = (Path(name) / "dataset_dict.json").is_file()
-        return datasets.load_from_disk(name) if is_saved else datasets.load_dataset(name, config)
+        if (Path(name) / "dataset_dict.json").is_file():
+            return datasets.load_from_disk(name)
+        tables = datasets.load_dataset(name, config)
+        infos = [getattr(table, "info", None) for table in tables.values()]
+        if any(info is not None and info.builder_name == "csv" for info in infos):  # NA is text, as in files
+            tables = datasets.load_dataset(name, config, keep_default_na=False)
+        return tables
     except Exception as error:  # OSError, ValueError, and what the versions of the Hub's clients raise offline
         found = " ".join(filter(None, (name, config)))
         raise UserError(f"the data set {found} could not be loaded ({first_line(error)}); {instead}") from error
@@ -364,22 +394,34 @@ def table_rows(
 
     With `names_classes`, classes have their names instead of their numbers, None where they are hidden.
     """
-    classes = {}
-    for column, kind in (getattr(table, "features", None) or {}).items():
-        names = getattr(getattr(kind, "feature", kind), "names", None)  # of a list, or of one class
-        if names and names_classes:
-            classes[column] = names
-    for number, given in enumerate(table):
-        row = dict(given)
-        for column, names in classes.items():
-            row[column] = _named(row[column], names)
-        yield f"{source} row {number}", row
+    features = getattr(table, "features", None) or {}
+    classes = classes_of(features) if names_classes else {}
+    for number, row in enumerate(table):
+        yield f"{source} row {number}", name_classes(dict(row), classes)
 
 
-def _named(value: Any, names: Sequence[str]) -> Any:
-    if isinstance(value, list):
-        return [_named(one, names) for one in value]
-    return None if value in (None, -1) else names[value]
+def files_of_folder(name: str, config: str | None) -> dict[str, list[str]] | None:
+    """Return the files of a folder by split, as `datasets` finds them; None if it is none, or not of tables alone."""
+    if isinstance(name, GivenTables) or not Path(name).is_dir() or (Path(name) / "dataset_dict.json").is_file():
+        return None
+    import datasets
+
+    try:
+        found = datasets.load_dataset_builder(name, config).config.data_files or {}
+    except Exception:
+        return None
+    files = {split: [str(path) for path in paths] for split, paths in found.items()}
+    paths = [*chain.from_iterable(files.values())]
+    is_read = paths and all(form_of(path) in TABLES and Path(path).is_file() for path in paths)
+    return files if is_read else None
+
+
+def check_accepted(row: Columns, place: str) -> None:
+    """Refuse a row of Prodigy that its annotator rejected or ignored: its labels are not those of the text."""
+    if "_task_hash" in row and row.get("answer") in ("reject", "ignore"):
+        raise UserError(
+            f"{place} has the answer '{row['answer']}' of Prodigy; leave out all rows but the accepted ones"
+        )
 
 
 # ---- files or a data set
@@ -398,14 +440,21 @@ def rows_by_split(
         names_classes: see `table_rows`.
     """
     name = options.dataset_name
+    read = partial(read_rows, delimiter=getattr(options, "delimiter", None), names_classes=names_classes)
     if name is None:
         files = files_by_split(options)
-        return {split: chain.from_iterable(map(read_rows, paths)) for split, paths in files.items()}
+        return {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}
     config = getattr(options, "dataset_config_name", None)
-    tables = load_tables(name, config, "name files with --train_file and --validation_file")
+    folder = files_of_folder(name, config)
+    tables: Any = folder
+    if folder is None:
+        tables = load_tables(name, config, "name files with --train_file and --validation_file")
     missing = [SPLITS[split] for split in needs if SPLITS[split] not in tables]
     if missing:
         raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(tables)}")
+    if folder is not None:
+        found = {split: folder[theirs] for split, theirs in SPLITS.items() if theirs in folder}
+        return {split: chain.from_iterable(map(read, paths)) for split, paths in found.items()}
     return {
         split: table_rows(tables[theirs], f"{name} {theirs}", names_classes=names_classes)
         for split, theirs in SPLITS.items()

@@ -9,17 +9,17 @@ that it was trained with, so that its answers are those that were scored.
 """
 
 import copy
-import csv
 import json
 import logging
 import shutil
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from functools import partial
 from importlib import import_module
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -37,6 +37,7 @@ from electra.finetuning.heads import TaskModel, longest_input
 from electra.finetuning.task import Task, TaskData
 from electra.finetuning.trainer import Collator, FineTuner
 from electra.io.console import setup_logging, shown_command
+from electra.io.dialect import Dialect
 from electra.io.errors import Parser, UserError
 from electra.io.files import (
     RESULT_NAME,
@@ -48,7 +49,18 @@ from electra.io.files import (
     saved_models,
     write_json,
 )
-from electra.io.rows import DELIMITERS, JSON_LINES, TABLES, TEXT_COLUMN, Columns, PlacedRow, form_of, read_rows
+from electra.io.rows import (
+    COMPRESSIONS,
+    DELIMITERS,
+    JSON_LINES,
+    TABLES,
+    TEXT_COLUMN,
+    Columns,
+    SourceRow,
+    form_of,
+    read_source,
+    refusal,
+)
 from electra.model.networks import check_finite
 from electra.model.pretrained import (
     load_network,
@@ -135,7 +147,7 @@ def save_model(
         config.label2id = {label: number for number, label in enumerate(data.labels)}
     if data.problem_type is not None:
         config.problem_type = data.problem_type
-    for name, value in kept.items():
+    for name, value in {**data.saved, **kept}.items():
         setattr(config, name, value)
     with silent_transformers():
         exported.save_pretrained(unfinished)
@@ -226,6 +238,8 @@ PREDICTORS = {
     "QuestionAnswering": "electra.tasks.squad.task",
 }
 """End of the name of a model's class -> module with a function `predictor`, imported when it is needed."""
+WORD_FORMS = (".conllu", ".conllup", ".conll", ".iob", ".iob2", ".bio", ".bioes")
+"""Files of columns of words, which taggers take."""
 WINDOW = 4096
 """Rows in memory."""
 LONGEST_TEXT = 512
@@ -286,12 +300,14 @@ class Predictor(NamedTuple):
         parse: (columns, place) of a row -> item; UserError if it cannot be read.
         answer: (items, forward) -> columns to add to each row; forward: R rows of tokens -> logits (R, ...).
         collator: as in `Task`.
+        read: path -> rows of a file of columns of words, if the model takes them.
     """
 
     module: TaskModel
     parse: Callable[[Columns, str], Any]
     answer: Callable[[Sequence[Any], Any], list[Columns]]
     collator: Callable[[int], Collator] = PaddingCollator
+    read: Callable[[str], Iterator[SourceRow]] | None = None
 
 
 def open_saved(path: str | Path) -> tuple[Saved, str]:
@@ -423,38 +439,65 @@ def predict(
         asked = asked._replace(model=str(path))
     predictor: Predictor = import_module(module).predictor(saved, asked)
     column = text_column or saved.settings.get("text_column") or TEXT_COLUMN
-    placed = placed_rows(rows, "rows", column)
+    placed = (SourceRow(place, columns) for place, columns in placed_rows(rows, "rows", column))
     forward = forward_of(predictor, saved, per_device_eval_batch_size)
     return [answer for window in answer_windows(predictor, forward, placed) for _, answer in window]
 
 
 def answer_windows(
-    predictor: Predictor, forward: Any, rows: Iterable[PlacedRow]
-) -> Iterator[list[tuple[Columns, Columns]]]:
+    predictor: Predictor, forward: Any, rows: Iterable[SourceRow]
+) -> Iterator[list[tuple[SourceRow, Columns]]]:
     """Yield rows with their answers, `WINDOW` at a time; raise an error if a row cannot be read."""
     waiting = iter(rows)
     while window := list(islice(waiting, WINDOW)):
-        answers = predictor.answer([predictor.parse(columns, place) for place, columns in window], forward)
-        yield [(columns, answer) for (_, columns), answer in zip(window, answers, strict=True)]
+        answers = predictor.answer([predictor.parse(row.columns, row.place) for row in window], forward)
+        yield list(zip(window, answers, strict=True))
 
 
 def write_rows(
-    rows: Sequence[Columns],
+    rows: Sequence[SourceRow],
+    answers: Sequence[Columns],
     file: IO[str],
-    form: str,
     *,
     has_header: bool,
 ) -> None:
-    """Write rows in the form of the input: csv or tsv, with a header unless there is one, or else JSON lines."""
-    if form not in DELIMITERS:
-        file.writelines(f"{as_json(row)}\n" for row in rows)
-        return
-    table = csv.DictWriter(file, [*rows[0]], delimiter=DELIMITERS[form], lineterminator="\n")
-    if not has_header:
-        table.writeheader()
-    for row in rows:
-        nested = {name: as_json(value) for name, value in row.items() if isinstance(value, list | dict)}
-        table.writerow({**row, **nested})
+    """Write rows as they stand in their file, each with its answer.
+
+    Rows of csv and tsv have a header, unless there is one; rows of other forms become JSON lines.
+    """
+    for row, answer in zip(rows, answers, strict=True):
+        if row.head is None:
+            file.write(_json_line(row, answer))
+            continue
+        dialect = row.head.dialect
+        if not has_header:
+            file.write(_behind(row.head.text, dialect, [*answer]))
+            has_header = True
+        values = [as_json(value) if isinstance(value, list | dict) else str(value) for value in answer.values()]
+        file.write(_behind(row.text, dialect, values))
+
+
+def _behind(text: str, dialect: Dialect, cells: Sequence[str]) -> str:
+    """Return a row of a table with more cells behind the last one."""
+    written = text.rstrip("\r\n")
+    return f"{written}{dialect.delimiter}{dialect.join(cells)}{text[len(written) :] or chr(10)}"
+
+
+def _json_line(row: SourceRow, answer: Columns) -> str:
+    """Return a row as a line of JSON with its answer behind the other values, which stay as they are written."""
+    if not row.text.strip().endswith("}"):
+        return f"{as_json({**row.columns, **answer})}\n"
+    before = row.text.strip()[:-1].rstrip()
+    return f"{before}{', ' if row.columns else ''}{as_json(answer)[1:]}\n"
+
+
+def free_names(columns: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """Return a name for each column of the answers: its own, or all with the first number from 2 that is free."""
+    for number in count(1):
+        names = {name: name if number == 1 else f"{name}_{number}" for name in columns}
+        if not set(names.values()) & set(taken):
+            return names
+    raise AssertionError
 
 
 def as_json(value: Any) -> str:
@@ -465,7 +508,10 @@ def main(argv: list[str] | None = None) -> None:
     """Answer the rows of a file; an output file appears when it is complete."""
     parser = Parser(prog="electra predict", description="Answer the rows of a file with a fine-tuned model.")
     parser.add_argument("model", metavar="MODEL", help="folder of a saved model, or its evaluation")
-    parser.add_argument("file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet; - is the standard input")
+    parser.add_argument(
+        "file", metavar="FILE", help=".csv, .tsv, .jsonl, .json or .parquet, also .gz; - is the standard input"
+    )
+    parser.add_argument("--delimiter", metavar="X", help="what separates the cells of csv and tsv; default: found")
     parser.add_argument(
         "--output_file", metavar="PATH", help="where rows and answers go; - and default: the standard output"
     )
@@ -476,39 +522,49 @@ def main(argv: list[str] | None = None) -> None:
     size = given.per_device_eval_batch_size
     check(size > 0, "per_device_eval_batch_size", size, "at least 1")
     form = form_of(given.file)
-    if form not in TABLES:
-        raise UserError(f"{given.file} must be one of {', '.join(TABLES)}; convert it")
+    if form not in (*TABLES, *WORD_FORMS):
+        raise UserError(refusal(given.file))
     output: Any = nullcontext(sys.stdout)  # the rows alone: what libraries print goes to the standard error
     if given.output_file not in (None, "-"):
         path = expand(given.output_file)
         is_free = path.resolve().parent.is_dir() and not path.is_dir()
         check(is_free, "output_file", path, "a file in a folder that exists")
         forms = (form,) if form in DELIMITERS else JSON_LINES
-        is_other = form_of(path) in set(TABLES).difference(forms)
+        is_other = form_of(path) in set(TABLES).difference(forms) or path.suffix.lower() in COMPRESSIONS
         check(not is_other, "output_file", path, f"named {' or '.join(forms)}, the form that is written")
         output = open_new(path)
     setup_logging(sys.stderr)
     with redirect_stdout(sys.stderr):
-        _answer(given, form, output)
+        _answer(given, output)
 
 
-def _answer(given: Namespace, form: str, output: AbstractContextManager[IO[str]]) -> None:
-    """Answer the rows of the file that is `given`, and write them in a `form` to the output."""
+def _answer(given: Namespace, output: AbstractContextManager[IO[str]]) -> None:
+    """Answer the rows of the file that is `given`, and write them to the output."""
     saved, module = open_saved(given.model)
     asked = AskedColumns(given.model, given.text_column, given.text_pair_column)
     predictor: Predictor = import_module(module).predictor(saved, asked)
+    read: Callable[[], Iterator[SourceRow]] = partial(read_source, given.file, given.delimiter)
+    if form_of(given.file) in WORD_FORMS and predictor.read is not None:
+        read = partial(predictor.read, given.file)
+    taken: set[str] = set()
     if expand(given.file).is_file():  # no stream
-        for place, columns in read_rows(given.file):
-            predictor.parse(columns, place)  # refuses a bad row before hours of work
+        for row in read():
+            predictor.parse(row.columns, row.place)  # refuses a bad row before hours of work
+            taken.update(row.columns)
     forward = forward_of(predictor, saved, given.per_device_eval_batch_size)
     answered = 0
+    names: dict[str, str] = {}
     with output as file:
-        for window in answer_windows(predictor, forward, read_rows(given.file)):
-            names = {name for columns, _ in window for name in columns}
-            if taken := names & window[0][1].keys():
-                raise UserError(f"{given.file} has a column {min(taken)}, which the answers need; rename it")
-            found = [{**columns, **answer} for columns, answer in window]
-            write_rows(found, file, form, has_header=answered > 0)
+        for window in answer_windows(predictor, forward, read()):
+            rows = [row for row, _ in window]
+            if not names:
+                taken |= {name for row in rows for name in row.columns}
+                names = free_names([*window[0][1]], taken)
+            for row in rows:
+                if not row.columns.keys().isdisjoint(names.values()):
+                    raise UserError(f"{row.place} has a column that the answers need, {', '.join(names.values())}")
+            found = [{names[name]: value for name, value in answer.items()} for _, answer in window]
+            write_rows(rows, found, file, has_header=answered > 0)
             answered += len(window)
         if not answered:
             raise UserError(f"{given.file} has no rows; give a header and rows, or JSON lines")

@@ -72,12 +72,14 @@ class TaskData(NamedTuple):
         labels: names of the classes by number, for a saved model.
         problem_type: of a saved sequence classifier, as in transformers' configuration.
         chosen: seed of a run -> numbers of the rows of `train` that it trains on, int64 (M,); None for all rows.
+        saved: what the configuration of a saved model says, beside the classes.
     """
 
     splits: Mapping[str, Split]
     labels: Sequence[str] = ()
     problem_type: str | None = None
     chosen: Callable[[int], Array] | None = None
+    saved: Mapping[str, Any] = {}
 
     @property
     def train(self) -> ColumnRows:

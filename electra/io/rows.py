@@ -1,77 +1,187 @@
-"""Rows of a table, one at a time: csv and tsv with a header, jsonl, parquet; and plain text, a row per line.
+"""Rows of a table, one at a time: csv and tsv with a header, JSON lines or a JSON array, parquet; or lines of text.
 
-Memory holds one row, of parquet one batch. A row comes with its place, "FILE:LINE", for messages; of a row with line
-breaks inside its cells that is the first line. In tsv a quotation mark is an ordinary character, unless the cell is
-quoted as a whole: few programs quote there.
+All commands read the rows of their files here, also those of pre-training (data/readers.py). Memory holds one row, of
+parquet one batch, of a JSON array all of them. A row comes with its place, "FILE:LINE", for messages; of a row with
+line breaks inside its cells that is the first line. Files may be compressed, and UTF-16 if their first two bytes say
+so, as Excel writes it; dialect.py finds how a table is written.
 """
 
+import ast
+import bz2
 import csv
+import gzip
 import io
 import json
+import logging
+import lzma
+import re
 import sys
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from electra.io.console import is_encodable
+from electra.io.dialect import SEP_LINE, Dialect, as_delimiter, find_dialect, read_records
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
+
+logger = logging.getLogger(__name__)
 
 Columns = dict[str, Any]
 """Values by the name of their column."""
 PlacedRow = tuple[str, Columns]
 """The place of a row, "FILE:LINE", and its columns."""
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 TABLES = (*DELIMITERS, *JSON_LINES, ".parquet")
+COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": lambda file: pa.CompressedInputStream(file, "zstd"),
+}
+NO_TEXT = frozenset(
+    [
+        ".xlsx",
+        ".xls",
+        ".xlsm",
+        ".ods",
+        ".docx",
+        ".doc",
+        ".odt",
+        ".pdf",
+        ".rtf",
+        ".zip",
+        ".tar",
+        ".7z",
+        ".rds",
+        ".rdata",
+        ".sav",
+        ".dta",
+        ".pkl",
+        ".pickle",
+        ".npy",
+        ".npz",
+        ".h5",
+        ".arrow",
+        ".feather",
+        ".db",
+        ".sqlite",
+    ]
+)
+"""Endings of formats that are no text."""
 TEXT_COLUMN = "text"
 """The column of a line of plain text."""
-LARGEST_CELL = 2**31 - 1
-"""Characters; the csv module's own limit is 131,072."""
+BYTE_ORDERS = (b"\xff\xfe", b"\xfe\xff")
+"""The first two bytes of UTF-16."""
+CONVERT = "convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: latin1, utf-16, gb18030, ...)"
+STREAM_SAMPLE = 1 << 16
+"""Bytes of a stream by which its delimiter is found."""
 
 
-def read_rows(path: str | Path) -> Iterator[PlacedRow]:
-    """Place and columns of each row; blank lines are left out. A file of another extension than TABLES is plain text.
+class TableHead(NamedTuple):
+    """What stands before the rows of a csv or tsv, with the ends of lines, and how rows are written."""
 
-    The path "-" is the standard input: JSON lines if its first character is a brace, otherwise csv.
+    text: str
+    dialect: Dialect
 
+
+class SourceRow(NamedTuple):
+    """A row as it is read and as it is written.
+
+    Args:
+        text: of csv, tsv and JSON lines the row as it stands in the file, with the end of the line; otherwise "".
+        head: of csv and tsv.
+    """
+
+    place: str
+    columns: Columns
+    text: str = ""
+    head: TableHead | None = None
+
+
+def read_rows(
+    path: str | Path,
+    delimiter: str | None = None,
+    *,
+    names_classes: bool = True,
+    reads_text: bool = False,
+) -> Iterator[PlacedRow]:
+    """Yield place and columns of each row; blank lines are left out. For arguments and errors see `read_source`."""
+    for row in read_source(path, delimiter, names_classes=names_classes, reads_text=reads_text):
+        yield row.place, row.columns
+
+
+def read_source(
+    path: str | Path,
+    delimiter: str | None = None,
+    *,
+    names_classes: bool = True,
+    reads_text: bool = False,
+) -> Iterator[SourceRow]:
+    """Yield the rows of a file; blank lines are left out.
+
+    The path "-" is the standard input: JSON if its first character is a brace or a bracket, otherwise csv.
+
+    Args:
+        delimiter: of csv and tsv, None to find it.
+        names_classes: classes in a parquet file of `datasets` have their names, None where they are hidden.
+        reads_text: a file of another extension than TABLES is text, a row per line; otherwise it is refused.
     Raises:
         UserError: the file is damaged or not UTF-8, its header is wrong, or a row has another number of cells.
     """
     suffix = form_of(path)
+    if suffix not in TABLES and (not reads_text or suffix in NO_TEXT):
+        raise UserError(refusal(path))
     try:
         if suffix == ".parquet":
-            batches = pq.ParquetFile(expand(path)).iter_batches(batch_size=64)
-            rows = chain.from_iterable(batch.to_pylist() for batch in batches)
-            for number, row in enumerate(rows, start=1):
-                yield f"{path}:{number}", row
-            return
-        raw: Any = sys.stdin.buffer if path == "-" else open(expand(path), "rb")  # noqa: SIM115 - closed with `file`
-        with io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="") as file:
-            lines = _lines(file, path)
-            if suffix in DELIMITERS:
-                yield from csv_rows(lines, DELIMITERS[suffix], path)
-            elif suffix in JSON_LINES:
-                yield from json_rows(lines, path)
-            else:
-                yield from _text_rows(lines, path)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+            yield from _parquet_rows(path, names_classes)
+        elif suffix in DELIMITERS:
+            yield from _table_rows(path, DELIMITERS[suffix], delimiter and as_delimiter(delimiter))
+        elif suffix in JSON_LINES:
+            yield from _json_rows(open_lines(path), path)
+        else:
+            for place, line in _filled(open_lines(path), path):
+                yield SourceRow(place, {TEXT_COLUMN: line.rstrip("\r\n")}, line)
+    except (pa.ArrowException, UnicodeDecodeError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
+
+
+def refusal(path: str | Path) -> str:
+    """Return why a file is not read: its extension."""
+    advice = "save it as csv or jsonl" if form_of(path) in NO_TEXT else "convert it to one of these"
+    endings = f"{', '.join(TABLES)}, also compressed as {', '.join(COMPRESSIONS)}"
+    return f"{path} must be one of {endings}; {advice}"
 
 
 def text_of(row: Columns, column: str, place: str) -> str:
     """Return the text in a column of a row; raise an error if there is none."""
-    text = row.get(column)
+    if column not in row:
+        raise UserError(
+            f"{place} has no text in the column '{column}' ({None!r}); its columns are {shown_names(row)}; a table "
+            "needs a first line that names them"
+        )
+    text = row[column]
     if not isinstance(text, str) or not text.strip() or not is_encodable(text):
         raise UserError(
-            f"{place} has no text in the column '{column}' ({text!r:.40}); its columns are {', '.join(row)}"
+            f"{place} has no text in the column '{column}' ({text!r:.40}); its columns are {shown_names(row)}"
         )
     return text
+
+
+def shown_names(row: Mapping[str, Any]) -> str:
+    """Return the names of a row's columns for a message, long ones cut."""
+    return ", ".join(f"{name:.40}" for name in row)[:200]
 
 
 def check_encodable(value: Any, place: str) -> None:
@@ -81,77 +191,332 @@ def check_encodable(value: Any, place: str) -> None:
             raise UserError(f"{place} has {one!r:.60}, which is no text in UTF-8; correct it")
 
 
+def parse_value(written: Any) -> list[Any] | dict[str, Any] | None:
+    """Return the list or mapping that a cell holds as text, as JSON, Python or numpy write it, else None."""
+    if isinstance(written, list | dict):
+        return written
+    text = written.strip() if isinstance(written, str) else ""
+    if text[:1] + text[-1:] not in ("[]", "()", "{}"):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        if re.fullmatch(r"\[[-+.\deE\s]*\]", text):  # numbers of numpy
+            value = [float(part) for part in text[1:-1].split()]
+        else:
+            value = _evaluated(re.sub(r"(['\"])\s+(?=['\"])", r"\1, ", text))  # names of numpy
+            if value is None:  # arrays in mappings, as pandas writes them
+                value = _evaluated(re.sub(r"\barray\((\[[^]]*\])(?:,\s*dtype=[^)]+)?\)", r"\1", text))
+    if isinstance(value, dict):
+        return value
+    return list(value) if isinstance(value, list | tuple | set) else None
+
+
+def _evaluated(text: str) -> Any:
+    """Return the value of a literal of Python, None if the text is none."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+# ---- files, compressed or not, and their lines
+
+
 def form_of(path: str | Path) -> str:
-    """Return the extension of a file, in lower case; of the standard input, that of the format that it has."""
+    """Return the extension of a file, in lower case, without that of a compression; of the standard input its form."""
     if path == "-":
         waiting: Any = sys.stdin.buffer
         start = waiting.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
-        return ".jsonl" if start[:1] == b"{" else ".csv"
-    return Path(path).suffix.lower()
+        return ".jsonl" if start[:1] in (b"{", b"[") else ".csv"
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        suffixes.pop()
+        return suffixes[-1] if suffixes else ""
+    return suffixes[-1] if suffixes else ""
 
 
-def _lines(file: Iterable[str], path: str | Path) -> Iterator[str]:
-    for number, line in enumerate(file, start=1):
-        if not is_encodable(line):
-            raise UserError(f"{path}:{number} is not UTF-8; convert the file")
-        yield line
+def open_bytes(path: str | Path) -> Any:
+    """Open a file to read its bytes, decompressed if its name ends in one of COMPRESSIONS."""
+    raw = open(expand(path), "rb")  # noqa: SIM115 - closed with what reads it
+    decompress = COMPRESSIONS.get(Path(path).suffix.lower())
+    return raw if decompress is None else decompress(raw)
 
 
-def _text_rows(lines: Iterable[str], path: str | Path) -> Iterator[PlacedRow]:
+def encoding_of(path: str | Path) -> str:
+    """Return how a file is encoded: UTF-8, or UTF-16 if its first bytes say so."""
+    return "utf-16" if _first_bytes(path, 2) in BYTE_ORDERS else "utf-8-sig"
+
+
+def _has_mark(path: str | Path) -> bool:
+    """Return True if a file begins with a byte-order mark, without which Excel takes UTF-8 for another encoding."""
+    start = _first_bytes(path, 3)
+    return start == b"\xef\xbb\xbf" or start[:2] in BYTE_ORDERS
+
+
+def _first_bytes(path: str | Path, count: int) -> bytes:
+    with open_bytes(path) as file:
+        return bytes(file.read(count))
+
+
+def open_lines(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a file, or of the standard input, as they are, without a byte-order mark.
+
+    Raises:
+        UserError: a line is not UTF-8.
+    """
+    encoding = "utf-8-sig" if path == "-" else encoding_of(path)
+    raw: Any = sys.stdin.buffer if path == "-" else open_bytes(path)
+    errors = "strict" if encoding == "utf-16" else "surrogateescape"
+    with io.TextIOWrapper(raw, encoding, errors=errors, newline="") as file:
+        for number, line in enumerate(file, start=1):
+            if not is_encodable(line):
+                raise UserError(f"{path}:{number} is not UTF-8; {CONVERT}")
+            yield line
+
+
+def _filled(lines: Iterable[str], path: str | Path) -> Iterator[tuple[str, str]]:
+    """Yield place and text of the lines that are not blank."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield f"{path}:{number}", {TEXT_COLUMN: line.rstrip("\r\n")}
+            yield f"{path}:{number}", line
 
 
-def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[PlacedRow]:
-    for place, row in _text_rows(lines, path):
-        try:
-            values = json.loads(row[TEXT_COLUMN])
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{place} is not a line of JSON ({error}); give a line for each row") from error
-        if not isinstance(values, dict):
-            raise UserError(f"{place} is not a JSON object; give one with named columns in each line")
-        yield place, values
+# ---- csv and tsv
+
+
+def _table_rows(path: str | Path, natural: str, delimiter: str | None) -> Iterator[SourceRow]:
+    lines = open_lines(path)
+    if path == "-":
+        waiting: Any = sys.stdin.buffer
+        sample = waiting.peek(STREAM_SAMPLE).decode("utf-8-sig", "replace").splitlines(keepends=True)
+        whole = sample[:-1] if len(sample) > 1 and not sample[-1].endswith(("\r", "\n")) else sample
+        start: Callable[[], Iterator[str]] = lambda: iter(whole)  # noqa: E731
+    else:
+        start = lambda: open_lines(path)  # noqa: E731
+    first = next(start(), "")
+    sep = SEP_LINE.fullmatch(first)
+    skipped = 0
+    if sep is not None:  # a line that is for Excel alone
+        delimiter = delimiter or sep[1]
+        skipped = 1
+        next(lines)
+        plain = start
+        start = lambda: _behind_first(plain())  # noqa: E731
+    dialect = find_dialect(start, natural, delimiter)
+    before = "\ufeff" if path != "-" and _has_mark(path) else ""
+    yield from csv_rows(lines, dialect, path, before + first if skipped else before, skipped)
+
+
+def _behind_first(lines: Iterator[str]) -> Iterator[str]:
+    next(lines)
+    return lines
 
 
 def csv_rows(
     lines: Iterable[str],
-    delimiter: str,
+    dialect: Dialect,
     path: str | Path,
-) -> Iterator[PlacedRow]:
-    csv.field_size_limit(LARGEST_CELL)
-    is_tsv = delimiter == "\t"
-    quoting: Any = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
-    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+    before: str = "",
+    skipped: int = 0,
+) -> Iterator[SourceRow]:
+    """Yield the rows of a table from the lines of its header on.
+
+    Cells behind the last column are left out if they are empty, and so are columns without a name, with a warning
+    unless they are empty, but for the first one, whose cells are names of rows.
+
+    Args:
+        before, skipped: what stands before the lines, and its number of lines.
+    """
     names: list[str] = []
-    while True:
-        place = f"{path}:{reader.line_num + 1}"
+    head = TableHead(before, dialect)
+    unread = 0
+    place = f"{path}:{skipped + 1}"
+    try:
+        for cells, text, line in read_records(lines, dialect.delimiter, dialect.quotes):
+            place = f"{path}:{skipped + line}"
+            if not names:
+                names = _header(cells, dialect, path)
+                head = TableHead(before + text, dialect)
+                continue
+            more = len(cells) - len(names)
+            if more < 0 or any(cells[len(names) :]):
+                raise UserError(_uneven(place, len(cells), names, dialect))
+            if more:
+                written = text.rstrip("\r\n")
+                text = written.removesuffix(more * dialect.delimiter) + text[len(written) :]
+            row = dict(zip(names, cells, strict=False))
+            if "" in names[1:]:
+                unread += any(cell for name, cell in zip(names[1:], cells[1:], strict=False) if not name)
+                row = {name: cell for n, (name, cell) in enumerate(zip(names, cells, strict=False)) if name or n == 0}
+            yield SourceRow(place, row, text, head)
+    except csv.Error as error:
+        line = error.args[1] if len(error.args) > 1 else 1
+        raise UserError(
+            f"{path}:{skipped + line} cannot be read ({error.args[0]}); write a quotation mark inside quotes twice"
+        ) from error
+    if unread:
+        logger.warning("%s: %d rows have cells in columns without a name, which are not read", path, unread)
+
+
+def _header(cells: Sequence[str], dialect: Dialect, path: str | Path) -> list[str]:
+    names = [cell.strip() for cell in cells]
+    if dialect.has_row_names:
+        names.insert(0, "")
+    named = [name for name in names if name]
+    if len(set(named)) < len(named):
+        twice = next(name for name in named if named.count(name) > 1)
+        raise UserError(f"{path} has two columns of one name, '{twice:.60}', in {', '.join(names)[:200]}; rename one")
+    if not named:
+        raise UserError(f"{path} has no header; its first line must name the columns")
+    return names
+
+
+def _uneven(place: str, count: int, names: Sequence[str], dialect: Dialect) -> str:
+    """Return what is wrong with a row that has another number of cells than the header."""
+    advice = "quote cells with a delimiter"
+    if dialect.quotes == "none":
+        advice = "write tabs and line breaks inside a cell as spaces, or quote all cells that have one"
+    found = f"{place} has {count} cells, the header {len(names)}"
+    return f"{found} ('{', '.join(names):.60}', separated by {dialect.delimiter!r}); {advice}, or see --delimiter"
+
+
+# ---- JSON
+
+
+def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[PlacedRow]:
+    """Yield the rows of JSON lines."""
+    for place, line in _filled(lines, path):
+        yield place, _object(_parsed(line, place), place)
+
+
+def _json_rows(lines: Iterable[str], path: str | Path) -> Iterator[SourceRow]:
+    """Yield the rows of JSON lines, of a JSON array, of objects over several lines, or of a table of pandas."""
+    filled = _filled(lines, path)
+    first = next(filled, None)
+    if first is None:
+        return
+    place, line = first
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        value = None
+    second = None if value is None else next(filled, None)
+    is_alone = value is not None and second is None
+    if isinstance(value, dict) and (second is not None or rows_in(value) == [value]):
+        yield SourceRow(place, value, line)
+        for place, line in chain(filter(None, [second]), filled):
+            yield SourceRow(place, _object(_parsed(line, place), place), line)
+        return
+    others = [text for _, text in chain(filter(None, [second]), filled)]
+    values = [value] if is_alone else _values([line, *others], place)
+    for number, row in enumerate(chain.from_iterable(map(rows_in, values)), start=1):
+        yield SourceRow(f"{path} row {number}", _object(row, f"{path} row {number}"))
+
+
+def is_one_value(path: str | Path) -> bool:
+    """Return True if a file of JSON has no row in each line: its first line is no complete object."""
+    with open_bytes(path) as file:
+        text = io.TextIOWrapper(file, "utf-8-sig", errors="replace")
+        first = next((line for line in text if line.strip()), "{}")
+    try:
+        return not isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        return first.lstrip()[:1] == "[" or first.strip() == "{"
+
+
+def _values(lines: Sequence[str], place: str) -> Iterator[Any]:
+    """Yield the JSON values of a text that is no JSON lines, one behind the other."""
+    decoder = json.JSONDecoder()
+    text = "".join(lines)
+    start = len(text) - len(text.lstrip())
+    is_first = True
+    while start < len(text):
         try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise UserError(f"{place} cannot be read ({error}); write a quotation mark inside quotes twice") from error
-        if is_tsv:
-            cells = [unquoted(cell) for cell in cells]
-        if not names:
-            names = [cell.strip() for cell in cells]
-            if len(names) == 1 and set(names[0]) & set(",;|\t") - {delimiter}:
-                raise UserError(
-                    f"the header of {path} is one cell, {names[0]!r:.60}; its delimiter must be {delimiter!r}"
-                )
-            if len(set(names)) < len(names):
-                raise UserError(f"{path} has two columns of one name in {', '.join(names)}; rename one")
-        elif cells:
-            if len(cells) != len(names):
-                raise UserError(
-                    f"{place} has {len(cells)} cells, the header {len(names)}; quote cells with a delimiter"
-                )
-            yield place, dict(zip(names, cells, strict=True))
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError) as error:
+            if is_first and not lines[0].lstrip().startswith("["):
+                _parsed(lines[0], place)  # the message of the first line
+            raise UserError(f"{place} begins no JSON ({error}); give a line for each row, or an array") from error
+        yield value
+        is_first = False
+        start = end + len(text[end:]) - len(text[end:].lstrip())
 
 
-def unquoted(cell: str) -> str:
-    """Return a cell of tsv without the quotation marks around it, if they are those of csv writers."""
-    inner = cell[1:-1].replace('""', "")
-    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner
-    return cell[1:-1].replace('""', '"') if is_quoted else cell
+def _parsed(line: str, place: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{place} is not a line of JSON ({error}); give a line for each row, or an array") from error
+
+
+def _object(value: Any, place: str) -> Columns:
+    if not isinstance(value, dict):
+        raise UserError(f"{place} is not a JSON object; give one with named columns in each line, or an array of them")
+    return value
+
+
+def rows_in(value: Any) -> list[Any]:
+    """Return the rows of a JSON value that is a whole file.
+
+    An array has a row in each element. `data` of an object, as pandas (orient table, split) and SQuAD write it, has
+    them, too. Objects of numbered values, as pandas writes them (orient columns, index), are columns, or rows.
+    """
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, dict):
+        return [value]
+    data = value.get("data")
+    names = value.get("columns")
+    if isinstance(data, list) and isinstance(names, list):
+        return [dict(zip(names, row, strict=False)) for row in data]
+    if isinstance(data, list) and all(isinstance(row, dict) for row in data) and TEXT_COLUMN not in value:
+        return data
+    parts = [*value.values()]
+    if len(parts) > 0 and all(isinstance(part, dict) and part.keys() == parts[0].keys() for part in parts):
+        numbers = [*parts[0]]
+        if numbers and all(number.isdecimal() for number in numbers):
+            return [{name: column[number] for name, column in value.items()} for number in numbers]
+        if all(number.isdecimal() for number in value):
+            return parts
+    return [value]
+
+
+# ---- parquet
+
+
+def _parquet_rows(path: str | Path, names_classes: bool) -> Iterator[SourceRow]:
+    file = pq.ParquetFile(expand(path))
+    classes = _classes(file.schema_arrow) if names_classes else {}
+    rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(batch_size=64))
+    for number, row in enumerate(rows, start=1):
+        yield SourceRow(f"{path}:{number}", name_classes(row, classes))
+
+
+def _classes(schema: pa.Schema) -> dict[str, Sequence[str]]:
+    if b"huggingface" not in (schema.metadata or {}):
+        return {}
+    import datasets  # takes a second
+
+    return classes_of(datasets.Features.from_arrow_schema(schema))
+
+
+def classes_of(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Return the names of the classes by column, from the features of a table of `datasets`."""
+    classes = {}
+    for column, kind in features.items():
+        names = getattr(getattr(kind, "feature", kind), "names", None)  # of a list, or of one class
+        if names:
+            classes[column] = names
+    return classes
+
+
+def name_classes(row: Columns, classes: Mapping[str, Sequence[str]]) -> Columns:
+    """Return the row with names of classes instead of their numbers, None where they are hidden."""
+    return {**row, **{column: _named(row[column], names) for column, names in classes.items()}}
+
+
+def _named(value: Any, names: Sequence[str]) -> Any:
+    if isinstance(value, list):
+        return [_named(one, names) for one in value]
+    return None if value in (None, -1) else names[value]

@@ -264,7 +264,7 @@ def test_truncated_and_misnamed_files_are_named(tmp_path, name):
     ("name", "data", "found"),
     [
         ("a.jsonl", '{"text": "a"}\n{"text": "b"\n', "a.jsonl:2"),
-        ("a.json", '[{"text": "a"}]', "a.json:1"),
+        ("a.json", '[{"text": "a"}, 3]', "a.json row 2"),
         ("a.jsonl", '{"text": "a"}\n\n{"body": "b", "n": 1}', "a.jsonl:3 has no column 'text', it has: body, n"),
         ("a.jsonl", '{"text": "a"}\n{"text": 3}', "a.jsonl:2"),
         ("a.jsonl", '{"text": "\\ud83d\\ude00"}\n{"text": "\\ud83d"}', "a.jsonl:2"),  # half of a surrogate pair

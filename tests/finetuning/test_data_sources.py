@@ -1,6 +1,8 @@
 """What says which data a result is of."""
 
-from electra.finetuning.data import dataset_settings, file_settings, fingerprint
+from types import SimpleNamespace
+
+from electra.finetuning.data import dataset_settings, file_settings, fingerprint, load_tables, rows_by_split
 
 
 def write(path, text):
@@ -17,6 +19,21 @@ def test_a_fingerprint_is_of_bytes_and_not_of_names(tmp_path):
         "train_data": fingerprint([a]),
         "validation_data": fingerprint([b]),
     }
+
+
+def test_folders_and_data_sets_are_read_as_files_are(tmp_path):
+    content = "text,label\nmin nan,nan\nnot available,NA\nnothing,None\nempty,\n"
+    expected = ["nan", "NA", "None", ""]
+    for split in ("train", "validation"):
+        write(tmp_path / f"{split}.csv", content)
+    options = SimpleNamespace(dataset_name=str(tmp_path))
+    found = rows_by_split(options)["train"]
+    assert [row["label"] for _, row in found] == expected
+    tables = load_tables(str(tmp_path), None, "")  # as a data set of the Hub is read
+    assert [value or "" for value in tables["train"]["label"]] == expected
+    write(tmp_path / "train.csv", content.replace(",", ";"))
+    write(tmp_path / "validation.csv", "text;label\na;b\n")
+    assert [row["label"] for _, row in rows_by_split(options)["train"]] == expected
 
 
 def test_a_data_set_is_its_name_or_its_files(tmp_path):

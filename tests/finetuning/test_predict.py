@@ -16,7 +16,8 @@ from sklearn.metrics import accuracy_score
 from transformers import BertConfig, BertForTokenClassification, pipeline
 
 from electra.finetuning import predict as module
-from electra.finetuning.predict import RESULT_NAME, Saved, main, write_rows
+from electra.finetuning.predict import RESULT_NAME, Saved, free_names, main, write_rows
+from electra.io.rows import read_source
 from electra.report.results import read_results
 from electra.tasks.classify.task import main as classify
 from electra.tasks.glue.task import main as glue
@@ -78,18 +79,41 @@ def run_card(model):
 
 
 @parametrize(
-    ("form", "expected"),
+    ("name", "content", "expected"),
     [
-        (".jsonl", '{"text": "ä", "prediction": ["a"]}\n'),
-        (".csv", 'text,prediction\nä,"[""a""]"\n'),
-        (".tsv", 'text\tprediction\nä\t"[""a""]"\n'),
+        ("a.jsonl", '{"n": 1.10 }\n{}\n', '{"n": 1.10, "answer": ["a"], "p": 0.5}\n{"answer": ["a"], "p": 0.5}\n'),
+        ("a.json", '[{"text": "ä"}]', '{"text": "ä", "answer": ["a"], "p": 0.5}\n'),
+        ("a.csv", '\ufefftext;n\r\n"ä";1,50\r\n', '\ufefftext;n;answer;p\r\n"ä";1,50;"[""a""]";0.5\r\n'),
+        ("a.csv", "text,,\nä,,", 'text,,,answer,p\nä,,,"[""a""]",0.5\n'),
+        ("a.csv", "text\nä,,\n", 'text,answer,p\nä,"[""a""]",0.5\n'),
+        ("a.tsv", 'text\tn\n"ä"\tb "c"\n', 'text\tn\tanswer\tp\n"ä"\tb "c"\t["a"]\t0.5\n'),
+        ("a.tsv", '"text"\n"ä"\n', '"text"\t"answer"\t"p"\n"ä"\t"[""a""]"\t"0.5"\n'),
+        ("a.tsv", 'text\tn\n"ä\n"\t1\n', 'text\tn\tanswer\tp\n"ä\n"\t1\t"[""a""]"\t0.5\n'),
     ],
 )
-def test_rows_are_written_in_the_form_of_the_input(form, expected):
-    file = io.StringIO()
-    for has_header in (False, True):
-        write_rows([{"text": "ä", "prediction": ["a"]}], file, form, has_header=has_header)
-    assert file.getvalue() == expected + expected.splitlines(keepends=True)[-1]
+def test_rows_are_written_as_they_were_read(tmp_path, name, content, expected):
+    (tmp_path / name).write_bytes(content.encode())
+    rows = [*read_source(tmp_path / name)]
+    file = io.StringIO(newline="")
+    for number, row in enumerate(rows):
+        write_rows([row], [{"answer": ["a"], "p": 0.5}], file, has_header=number > 0)
+    assert file.getvalue() == expected
+    if name != "a.json":
+        (tmp_path / name).write_bytes(expected.encode())
+        assert [row.columns["answer"] for row in read_source(tmp_path / name)] in (
+            [["a"]] * len(rows),
+            ['["a"]'] * len(rows),
+        )
+
+
+def test_a_second_model_has_columns_of_its_own():
+    assert free_names(["prediction", "probability"], {"text"}) == {
+        "prediction": "prediction", "probability": "probability",
+    }  # fmt: skip
+    taken = {"text", "prediction", "probability", "probability_2"}
+    assert free_names(["prediction", "probability"], taken) == {
+        "prediction": "prediction_3", "probability": "probability_3",
+    }  # fmt: skip
 
 
 def test_words_of_a_text_have_offsets_into_it():
@@ -220,7 +244,7 @@ def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbina
     content = b'\xef\xbb\xbf{"text": "a"}\n{"text": "b"}\n'
     for given, expected in (
         (content, b'{"text": "a", "prediction"'),
-        (b"text\r\na\r\n", b"text,prediction,probability\n"),
+        (b"text\r\na\r\n", b"text,prediction,probability\r\n"),
     ):
         stream = io.BufferedReader(io.BytesIO(given))
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
@@ -239,7 +263,6 @@ def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbina
         ("header.csv", "text\n", "no rows"),
         ("wrong.csv", "a,b\n1,2\n", "has no text in the column 'text' (None); its columns are a, b"),
         ("blank.jsonl", '{"text": "a"}\n{"text": ""}\n', "blank.jsonl:2 has no text"),
-        ("answered.jsonl", '{"text": "a"}\n{"text": "a", "prediction": 1}\n', "has a column prediction"),
     ],
 )
 def test_a_file_without_texts_is_refused(reviews, name, content, named, tmp_path):

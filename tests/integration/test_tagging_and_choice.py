@@ -20,7 +20,7 @@ from electra.report.command import main as report
 from electra.report.results import read_results
 from electra.tasks.multiple_choice.data import MultipleChoiceArguments, load_choice_splits
 from electra.tasks.multiple_choice.task import main as choose
-from electra.tasks.tagging.data import read_columns
+from electra.tasks.tagging.columns import read_columns
 from electra.tasks.tagging.schemes import convert, score_labels
 from electra.tasks.tagging.task import main as tag
 from tests.helpers import read_json
@@ -90,7 +90,7 @@ def test_tagging_is_learned_and_its_files_agree(tagged):
     assert (results[0].metrics["f1"] or 0) > 0.8
     for split, prefix in (("dev", ""), ("test", "test_")):
         path = folder / "predictions" / f"names-42-{split}.txt"
-        written = read_columns(str(path))
+        written = read_columns(str(path), -1)
         original = read_columns(str(tagged / "names" / f"{split}.txt"))
         assert written.words == original.words
         right = [convert(labels, "iob2") for labels in original.labels]
@@ -149,12 +149,12 @@ def test_long_sentences_are_predicted_word_by_word(folder):
     tag(flags(folder, **files, **{**TAGGING, "save_model": False, "max_length": 12, "num_seeds": 1}))
     predictions = folder / "output" / "run" / "predictions"
     assert np.load(predictions / "names-42.npz")["dev"].shape[0] > 1
-    found = read_columns(str(predictions / "names-42-dev.txt"))
+    found = read_columns(str(predictions / "names-42-dev.txt"), -1)
     assert len(found) == 1 and len(found.words[0]) > 50
     (result,) = results_of(folder)
     assert result.rows["dev"] == 1 and (result.metrics["f1"] or 0) > 0.7
     assert not any(name.startswith("test") for name in result.metrics)
-    assert read_columns(str(folder / "output" / "run" / "predictions.txt")).words == words
+    assert read_columns(str(folder / "output" / "run" / "predictions.txt"), -1).words == words
 
 
 # ---- multiple choice

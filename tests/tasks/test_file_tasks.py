@@ -39,15 +39,23 @@ def test_the_configurations_are_those_of_their_sources():
 @parametrize(
     ("args", "task"),
     [
-        (parse_tagging(FILES), "x"),
+        (parse_tagging(FILES), "b"),
+        (parse_tagging(["--pretrain_path=a", "--train_file=x/train.conll.gz", "--validation_file=a"]), "x"),
+        (parse_tagging(["--pretrain_path=a", "--train_file=x/Dev-2.tsv", "--validation_file=a"]), "x"),
         (parse_tagging([*FILES, "--task_name", "CoNLL 2003"]), "CoNLL_2003"),
         (parse_tagging([*FILES, "--task_name", ".."]), "_"),
-        (parse_tagging(["--pretrain_path=a", "--train_file=news/old/../a", "--validation_file=a"]), "news"),
+        (parse_tagging(["--pretrain_path=a", "--train_file=news/old/../a", "--validation_file=a"]), "a"),
         (parse_swag(["--pretrain_path=a"]), "swag"),
     ],
 )
 def test_a_task_is_named_after_its_data_or_as_asked(args, task):
     assert task_name(args.options, "kind") == task
+
+
+def test_the_folder_of_a_published_task_names_it():
+    args = parse_tagging(["--pretrain_path=a", "--train_file=conll2003/eng.train", "--validation_file=a"])
+    assert task_name(args.options, "kind") == "eng.train"
+    assert task_name(args.options, "kind", {"conll2003"}) == "conll2003"
 
 
 @parametrize("kind", [GLUE, SQUAD, TAGGING, MULTIPLE_CHOICE])

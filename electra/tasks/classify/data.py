@@ -5,10 +5,12 @@ before anything is trained. Rows that are held out, and parts of the training da
 each range of numbers, has the same share in them.
 """
 
+import logging
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import compress
 from typing import Any, Literal, NamedTuple
 
@@ -16,10 +18,21 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from electra.finetuning.config import FileTaskArguments
-from electra.finetuning.data import TOKENIZER_BATCH, Array, ColumnRows, Examples, encode_examples, lengths_of, tokenize
+from electra.finetuning.data import (
+    TOKENIZER_BATCH,
+    Array,
+    ColumnRows,
+    Examples,
+    check_accepted,
+    encode_examples,
+    lengths_of,
+    tokenize,
+)
 from electra.io.errors import UserError
-from electra.io.rows import Columns, PlacedRow, check_encodable, text_of
+from electra.io.rows import Columns, PlacedRow, check_encodable, parse_value, shown_names, text_of
 from electra.options import INSIDE, NOT_EMPTY, UP_TO_ONE, option
+
+logger = logging.getLogger(__name__)
 
 # ---- options
 
@@ -42,14 +55,18 @@ class ClassifyArguments(FileTaskArguments):
     test_file: str | None = option(None, "Test set in one of these formats; labels are optional.")
     text_column: str | None = option(None, "Column of the text. Default: text or sentence.", NOT_EMPTY)
     text_pair_column: str | None = option(None, "Column of a second text, for labels of pairs.", NOT_EMPTY)
-    label_column: str | None = option(None, "Column of the label. Default: label or labels.", NOT_EMPTY)
+    label_column: list[str] = option(
+        [],
+        "Column of the label. Several: a column for each class, with 1 or 0. Default: label or labels.",
+        NOT_EMPTY,
+    )
     label_separator: str | None = option(
         None, "What separates several labels in a cell, such as ';'. Lists need none.", NOT_EMPTY
     )
     label_kind: Literal["auto", "single", "several", "number"] = option(
         "auto",
-        "single: one of several classes; several: any number of them; number: a regression. auto: several for lists "
-        "and with --label_separator, number for fractions or more than 20 whole numbers, otherwise single.",
+        "single: one of several classes; several: any number of them; number: a regression. auto: several for lists, "
+        "columns of 0 and 1 and --label_separator, number for fractions or more than 20 whole numbers, else single.",
     )
     long_texts: Literal["truncate", "windows"] = option(
         "truncate",
@@ -74,15 +91,23 @@ SEVERAL = "several"
 NUMBER = "number"
 TEXT_COLUMNS = ("text", "sentence")
 LABEL_COLUMNS = ("label", "labels")
-MISSING = ("", "nan", "NaN")
-"""Labels that are none, as text."""
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 MOST_WHOLE_NUMBERS = 20
 """More different whole numbers are a quantity, fewer are classes."""
+HIDDEN = ("-1", "?", "_", "-", "nan", "na", "n/a", "none", "null", "unknown", "hidden")
+"""Labels of test sets that are not public, if all are the same and none of training's."""
+NO_NAMES = ("nan", "na", "n/a", "none", "null", "?")
+"""Names of classes that often mean a missing label, in lower case."""
+
+Label = tuple[int, ...] | float
+"""The numbers of a text's classes, ascending, or its number in training's range."""
+Form = Literal["one", "lists", "positions", "truths", "separated"]
+"""How labels are written. one: a name or number; lists: of names; positions: lists with 1 or 0 for each class; truths:
+1 or 0 by the name of the class, in columns or a mapping; separated: names in one cell."""
 
 
 class Example(NamedTuple):
-    """A text or a pair of texts, with its label as in the source or, later, as numbers; None if missing."""
+    """A text or a pair of texts, with its label as in the source or, later, as a `Label`; None if missing."""
 
     text: str
     pair: str | None
@@ -102,6 +127,7 @@ class LabelSet(NamedTuple):
     classes: Sequence[str]
     low: float = 0.0
     high: float = 1.0
+    form: Form = "one"
 
 
 # ---- reading
@@ -109,39 +135,65 @@ class LabelSet(NamedTuple):
 
 def read_examples(
     rows: Iterable[PlacedRow],
-    columns: Sequence[str | None],
+    columns: Sequence[Any],
     needs_labels: bool,
 ) -> list[Example]:
     """Read the rows of one split. Labels that are not needed are on either all rows or none.
 
     Args:
-        columns: of the text, of a second text, of the label; None for the usual names and no second text.
+        columns: of the text, of a second text, and one or several of the label; None for the usual names and no second
+            text.
     Raises:
         UserError: a row has no text or no label.
     """
     examples = []
     without = ""
     for place, row in rows:
+        check_accepted(row, place)
         example = read_example(columns, row, place)
         examples.append(example)
         if example.label is not None:
             needs_labels = True
         elif not without:
-            without = f"{place} has no label; its columns are {', '.join(row)}; see --label_column"
+            without = _without_label(columns[2], row, place)
         if needs_labels and without:
             raise UserError(without)
     return examples
 
 
-def read_example(columns: Sequence[str | None], row: Columns, place: str) -> Example:
-    text_column, pair_column, label_column = columns
+def read_example(columns: Sequence[Any], row: Columns, place: str) -> Example:
+    text_column, pair_column, label_columns = columns
     text = text_of(row, text_column or first_of(TEXT_COLUMNS, row), place)
     pair = None if pair_column is None else text_of(row, pair_column, place)
-    label = row.get(label_column or first_of(LABEL_COLUMNS, row))
-    check_encodable(label, place)
-    if label is None or str(label).strip() in MISSING:
-        label = None
+    label: Any
+    if isinstance(label_columns, list) and len(label_columns) > 1:
+        label = {name: row.get(name) for name in label_columns}
+        if any(map(_is_missing, label.values())):
+            label = None
+    else:
+        label = row.get(_label_column(label_columns, row))
+        check_encodable(label, place)
+        if _is_missing(label):
+            label = None
     return Example(text, pair, label, place)
+
+
+def _label_column(given: Any, row: Columns) -> str:
+    """Return the one column of the label."""
+    name = given[0] if isinstance(given, list) and given else given
+    return name or first_of(LABEL_COLUMNS, row)
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or label != label or (isinstance(label, str) and not label.strip())  # nan equals nothing
+
+
+def _without_label(given: Any, row: Columns, place: str) -> str:
+    """Return the message for a row without a label."""
+    names = given if isinstance(given, list) and len(given) > 1 else [_label_column(given, row)]
+    values = ", ".join(f"{name}: {row[name]!r:.40}" for name in names if name in row)
+    found = f" ({values})" if values else ""
+    return f"{place} has no label{found}; its columns are {shown_names(row)}; see --label_column"
 
 
 def first_of(names: Sequence[str], row: Columns) -> str:
@@ -151,42 +203,119 @@ def first_of(names: Sequence[str], row: Columns) -> str:
 
 # ---- labels
 
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-][0-9]+)?|[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)[eE][0-9]+"
+)
+"""Digits without leading zeros, a sign, a point, an exponent."""
+_MAYBE_NUMBER = re.compile(r"[+-]?[0-9]+[eE][0-9]+")
+"""12E4 is a number beside fractions, otherwise a name: programs write the sign of an exponent."""
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+
 
 def as_number(label: Any) -> float | None:
     """Return the value of a finite number or of its text, otherwise None; a truth value is not a number."""
-    try:
-        value = float(label)
-    except (TypeError, ValueError):
+    if isinstance(label, str):
+        text = label.strip()
+        if not _NUMBER.fullmatch(text) and not _MAYBE_NUMBER.fullmatch(text):
+            return None
+        label = text
+    elif isinstance(label, bool) or not isinstance(label, int | float | Decimal):
         return None
-    return value if math.isfinite(value) and not isinstance(label, bool) else None
+    value = float(label)
+    return value if math.isfinite(value) else None
 
 
 def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -> LabelSet:
-    """Find the kind of the labels if it is "auto", and the classes, ascending, or the range of the numbers."""
+    """Find the kind of the labels if it is "auto", and the classes, ascending, or the range of the numbers.
+
+    Raises:
+        UserError: what the labels are cannot be told.
+    """
     labels = [example.label for example in examples]
+    form = find_form(labels, separator, examples[0].place if examples else "")
     if kind == "auto":
-        kind = find_kind(labels, separator)
+        kind = find_kind(examples, form)
     if kind == NUMBER:
-        values = map(as_number, labels)
+        values = map(_as_any_number, labels)
         numbers = [value for value in values if value is not None]  # other labels are refused later, with their place
         return LabelSet(kind, [], min(numbers, default=0.0), max(numbers, default=1.0))
-    found = {name for label in labels for name in class_names(label, separator)}
-    return LabelSet(kind, sorted(found, key=lambda name: (as_number(name) or 0.0, name)))
+    if form == "positions":
+        classes = [str(number) for number in range(len(labels[0]))]
+    elif form == "truths":
+        classes = [*dict.fromkeys(name for label in labels for name in label)]
+    else:
+        found = {name for label in _different(labels) for name in class_names(label, separator)}
+        classes = sorted(found, key=lambda name: (_order(name), name))
+    return LabelSet(kind, classes, form=form)
 
 
-def find_kind(labels: Sequence[Any], separator: str | None) -> str:
+def find_form(labels: Sequence[Any], separator: str | None, place: str) -> Form:
+    """Return how the labels of a column are written."""
+    if separator is not None:
+        return "separated"
+    if labels and all(isinstance(label, dict) for label in labels):
+        return "truths"
+    lists = [label for label in labels if isinstance(label, list)]
+    if any(isinstance(part, float) and part % 1 for label in lists for part in label):
+        raise UserError(
+            f"the labels, such as {lists[0]!r:.60} at {place}, are numbers in lists; write names, or 1 and 0"
+        )
+    if lists and len(lists) == len(labels):
+        lengths = {len(label) for label in lists}
+        is_binary = all(str(part) in ("0", "1", "0.0", "1.0", "True", "False") for label in lists for part in label)
+        if len(lengths) == 1 and min(lengths) > 1 and is_binary:
+            return "positions"
+    return "lists" if lists else "one"
+
+
+def find_kind(examples: Sequence[Example], form: Form) -> str:
     """Return the kind of the labels that the values have.
 
-    Several classes if there are lists; a number if there are many whole numbers, or mostly numbers and fractions among
-    them; otherwise one class.
+    Several classes if there are lists of other lengths than one; a number if there are many whole numbers, or mostly
+    numbers and fractions among them; otherwise one class.
     """
-    if separator is not None or any(isinstance(label, list) for label in labels):
+    labels = [example.label for example in examples]
+    if form == "lists":
+        return SINGLE if all(not isinstance(label, list) or len(label) == 1 for label in labels) else SEVERAL
+    if form != "one":
         return SEVERAL
-    values = [as_number(label) for label in labels]
-    numbers = {value for value in values if value is not None}
-    if any(number % 1 for number in numbers) and 2 * values.count(None) < len(values):
-        return NUMBER  # the others are refused later, with their place
-    return SINGLE if None in values or len(numbers) <= MOST_WHOLE_NUMBERS else NUMBER
+    values = list(map(as_number, labels))
+    is_sure = [not (isinstance(label, str) and _MAYBE_NUMBER.fullmatch(label.strip())) for label in labels]
+    sure = {value for value, sure in zip(values, is_sure, strict=True) if sure and value is not None}
+    if any(number % 1 for number in sure):
+        # others than numbers are refused later, with their place
+        return NUMBER if 2 * values.count(None) < len(values) else SINGLE
+    if None not in values and all(is_sure):
+        return SINGLE if len(sure) <= MOST_WHOLE_NUMBERS else NUMBER
+    is_comma = [isinstance(label, str) and _DECIMAL_COMMA.fullmatch(label.strip()) is not None for label in labels]
+    if any(is_comma) and all(value is not None or comma for value, comma in zip(values, is_comma, strict=True)):
+        example = examples[is_comma.index(True)]
+        raise UserError(
+            f"{example.place} has the label '{example.label:.40}': give --label_kind number for a decimal comma, "
+            "--label_separator , if these are two classes, or --label_kind single if it is a name"
+        )
+    return SINGLE
+
+
+def _as_any_number(label: Any) -> float | None:
+    """Return the value of a number, also with a decimal comma."""
+    if isinstance(label, str) and _DECIMAL_COMMA.fullmatch(label.strip()):
+        return float(label.strip().replace(",", "."))
+    return as_number(label)
+
+
+def _order(name: str) -> float:
+    """Return where a class is among others: whole numbers ascend."""
+    try:
+        value = float(name)
+    except ValueError:
+        return 0.0
+    return value if math.isfinite(value) else 0.0
+
+
+def _different(labels: Iterable[Any]) -> list[Any]:
+    """Return each of the labels once."""
+    return [*{repr(label): label for label in labels}.values()]
 
 
 def class_names(label: Any, separator: str | None) -> list[str]:
@@ -196,24 +325,79 @@ def class_names(label: Any, separator: str | None) -> list[str]:
     return [name for name in names if name]
 
 
-def number_label(example: Example, labels: LabelSet, separator: str | None) -> Example:
-    """Return the example with its label as numbers: 0 or 1 for each class, or one number in training's range."""
-    found: list[float] = []
+def number_labels(examples: Sequence[Example], labels: LabelSet, separator: str | None) -> list[Example]:
+    """Return the examples with their labels as numbers.
+
+    Raises:
+        UserError: a label is none of training's.
+    """
+    numbers = {name: number for number, name in enumerate(labels.classes)}
+    known: dict[str, Label | None] = {}
+    numbered = []
+    for example in examples:
+        written = repr(example.label)
+        if written not in known:
+            known[written] = _numbered(example.label, labels, numbers, separator)
+        label = known[written]
+        if label is None:
+            names = ", ".join(labels.classes) or "numbers"
+            advice = "see --label_kind" if labels.form in ("one", "lists") else "write 1 or 0 for each class"
+            if labels.form == "separated":
+                advice = "see --label_separator"
+            raise UserError(
+                f"{example.place} has the label '{example.label!s:.40}', but training has {names:.200}; {advice}"
+            )
+        numbered.append(example._replace(label=label))
+    return numbered
+
+
+def _numbered(label: Any, labels: LabelSet, numbers: Mapping[str, int], separator: str | None) -> Label | None:
+    """Return a label as numbers, None if it is none of training's."""
     if labels.kind == NUMBER:
-        number = as_number(example.label)
-        if number is not None:
-            found = [(number - labels.low) / (labels.high - labels.low)]
-    else:
-        names = class_names(example.label, separator)
-        is_known = set(names) <= set(labels.classes)
-        if is_known and (labels.kind == SEVERAL or len(names) == 1):
-            found = [float(name in names) for name in labels.classes]
-    if not found:
-        known = ", ".join(labels.classes) or "numbers"
-        raise UserError(
-            f"{example.place} has the label '{example.label!s:.40}', but training has {known:.200}; see --label_kind"
-        )
-    return example._replace(label=found)
+        value = _as_any_number(label)
+        return None if value is None else (value - labels.low) / (labels.high - labels.low)
+    if labels.form in ("positions", "truths"):
+        values = [*label.values()] if isinstance(label, dict) else label
+        names = [*label] if isinstance(label, dict) else labels.classes
+        if not isinstance(values, list) or len(values) != len(names) or not set(names) <= numbers.keys():
+            return None
+        truths = [TRUTHS.get(str(value).strip().lower()) for value in values]
+        if None in truths:
+            return None
+        found = [numbers[name] for name, truth in zip(names, truths, strict=True) if truth]
+        return tuple(sorted(found)) if labels.kind == SEVERAL or len(found) == 1 else None
+    names = class_names(label, separator)
+    if not set(names) <= numbers.keys() or (labels.kind != SEVERAL and len(names) != 1):
+        return None
+    return tuple(sorted({numbers[name] for name in names}))
+
+
+TRUTHS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
+"""How the truth of a class is written."""
+
+
+def unpack_lists(splits: Mapping[str, Sequence[Example]]) -> dict[str, list[Example]]:
+    """Return the splits with the lists that all labels of the training data hold as text."""
+    found = {}
+    for split in ("train", *splits):
+        values = [parse_value(example.label) if example.label is not None else None for example in splits[split]]
+        is_text = any(isinstance(example.label, str) for example in splits[split])
+        if split == "train" and (None in values or not is_text):
+            return {name: list(examples) for name, examples in splits.items()}
+        found[split] = [
+            example if value is None else example._replace(label=value)
+            for example, value in zip(splits[split], values, strict=True)
+        ]
+    return found
+
+
+def without_hidden(examples: Sequence[Example], labels: LabelSet) -> Sequence[Example]:
+    """Return the examples of a test set without labels, if all have one label that says that it is not public."""
+    written = {str(example.label).strip().lower().removesuffix(".0") for example in examples}
+    if len(written) != 1 or not written <= set(HIDDEN) or written & {name.lower() for name in labels.classes}:
+        return examples
+    logger.info("test           all labels are '%s', which training does not have: without labels", written.pop())
+    return [example._replace(label=None) for example in examples]
 
 
 # ---- choosing rows
@@ -273,9 +457,13 @@ def nested_order(examples: Sequence[Example], seed: int) -> list[int]:
 
 
 def _by_label(examples: Sequence[Example], rng: np.random.Generator) -> list[int]:
-    """Return the numbers of the examples, ordered by their label, equal ones at random."""
+    """Return the numbers of the examples, ordered by their label, equal ones at random.
+
+    Classes descend: the order is that of rows of 0 and 1.
+    """
     ranks = rng.permutation(len(examples))
-    return sorted(range(len(examples)), key=lambda number: (examples[number].label, ranks[number]))
+    keys = [tuple(-one for one in e.label) if isinstance(e.label, tuple) else e.label for e in examples]
+    return sorted(range(len(examples)), key=lambda number: (keys[number], ranks[number]))
 
 
 # ---- rows of tokens

@@ -7,6 +7,7 @@ folder.
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -35,25 +36,29 @@ from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, LabelSet
 
 # ---- scores
 
-# Labels are a matrix with a row for each text: 0 or 1 for each class, or one column of numbers, scaled to [0, 1] by
-# the range of the training data. Scores are fractions in float64; nan where a metric has no value.
+# Numbers are scaled to [0, 1] by the range of the training data. Scores are fractions in float64; nan where a metric
+# has no value.
 
 
 class ClassificationReferences(NamedTuple):
     """The references of a split of N texts.
 
     Args:
-        matrix: the labels (N, C), None if unknown.
+        targets: the labels, None if unknown: the number of one class (N,), of several 1 or 0 (N, C), numbers (N, 1).
         owners: the text of each row of logits (R,), ascending; a text that is read in windows has several rows.
         places: source and line of each text, for files of predictions.
         constant: the logits (C,) of the best answer without reading, from the frequencies or the mean in training.
     """
 
     labels: LabelSet
-    matrix: Any
+    targets: Any
     owners: Array
     places: Sequence[str]
     constant: Array
+
+
+MOST_CONFUSIONS = 100
+"""Classes of a table of confusions; one of more is not readable."""
 
 
 def mean_by_text(logits: Array, owners: Array) -> Array:
@@ -65,17 +70,17 @@ def mean_by_text(logits: Array, owners: Array) -> Array:
 
 
 def decide_classes(labels: LabelSet, logits: Array, thresholds: Any = None) -> Array:
-    """Return what a model answers with logits (N, C), as labels are written (N, C).
+    """Return what a model answers with logits (N, C), as targets are written.
 
     Args:
         thresholds: of several classes at once, the probability (C,) above which each is answered; None for one half.
     """
     if labels.kind == NUMBER:
         return logits
-    is_answer = logits > 0 if thresholds is None else expit(logits) > thresholds
     if labels.kind == SINGLE:
-        is_answer = logits.argmax(1)[:, None] == np.arange(logits.shape[1])
-    return is_answer.astype(np.float64)
+        return logits.argmax(1)
+    is_answer = logits > 0 if thresholds is None else expit(logits) > thresholds
+    return is_answer.astype(np.uint8)
 
 
 def class_names_of(labels: LabelSet, answers: Array) -> list[Any]:
@@ -83,46 +88,47 @@ def class_names_of(labels: LabelSet, answers: Array) -> list[Any]:
     if labels.kind == NUMBER:
         numbers = labels.low + (labels.high - labels.low) * answers[:, 0]
         return list(numbers.tolist())
-    found = [list(compress(labels.classes, row)) for row in answers]
-    return found if labels.kind == SEVERAL else [names[0] for names in found]
+    if labels.kind == SINGLE:
+        return [labels.classes[number] for number in answers]
+    return [list(compress(labels.classes, row)) for row in answers]
 
 
 def score_classification(logits: Array, references: ClassificationReferences) -> dict[str, float]:
     """Compute the metrics of a split; logits (R, C)."""
     kind = references.labels.kind
-    matrix = references.matrix
+    targets = references.targets
     by_text = mean_by_text(logits, references.owners)
     answers = decide_classes(references.labels, by_text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about undefined values
         if kind == NUMBER:
-            pair = matrix[:, 0], answers[:, 0]
+            pair = targets[:, 0], answers[:, 0]
             return {
                 "pearson": float(pearsonr(*pair).statistic),
                 "spearman": float(spearmanr(*pair).statistic),
-                "rmse": float(np.sqrt(np.square(matrix - answers).mean())),
+                "rmse": float(np.sqrt(np.square(targets - answers).mean())),
             }
-        accuracy = accuracy_score(matrix, answers)
-        scores = f1_scores(matrix, answers)
+        accuracy = accuracy_score(targets, answers)
+        scores = f1_scores(targets, answers, by_text.shape[1])
         if kind == SINGLE:
-            mcc = matthews_corrcoef(matrix.argmax(1), answers.argmax(1))
-            is_right = (matrix == answers).all(1)
-            ece = calibration_error(softmax(by_text, axis=1).max(1), is_right)
+            mcc = matthews_corrcoef(targets, answers)
+            ece = calibration_error(softmax(by_text, axis=1).max(1), targets == answers)
             return {"accuracy": accuracy, **scores, "mcc": float(mcc), "ece": ece}
-        occurs = matrix.any(0)
+        occurs = targets.any(0)
         ranked = np.nan_to_num(by_text[:, occurs])
         scores["average_precision"] = math.nan
         if occurs.any():
-            scores["average_precision"] = float(average_precision_score(matrix[:, occurs], ranked))
-        ece = calibration_error(expit(by_text).ravel(), matrix.ravel())
+            scores["average_precision"] = float(average_precision_score(targets[:, occurs], ranked))
+        ece = calibration_error(expit(by_text).ravel(), targets.ravel().astype(np.float64))
         return {**scores, "subset_accuracy": accuracy, "ece": ece}
 
 
-def f1_scores(matrix: Array, answers: Array) -> dict[str, float]:
+def f1_scores(targets: Array, answers: Array, classes: int) -> dict[str, float]:
     """Return macro and micro F1; a class that occurs neither in the labels nor in the answers does not count."""
+    f1 = partial(f1_score, targets, answers, labels=np.arange(classes))
     return {
-        "macro_f1": f1_score(matrix, answers, average="macro", zero_division=np.nan),
-        "micro_f1": f1_score(matrix, answers, average="micro", zero_division=0.0),
+        "macro_f1": f1(average="macro", zero_division=np.nan),
+        "micro_f1": f1(average="micro", zero_division=0.0),
     }
 
 
@@ -161,17 +167,17 @@ def score_thresholds(logits: Logits, references: Mapping[str, ClassificationRefe
     scores = {}
     for split, values in logits.items():
         probabilities = expit(mean_by_text(values, references[split].owners))
-        matrix = references[split].matrix
+        matrix = references[split].targets
         if split == "dev":
             is_even = np.arange(len(matrix)) % 2 == 0
-            thresholds = np.empty_like(matrix)
+            thresholds = np.empty(matrix.shape)
             thresholds[is_even] = best_thresholds(probabilities[~is_even], matrix[~is_even])
             thresholds[~is_even] = best_thresholds(probabilities[is_even], matrix[is_even])
             prefix = ""
         else:
-            thresholds = best_thresholds(expit(mean_by_text(logits["dev"], dev.owners)), dev.matrix)
+            thresholds = best_thresholds(expit(mean_by_text(logits["dev"], dev.owners)), dev.targets)
             prefix = f"{split}_"
-        for name, value in f1_scores(matrix, (probabilities > thresholds).astype(np.float64)).items():
+        for name, value in f1_scores(matrix, (probabilities > thresholds).astype(np.uint8), matrix.shape[1]).items():
             scores[f"{prefix}threshold_{name}"] = float(value)
     return scores
 
@@ -195,15 +201,15 @@ def useful_thresholds(logits: Logits, references: Mapping[str, ClassificationRef
     at_thresholds = score_splits({"dev": logits["dev"]}, references)["threshold_macro_f1"]
     if not at_thresholds > at_half:
         return None
-    return best_thresholds(expit(mean_by_text(logits["dev"], dev.owners)), dev.matrix)
+    return best_thresholds(expit(mean_by_text(logits["dev"], dev.owners)), dev.targets)
 
 
 def is_classifier_collapsed(logits: Array, references: ClassificationReferences) -> bool:
     """Return True if logits are not finite or (almost) all answers are equal (numbers: to two digits)."""
     answers = decide_classes(references.labels, mean_by_text(logits, references.owners))
     named = []
-    for matrix in (answers, references.matrix):
-        names = class_names_of(references.labels, matrix.round(2))
+    for labels in (answers, references.targets):
+        names = class_names_of(references.labels, labels.round(2))
         named.append(list(map(str, names)))
     return not np.isfinite(logits).all() or has_one_answer(*named)
 
@@ -216,17 +222,18 @@ def details(logits: Array, references: ClassificationReferences, thresholds: Any
     text = f"labels of the training data: {labels.low:g} to {labels.high:g}"
     if labels.kind != NUMBER:
         answers = decide_classes(labels, mean_by_text(logits, references.owners), thresholds)
-        right, chosen = references.matrix, answers
-        if labels.kind == SINGLE:  # numbers of classes: of a matrix, several classes would be reported
-            right, chosen = right.argmax(1), chosen.argmax(1)
         text = classification_report(
-            right, chosen, labels=range(len(labels.classes)), target_names=labels.classes, zero_division=0.0
+            references.targets,
+            answers,
+            labels=range(len(labels.classes)),
+            target_names=labels.classes,
+            zero_division=0.0,
         )
     if thresholds is not None:
         shown = [f"{name} {value:.3g}" for name, value in zip(labels.classes, thresholds, strict=True)]
         text += f"\nat the thresholds that are best on this set: {', '.join(shown)}\n"
-    if labels.kind == SINGLE:
-        right = pd.Series(class_names_of(labels, references.matrix), name="label")
+    if labels.kind == SINGLE and len(labels.classes) <= MOST_CONFUSIONS:
+        right = pd.Series(class_names_of(labels, references.targets), name="label")
         chosen = pd.Series(class_names_of(labels, answers), name="answer")
         text += "\n" + pd.crosstab(right, chosen).to_string()
     return {"baseline": baseline, "text": text}

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,8 @@ from electra.options import Values
 from electra.report.blocks import Figure, Heading, write_report
 from electra.report.drawing import render
 from electra.tasks.classify.data import (
+    MOST_WHOLE_NUMBERS,
+    NO_NAMES,
     NUMBER,
     SEVERAL,
     SINGLE,
@@ -46,9 +49,11 @@ from electra.tasks.classify.data import (
     find_labels,
     hold_out,
     nested_order,
-    number_label,
+    number_labels,
     read_example,
     read_examples,
+    unpack_lists,
+    without_hidden,
 )
 from electra.tasks.classify.report import (
     CLASSIFY_REPORTING,
@@ -126,6 +131,8 @@ CLASSIFY_SETTINGS = (
     "eval_seed",
 )
 """Options that a score depends on."""
+MANY_CLASSES = 0.5
+"""Say so if there are more classes than this share of the texts."""
 IMBALANCED = 10
 """Texts of the most frequent class over those of the rarest from which a warning says that classes are unequal."""
 
@@ -136,9 +143,28 @@ class LabelledTexts(NamedTuple):
     labels: LabelSet
     splits: Mapping[str, Sequence[Example]]
 
-    def matrix(self, split: str) -> Array:
-        """Return the labels, float64 (N, C)."""
-        return np.array([example.label for example in self.splits[split]])
+    def targets(self, split: str) -> Array:
+        """Return the labels as an array.
+
+        The number of one class, int64 (N,); 1 or 0 for each of several, uint8 (N, C); or numbers, float64 (N, 1).
+        """
+        labels = [example.label for example in self.splits[split]]
+        if self.labels.kind == NUMBER:
+            return np.array(labels, np.float64)[:, None]
+        if self.labels.kind == SINGLE:
+            return np.array(labels, np.int64)[:, 0]
+        matrix = np.zeros((len(labels), len(self.labels.classes)), np.uint8)
+        for row, label in zip(matrix, labels, strict=True):
+            row[list(label)] = 1
+        return matrix
+
+    def shares(self, split: str) -> Array:
+        """Return the share of the texts that have each class, float64 (C,), or the mean of the numbers (1,)."""
+        if self.labels.kind == NUMBER:
+            return self.targets(split).mean(0)
+        numbers = list(chain.from_iterable(example.label for example in self.splits[split]))
+        counts = np.bincount(np.array(numbers, np.int64), minlength=len(self.labels.classes))
+        return counts / len(self.splits[split])
 
 
 def open_classification(args: Arguments) -> Task:
@@ -147,6 +173,8 @@ def open_classification(args: Arguments) -> Task:
     data = read_labelled(options)
     kind = data.labels.kind
     settings = {name: getattr(options, name) for name in CLASSIFY_SETTINGS}
+    if len(options.label_column) < 2:
+        settings["label_column"] = next(iter(options.label_column), None)
     weights = class_weights(data) if options.class_weights == "balanced" else None
     (fraction,) = options.train_fractions
     if fraction < 1:  # results of runs that all had the same texts are not continued
@@ -174,18 +202,21 @@ def open_classification(args: Arguments) -> Task:
 def read_labelled(options: Any) -> LabelledTexts:
     """Read all splits, of files or of a data set; without a development set, draw one from the training data."""
     columns = [getattr(options, name) for name in COLUMN_OPTIONS]
-    splits = {}
+    splits: dict[str, Sequence[Example]] = {}
     for split, rows in rows_by_split(options, needs=["train"]).items():
         splits[split] = read_examples(rows, columns, split != "test")
         if not splits[split]:
             raise UserError(f"the {SPLITS[split]} data has no rows; give a header and rows")
     separator = options.label_separator
+    splits.update(unpack_lists(splits))
     labels = find_labels(splits["train"], options.label_kind, separator)
     if labels.low == labels.high or len(labels.classes) == 1:
         raise UserError(f"all labels are {splits['train'][0].label}; the training data needs two or more")
+    if "test" in splits:
+        splits["test"] = without_hidden(splits["test"], labels)
     for split, examples in splits.items():
         if examples[0].label is not None:
-            splits[split] = [number_label(example, labels, separator) for example in examples]
+            splits[split] = number_labels(examples, labels, separator)
     seed = options.eval_seed
     if "dev" not in splits:
         splits["dev"], splits["train"] = hold_out(splits["train"], options.validation_fraction, seed)
@@ -199,11 +230,39 @@ def read_labelled(options: Any) -> LabelledTexts:
 def log_labels(data: LabelledTexts) -> None:
     """Log what the labels are, how frequent they are, and which texts are in two splits."""
     labels = data.labels
-    shares = data.matrix("train").mean(0)
+    texts = len(data.splits["train"])
+    shares = data.shares("train")
     shown = [f"{name}: {share:.1%}" for name, share in zip(labels.classes, shares, strict=False)]
     if labels.kind == NUMBER:
-        shown = [f"{labels.low:g} to {labels.high:g}; if they name classes, give --label_kind single"]
+        values = len({example.label for example in data.splits["train"]})
+        shown = [
+            f"{labels.low:g} to {labels.high:g}, {values} different ones in {texts} texts; if they name classes, give "
+            "--label_kind single"
+        ]
     logger.info("labels         %s, %.500s", labels.kind, ", ".join(shown))
+    if labels.form == "positions":
+        logger.info("               the labels are lists of 1 and 0, so a class is the number of a position, from 0")
+    if labels.kind == SINGLE and labels.form == "lists":
+        logger.info("               each list has one class; if a text may have several, give --label_kind several")
+    if labels.kind == SINGLE and len(labels.classes) > max(MOST_WHOLE_NUMBERS, MANY_CLASSES * texts):
+        logger.warning(
+            "               %d classes in %d texts: --label_column reads another column, --label_separator separates "
+            "several classes in a cell, --label_kind number reads amounts",
+            len(labels.classes), texts,
+        )  # fmt: skip
+    for name, share in zip(labels.classes, shares, strict=False):
+        if name.lower() in NO_NAMES:
+            logger.warning(
+                "               %d texts have the class '%s'; leave them out if it means no label", share * texts, name
+            )
+    for separator in ";|,":
+        joined = [name for name in labels.classes if separator in name and labels.kind == SINGLE]
+        joined = [name for name in joined if {part.strip() for part in name.split(separator)} <= set(labels.classes)]
+        if joined:
+            logger.warning(
+                "               the class '%s' is made of others; --label_separator '%s' reads several classes",
+                joined[0], separator,
+            )  # fmt: skip
     if shares.max() >= IMBALANCED * shares.min():
         logger.info("               imbalanced: consider --class_weights balanced, and macro F1")
     known = {*map(content_of, data.splits["train"])}
@@ -223,26 +282,22 @@ def load_classification(
 ) -> TaskData:
     """Encode all splits. If `fraction` < 1, a run trains on a part of the training texts, which its seed chooses."""
     kind = data.labels.kind
-    mean = data.matrix("train").mean(0)
+    mean = data.shares("train")
     constant = mean if kind == NUMBER else logit(mean)
     splits = {}
     for split, examples in data.splits.items():
         rows, owners = encode_texts(examples, tokenizer, tuning.max_length, in_windows)
         cut = np.unique(owners[rows.lengths >= tuning.max_length])
         logger.info("%-14s %d of %d texts have %d tokens or more", split, len(cut), len(examples), tuning.max_length)
-        matrix = None
+        targets = None
         if examples[0].label is not None:
-            matrix = data.matrix(split)
-            targets = {
-                SINGLE: matrix.argmax(1),
-                SEVERAL: matrix.astype(np.int64),
-                NUMBER: matrix[:, 0].astype(np.float32),
-            }
-            rows = replace(rows, columns={**rows.columns, "labels": targets[kind][owners]})
+            targets = data.targets(split)
+            trained = targets[:, 0].astype(np.float32) if kind == NUMBER else targets
+            rows = replace(rows, columns={**rows.columns, "labels": trained[owners]})
         places = [example.place for example in examples]
-        references = ClassificationReferences(data.labels, matrix, owners, places, constant)
+        references = ClassificationReferences(data.labels, targets, owners, places, constant)
         used = round(fraction * len(examples)) if split == "train" else len(examples)
-        splits[split] = Split(rows, references, used, matrix is not None)
+        splits[split] = Split(rows, references, used, targets is not None)
     chosen = None if fraction == 1 else partial(choose_rows, data, splits["train"], eval_seed)
     return TaskData(splits, data.labels.classes or ("score",), PROBLEM_TYPES[kind], chosen)
 
@@ -258,7 +313,7 @@ def choose_rows(data: LabelledTexts, train: Split, eval_seed: int, seed: int) ->
 
 def class_weights(data: LabelledTexts) -> Tensor:
     """Return weights (C,) of the classes, or of a yes to each, in inverse proportion to their frequency."""
-    shares = torch.tensor(data.matrix("train").mean(0), dtype=torch.float32).clamp(min=1e-6)
+    shares = torch.tensor(data.shares("train"), dtype=torch.float32).clamp(min=1e-6)
     if data.labels.kind == SINGLE:
         return 1 / (len(shares) * shares)
     return (1 - shares) / shares
@@ -290,8 +345,8 @@ def classification_files(
     labels = own.labels
     thresholds = useful_thresholds(logits, references)
     table = pd.DataFrame({"place": own.places})
-    if own.matrix is not None:
-        table["label"] = class_names_of(labels, own.matrix)
+    if own.targets is not None:
+        table["label"] = class_names_of(labels, own.targets)
     by_text = mean_by_text(logits[split], own.owners)
     table["prediction"] = class_names_of(labels, decide_classes(labels, by_text, thresholds))
     files: dict[str, Any] = {f"-{split}.csv": table.to_csv(index=False)}

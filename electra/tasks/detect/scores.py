@@ -43,15 +43,17 @@ def read_texts(
     path: str,
     text_column: str,
     label_column: str = "label",
+    delimiter: str | None = None,
 ) -> Iterator[LabelledText]:
     """Yield the texts of a file.
 
     Args:
         text_column: the column of the text in tables; a plain text has the column `text` only.
+        delimiter: of csv and tsv, None to find it.
     Raises:
         UserError: a row has no text, or another label than 0, 1 or pairs of numbers.
     """
-    for place, row in read_rows(path):
+    for place, row in read_rows(path, delimiter, reads_text=True):
         text = row["text"] if [*row] == ["text"] else row.get(text_column)
         check_encodable(text, place)
         if not isinstance(text, str):

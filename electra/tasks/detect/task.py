@@ -63,6 +63,7 @@ def main(argv: list[str] | None = None) -> None:
         default="label",
         help="column that says which texts are wrong: 1, or right: 0; '' for none; default: label",
     )
+    parser.add_argument("--delimiter", help="what separates the cells of csv and tsv; default: found by the header")
     parser.add_argument("--output_dir", help="folder; default: output/detect_ and the name of the file")
     parser.add_argument(
         "--threshold",
@@ -181,7 +182,7 @@ def detect(args: Namespace) -> None:
     detector = open_detector(networks, args.max_length)
     logger.info("model          %s", networks.source)
     if expand(args.file).is_file():  # no stream
-        for _ in read_texts(args.file, args.text_column, args.label_column):
+        for _ in read_texts(args.file, args.text_column, args.label_column, args.delimiter):
             pass  # refuses a bad row before hours of work
     thresholds = dict.fromkeys(("token", "text"), args.threshold)
     if args.validation_file:  # right text; false_alarm_rate of its tokens, and of its texts, are above the thresholds
@@ -195,7 +196,8 @@ def detect(args: Namespace) -> None:
     scores = Scores()
     worst: list[dict[str, Any]] = []
     with new_folder(folder), open_new(folder / "scores.jsonl") as file:
-        for text, scored in score_texts(detector, read_texts(args.file, args.text_column, args.label_column)):
+        texts = read_texts(args.file, args.text_column, args.label_column, args.delimiter)
+        for text, scored in score_texts(detector, texts):
             line = as_line(text, scored, thresholds["token"])
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
             scores.add(scored, text.is_wrong, text.spans)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from electra.finetuning.data import load_tables, table_rows
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.rows import TABLES, Columns, PlacedRow, check_encodable, read_rows, text_of
+from electra.io.rows import TABLES, Columns, PlacedRow, check_encodable, form_of, read_rows, text_of
 from electra.options import FOLDER_NAME, NOT_EMPTY, POSITIVE, Options, check, option
 
 BLIMP = "nyu-mll/blimp"
@@ -43,7 +43,11 @@ class Pair(NamedTuple):
 
 
 def load_pairs(
-    data: str, max_pairs: int | None = None, config: str | None = None, columns: Sequence[str] = ()
+    data: str,
+    max_pairs: int | None = None,
+    config: str | None = None,
+    columns: Sequence[str] = (),
+    delimiter: str | None = None,
 ) -> list[Pair]:
     """Load the pairs of a file, of all tables in a folder, or of a Hub data set.
 
@@ -51,13 +55,14 @@ def load_pairs(
         max_pairs: of each paradigm, the first ones.
         config: of the data set; by default all of its configurations.
         columns: those of the acceptable and the unacceptable sentence, where they are none of `PAIR_COLUMNS`.
+        delimiter: of csv and tsv, None to find it.
     Raises:
         UserError: the data cannot be found or read, a row is not a pair, or a paradigm has two phenomena.
     """
     pairs = []
     counts: Counter[str] = Counter()
     phenomena: dict[str, str] = {}
-    for source, (place, row) in _rows(data, config):
+    for source, (place, row) in _rows(data, config, delimiter):
         names = next((names for names in PAIR_COLUMNS if names[0] in row), PAIR_COLUMNS[0])
         good, bad = (text_of(row, name, place) for name in columns or names)
         named = _first(row, PHENOMENON)
@@ -76,15 +81,15 @@ def load_pairs(
     return pairs
 
 
-def _rows(data: str, config: str | None) -> Iterator[tuple[str, PlacedRow]]:
+def _rows(data: str, config: str | None, delimiter: str | None) -> Iterator[tuple[str, PlacedRow]]:
     """Yield each row with its file or configuration."""
     path = expand(data)
     if config is None and path.exists():
         files = [path]
         if path.is_dir():
-            files = sorted(file for file in path.iterdir() if file.suffix in TABLES)
+            files = sorted(file for file in path.iterdir() if form_of(file) in TABLES)
         for file in files:
-            for row in read_rows(file):
+            for row in read_rows(file, delimiter):
                 yield file.stem, row
         return
     import datasets  # takes a second
@@ -136,6 +141,9 @@ class MinimalPairArguments(Options):
         [],
         "Columns of the acceptable and of the unacceptable sentence. Default: those of BLiMP, MultiBLiMP or RuBLiMP.",
         NOT_EMPTY,
+    )
+    delimiter: str | None = option(
+        None, "What separates the cells of csv and tsv, such as ';' or tab. Default: found by the header.", NOT_EMPTY
     )
     score: list[str] = option([], "Scores. Default: all that the networks allow.", choices=PAIR_SCORES)
     max_pairs: int | None = option(None, "Maximum pairs of each paradigm, the first ones. Default: all.", POSITIVE)

@@ -4,10 +4,11 @@ Three forms are known by their columns:
 
     SWAG        sent1, sent2, ending0, ending1 ...; label
     HellaSwag   ctx, endings; label
-    general     question, optionally context; choices, a list, or choice0, choice1 ...; label
+    general     question, optionally context; choices, a list, or choice0, choice1 ...; label or answer
+    ARC         question; choices, an object with the lists text and label; answerKey, one of these labels
 
 `label` is the number of the right choice, from 0. If it is missing, empty or -1, the answer is unknown. The number of
-choices may differ from row to row: empty choices at the end are dropped.
+choices may differ from row to row: empty choices at the end are dropped. In csv a list is the text of one.
 """
 
 import re
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from electra.finetuning.config import FileTaskArguments
 from electra.finetuning.data import rows_by_split
 from electra.io.errors import UserError
-from electra.io.rows import Columns, check_encodable
+from electra.io.rows import Columns, check_encodable, parse_value
 from electra.options import option
 
 # ---- options
@@ -38,7 +39,7 @@ class MultipleChoiceArguments(FileTaskArguments):
     test_file: list[str] = option([], "Test set in the same format; answers are optional.")
 
 
-FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices"
+FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices, a list"
 
 
 class ChoiceQuestion(NamedTuple):
@@ -80,12 +81,18 @@ def parse_question(row: Columns, place: str) -> ChoiceQuestion:
         choices: Any = _numbered(row, "ending")
     elif "ctx" in row:
         columns = ("ctx", None)
-        choices = row.get("endings")
+        choices = parse_value(row.get("endings"))
     elif "question" in row:
         columns = ("context", "question")
-        choices = row.get("choices") or _numbered(row, "choice")
+        choices = row.get("choices")
+        choices = (parse_value(choices) or choices) if choices else _numbered(row, "choice")
     else:
         raise UserError(f"{place} has the columns {' '.join(map(str, row))}; expected {FORMS}")
+    label = next((row[name] for name in ("label", "answerKey", "answer") if name in row), None)
+    if isinstance(choices, dict) and isinstance(choices.get("text"), list) and isinstance(choices.get("label"), list):
+        keys = [_text(key) for key in choices["label"]]
+        label = keys.index(_text(label)) if _text(label) in keys else label
+        choices = choices["text"]
     if not isinstance(choices, list):
         raise UserError(f"{place} has no list of choices; expected {FORMS}")
     context, question = (_text(row.get(column)) for column in columns)
@@ -96,7 +103,7 @@ def parse_question(row: Columns, place: str) -> ChoiceQuestion:
     if len(texts) < 2 or not all(texts):
         raise UserError(f"{place} has the choices {texts}; expected two or more that are not empty")
     seconds = [f"{question} {text}" for text in texts] if context and question else texts
-    return ChoiceQuestion(place, context or question, seconds, texts, _answer(row.get("label"), len(texts), place))
+    return ChoiceQuestion(place, context or question, seconds, texts, _answer(label, len(texts), place))
 
 
 def _text(value: Any) -> str:

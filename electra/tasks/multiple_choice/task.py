@@ -58,7 +58,7 @@ from electra.tasks.multiple_choice.data import (
     load_choice_splits,
     parse_question,
 )
-from electra.tasks.multiple_choice.report import CHOICE_REPORTING
+from electra.tasks.multiple_choice.report import CHOICE_REPORTING, CHOICE_TASKS
 
 # ---- the command
 
@@ -79,7 +79,8 @@ def main(argv: list[str] | None = None) -> None:
 
 def evaluate_choices(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
     """Fine-tune on questions with choices; see `evaluate`."""
-    return evaluate(args, [open_choice_task(args)], f"multiple_choice_{task_name(args.options, 'data')}", encoder)
+    prefix = f"multiple_choice_{task_name(args.options, 'data', CHOICE_TASKS)}"
+    return evaluate(args, [open_choice_task(args)], prefix, encoder)
 
 
 # ---- the task
@@ -98,7 +99,7 @@ def open_choice_task(args: Arguments) -> Task:
     options = args.options
     return Task(
         kind=MULTIPLE_CHOICE,
-        name=task_name(options, MULTIPLE_CHOICE.name),
+        name=task_name(options, MULTIPLE_CHOICE.name, CHOICE_TASKS),
         headlines=("accuracy",),
         settings=data_settings(options),
         load=partial(load_choice_task, options),

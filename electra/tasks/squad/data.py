@@ -1,11 +1,11 @@
-"""The data of SQuAD: options; questions on paragraphs, from SQuAD's JSON or a data set; windows of tokens.
+"""The data of SQuAD: options; questions on paragraphs, from SQuAD's JSON, rows or a data set; windows of tokens.
 
 Version 2.0 is recognised by questions without an answer or with `is_impossible`.
 """
 
-import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -28,8 +28,7 @@ from electra.finetuning.data import (
 )
 from electra.io.console import is_encodable
 from electra.io.errors import UserError
-from electra.io.files import expand
-from electra.io.rows import Columns
+from electra.io.rows import Columns, PlacedRow, parse_value, read_rows
 from electra.options import AT_LEAST_8, BELOW_ONE, NOT_EMPTY, POSITIVE, option
 
 logger = logging.getLogger(__name__)
@@ -49,11 +48,13 @@ class SquadArguments(ProtocolArguments):
     )
     train_file: list[str] = option(
         [],
-        "Training set in SQuAD's JSON, version 1.1 or 2.0; several files are trained on together. Needs "
-        "--validation_file.",
+        "Training set in SQuAD's JSON, version 1.1 or 2.0, or .jsonl, .parquet or .csv with the columns of a data "
+        "set; several files are trained on together. Needs --validation_file.",
         replaced_by=("dataset_name",),
     )
-    validation_file: str | None = option(None, "Development set in SQuAD's JSON.", replaced_by=("dataset_name",))
+    validation_file: str | None = option(
+        None, "Development set in one of these formats.", replaced_by=("dataset_name",)
+    )
     max_query_length: int = option(64, "Maximum length of a question in tokens; longer ones are truncated.", POSITIVE)
     doc_stride: int = option(128, "Tokens between the starts of two windows on a long paragraph.", POSITIVE)
     n_best_size: int = option(
@@ -112,16 +113,8 @@ class Questions:
 
 
 def read_questions(path: str | Path) -> Questions:
-    """Read SQuAD's JSON, version 1.1 or 2.0."""
-    try:
-        content = json.loads(expand(path).read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"cannot read {path} as JSON: {error}") from error
-    if isinstance(content, dict) and "Data" in content:
-        raise UserError(
-            f"{path} is in TriviaQA's format; convert it to SQuAD's: python -m electra.tasks.squad.trivia_qa --help"
-        )
-    return _parse(content, str(path))
+    """Read SQuAD's JSON, version 1.1 or 2.0, or a table with a question in each row."""
+    return parse_questions(read_rows(path, names_classes=False), str(path))
 
 
 def load_questions(options: Any) -> dict[str, Questions]:
@@ -137,10 +130,7 @@ def load_questions(options: Any) -> dict[str, Questions]:
             logger.info("training file  %s: %d questions, %d paragraphs", part.source, len(part), len(part.paragraphs))
         return {split: join(parts) for split, parts in files.items()}
     rows = rows_by_split(options, names_classes=False)
-    loaded = {}
-    for split in ("train", "dev"):
-        paragraphs = [{**row, "qas": [row]} for _, row in rows[split]]
-        loaded[split] = _parse({"data": [{"paragraphs": paragraphs}]}, f"{options.dataset_name} ({split})")
+    loaded = {split: parse_questions(rows[split], f"{options.dataset_name} ({split})") for split in ("train", "dev")}
     check_answers(loaded["train"])
     return loaded
 
@@ -162,50 +152,153 @@ def join(parts: Sequence[Questions]) -> Questions:
     return Questions(paragraphs, questions, is_version_2, " ".join(part.source for part in parts))
 
 
-def _parse(content: Any, source: str) -> Questions:
+class Faults:
+    """What is wrong with the questions of a source: for each kind of fault, how often, and the first question."""
+
+    def __init__(self) -> None:
+        self.firsts: dict[str, str] = {}
+        self.counts: Counter[str] = Counter()
+
+    def add(self, what: str, question: str) -> None:
+        self.firsts.setdefault(what, question)
+        self.counts[what] += 1
+
+    def check(self, source: str, total: int, advice: str) -> None:
+        """Raise a `UserError` that names all kinds of faults, if there is one."""
+        if self.counts:
+            found = [f"{number} {what} (first: {self.firsts[what]})" for what, number in self.counts.most_common(5)]
+            raise UserError(f"{source}: of {total} questions, {'; '.join(found)}; {advice}")
+
+
+FORM = (
+    'a question needs id, question, context and answers, such as {"text": ["Rome"], "answer_start": [3]}, in '
+    "SQuAD's JSON or in a row"
+)
+
+
+def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
+    """Return the questions of articles with 'paragraphs', of paragraphs with 'qas', or of rows of one question each.
+
+    Raises:
+        UserError: a question is not as it must be; all of the source are checked before.
+    """
     paragraphs: dict[str, int] = {}
     questions: dict[str, SquadQuestion] = {}
+    faults = Faults()
     is_version_2 = False
-    try:
-        for paragraph in chain.from_iterable(article["paragraphs"] for article in content["data"]):
-            for values in paragraph["qas"]:
-                answers = [] if values.get("is_impossible") else values["answers"]
-                if isinstance(answers, dict):  # data sets have lists of texts and of positions
-                    pairs = zip(answers["text"], answers["answer_start"], strict=True)
-                    answers = [{"text": text, "answer_start": start} for text, start in pairs]
-                texts = [answer["text"] for answer in answers]
-                found = (values["question"], paragraph["context"], *texts)
-                if not all(isinstance(text, str) and is_encodable(text) for text in found):
-                    raise TypeError(f"question {values['id']} or its context or answer is no text")
-                is_version_2 |= "is_impossible" in values or not answers
-                if values["id"] in questions:
-                    raise ValueError(f"two questions have the id {values['id']}")
-                questions[values["id"]] = SquadQuestion(
-                    id=values["id"],
-                    text=values["question"],
-                    paragraph=paragraphs.setdefault(paragraph["context"], len(paragraphs)),
-                    answers=tuple(texts),
-                    start=int(answers[0]["answer_start"]) if answers else None,
-                )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{source} is not in SQuAD's format: {error!r}, after {len(questions)} questions") from error
+    total = 0
+    for place, values in chain.from_iterable(_questions_in(row, place, faults) for place, row in rows):
+        total += 1
+        asked = f"question {values['id']!s:.60}" if _is_name(values.get("id")) else place
+        answers = _answers(values)
+        found = _faults_of(values, answers)
+        for what in found:
+            faults.add(what, asked)
+        name = values.get("id")
+        if not found and name in questions:
+            faults.add("have the id of another", f"two questions have the id {name!s:.60}")
+        if found or answers is None or name in questions:
+            continue
+        is_version_2 |= "is_impossible" in values or not answers
+        context = values["context"]
+        questions[values["id"]] = SquadQuestion(
+            id=values["id"],
+            text=values["question"],
+            paragraph=paragraphs.setdefault(context, len(paragraphs)),
+            answers=tuple(text for text, _ in answers),
+            start=answers[0][1] if answers else None,
+        )
+    faults.check(source, total, FORM)
     if not questions:
         raise UserError(f"{source} has no questions; name other data")
     return Questions(list(paragraphs), list(questions.values()), is_version_2, source)
 
 
+def _questions_in(row: Any, place: str, faults: Faults) -> Iterator[tuple[str, Columns]]:
+    """Yield each question below an article, a paragraph or a row, with its context."""
+    if not isinstance(row, dict):
+        faults.add("are no objects", place)
+    elif "Data" in row:
+        raise UserError(
+            f"{place.rpartition(':')[0]} is in TriviaQA's format; convert it to SQuAD's: python -m "
+            "electra.tasks.squad.trivia_qa --help"
+        )
+    elif "paragraphs" in row or "qas" in row:
+        below = row["paragraphs"] if "paragraphs" in row else row["qas"]
+        if not isinstance(below, list):
+            faults.add("have no list of 'paragraphs' or 'qas'", place)
+            return
+        inherited = {} if "paragraphs" in row else {"context": row.get("context")}
+        for one in below:
+            yield from _questions_in({**inherited, **one} if isinstance(one, dict) else one, place, faults)
+    elif "question" in row:
+        yield place, row
+    else:
+        faults.add("have no 'paragraphs', 'qas' or 'question'", place)
+
+
+def _is_name(value: Any) -> bool:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number or (isinstance(value, str) and bool(value) and is_encodable(value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and is_encodable(value)
+
+
+def _faults_of(values: Columns, answers: Any) -> list[str]:
+    """Return what is wrong with a question."""
+    faults = [f"have no text as their {name}" for name in ("question", "context") if not _is_text(values.get(name))]
+    if not _is_name(values.get("id")):
+        faults.append("have no id")
+    if _truth(values.get("is_impossible")) is None:
+        faults.append("have another is_impossible than true or false")
+    if answers is None:
+        faults.append("have no list of answers, each a text with a whole number as its answer_start")
+    return faults
+
+
+def _truth(value: Any) -> bool | None:
+    """Return the truth value, also of a table; False if there is none, None if it is something else."""
+    written = {"": False, "none": False, "0": False, "false": False, "1": True, "true": True}
+    return written.get(str(value).lower())
+
+
+def _answers(values: Columns) -> list[tuple[str, int]] | None:
+    """Return text and place of each answer; none of an impossible question; None if they are not as they must be."""
+    if _truth(values.get("is_impossible")):
+        return []
+    answers = parse_value(values.get("answers"))
+    if isinstance(answers, dict):  # data sets have lists of texts and of places
+        texts, starts = answers.get("text"), answers.get("answer_start")
+        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+            return None
+        answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+    if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
+        return None
+    found = []
+    for answer in answers:
+        text, start = answer.get("text"), answer.get("answer_start")
+        if isinstance(start, str) and start.strip().isdecimal():
+            start = int(start)
+        if not _is_text(text) or isinstance(start, bool) or not isinstance(start, int | float) or start % 1:
+            return None
+        found.append((str(text), int(start)))
+    return found
+
+
 def check_answers(data: Questions) -> None:
     """Refuse training data in which an answer is empty or not at its given position."""
+    faults = Faults()
     for question in data.questions:
         if question.start is None:
             continue
         answer = question.answers[0]
         paragraph = data.paragraphs[question.paragraph]
         if not answer.strip() or question.start < 0 or not paragraph.startswith(answer, question.start):
-            raise UserError(
-                f"{data.source}: the answer '{answer:.50}' to question {question.id} is not at its position "
-                f"{question.start}; correct the file"
-            )
+            where = f"the answer '{answer:.50}' to question {question.id} is not at its position {question.start}"
+            faults.add("have an answer that is empty or elsewhere", where)
+    faults.check(data.source, len(data), "correct the file")
 
 
 # ---- windows of tokens

@@ -1,12 +1,10 @@
 """The data of a tagging task: options; sentences of words with labels, from files or a data set; windows of tokens."""
 
 import logging
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import chain, groupby
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -23,10 +21,11 @@ from electra.finetuning.data import (
     windows_with_most_context,
 )
 from electra.io.errors import UserError
-from electra.io.files import expand
-from electra.io.rows import JSON_LINES, Columns, PlacedRow, check_encodable, text_of
-from electra.options import option
-from electra.tasks.tagging.schemes import labels_of, read_entities, words_of
+from electra.io.rows import DELIMITERS, NO_TEXT, TABLES, form_of, open_lines, refusal
+from electra.options import NOT_EMPTY, option
+from electra.tasks.tagging.columns import WORD_NAMES, TaggedSentences, read_columns
+from electra.tasks.tagging.rows import SENTENCE_COLUMN, TEXT_COLUMNS, read_sentences
+from electra.tasks.tagging.schemes import find_spelling, spelt
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +40,8 @@ class TaggingArguments(FileTaskArguments):
     train_file: str | None = option(
         None,
         "File of columns: the word first, its label in --label_column; blank lines separate sentences. Or "
-        ".conllu; or .jsonl or .parquet with tokens and tags, or with text and entities: [[start, end, label], ...].",
+        ".conllu; or .jsonl, .csv or .parquet with tokens and tags, text and entities: [[start, end, label], ...], "
+        "or sentence_id, word and tag.",
         replaced_by=("dataset_name",),
     )
     validation_file: str | None = option(None, "Development set in the same format.", replaced_by=("dataset_name",))
@@ -50,9 +50,17 @@ class TaggingArguments(FileTaskArguments):
         None,
         "Column of the labels: in files of columns its number, from 0 or from the end; in rows its name. Default: the "
         "last column, of CoNLL-U the part of speech; in rows the only one whose name ends in tags or labels.",
+        NOT_EMPTY,
     )
-    scheme: Literal["auto", "iob2", "bioes"] = option(
-        "auto", "Tagging scheme for training. auto: bioes if the data uses it, otherwise iob2."
+    word_column: str | None = option(
+        None,
+        "Column of the words in files with a word in each line. Default: the first one that does not count.",
+        NOT_EMPTY,
+    )
+    scheme: Literal["auto", "iob2", "bioes", "io", "plain"] = option(
+        "auto",
+        "Tagging scheme for training. io: entities without B- and I-; plain: other labels, such as parts "
+        "of speech. auto: bioes if the data uses it, iob2 if labels have prefixes, io if most are O, else plain.",
     )
     features: FeatureName | None = option(
         None,
@@ -60,87 +68,6 @@ class TaggingArguments(FileTaskArguments):
         "second_to_last (layer), concat_4 (the last four), mix_4, mix_all (weighted sums of the last four, of "
         "all), embeddings. Default: the encoder is fine-tuned.",
     )
-
-
-# ---- files of columns
-
-# A line of a file holds a word and its columns; a blank line ends a sentence; -DOCSTART- begins a document and is not
-# a sentence. Lines of different widths are refused, because a lost column would shift all labels after it. In CoNLL-U
-# (.conllu) the word is the second column, and comments, ranges of words and empty nodes are left out.
-
-
-DOCUMENT = "-DOCSTART-"
-CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words
-
-
-@dataclass(frozen=True)
-class TaggedSentences:
-    """The sentences of one split; `labels` as in the source, None if there are none."""
-
-    words: list[list[str]]
-    labels: list[list[str]] | None
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-
-def read_columns(
-    path: str,
-    label_column: int | None = None,
-    *,
-    needs_labels: bool = True,
-) -> TaggedSentences:
-    """Read a file whose columns are separated by spaces or tabs.
-
-    `label_column` counts from 0; negative numbers count from the end; None is the last, of CoNLL-U the part of speech.
-    Without `needs_labels` a file that does not have this column has no labels.
-    """
-    try:
-        text = expand(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 ({error}); convert the file") from error
-    is_conllu = path.lower().endswith(".conllu")
-    word_column = int(is_conllu)
-    if label_column is None:
-        label_column = 3 if is_conllu else -1
-    lines = []
-    for line in text.split("\n"):
-        line = line.rstrip("\r")
-        cells = CELLS.findall(line)
-        if is_conllu and cells:
-            cells = line.split("\t")
-            if not cells[0].isdecimal():  # a comment, a range of words, an empty node
-                continue
-        lines.append([] if cells[:1] == [DOCUMENT] else cells)
-    width = len(next(filter(None, lines), []))
-    if width == 0:
-        raise UserError(f"{path} has no sentences; name a file of words and labels")
-    has_labels = label_column != word_column and abs(label_column) < width
-    if needs_labels and not has_labels:
-        raise UserError(f"{path} has {width} columns; --label_column {label_column} must name one after the word")
-    for number, cells in enumerate(lines, start=1):
-        if cells and len(cells) != width:
-            raise UserError(
-                f"{path} line {number} has {len(cells)} columns, but earlier lines have {width}; correct it"
-            )
-    sentences = [list(group) for has_words, group in groupby(lines, key=bool) if has_words]
-    words = [[cells[word_column] for cells in sentence] for sentence in sentences]
-    labels = None
-    if has_labels:
-        labels = [[cells[label_column] for cells in sentence] for sentence in sentences]
-    return TaggedSentences(words, labels)
-
-
-def as_columns(words: Sequence[Sequence[str]], *labels: Sequence[Sequence[str]]) -> str:
-    """Write a line for each word with its labels, and a blank line behind each sentence."""
-    lines = []
-    for columns in zip(words, *labels, strict=True):
-        for cells in zip(*columns, strict=True):
-            # White space inside a word would begin another column, and a blank word would end the sentence.
-            written = [re.sub(r"[ \t\r\n]+", "_", cell.strip()) or "_" for cell in cells]
-            lines.append(" ".join(written))
-        lines.append("")
-    return "\n".join(lines) + "\n"
 
 
 # ---- windows of tokens
@@ -229,114 +156,43 @@ def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list
     return [[ids[text] for text in words] for words in spelled]
 
 
-# ---- rows of data sets and of files
-
-#     tokens or words   with a column of labels, such as tags
-#     text              with entities: spans of characters with a label, see schemes.py
+# ---- the splits of a task
 
 
-def read_sentences(
-    rows: Iterable[PlacedRow],
-    label_column: str | None,
-    *,
-    needs_labels: bool = True,
-) -> TaggedSentences:
-    """Read rows of words and labels, or of texts and spans.
+def is_table(path: str) -> bool:
+    """Return True if a file has rows with named columns: JSON, parquet, csv, or a tsv with such a header.
 
-    Without `needs_labels` there are no labels if one is missing, null or -1.
+    Other files have a word in each line. A tsv with blank lines between its sentences is one of them.
     """
-    words: list[list[str]] = []
-    labels: list[list[str] | None] = []
-    widened = 0
-    for place, row in rows:
-        tokens = tokens_of(row, place)
-        if tokens is None:
-            found, tags, is_widened = read_text(row, place)
-            widened += is_widened
-        else:
-            found = tokens
-            tags = read_labels(row, label_column, place)
-        if not found or found == [DOCUMENT]:
-            continue
-        if tags is None and needs_labels:
-            raise UserError(f"{place} has no labels of its words; its columns are {', '.join(row)}")
-        if tags is not None and len(tags) != len(found):
-            raise UserError(f"{place} has {len(found)} words and {len(tags)} labels; correct the data")
-        words.append(found)
-        labels.append(tags)
-    if not words:
-        raise UserError("there are no sentences; name data with words")
-    if widened:
-        logger.warning("%d texts have spans that begin or end inside a word; the whole word has their label", widened)
-    known = [tags for tags in labels if tags is not None]
-    return TaggedSentences(words, known if len(known) == len(words) else None)
-
-
-def tokens_of(row: Columns, place: str) -> list[str] | None:
-    """Return the words of a row; None if the row has a text instead."""
-    tokens = row.get("tokens", row.get("words"))
-    if tokens is None:
-        return None
-    if not isinstance(tokens, list):
-        raise UserError(f"{place} has {tokens!r:.60} for its words; give a list of words, or a text")
-    check_encodable(tokens, place)
-    return list(map(str, tokens))
-
-
-def read_labels(
-    row: Columns,
-    label_column: str | None,
-    place: str,
-) -> list[str] | None:
-    """Read the labels by name, by default from the only column that ends in tags or labels; None if hidden."""
-    columns = [label_column] if label_column else [name for name in row if re.search(r"(tags|labels)$", name)]
-    if len(columns) > 1:
-        raise UserError(f"{place} has the columns {', '.join(row)}; choose the labels with --label_column")
-    tags = row.get(columns[0]) if columns else None
-    if tags is None:
-        return None
-    if not isinstance(tags, list):
-        raise UserError(
-            f"{place} has {tags!r:.60} in the column '{columns[0]}'; give a list with a label for each word"
-        )
-    if any(tag in (None, -1) for tag in tags):
-        return None
-    if not all(isinstance(tag, str) for tag in tags):
-        raise UserError(f"{place} has labels without a name, {tags!r:.60}; choose other data")
-    check_encodable(tags, place)
-    return list(tags)
-
-
-def read_text(row: Columns, place: str) -> tuple[list[str], list[str] | None, bool]:
-    """Return the words of a text, labels in IOB2 if the row has entities, and whether one begins or ends in a word."""
-    text = text_of(row, "text", place)
-    is_labelled = row.get("entities") is not None
-    spans = read_entities(row, place) if is_labelled else []
-    bounds = words_of(text)
-    labels = labels_of(bounds, spans, place)
-    edges = {edge for span in spans for edge in (span.start, span.end)}
-    is_widened = any(start < edge < end for start, end in bounds for edge in edges)
-    return [text[start:end] for start, end in bounds], labels if is_labelled else None, is_widened
-
-
-ROW_FILES = (*JSON_LINES, ".parquet")
-"""Other files have columns."""
+    form = form_of(path)
+    if form not in TABLES or form not in DELIMITERS or form == ".csv":
+        return form in TABLES
+    lines = open_lines(path)
+    names = {name.strip('"').lower() for name in next(lines, "").strip().split("\t")}
+    is_named = len(names & {*WORD_NAMES, *TEXT_COLUMNS}) > 0 or any(map(SENTENCE_COLUMN.fullmatch, names))
+    return is_named and all(line.strip() for line in lines)
 
 
 def load_tagging_splits(options: Any) -> dict[str, TaggedSentences]:
     """Load the splits train, dev and, if there is one, test, of a data set or of files."""
-    column = options.label_column
+    columns = options.label_column, options.word_column
     files = files_by_split(options)
     splits = {}
     for split, rows in rows_by_split(options).items():
         needs_labels = split != "test"
         paths = files.get(split)
-        if paths is None or Path(paths[0]).suffix.lower() in ROW_FILES:
-            splits[split] = read_sentences(rows, column, needs_labels=needs_labels)
-            continue
-        try:
-            number = int(column) if column else None
-        except ValueError as error:
-            raise UserError(f"--label_column {column} must be a number for files, counted from 0") from error
-        splits[split] = read_columns(paths[0], number, needs_labels=needs_labels)
+        if paths is None or is_table(paths[0]):
+            splits[split] = read_sentences(rows, *columns, needs_labels=needs_labels)
+        elif form_of(paths[0]) in NO_TEXT:
+            raise UserError(refusal(paths[0]))
+        else:
+            splits[split] = read_columns(paths[0], *columns, needs_labels=needs_labels)
+    spelling = find_spelling(splits["train"].labels or []) if "train" in splits else {}
+    if spelling:
+        first, usual = next(iter(spelling.items()))
+        logger.info("labels         '%s' is read as '%s'", first, usual)
+        splits = {
+            split: replace(found, labels=None if found.labels is None else spelt(found.labels, spelling))
+            for split, found in splits.items()
+        }
     return splits

@@ -1,4 +1,4 @@
-"""Labels of words: the schemes that are read, IOB1, IOB2, BIOES and BILOU, the two that are trained, and scores.
+"""Labels of words: the schemes that are read, IOB1, IOB2, BIOES, BILOU and IO, those that are trained, and scores.
 
 All schemes are read by the rule of conlleval, the script of the CoNLL shared tasks: an entity begins at B and S, where
 the type changes, and after O, E and S; it ends at E and S, or before the next one begins. This repairs labels that
@@ -7,22 +7,56 @@ their scheme does not allow.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import regex
-from sklearn.metrics import accuracy_score
+from sklearn.metrics import accuracy_score, f1_score
 
 from electra.io.errors import UserError
-from electra.io.rows import Columns, check_encodable
 
 OUTSIDE = "O"
 LABEL = re.compile(r"([BIESLU])-(.+)")
 PREFIXES = {"iob2": "BI", "bioes": "BIES"}
-"""Scheme -> its prefixes. A third scheme is plain: every label is a class of its own, such as a part of speech."""
+"""Scheme -> its prefixes. Labels of io are types without a prefix, and O: equal ones side by side are one entity. In
+the scheme plain every label is a class of its own, such as a part of speech."""
+SPELLINGS = (
+    re.compile(r"(?P<prefix>[BIESLU])-(?P<type>.+)"),
+    re.compile(r"(?P<prefix>[BMIESW])-(?P<type>.+)"),  # BMES, BMEWO
+    re.compile(r"(?P<prefix>[BIESLU])_(?P<type>.+)"),
+    re.compile(r"(?P<prefix>[bieslu])[-_](?P<type>.+)"),
+    re.compile(r"(?P<type>.+)[-_](?P<prefix>[BIESLU])"),
+)
+"""Labels with a prefix as files have them; all labels of a file are of the first one that fits them."""
+OUTSIDES = ("0", "o", "_", "-", "*")
+"""Other labels of words outside, where all others have a prefix and none is O."""
 
 TagSequence = Sequence[Sequence[str]]
+
+
+def find_spelling(sentences: TagSequence) -> dict[str, str]:
+    """Return the label in the usual spelling, B-LOC and O, by each label that has another."""
+    labels = set(chain.from_iterable(sentences))
+    outside = next((label for label in (OUTSIDE, *OUTSIDES) if label in labels), OUTSIDE)
+    inside = labels - {outside}
+    for expression in SPELLINGS:
+        matches = [match for match in map(expression.fullmatch, sorted(inside)) if match]
+        prefixes = {match["prefix"].upper() for match in matches}
+        if not matches or len(matches) < len(inside) or (expression is not SPELLINGS[0] and "B" not in prefixes):
+            continue
+        usual = {"M": "I", "W": "S"} if expression is SPELLINGS[1] else {}
+        found = {outside: OUTSIDE}
+        for match in matches:
+            prefix = match["prefix"].upper()
+            found[match[0]] = f"{usual.get(prefix, prefix)}-{match['type']}"
+        return {label: written for label, written in found.items() if label != written}
+    return {}
+
+
+def spelt(sentences: TagSequence, spelling: Mapping[str, str]) -> list[list[str]]:
+    """Return the labels in the usual spelling, see `find_spelling`."""
+    return [[spelling.get(label, label) for label in sentence] for sentence in sentences]
 
 
 def convert(labels: Sequence[str], scheme: str) -> list[str]:
@@ -30,13 +64,21 @@ def convert(labels: Sequence[str], scheme: str) -> list[str]:
     if scheme == "plain":
         return list(labels)
     converted = [OUTSIDE] * len(labels)
-    for kind, start, end in entities_of(labels):  # `end` is the last word
+    for kind, start, end in entities_of(with_prefixes(labels) if scheme == "io" else labels):  # `end` is the last word
+        if scheme == "io":
+            converted[start : end + 1] = [kind] * (end + 1 - start)
+            continue
         prefixes = ["B", *"I" * (end - start)]
         if scheme == "bioes":
             prefixes[-1] = "E"
             prefixes[0] = "B" if end > start else "S"
         converted[start : end + 1] = [f"{prefix}-{kind}" for prefix in prefixes]
     return converted
+
+
+def with_prefixes(labels: Sequence[str]) -> list[str]:
+    """Return labels of the scheme io as IOB1 has them; others as they are."""
+    return [label if label == OUTSIDE or LABEL.fullmatch(label) else f"I-{label}" for label in labels]
 
 
 def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
@@ -62,13 +104,16 @@ def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
 
 def choose_scheme(sentences: TagSequence, asked: str) -> str:
     """Choose the scheme to train in: as asked for, or by default that of the data, with IOB2 for IOB1."""
-    labels = set(chain.from_iterable(sentences)) - {OUTSIDE}
+    counts = Counter(chain.from_iterable(sentences))
+    labels = counts.keys() - {OUTSIDE}
     prefixes = {label[0] for label in labels if LABEL.fullmatch(label)}
     others = sorted(label for label in labels if not LABEL.fullmatch(label))
+    if asked in ("plain", "io"):
+        return asked
     if others and (prefixes or asked != "auto"):
         raise UserError(f"the label '{others[0]}' has no prefix such as B-; see --label_column and --scheme")
     if others:
-        return "plain"
+        return "io" if counts[OUTSIDE] == max(counts.values()) else "plain"
     if asked != "auto":
         return asked
     return "bioes" if prefixes - {"B", "I"} else "iob2"
@@ -79,6 +124,8 @@ def tag_set(sentences: TagSequence, scheme: str) -> list[str]:
     labels = set(chain.from_iterable(sentences))
     if scheme == "plain":
         return sorted(labels)
+    if scheme == "io":
+        return [OUTSIDE, *sorted(set(chain.from_iterable(convert(one, "io") for one in sentences)) - {OUTSIDE})]
     types = sorted({label[2:] for label in labels - {OUTSIDE}})
     return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in PREFIXES[scheme])]
 
@@ -90,12 +137,19 @@ def score_labels(
 ) -> dict[str, float]:
     """Compute scores as fractions. An entity is correct if its type and both ends are. F1 is 0 without entities.
 
-    f1, precision, recall, accuracy, and f1_TYPE for each type in the references; only accuracy for plain labels.
+    f1, precision, recall, accuracy, and f1_TYPE for each type in the references; of plain labels accuracy and f1_LABEL
+    for each.
     """
     right = list(chain.from_iterable(references))
-    accuracy = float(accuracy_score(right, list(chain.from_iterable(predicted))))
+    answers = list(chain.from_iterable(predicted))
+    accuracy = float(accuracy_score(right, answers))
     if scheme == "plain":
-        return {"accuracy": accuracy}
+        known = sorted(set(right))
+        values = f1_score(right, answers, labels=known, average=None, zero_division=0.0)
+        return {"accuracy": accuracy, **{f"f1_{label}": float(f1) for label, f1 in zip(known, values, strict=True)}}
+    if scheme == "io":
+        references = [with_prefixes(sentence) for sentence in references]
+        predicted = [with_prefixes(sentence) for sentence in predicted]
     correct, found, expected = Counter[str](), Counter[str](), Counter[str]()
     for answer, reference in zip(predicted, references, strict=True):
         answered = set(entities_of(answer))
@@ -128,6 +182,7 @@ def _f1(correct: int, found: int, expected: int) -> float:
 
 
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+UNSPACED_WORD = regex.compile(rf"[{UNSPACED}]")
 WORD = regex.compile(rf"[{UNSPACED}]\p{{M}}*|(?:(?![{UNSPACED}])[\w\p{{M}}\p{{No}}\u200c\u200d])+|[^\w\s]")
 """With the vowel signs of Indic scripts and Thai and the joiners of Persian, which `re` counts to no word."""
 
@@ -161,19 +216,3 @@ def labels_of(words: Sequence[Bounds], spans: Iterable[LabelledSpan], place: str
             labels[number] = f"I-{span.label}"
         labels[inside[0]] = f"B-{span.label}"
     return labels
-
-
-def read_entities(row: Columns, place: str) -> list[LabelledSpan]:
-    """Read the spans of a row; raise an error if one is not [start, end, label] within the text."""
-    entities = row["entities"]
-    if not isinstance(entities, list):
-        raise UserError(f"{place} has {entities!r:.60} for its entities; give a list of [start, end, label]")
-    spans = []
-    for entity in entities:
-        types = [type(part) for part in entity] if isinstance(entity, list | tuple) else []
-        if types != [int, int, str] or not 0 <= entity[0] < entity[1] <= len(row["text"]):
-            raise UserError(f"{place}: {entity!r:.60} is not [start, end, label] within the text; correct it")
-        span = LabelledSpan(*entity)
-        check_encodable(span.label, place)
-        spans.append(span)
-    return spans

@@ -4,7 +4,7 @@ A word has the label of its first token, as in google-research/electra, finetune
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -42,28 +42,29 @@ from electra.finetuning.task import (
 from electra.finetuning.trainer import step_loss
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
-from electra.io.rows import Columns, text_of
+from electra.io.rows import Columns, SourceRow, text_of
 from electra.model.networks import gather_hidden
 from electra.options import Values
 from electra.tasks.tagging import schemes
+from electra.tasks.tagging.columns import TaggedSentences, as_columns, read_columns
 from electra.tasks.tagging.data import (
     SentenceWindows,
-    TaggedSentences,
     TaggingArguments,
-    as_columns,
     load_tagging_splits,
     make_sentence_windows,
-    tokens_of,
 )
-from electra.tasks.tagging.report import TAGGING_REPORTING
+from electra.tasks.tagging.report import TAGGING_REPORTING, TAGGING_TASKS
+from electra.tasks.tagging.rows import tokens_of
 from electra.tasks.tagging.schemes import (
     LABEL,
     OUTSIDE,
+    UNSPACED_WORD,
     Bounds,
     choose_scheme,
     convert,
     entities_of,
     tag_set,
+    with_prefixes,
     words_of,
 )
 
@@ -89,7 +90,8 @@ def main(argv: list[str] | None = None) -> None:
 
 def evaluate_tagging(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
     """Fine-tune on words with labels; see `evaluate`."""
-    return evaluate(args, [open_tagging_task(args)], f"tagging_{task_name(args.options, 'data')}", encoder)
+    prefix = f"tagging_{task_name(args.options, 'data', TAGGING_TASKS)}"
+    return evaluate(args, [open_tagging_task(args)], prefix, encoder)
 
 
 # ---- the task
@@ -121,12 +123,13 @@ def open_tagging_task(args: Arguments) -> Task:
         raise UserError("--features and --left_to_right do not go together; leave one of them out")
     return Task(
         kind=FEATURE_BASED if features else TAGGING,
-        name=task_name(options, TAGGING.name),
+        name=task_name(options, TAGGING.name, TAGGING_TASKS),
         headlines=("f1", "accuracy"),
         settings={
             "scheme": options.scheme,
             "label_column": options.label_column,
             "features": features,
+            **({"word_column": options.word_column} if options.word_column else {}),
             **data_settings(options),
         },
         load=partial(load_tagging_task, options),
@@ -140,6 +143,10 @@ def open_tagging_task(args: Arguments) -> Task:
         collator=FeatureCollator if features else PaddingCollator,
         prepare=partial(add_features, features) if features else None,
     )
+
+
+CUT_KEY = "words_of_unspaced_text"
+"""Set in the configuration of a saved model that was trained on words of a script without spaces."""
 
 
 class TaggingReferences(NamedTuple):
@@ -169,6 +176,9 @@ def load_tagging_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: 
     if len(tags) < 2:
         raise UserError("all words have one label; see --label_column")
     logger.info("labels         %s, %d of them: %s", scheme, len(tags), " ".join(tags))
+    if options.scheme == "auto" and scheme in ("io", "plain") and OUTSIDE in tags:
+        instead = "plain, if O is a class like others" if scheme == "io" else "io, if the others are entities"
+        logger.info("               instead: --scheme %s", instead)
     splits = {}
     for split, sentences in data.items():
         classes = None
@@ -177,7 +187,9 @@ def load_tagging_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: 
         windows = make_sentence_windows(sentences.words, classes, tokenizer, tuning.max_length)
         references = TaggingReferences(sentences, windows, scheme, tags)
         splits[split] = Split(windows, references, len(sentences), is_labelled=classes is not None)
-    return TaskData(splits, tags)
+    words = set(chain.from_iterable(data["train"].words))
+    is_cut = any(len(words_of(word)) > 1 and UNSPACED_WORD.search(word) for word in words)
+    return TaskData(splits, tags, saved={CUT_KEY: True} if is_cut else {})
 
 
 def class_ids(
@@ -254,7 +266,9 @@ Item = tuple[list[str], list[Bounds]]
 def predictor(saved: Saved, given: Any) -> Predictor:
     config = saved.model.config
     tags = [config.id2label[number] for number in range(config.num_labels)]
-    if not all(LABEL.fullmatch(tag) or tag == OUTSIDE for tag in tags):
+    if not any(LABEL.fullmatch(tag) for tag in tags) and OUTSIDE in tags and saved.settings.get("scheme") != "plain":
+        tags = with_prefixes(tags)
+    elif not all(LABEL.fullmatch(tag) or tag == OUTSIDE for tag in tags):
         # Plain labels, such as parts of speech, are spans of one word.
         tags = [tag if tag == OUTSIDE else f"S-{tag}" for tag in tags]
     encoder = saved.model.base_model
@@ -264,18 +278,42 @@ def predictor(saved: Saved, given: Any) -> Predictor:
         module = FeatureTagger(encoder, features, config.num_labels, 0.0)
     return Predictor(
         module,
-        partial(parse_tagging_row, given.text_column or "text"),
+        partial(parse_tagging_row, given.text_column or "text", cuts=not getattr(config, CUT_KEY, False)),
         partial(answer_sentences, saved, tags),
+        read=rows_of_words,
     )
 
 
-def parse_tagging_row(column: str, row: Columns, place: str) -> Item:
+def parse_tagging_row(column: str, row: Columns, place: str, *, cuts: bool = True) -> Item:
+    """Return the words of a row, and where each is. Without `cuts` a text in a script without spaces is said once."""
     if tokens := tokens_of(row, place):
         edges = range(len(tokens) + 1)
         return tokens, list(pairwise(edges))
     text = text_of(row, column, place)
     bounds = words_of(text)
+    if not cuts and UNSPACED_WORD.search(text):
+        say_once(
+            "texts without spaces, such as that of %s, are cut into single characters, but the tagger was trained on "
+            "words: give them as tokens, a list",
+            place,
+        )
     return [text[start:end] for start, end in bounds], bounds
+
+
+_SAID: set[str] = set()
+
+
+def say_once(message: str, place: str) -> None:
+    """Log a warning about the first of many rows."""
+    if message not in _SAID:
+        logger.warning(message, place)
+    _SAID.add(message)
+
+
+def rows_of_words(path: str) -> Iterator[SourceRow]:
+    """Yield the sentences of a file of columns as rows with tokens."""
+    for number, words in enumerate(read_columns(path, needs_labels=False).words, start=1):
+        yield SourceRow(f"{path} sentence {number}", {"tokens": words})
 
 
 def answer_sentences(

@@ -1,7 +1,10 @@
 """What labels are found to be, what is refused, and which rows are chosen."""
 
 import random
+import time
+import tracemalloc
 from collections import Counter
+from functools import partial
 
 import datasets
 
@@ -18,9 +21,12 @@ from electra.tasks.classify.data import (
     find_labels,
     hold_out,
     nested_order,
-    number_label,
+    number_labels,
     read_examples,
+    unpack_lists,
+    without_hidden,
 )
+from electra.tasks.classify.task import LabelledTexts
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -39,11 +45,24 @@ def examples(labels):
         (["1.0", "0"], None, LabelSet(SINGLE, ["0", "1"])),
         ([True, False], None, LabelSet(SINGLE, ["False", "True"])),
         (["好", "坏", "1.0.0"], None, LabelSet(SINGLE, ["1.0.0", "坏", "好"])),
-        ([["a", "b"], [], ["c"]], None, LabelSet(SEVERAL, ["a", "b", "c"])),
-        (["a; b", "c"], ";", LabelSet(SEVERAL, ["a", "b", "c"])),
+        ([["a", "b"], [], ["c"]], None, LabelSet(SEVERAL, ["a", "b", "c"], form="lists")),
+        ([["a"], ["b"], ["a"]], None, LabelSet(SINGLE, ["a", "b"], form="lists")),
+        ([[1, 0, 0], [0, 1, 1]], None, LabelSet(SEVERAL, ["0", "1", "2"], form="positions")),
+        ([[1.0, 0.0], [0.0, 0.0]], None, LabelSet(SEVERAL, ["0", "1"], form="positions")),
+        ([[3, 1], [0, 1]], None, LabelSet(SEVERAL, ["0", "1", "3"], form="lists")),
+        ([[1, 0], [0, 1, 1]], None, LabelSet(SEVERAL, ["0", "1"], form="lists")),
+        ([{"b": 1, "a": 0}, {"a": 1, "b": 1}], None, LabelSet(SEVERAL, ["b", "a"], form="truths")),
+        (["a; b", "c"], ";", LabelSet(SEVERAL, ["a", "b", "c"], form="separated")),
         (["0.5", "3", "-1e1"], None, LabelSet(NUMBER, [], -10.0, 3.0)),
         (["0.5", "3", "n/a"], None, LabelSet(NUMBER, [], 0.5, 3.0)),
         (["3.5", "a", "b"], None, LabelSet(SINGLE, ["a", "b", "3.5"])),
+        ([f"{n}_1" for n in range(30)], None, LabelSet(SINGLE, sorted((f"{n}_1" for n in range(30)), key=float))),
+        ([f"{n:03}" for n in range(30)], None, LabelSet(SINGLE, [f"{n:03}" for n in range(30)])),
+        ([f"{n}E4" for n in range(30)], None, LabelSet(SINGLE, [f"{n}E4" for n in range(30)])),
+        ([f"{n}e+04" for n in range(30)], None, LabelSet(NUMBER, [], 0.0, 29e4)),
+        (["1.5E10", "2", ".5", "-3."], None, LabelSet(NUMBER, [], -3.0, 1.5e10)),
+        (["nan", "NA", "None"], None, LabelSet(SINGLE, ["NA", "None", "nan"])),
+        (["٣", "٤"], None, LabelSet(SINGLE, ["٣", "٤"])),
         (list(range(21)), None, LabelSet(NUMBER, [], 0.0, 20.0)),
         (list(range(20)), None, LabelSet(SINGLE, [str(n) for n in range(20)])),
         (["1", "2", "many"], None, LabelSet(SINGLE, ["many", "1", "2"])),
@@ -58,18 +77,28 @@ def test_a_kind_that_is_asked_for_overrides_what_is_found():
     assert find_labels(examples(["0.5", "1"]), SINGLE, None) == LabelSet(SINGLE, ["0.5", "1"])
 
 
+POSITIONS = LabelSet(SEVERAL, ["0", "1", "2"], form="positions")
+TRUTHS = LabelSet(SEVERAL, ["insult", "threat"], form="truths")
+
+
 @parametrize(
     ("label", "labels", "expected"),
     [
-        ("good", LabelSet(SINGLE, ["bad", "good"]), [0, 1]),
-        (1, LabelSet(SINGLE, ["0", "1"]), [0, 1]),
-        (["a", "c"], LabelSet(SEVERAL, ["a", "b", "c"]), [1, 0, 1]),
-        ([], LabelSet(SEVERAL, ["a", "b"]), [0, 0]),
-        ("3", LabelSet(NUMBER, [], 1.0, 5.0), [0.5]),
+        ("good", LabelSet(SINGLE, ["bad", "good"]), (1,)),
+        (1, LabelSet(SINGLE, ["0", "1"]), (1,)),
+        (["a"], LabelSet(SINGLE, ["a", "b"], form="lists"), (0,)),
+        (["c", "a", "a"], LabelSet(SEVERAL, ["a", "b", "c"], form="lists"), (0, 2)),
+        ([], LabelSet(SEVERAL, ["a", "b"], form="lists"), ()),
+        ([0, 1.0, 1], POSITIONS, (1, 2)),
+        ({"threat": "1", "insult": "0"}, TRUTHS, (1,)),
+        ({"insult": "True", "threat": "1.0"}, TRUTHS, (0, 1)),
+        ("3", LabelSet(NUMBER, [], 1.0, 5.0), 0.5),
+        ("3,5", LabelSet(NUMBER, [], 1.0, 6.0), 0.5),
     ],
 )
 def test_labels_become_numbers(label, labels, expected):
-    assert number_label(examples([label])[0], labels, None).label == expected
+    (found,) = number_labels(examples([label]), labels, None)
+    assert found.label == expected
 
 
 @parametrize(
@@ -79,10 +108,14 @@ def test_labels_become_numbers(label, labels, expected):
         (["bad", "good"], LabelSet(SINGLE, ["bad", "good"]), "['bad', 'good']"),
         ("many", LabelSet(NUMBER, [], 0.0, 1.0), "training has numbers"),
         ("inf", LabelSet(NUMBER, [], 0.0, 1.0), "training has numbers"),
+        ("nan", LabelSet(NUMBER, [], 0.0, 1.0), "training has numbers"),
+        ("1_0", LabelSet(NUMBER, [], 0.0, 1.0), "training has numbers"),
+        ([0, 1], POSITIONS, "write 1 or 0 for each class"),
+        ({"insult": "3.0", "threat": "0"}, TRUTHS, "write 1 or 0 for each class"),
     ],
 )
 def test_a_label_that_training_does_not_have_is_refused(label, labels, named):
-    message = refused(lambda: number_label(examples([label])[0], labels, None))
+    message = refused(lambda: number_labels(examples([label]), labels, None))
     assert "a.csv:2" in message and named in message
 
 
@@ -94,13 +127,13 @@ def test_spaces_and_empty_parts_are_no_part_of_a_name():
     ("content", "columns", "named"),
     [
         ("text,label\na,\n", USUAL, "a.csv:2 has no label"),
-        ("text,label\na,nan\n", USUAL, "a.csv:2 has no label"),
         ("text,label\n ,1\n", USUAL, "a.csv:2 has no text in the column 'text'"),
         ("text,y\na,1\n", USUAL, "no label; its columns are text, y"),
         ("text,label\na,1\n", ("body", None, None), "no text in the column 'body'"),
         ("text,label\na,1\n", (None, "second", None), "no text in the column 'second'"),
         ("text,label\na,b,1\n", USUAL, "a.csv:2 has 3 cells, the header 2"),
-        ("text;label\na;1\n", USUAL, "the header of a.csv is one cell, 'text;label'"),
+        ("A great film,1\nA bad one,0\n", USUAL, "a first line that names them"),
+        ("text,x,y\na,1,0\nb,,1\n", (None, None, ["x", "y"]), "a.csv:3 has no label (x: '', y: '1')"),
         ("text, label\na,\n", USUAL, "a.csv:2 has no label"),
     ],
 )
@@ -108,6 +141,57 @@ def test_a_wrong_row_is_named(content, columns, named, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text(content, encoding="utf-8", errors="surrogateescape")
     assert named in refused(lambda: read_examples(read_rows("a.csv"), columns, True))
+
+
+@parametrize(
+    ("labels", "named"),
+    [
+        (["3,5", "4", "2,25"], "--label_kind number"),
+        (["4,27", "3", "12"], "--label_separator ,"),
+        ([[0.2, 0.8], [0.5, 0.5]], "numbers in lists"),
+    ],
+)
+def test_labels_that_may_be_two_things_are_refused_with_the_options(labels, named):
+    assert named in refused(lambda: find_labels(examples(labels), "auto", None))
+
+
+def test_lists_that_are_text_are_lists_in_all_splits():
+    written = ['["a", "b"]', "['c']", "['a' 'c']", "[]", "{'b'}"]
+    splits = {"train": examples(written), "dev": examples(["['a', 'c']", "c"])}
+    found = unpack_lists(splits)
+    assert [e.label for e in found["train"]] == [["a", "b"], ["c"], ["a", "c"], [], ["b"]]
+    assert [e.label for e in found["dev"]] == [["a", "c"], "c"]
+    assert [e.label for e in unpack_lists({"train": examples(["[0. 1.]", "[1. 0.]"])})["train"]] == [[0, 1], [1, 0]]
+    kept = {"train": examples(["[a]", "b"])}
+    assert unpack_lists(kept) == kept
+
+
+def test_hidden_labels_of_a_test_set_are_none():
+    labels = LabelSet(SINGLE, ["0", "1"])
+    for hidden in ("-1", -1, -1.0, "?"):
+        assert [e.label for e in without_hidden(examples([hidden] * 2), labels)] == [None, None]
+    for kept in (["-1", "1"], ["2", "2"], ["1", "1"]):
+        assert without_hidden(examples(kept), labels) == examples(kept)
+    assert without_hidden(examples(["-1"]), LabelSet(SINGLE, ["-1", "1"])) == examples(["-1"])
+
+
+def test_rows_that_an_annotator_rejected_are_refused():
+    row = {"text": "a", "label": "x", "answer": "reject", "_task_hash": 1}
+    assert "a:1 has the answer 'reject'" in refused(lambda: read_examples([("a:1", row)], USUAL, True))
+    assert read_examples([("a:1", {**row, "answer": "accept"})], USUAL, True)[0].label == "x"
+
+
+def test_thousands_of_classes_need_seconds_and_megabytes():
+    rows = examples([f"L{n % 2000}" for n in range(30_000)])
+    tracemalloc.start()
+    begun = time.process_time()
+    labels = find_labels(rows, "auto", None)
+    numbered = number_labels(rows, labels, None)
+    dev, train = hold_out(numbered, 0.1, seed=1)
+    shares = LabelledTexts(labels, {"train": train, "dev": dev}).shares("train")
+    assert time.process_time() - begun < 20 and tracemalloc.get_traced_memory()[1] < 60e6
+    tracemalloc.stop()
+    assert len(labels.classes) == len(shares) == 2000 and 0.09 < len(dev) / 30_000 < 0.11
 
 
 def test_cells_are_read_as_they_are(tmp_path):
@@ -118,6 +202,10 @@ def test_cells_are_read_as_they_are(tmp_path):
     assert [e.place for e in found] == [f"{path}:2", f"{path}:5"]
     path.write_text('"text, body"\na\n')  # one column, whose name has the delimiter
     assert [row for _, row in read_rows(path)] == [{"text, body": "a"}]
+    path.write_text("text,label,insult,threat\na,nan,1,0\n")
+    assert read_examples(read_rows(path), USUAL, True)[0].label == "nan"
+    several = read_examples(read_rows(path), (None, None, ["insult", "threat"]), True)
+    assert several[0].label == {"insult": "1", "threat": "0"}
 
 
 def test_a_test_set_needs_no_labels_but_all_or_none(tmp_path):
@@ -144,34 +232,34 @@ def test_names_of_classes_come_from_a_data_set():
 
 
 def test_a_share_has_each_class_in_its_proportion():
-    rows = examples([[1.0, 0.0]] * 300 + [[0.0, 1.0]] * 100)
+    rows = examples([(0,)] * 300 + [(1,)] * 100)
     inside, outside = choose_examples(rows, 0.1, seed=3)
-    counts = Counter(tuple(row.label) for row in inside)
-    assert len(inside) == 40 and abs(counts[(0.0, 1.0)] - 10) <= 1
+    counts = Counter(row.label for row in inside)
+    assert len(inside) == 40 and abs(counts[(1,)] - 10) <= 1
     assert sorted([*inside, *outside]) == sorted(rows)
     assert choose_examples(rows, 0.1, seed=3) == (inside, outside)
     assert choose_examples(rows, 0.1, seed=4)[0] != inside
 
 
 def test_a_share_has_each_range_of_numbers_in_its_proportion():
-    inside, _ = choose_examples(examples([[number / 100] for number in range(100)]), 0.2, seed=0)
-    assert [int(row.label[0] * 10) // 2 for row in inside] == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4
+    inside, _ = choose_examples(examples([number / 100 for number in range(100)]), 0.2, seed=0)
+    assert [int(row.label * 10) // 2 for row in inside] == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4
 
 
 @parametrize("count", [20, 57, 200, 399])
 def test_every_beginning_of_an_order_has_the_shares_of_the_whole(count):
-    classes = examples([[1.0, 0.0, 0.0]] * 280 + [[0.0, 1.0, 0.0]] * 100 + [[0.0, 0.0, 1.0]] * 20)
-    numbers = examples([[number / 400] for number in range(400)])
+    classes = examples([(0,)] * 280 + [(1,)] * 100 + [(2,)] * 20)
+    numbers = examples([number / 400 for number in range(400)])
     for rows, shares in ((classes, (0.7, 0.25, 0.05)), (numbers, (0.25,) * 4)):
         parts = Counter()
         for number in nested_order(rows, seed=3)[:count]:
             label = rows[number].label
-            parts[label.index(1.0) if len(label) > 1 else int(4 * label[0])] += 1
+            parts[label[0] if isinstance(label, tuple) else int(4 * label)] += 1
         assert all(abs(parts[part] - count * share) <= 2 for part, share in enumerate(shares))
 
 
 def test_an_order_has_every_row_once_and_another_seed_begins_with_others():
-    rows = examples([[1.0, 0.0]] * 60 + [[0.0, 1.0]] * 40)
+    rows = examples([(0,)] * 60 + [(1,)] * 40)
     orders = [nested_order(rows, seed) for seed in range(400)]
     assert all(sorted(order) == list(range(100)) for order in orders)
     assert nested_order(rows, 0) == orders[0]
@@ -182,15 +270,25 @@ def test_an_order_has_every_row_once_and_another_seed_begins_with_others():
 def test_equal_texts_are_held_out_together():
     rng = random.Random(0)
     texts = [f"{'Text' if n % 3 else 'text '} {rng.randrange(150)}" for n in range(400)]
-    rows = [Example(text, pair, [float(n % 2)], f"{n}") for n, text in enumerate(texts) for pair in (None, "b")]
+    rows = [Example(text, pair, (n % 2,), f"{n}") for n, text in enumerate(texts) for pair in (None, "b")]
     dev, train = hold_out(rows, 0.1, seed=1)
     sides = [{(" ".join(row.text.lower().split()), row.pair) for row in side} for side in (dev, train)]
     assert not sides[0] & sides[1] and 0.08 < len(sides[0]) / (len(sides[0]) + len(sides[1])) < 0.12
     assert sorted([*dev, *train], key=str) == sorted(rows, key=str)
-    different = examples([[1.0, 0.0]] * 300 + [[0.0, 1.0]] * 100)
+    different = examples([(0,)] * 300 + [(1,)] * 100)
     assert hold_out(different, 0.1, seed=3) == choose_examples(different, 0.1, seed=3)
 
 
+@parametrize("labels", [[(0,), (2,), (1,)], [(0, 2), (0, 1), (), (1,), (2,), (0,), (0, 1, 2)]])
+def test_the_choice_is_that_of_rows_of_zeros_and_ones(labels):
+    """So the held-out rows of earlier versions stay held out."""
+    rows = examples(labels * 20)
+    written = examples([[float(n in label) for n in range(3)] for label in labels * 20])
+    for choose in (partial(choose_examples, share=0.3, seed=5), partial(hold_out, share=0.3, seed=5)):
+        assert [row.place for row in choose(rows)[0]] == [row.place for row in choose(written)[0]]
+    assert nested_order(rows, 3) == nested_order(written, 3)
+
+
 def test_the_whole_is_all_rows_in_their_order():
-    rows = examples([[1.0], [0.0], [1.0]])
+    rows = examples([(1,), (0,), (1,)])
     assert choose_examples(rows, 1.0, 0) == (rows, [])

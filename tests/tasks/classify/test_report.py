@@ -25,7 +25,8 @@ from electra.tasks.classify.report import (
 def references(labels, matrix, constant=None):
     matrix = np.array(matrix, dtype=float)
     constant = matrix.mean(0) if constant is None else np.array(constant)
-    return ClassificationReferences(labels, matrix, np.arange(len(matrix)), [""] * len(matrix), constant)
+    targets = matrix.argmax(1) if labels.kind == SINGLE else matrix
+    return ClassificationReferences(labels, targets, np.arange(len(matrix)), [""] * len(matrix), constant)
 
 
 COLOURS = LabelSet(SINGLE, ["red", "green", "blue"])
@@ -137,7 +138,7 @@ def test_thresholds_find_rare_classes_and_are_measured_on_other_texts():
     assert found["macro_f1"] == found["test_macro_f1"] == 0
     assert found["threshold_macro_f1"] > 0.95 and found["test_threshold_macro_f1"] > 0.95
     thresholds = useful_thresholds({"dev": logits}, {"dev": dev})
-    assert (decide_classes(dev.labels, logits, thresholds) == dev.matrix).mean() > 0.99
+    assert (decide_classes(dev.labels, logits, thresholds) == dev.targets).mean() > 0.99
     assert "at the thresholds" in details(logits, dev, thresholds)["text"]
 
 

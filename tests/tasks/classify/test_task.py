@@ -89,7 +89,7 @@ def test_a_share_of_the_training_data_is_held_out(folder):
     file = folder / "reviews" / "train.csv"
     data = opened(train_file=file, validation_fraction=0.25)
     assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 36, "dev": 12}
-    assert data.matrix("dev").mean(0).tolist() == [0.5, 0.5]
+    assert data.shares("dev").tolist() == [0.5, 0.5]
     half = opened(train_file=file, validation_fraction=0.25, train_fractions=0.5)
     assert half == data
 

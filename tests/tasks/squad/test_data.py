@@ -1,5 +1,6 @@
 """Files of both versions and data sets, broken files, misplaced answers."""
 
+import gzip
 import json
 
 import datasets
@@ -8,6 +9,7 @@ from pytest import raises
 
 from electra.io.errors import UserError
 from electra.tasks.squad.data import SquadArguments, check_answers, load_questions, read_questions
+from tests.conftest import refused
 from tests.helpers import parametrize
 
 
@@ -62,11 +64,90 @@ def test_a_broken_file_is_refused_with_its_name(tmp_path):
         ('{"data": []}', "no questions"),
         ('{"data": [{"title": "t"}]}', "'paragraphs'"),
         (json.dumps(twice), "two questions have the id a"),
-        (json.dumps(untold), "question a or its context or answer is no text"),
+        (json.dumps(untold), "1 have no list of answers.*question a"),
     ):
         path.write_text(text)
         with raises(UserError, match=rf"q\.json.*{named}|{named}.*q\.json"):
             read_questions(path)
+
+
+ANSWERS = {"text": ["Rome"], "answer_start": [3]}
+ROWS = [
+    {"id": "a", "title": "t", "context": "In Rome.", "question": "Where?", "answers": ANSWERS},
+    {"id": 7, "title": "t", "context": "In Rome.", "question": "When?", "answers": {"text": [], "answer_start": []}},
+]
+
+
+@parametrize("name", ["a.jsonl", "a.json", "a.parquet", "a.csv", "flat.json", "qas.json", "a.jsonl.gz"])
+def test_rows_of_a_data_set_are_read_from_files(tmp_path, name):
+    path = tmp_path / name
+    rows = [{**row, "id": str(row["id"])} for row in ROWS]
+    table = datasets.Dataset.from_list(rows)
+    if name == "flat.json":
+        path.write_text(json.dumps({"version": "v2", "data": rows}, indent=1))
+    elif name == "qas.json":
+        asked = [{name: row[name] for name in ("id", "question", "answers")} for row in rows]
+        path.write_text(json.dumps([{"context": "In Rome.", "qas": asked}]))
+    elif name == "a.json":
+        path.write_text(json.dumps(rows))
+    elif name == "a.parquet":
+        table.to_parquet(path)
+    elif name == "a.csv":
+        table.to_csv(path)
+    else:
+        content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    found = load_questions(SquadArguments(train_file=str(path), validation_file=str(path)))
+    for split in ("train", "dev"):
+        assert found[split].is_version_2 and found[split].paragraphs == ["In Rome."]
+        assert [(q.id, q.answers, q.start) for q in found[split].questions] == [("a", ("Rome",), 3), ("7", (), None)]
+
+
+@parametrize(
+    ("change", "named"),
+    [
+        ({"id": None}, "have no id"),
+        ({"id": ["a"]}, "have no id"),
+        ({"question": None}, "have no text as their question"),
+        ({"context": 3}, "have no text as their context"),
+        ({"answers": None}, "have no list of answers"),
+        ({"answers": ["Rome"]}, "have no list of answers"),
+        ({"answers": {"text": ["Rome"], "answer_start": []}}, "have no list of answers"),
+        ({"answers": {"text": ["Rome"], "answer_start": [None]}}, "have no list of answers"),
+        ({"answers": {"text": ["Rome"], "answer_start": [3.5]}}, "have no list of answers"),
+        ({"answers": {"text": ["Rome"], "answer_start": [True]}}, "have no list of answers"),
+        ({"is_impossible": "perhaps"}, "have another is_impossible than true or false"),
+        ({"id": "a"}, "have the id of another"),
+    ],
+)
+def test_wrong_fields_are_counted_over_the_whole_file(tmp_path, change, named):
+    rows = [ROWS[0], {**ROWS[0], "id": "b", **change}, {**ROWS[0], "id": "c"}, {**ROWS[0], "id": "d", **change}]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    message = refused(lambda: read_questions(path))
+    assert f"of 4 questions, 2 {named}" in message and "a.jsonl" in message
+
+
+def test_several_faults_and_misplaced_answers_are_counted(tmp_path):
+    path = tmp_path / "a.jsonl"
+    changes = ({"id": "b", "question": None}, {"answers": None}, {"id": "c", "context": None})
+    rows = [{**ROWS[0], **change} for change in changes]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    message = refused(lambda: read_questions(path))
+    assert all(
+        named in message for named in ("question (first: question b)", "answers", "context (first: question c)")
+    )
+    answers = [{"text": ["Rome"], "answer_start": [n]} for n in range(5)]
+    moved = [{**ROWS[0], "id": n, "answers": answer} for n, answer in enumerate(answers)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in moved))
+    assert "of 5 questions, 4 have an answer" in refused(lambda: check_answers(read_questions(path)))
+
+
+def test_truth_is_not_what_is_not_empty(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [{**ROWS[0], "id": str(n), "is_impossible": value} for n, value in enumerate(("false", "True", 0, 1, None))]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [len(q.answers) for q in read_questions(path).questions] == [1, 0, 1, 0, 1]
 
 
 def test_a_data_set_gives_what_the_file_gives(tmp_path):

@@ -5,7 +5,9 @@ from pytest import raises
 
 from electra.finetuning.data import table_rows
 from electra.io.errors import UserError
-from electra.tasks.tagging.data import TaggingArguments, as_columns, load_tagging_splits, read_columns, read_sentences
+from electra.tasks.tagging.columns import as_columns, read_columns
+from electra.tasks.tagging.data import TaggingArguments, load_tagging_splits
+from electra.tasks.tagging.rows import read_sentences
 
 TEXT = """-DOCSTART- -X- O
 
@@ -65,7 +67,7 @@ def test_a_test_file_may_have_no_labels(tmp_path):
 
 def test_a_file_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "a.txt").write_bytes("Zürich B-LOC\n".encode("latin-1"))
-    with raises(UserError, match=r"a\.txt is not UTF-8"):
+    with raises(UserError, match=r"a\.txt:1 is not UTF-8"):
         read_columns(str(tmp_path / "a.txt"))
 
 
@@ -119,4 +121,4 @@ def test_a_folder_is_a_data_set_and_files_need_a_column_number(tmp_path):
     found = load_tagging_splits(TaggingArguments(train_file=write(tmp_path, TEXT), label_column="1"))
     assert {split: s.labels for split, s in found.items()} == {"train": [["NNP", "VBZ"], ["NNP"]]}
     with raises(UserError, match="--label_column tags"):
-        load_tagging_splits(TaggingArguments(train_file="a", label_column="tags"))
+        load_tagging_splits(TaggingArguments(train_file=write(tmp_path, TEXT), label_column="tags"))

@@ -41,9 +41,12 @@ def test_what_a_scheme_does_not_allow_is_repaired():
 
 
 def test_the_scheme_is_that_of_the_data_or_as_asked():
-    found = {"I-PER O": "iob2", "B-PER I-PER": "iob2", "U-PER O": "bioes", "NN VB O": "plain", "O O": "iob2"}
+    found = {"I-PER O": "iob2", "B-PER I-PER": "iob2", "U-PER O": "bioes", "NN VB NN O": "plain", "O O": "iob2"}
+    found |= {"O O LOC LOC": "io", "NN VB": "plain"}
     assert {labels: schemes.choose_scheme([labels.split()], "auto") for labels in found} == found
     assert schemes.choose_scheme([["I-PER"]], "bioes") == "bioes"
+    for asked in ("io", "plain"):
+        assert schemes.choose_scheme([["LOC", "O"]], asked) == asked
     for labels, asked in ((["B-LOC", "PER"], "auto"), (["NN"], "iob2")):
         with raises(UserError, match="--label_column"):
             schemes.choose_scheme([labels], asked)
@@ -53,6 +56,42 @@ def test_the_tags_are_all_that_a_type_may_need():
     assert schemes.tag_set([["I-PER"], ["I-LOC", "O"]], "iob2") == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     assert schemes.tag_set([["I-PER"]], "bioes") == ["O", "B-PER", "I-PER", "E-PER", "S-PER"]
     assert schemes.tag_set([["VB", "NN"]], "plain") == ["NN", "VB"]
+    assert schemes.tag_set([["PER", "O"], ["LOC"]], "io") == ["O", "LOC", "PER"]
+    assert schemes.tag_set([["B-PER", "I-PER", "O"]], "io") == ["O", "PER"]
+
+
+@parametrize(
+    "labels",
+    [
+        "B_PER I_PER O",
+        "b-PER i-PER O",
+        "PER-B PER-I O",
+        "PER_B PER_I O",
+        "B-PER I-PER 0",
+        "B-PER I-PER _",
+        "B-PER M-PER O",
+    ],
+)
+def test_other_spellings_of_a_scheme_are_read(labels):
+    spelling = schemes.find_spelling([labels.split(), []])
+    assert schemes.spelt([labels.split()], spelling) == [["B-PER", "I-PER", "O"]]
+
+
+@parametrize(
+    "labels", ["B-PER I-PER O", "location-mountain O", "NN VB -", "i-pad i-phone O", "B-PER LOC O", "I-PER O", "O"]
+)
+def test_usual_and_other_labels_stay(labels):
+    assert schemes.find_spelling([labels.split()]) == {}
+
+
+def test_types_without_a_prefix_are_entities_of_equal_neighbours():
+    true = ["O", "LOC", "LOC", "PER", "O", "LOC"]
+    said = ["O", "LOC", "LOC", "PER", "PER", "O"]
+    assert schemes.convert(true, "io") == true
+    assert schemes.score_labels([said], [true], "io") == {
+        "f1": approx(2 * 1 / (2 + 3)), "precision": approx(1 / 2), "recall": approx(1 / 3), "accuracy": approx(4 / 6),
+        "f1_LOC": approx(2 / 3), "f1_PER": 0.0,
+    }  # fmt: skip
 
 
 def test_an_entity_counts_if_its_type_and_both_ends_are_right():
@@ -90,4 +129,5 @@ def test_entities_and_scores_of_any_labels_are_those_of_seqeval(prefixes):
 def test_without_entities_f1_is_zero():
     nothing = {"f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 1.0}
     assert schemes.score_labels([["O", "O"]], [["O", "O"]], "iob2") == nothing
-    assert schemes.score_labels([["NN", "VB"]], [["NN", "NN"]], "plain") == {"accuracy": 0.5}
+    plain = schemes.score_labels([["NN", "VB"]], [["NN", "NN"]], "plain")
+    assert plain == {"accuracy": 0.5, "f1_NN": approx(2 / 3)}

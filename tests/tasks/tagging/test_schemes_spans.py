@@ -2,7 +2,8 @@
 
 import json
 
-from electra.tasks.tagging.data import TaggedSentences, TaggingArguments, load_tagging_splits
+from electra.tasks.tagging.columns import TaggedSentences
+from electra.tasks.tagging.data import TaggingArguments, load_tagging_splits
 from electra.tasks.tagging.schemes import LabelledSpan, labels_of, words_of
 from tests.conftest import refused
 from tests.helpers import parametrize
