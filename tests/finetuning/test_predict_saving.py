@@ -34,7 +34,7 @@ def test_a_model_that_is_made_again_keeps_the_first_result(tmp_path, framed_toke
     args = SimpleNamespace(options=SimpleNamespace(save_model=True))
     evaluation = Evaluation(args, SimpleNamespace(tokenizer=framed_tokenizer), [], tmp_path, [first])
     task = SimpleNamespace(name="cola", headline=lambda metrics: metrics["mcc"])
-    data = SimpleNamespace(labels=None, problem_type=None)
+    data = SimpleNamespace(labels=None, problem_type=None, saved={})
     save_model(
         evaluation, task, data, again, EncoderWithHead(tiny_electra(), "hf", 2, 0.0), {"thresholds": [0.25, 0.5]}
     )
