@@ -212,7 +212,8 @@ def main() -> None:
     parser.add_argument("--runs", nargs="+", choices=names, default=names, metavar="RUN", help=f"of {' '.join(names)}")
     arguments = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    numbers, is_same = [], True
+    numbers = []
+    is_same = True
     for name in ("before", "after"):
         folder = arguments.work.resolve() / name
         shutil.rmtree(folder, ignore_errors=True)

@@ -77,7 +77,8 @@ def run_pretraining(words: list[str], threads: int) -> None:
 
 def prepare(folder: Path, threads: int) -> Path:
     """Return the test set, which is made once. The tokenizer lies in yardstick/tokenizer."""
-    path, where = folder / "test_set.safetensors", {"output_dir": folder, "cache_dir": folder / "cache"}
+    path = folder / "test_set.safetensors"
+    where = {"output_dir": folder, "cache_dir": folder / "cache"}
     values = {**YARDSTICK, **{name: str(value) for name, value in where.items()}, "experiment_name": "yardstick"}
     if not path.is_file():
         run_pretraining(as_flags({**values, "auto_resume": True, "disable_tqdm": True}), threads)

@@ -134,7 +134,8 @@ class LabelProbe:
         rows = spread(list(read_rows(path)), MOST_TEXTS)
         if not rows:
             raise UserError(f"{path} has no rows; give a header and rows, or JSON lines")
-        examples, labels = [], []
+        examples = []
+        labels = []
         for place, row in rows:
             examples.append(texts_of(row, place))
             label = row.get(first_of(LABEL_COLUMNS, row))

@@ -31,7 +31,7 @@ from electra.tokenizers.command import TOKENIZER_GROUPS
 
 Schema = dict[str, Any]
 
-VERBS = {
+VERBS_WITH_CONFIG = {
     "pretrain": GROUPS,
     "glue": GLUE_GROUPS,
     "classify": CLASSIFY_GROUPS,
@@ -44,7 +44,7 @@ VERBS = {
     "testset": (TestSetArguments,),
 }
 """Verb -> the groups of its options."""
-NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+NUMBER_PATTERN = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 """YAML 1.1 reads `5e-4`, which has no point, as text."""
 MAPPINGS = (
     "accelerator_config",
@@ -62,7 +62,7 @@ DRAFT = "http://json-schema.org/draft-07/schema#"
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the schema of one command's files, or of all files."""
     parser = Parser(description="Print a JSON schema for --config files and sweep files.")
-    parser.add_argument("verb", nargs="?", choices=[*VERBS, "sweep"], help="Default: all of them.")
+    parser.add_argument("verb", nargs="?", choices=[*VERBS_WITH_CONFIG, "sweep"], help="Default: all of them.")
     verb = parser.parse_args(argv).verb
     sys.stdout.write(to_json(schema_of_verb(verb) if verb else schema_of_files()))
 
@@ -74,7 +74,7 @@ def to_json(schema: Schema) -> str:
 
 def schema_of_files() -> Schema:
     """Return the schema that the files of all commands and sweep files fulfil."""
-    definitions = {verb: schema_of_options(verb) for verb in VERBS}
+    definitions = {verb: schema_of_options(verb) for verb in VERBS_WITH_CONFIG}
     definitions["sweep"] = schema_of_sweeps(definitions)
     return {
         "title": "A --config file of a command of this package, or a sweep file",
@@ -96,7 +96,7 @@ def schema_of_verb(verb: str) -> Schema:
 
 def schema_of_options(verb: str) -> Schema:
     """Return the schema of a verb's `--config` file: a mapping from options to values, without other names."""
-    lines = CommandLine(VERBS[verb], "").lines_of_file()
+    lines = CommandLine(VERBS_WITH_CONFIG[verb], "").lines_of_file()
     properties = {name: schema_of_line(action, valid) for name, (action, valid) in lines.items()}
     for name in properties.keys() & set(MAPPINGS):
         properties[name]["type"] = ["object", "string", "null"]
@@ -144,7 +144,7 @@ def _schema_of_value(action: Action, valid: Range | None) -> Schema:
     if action.type is int:
         return {"type": "integer", **bounds}
     if action.type is float:
-        return {"anyOf": [{"type": "number", **bounds}, {"type": "string", "pattern": NUMBER}]}
+        return {"anyOf": [{"type": "number", **bounds}, {"type": "string", "pattern": NUMBER_PATTERN}]}
     if action.type is string_to_bool or action.const is False:  # or the opposite of a switch
         return {"type": "boolean"}
     if action.type is str:

@@ -109,7 +109,8 @@ def disturb(folder, kills, seed, **options):
         "save_total_limit": 2, "eval_steps": 10, **options,
     }  # fmt: skip
     source = random.Random(seed)
-    argv, reached = flags(folder, experiment_name="killed", auto_resume=True, **options), []
+    argv = flags(folder, experiment_name="killed", auto_resume=True, **options)
+    reached = []
     for when in source.choices(list(WHEN), list(WHEN.values()), k=kills):
         kill_at_random(argv, folder, source, when)
         reached.append((when, newest_step(folder / "output" / "killed")))
@@ -188,7 +189,8 @@ def disturb_shards(folder, kills, seed):
         for shard in range(SHARDS):
             run_to_its_end([*argv, f"--shard={shard}/{SHARDS}"], log, tokenize)
 
-    source, reached = random.Random(seed), []
+    source = random.Random(seed)
+    reached = []
     build(caches["killed"])
     (cache,) = (folder / "killed").glob("documents-*[!k]")  # not its lock
     while len(reached) < kills:

@@ -30,7 +30,8 @@ from tests.tasks.glue.files import write_encoder, write_glue
 
 pytestmark = pytest.mark.slow
 
-DONE, LAST = "output/done", "output/done/checkpoint-4"
+DONE = "output/done"
+LAST = "output/done/checkpoint-4"
 RESUME = {"experiment_name": "done", "resume_from_checkpoint": DONE, "max_steps": 6}
 
 

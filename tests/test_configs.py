@@ -22,10 +22,13 @@ CONTINUED = tuple(path.stem for path in FOLDER.glob("continue_*.yaml"))
 SMALL = 13_549_057
 """Of the discriminator, by hand. Embeddings 128 x (30522 + 512 + 2), their LayerNorm 256, projection 128 x 256 + 256;
 12 layers of 12 x 256^2 + 13 x 256; head 256^2 + 256 + 257."""
-BASE, BASE_MLM = 109_483_009, 109_514_298
-BERT_EMBEDDINGS, BERT_LM_HEAD = 7_847_424, 96_826
+BASE = 109_483_009
+BASE_MLM = 109_514_298
+BERT_EMBEDDINGS = 7_847_424
+BERT_LM_HEAD = 96_826
 BERT_ENCODER = BERT_EMBEDDINGS + 12 * 789_760
-ALBERT_ENCODER, ALBERT_LM_HEAD = 3_923_712 + 33_024 + 789_760, 63_674
+ALBERT_ENCODER = 3_923_712 + 33_024 + 789_760
+ALBERT_LM_HEAD = 63_674
 PARAMETERS = {
     # discriminator, generator of width w: embeddings as above, projection to w unless w is their width, 12 layers of
     # 12 w^2 + 13 w, head w x 128 + 128 + 256, one bias for each of 30522 tokens
@@ -96,7 +99,9 @@ def content(stem):
 class Vocabulary:
     """What the networks' sizes need of a tokenizer."""
 
-    pad_token_id, mask_token_id, all_special_ids = 0, 4, (0, 1, 2, 3, 4)
+    pad_token_id = 0
+    mask_token_id = 4
+    all_special_ids = (0, 1, 2, 3, 4)
 
     def __init__(self, size):
         self.size = size
@@ -122,7 +127,8 @@ def test_without_a_corpus_the_quickstart_is_taken():
 
 @parametrize("stem", sorted(path.stem for path in FOLDER.glob("*.yaml")))
 def test_a_config_parses_and_builds_the_networks_of_its_source(stem):
-    args, text = parse(stem), (FOLDER / f"{stem}.yaml").read_text()
+    args = parse(stem)
+    text = (FOLDER / f"{stem}.yaml").read_text()
     assert text.startswith("# ") and args.training.experiment_name == stem
     assert args.training.get_warmup_steps(args.training.max_steps) < args.training.max_steps
     if stem in EXPERIMENTS:
@@ -158,7 +164,8 @@ def test_the_runs_of_the_paper_are_table_6():
     }
     for stem, row in rows.items():
         args = parse(stem)
-        training, length = args.training, args.segments.max_length
+        training = args.training
+        length = args.segments.max_length
         found = training.max_steps, training.per_device_train_batch_size, length, training.learning_rate
         assert (*found, args.objective.mlm_probability) == row
         assert (training.adam_bias_correction, training.product_schedule) == (False, True)
@@ -178,7 +185,8 @@ def test_the_runs_of_deberta_v3_are_their_papers():
     }
     for stem, row in rows.items():
         args = parse(stem)
-        training, model = args.training, args.model
+        training = args.training
+        model = args.model
         batch = training.per_device_train_batch_size * training.gradient_accumulation_steps
         found = (training.max_steps, batch, args.segments.max_length, training.learning_rate)
         found += (args.objective.mlm_probability, args.spec.mlm_replacement_probability)

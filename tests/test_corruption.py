@@ -62,7 +62,8 @@ def test_maskable_tokens_are_real_and_not_special():
 
 @parametrize("percent", range(5, 51))
 def test_the_number_of_chosen_positions_is_the_rounded_share(percent):
-    p, width = percent / 100, 400
+    p = percent / 100
+    width = 400
     attention_mask = torch.ones(width, width, dtype=torch.long).tril()  # row n - 1 has n real tokens
     positions, is_chosen = choose_positions(attention_mask.bool(), attention_mask, uniform(width, width), p)
     assert positions.shape == is_chosen.shape == (width, round(p * width))

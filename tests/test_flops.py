@@ -44,16 +44,19 @@ def test_six_n_t_counts_the_parameters_of_the_real_models(embedding_size):
     layers = {"hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 2}
     config = ElectraConfig(vocab_size=101, embedding_size=embedding_size, **layers)
     with torch.device("meta"):
-        discriminator, generator = ElectraForPreTraining(config), ElectraForMaskedLM(config)
+        discriminator = ElectraForPreTraining(config)
+        generator = ElectraForMaskedLM(config)
 
     def count(model, *prefixes):
         parameters = model.named_parameters(remove_duplicate=False)
         return sum(p.numel() for n, p in parameters if n.startswith(prefixes) and "electra.embeddings." not in n)
 
-    encoder, discriminator_head = count(discriminator, "electra."), count(discriminator, "discriminator_predictions")
+    encoder = count(discriminator, "electra.")
+    discriminator_head = count(discriminator, "discriminator_predictions")
     lm_head = count(generator, "generator_predictions", "generator_lm_head")  # the decoder is the embedding table
     sizes = TransformerShape(32, 96, 3, 2, embedding_size, 101)
-    tokens, attention = 8 * 5 * 7, 12 * 3 * 32 * 8
+    tokens = 8 * 5 * 7
+    attention = 12 * 3 * 32 * 8
     run = {"max_length": 8, "train_batch_size": 5, "steps": 7, "mlm_positions_fraction": 0.25}
     assert six_n_t_flops(sizes, None, **run) == tokens * (6 * (encoder + discriminator_head) + attention)
     assert six_n_t_flops(None, sizes, **run) == tokens * (6 * (encoder + 0.25 * lm_head) + attention)

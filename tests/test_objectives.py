@@ -24,14 +24,16 @@ from electra.objectives import (
 )
 from tests.helpers import parametrize
 
-LN2, LN3 = math.log(2), math.log(3)
+LN2 = math.log(2)
+LN3 = math.log(3)
 
 
 @parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_generator_loss_and_gradient_are_those_of_cross_entropy(dtype):
     random = torch.Generator().manual_seed(0)
     logits = (5 * torch.randn(40, 300, generator=random)).to(dtype)
-    originals, weights = torch.arange(40), torch.rand(40, generator=random)
+    originals = torch.arange(40)
+    weights = torch.rand(40, generator=random)
     logits[:20].scatter_add_(1, originals[:20, None], torch.linspace(0, 40, 20)[:, None].to(dtype))  # some are certain
     exact = logits.double().requires_grad_()
     wanted = F.cross_entropy(exact, originals, reduction="none")
@@ -64,8 +66,10 @@ def test_losses_of_extreme_logits_are_finite():
 
 def test_losses_of_half_precision_logits_are_computed_in_fp32():
     random = torch.Generator().manual_seed(0)
-    logits, gate = torch.randn(64, 30, generator=random).bfloat16(), torch.randn(64, generator=random).bfloat16()
-    seen, originals = torch.arange(64) % 7, torch.arange(64) % 30
+    logits = torch.randn(64, 30, generator=random).bfloat16()
+    gate = torch.randn(64, generator=random).bfloat16()
+    seen = torch.arange(64) % 7
+    originals = torch.arange(64) % 30
     is_replaced = originals.unsqueeze(1) % 2 == torch.arange(30) % 2
     probability = torch.sigmoid(logits.double())
     for nll, likelihood in (
@@ -115,7 +119,8 @@ def test_extreme_gates_and_softmaxes_give_finite_gradients(sure):
     logits = torch.zeros(5, 2)
     logits[4, 1] = sure
     logits.requires_grad_()
-    seen, originals = torch.tensor([0, 0, 0, 0, 0]), torch.tensor([0, 1, 0, 1, 0])
+    seen = torch.tensor([0, 0, 0, 0, 0])
+    originals = torch.tensor([0, 1, 0, 1, 0])
     nll = copy_nll(logits, gate, seen, originals)
     # the last: neither way says so, by e^-sure each; together twice that
     assert_close(nll, torch.tensor([0.0, sure + LN2, LN2, LN2, sure - LN2]))
@@ -125,11 +130,13 @@ def test_extreme_gates_and_softmaxes_give_finite_gradients(sure):
 
 def test_the_most_likely_token_counts_what_is_copied_to_it():
     random = torch.Generator().manual_seed(0)
-    logits, gate = 2 * torch.randn(400, 7, generator=random), torch.randn(400, generator=random) - 1
+    logits = 2 * torch.randn(400, 7, generator=random)
+    gate = torch.randn(400, generator=random) - 1
     seen = torch.randint(7, (400,), generator=random)
     predicted = copy_prediction(logits, gate, seen)
     assert torch.equal(predicted, mixture(logits, gate, seen).argmax(1))
-    by_softmax, by_gate = logits.argmax(1), gate > 0
+    by_softmax = logits.argmax(1)
+    by_gate = gate > 0
     assert (predicted != by_softmax).any() and (predicted[~by_gate] == seen[~by_gate]).any()
     assert (predicted != seen).any()
 
@@ -185,7 +192,8 @@ def test_entropy_is_in_nats_and_finite():
 
 @parametrize("share", [0.15, 0.5])
 def test_noise_contrastive_energies_become_log_probabilities(share):
-    data, noise = torch.tensor([0.6, 0.3, 0.08, 0.02]), torch.tensor([0.1, 0.2, 0.3, 0.4])
+    data = torch.tensor([0.6, 0.3, 0.08, 0.02])
+    noise = torch.tensor([0.1, 0.2, 0.3, 0.4])
     energies = torch.zeros(4, requires_grad=True)
     optimizer = torch.optim.LBFGS([energies], max_iter=200, tolerance_grad=1e-9, line_search_fn="strong_wolfe")
 

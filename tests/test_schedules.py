@@ -15,8 +15,10 @@ from tests.helpers import parametrize
 
 KERNELS = [{"foreach": False, "fused": False}, {"foreach": True}, {"fused": True}]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-BETAS, EPSILON = (0.9, 0.999), 1e-6
-WEIGHT_DECAY, LEARNING_RATE = 0.01, 5e-3
+BETAS = (0.9, 0.999)
+EPSILON = 1e-6
+WEIGHT_DECAY = 0.01
+LEARNING_RATE = 5e-3
 
 
 def make_parameters(device="cpu"):
@@ -71,8 +73,10 @@ class OriginalAdam:
 @parametrize("device", DEVICES)
 @parametrize("kernel", KERNELS, ids=["loop", "foreach", "fused"])
 def test_many_steps_equal_the_original_written_out(kernel, device):
-    parameters, expected = make_parameters(device=device), make_parameters(device=device)
-    optimizer, original = make_optimizer(parameters, **kernel), OriginalAdam([WEIGHT_DECAY, 0.0, WEIGHT_DECAY])
+    parameters = make_parameters(device=device)
+    expected = make_parameters(device=device)
+    optimizer = make_optimizer(parameters, **kernel)
+    original = OriginalAdam([WEIGHT_DECAY, 0.0, WEIGHT_DECAY])
     schedule = functools.partial(product_schedule, warmup_steps=10, total_steps=400)
     scheduler = LambdaLR(optimizer, schedule)
     for step, _ in zip(gradients(parameters, 300), gradients(expected, 300), strict=True):
@@ -105,6 +109,7 @@ def test_the_product_schedule_has_the_values_computed_by_hand(step, warmup_steps
 
 def test_a_schedule_of_transformers_has_its_own_options():
     args = SimpleNamespace(product_schedule=False, get_warmup_steps=lambda steps: 0)
-    args.lr_scheduler_type, args.lr_scheduler_kwargs = "cosine_with_restarts", {"num_cycles": 2}
+    args.lr_scheduler_type = "cosine_with_restarts"
+    args.lr_scheduler_kwargs = {"num_cycles": 2}
     schedule = create_schedule(args, torch.optim.SGD(make_parameters(), lr=1.0), [8])
     assert [schedule.lr_lambdas[0](step) for step in (0, 2, 4, 6)] == approx([1, 0.5, 1, 0.5])

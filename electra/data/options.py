@@ -19,7 +19,7 @@ from electra.options import (
     option,
 )
 
-TEXTS = ("dataset_name", "train_file", "token_cache")
+TEXT_OPTIONS = ("dataset_name", "train_file", "token_cache")
 """Options that name a text to train on; on a command line, one of them replaces the data sets of a file."""
 
 
@@ -33,12 +33,12 @@ class CorpusArguments(Options):
         [],
         "Data sets of the Hugging Face Hub by id or short name (openwebtext, wikipedia, bookcorpus, wikitext), "
         "folders saved by the datasets library, or 'builtin': the documentation that comes with Python.",
-        replaced_by=TEXTS,
+        replaced_by=TEXT_OPTIONS,
     )
     dataset_config_name: list[str] = option(
-        [], "Configuration of each data set, or one for all; 'none' for none.", replaced_by=TEXTS
+        [], "Configuration of each data set, or one for all; 'none' for none.", replaced_by=TEXT_OPTIONS
     )
-    dataset_split: str = option("train", "Split of the data sets to read.", replaced_by=TEXTS)
+    dataset_split: str = option("train", "Split of the data sets to read.", replaced_by=TEXT_OPTIONS)
     train_file: list[str] = option(
         [],
         "Text files, folders or globs: .txt .md .jsonl .csv .tsv .parquet, also .gz or .zst. In options with one "
@@ -50,7 +50,7 @@ class CorpusArguments(Options):
         [],
         "Share of the documents of each corpus to use, in (0, 1]: a random subset. One for all, or one per corpus.",
         UP_TO_ONE,
-        replaced_by=TEXTS,
+        replaced_by=TEXT_OPTIONS,
     )
     text_column: str = option("text", "Column of the text in jsonl, parquet, csv and data sets.")
     document_separator: Literal["blank_line", "line", "file"] = option(

@@ -143,7 +143,8 @@ class _TrainingStream:
                 self.held_out.append(document)
                 held_out_bytes += len(document.encode())
         if not self.used:
-            documents, self.held_out = self.held_out, []
+            documents = self.held_out
+            self.held_out = []
             self.used = len(documents)
             yield from documents
         if not self.used:

@@ -31,13 +31,17 @@ from electra.io.files import expand, read_json, replace_folder, sync_folder, wri
 logger = logging.getLogger(__name__)
 
 
-MANIFEST_NAME, PROVENANCE_NAME, UNFINISHED = "manifest.json", "origin.json", "unfinished"
-"""`origin.json` says what a run is trained on (pretraining/run_folder.py)."""
+MANIFEST_NAME = "manifest.json"
+PROVENANCE_NAME = "origin.json"
+"""A file that says what a run is trained on: `RunProvenance` of pretraining/run_folder.py."""
+UNFINISHED = "unfinished"
+"""A folder in which checkpoints and exported networks are written before they get their names."""
 EARLIER = "move this folder out of its run and resume the run, which goes on from the checkpoint before"
-"""What to do where a checkpoint cannot be read."""
+"""Advice where a checkpoint cannot be read."""
 RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
 """Prefixes of files that only resuming reads. They may be deleted where only the networks are wanted."""
-_PIECE_BYTES, _SAMPLES = 2**20, 64
+_PIECE_BYTES = 2**20
+_SAMPLES = 64
 
 # ---- manifests
 
@@ -101,7 +105,8 @@ def find_damage(folder: Path, *ignored: str) -> str | None:
 
 def _checksum(path: Path) -> str:
     """Return BLAKE2b of all bytes; of a large file, which may have hundreds of gigabytes, of 64 MiB."""
-    size, checksum = path.stat().st_size, hashlib.blake2b(digest_size=32)
+    size = path.stat().st_size
+    checksum = hashlib.blake2b(digest_size=32)
     is_sampled = path.suffix in (".arrow", ".npy") and size > _SAMPLES * _PIECE_BYTES
     evenly = ((size - _PIECE_BYTES) * sample // (_SAMPLES - 1) for sample in range(_SAMPLES))
     with open(path, "rb") as file:
@@ -284,7 +289,9 @@ def _reason_of_torch(folder: Path) -> str:
 #     NAME.previous      a damaged folder that is just being replaced
 
 
-_LOCK, _UNFINISHED, _PREVIOUS = ".lock", ".unfinished", ".previous"
+_LOCK = ".lock"
+_UNFINISHED = ".unfinished"
+_PREVIOUS = ".previous"
 
 
 def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None:

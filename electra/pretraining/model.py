@@ -52,7 +52,8 @@ def build_model(
     discriminator = generator = None
     if args.training.init_checkpoint:
         joint = _config_of_checkpoint(args, resumed)
-        discriminator, generator = joint.discriminator, joint.generator
+        discriminator = joint.discriminator
+        generator = joint.generator
         sizes = replace(sizes, tie=joint.tie)
     if sizes.init_discriminator:
         discriminator = _trained_config(args, "discriminator", tokenizer, resumed)

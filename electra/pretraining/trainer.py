@@ -353,7 +353,8 @@ class ElectraTrainer(Trainer):
 
     def take_optimizer(self, checkpoint: Path) -> None:
         """Load the state of the optimizer of another run's checkpoint; rates, decay and betas are this run's."""
-        schedule, self.lr_scheduler = self.lr_scheduler, NoSchedule()
+        schedule = self.lr_scheduler
+        self.lr_scheduler = NoSchedule()
         rates = [group["lr"] for group in self.optimizer.param_groups]
         try:
             with keeping_options(self.optimizer, None), translate_read_errors(str(checkpoint), "the optimizer", ALONE):

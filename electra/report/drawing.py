@@ -215,7 +215,7 @@ def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    columns = min(PANEL_COLUMNS, len(panels))
+    columns = max(1, min(PANEL_COLUMNS, len(panels)))
     rows = math.ceil(len(panels) / columns)
     lines: dict[str, Any] = {}
     with rc_context(_SETTINGS):

@@ -65,7 +65,7 @@ def report_blocks(
     """Build the page of some runs.
 
     Args:
-        curves: a figure with a panel for each metric, see `draw`.
+        curves: a figure with a panel for each metric, see `draw`; without one for a log without metrics.
         more: a section of its own, such as GLUE results.
     """
     blocks: Blocks = []
@@ -73,10 +73,10 @@ def report_blocks(
         verdict = run.metrics.get("verdict") if run.metrics else None
         if verdict:
             blocks.append(Text(verdict if len(runs) == 1 else f"{run.name}: {verdict}"))
-    titles = ", ".join(panel.get_title() for panel in curves.axes)
-    figure = Figure(render(curves, "svg"), f"Curves of {titles}")
-    notes = [note for run in runs for note in run.notes]
-    blocks += [BulletList(notes), Heading("Curves"), figure]
+    blocks.append(BulletList([note for run in runs for note in run.notes]))
+    if curves.axes:
+        titles = ", ".join(panel.get_title() for panel in curves.axes)
+        blocks += [Heading("Curves"), Figure(render(curves, "svg"), f"Curves of {titles}")]
     blocks += _held_out(runs)
     blocks += more
     blocks += _sizes(runs)

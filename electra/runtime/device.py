@@ -260,7 +260,8 @@ class PartOfProduct(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         if self.part is None:
             return super().forward(input)
-        part, self.part = self.part, None
+        part = self.part
+        self.part = None
         return part
 
 

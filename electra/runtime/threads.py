@@ -37,7 +37,7 @@ ROUND_SECONDS = 0.1
 """Seconds that the steps of one number take in a round, about."""
 TOO_SLOW = 3.0
 """Time of a number over that of the best; numbers are tried from all cores downward until one takes longer."""
-CLEARLY = 0.9
+CLEARLY_FASTER = 0.9
 """Time of fewer threads over that of all cores; fewer threads are chosen below it."""
 
 logger = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ def choose_threads(step: Callable[[], object], *, steps: int, seconds: float | N
 def _fastest(times: dict[int, float], most: int) -> int:
     """Return the number with the shortest time; `most` unless that is clearly shorter."""
     best = min(times, key=lambda number: times[number], default=most)
-    return best if times and times[best] < CLEARLY * times[most] else most
+    return best if times and times[best] < CLEARLY_FASTER * times[most] else most
 
 
 def _time_numbers(step: Callable[[], object], most: int, length_of_run: Callable[[float], float]) -> dict[int, float]:

@@ -49,7 +49,7 @@ TURKIC = re.compile("\u0131|i\u0307")
 """The letter ı, and what lower-casing makes of İ. The capital of ı, I, becomes i, so lower-casing changes words."""
 MANY_TURKIC = 10
 """Tokens with letters of Turkish or Azerbaijani from which a text is taken for one in these languages."""
-NO_TEXT = "there is no text to train a tokenizer on: no documents, or only empty ones; check the corpus"
+NOTHING_TO_TRAIN_ON = "there is no text to train a tokenizer on: no documents, or only empty ones; check the corpus"
 
 
 def train_on_documents(
@@ -147,7 +147,7 @@ def _train_byte_bpe(documents: Iterable[str], options: TokenizerArguments) -> Pr
     )
     backend.train_from_iterator(documents, trainer)
     if trainer.get_word_count() == 0:
-        raise UserError(NO_TEXT)
+        raise UserError(NOTHING_TO_TRAIN_ON)
     return wrap_backend(backend, SPECIAL_TOKENS)
 
 
@@ -204,7 +204,7 @@ def count_words(
     # The counts of the trainer are only in its pickled state.
     words: dict[str, int] = json.loads(trainer.__getstate__())["WordLevelTrainer"]["words"]
     if not words:
-        raise UserError(NO_TEXT)
+        raise UserError(NOTHING_TO_TRAIN_ON)
     return words
 
 

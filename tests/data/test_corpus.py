@@ -66,7 +66,8 @@ def save_parquet(path, columns, **options):
 @parametrize("compression", COMPRESS)
 @parametrize("file_format", ["txt", "jsonl", "csv"])
 def test_every_format_and_compression_gives_the_same_documents(tmp_path, file_format, compression):
-    plain, path = tmp_path / "plain", tmp_path / f"corpus.{file_format}{compression}"
+    plain = tmp_path / "plain"
+    path = tmp_path / f"corpus.{file_format}{compression}"
     with plain.open("w", newline="", encoding="utf-8") as file:
         if file_format == "txt":
             file.write("\n\n".join(DOCUMENTS))
@@ -402,7 +403,8 @@ def test_sampling_keeps_a_random_subset(numbered):
 
 def test_fractions_belong_to_names_then_files(tmp_path, numbered):
     datasets.Dataset.from_dict({"text": ["a", "b", None, "c"] * 25}).save_to_disk(tmp_path / "saved")
-    names, fractions = [str(tmp_path / "saved")], [1.0, 0.1, 1.0]
+    names = [str(tmp_path / "saved")]
+    fractions = [1.0, 0.1, 1.0]
     corpus = corpus_of(numbered, numbered, dataset_name=names, dataset_sampling=fractions, document_separator="line")
     documents = list(corpus)
     assert documents[:75] == ["a", "b", "c"] * 25

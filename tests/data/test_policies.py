@@ -76,7 +76,8 @@ def test_windows_are_full_and_documents_get_their_share(mixed):
     share = windows * len(policy) / windows.sum()
     total = np.zeros(len(share))
     for epoch in range(30):
-        counts, used = np.zeros(len(share), dtype=int), 0
+        counts = np.zeros(len(share), dtype=int)
+        used = 0
         for segment in epoch_of(policy, epoch):
             document, _ = mixed.place(text_of(segment))
             assert len(text_of(segment)) == min(BODY + (segment.second is None), mixed.lengths[document])
@@ -286,7 +287,9 @@ def test_packed_batches_have_one_shape_and_the_slots_that_a_row_needs(make_numbe
     lengths = np.random.default_rng(0).integers(1, 17, 300)
     policy = Corpus(make_numbered_cache, lengths.tolist()).policy("packed", max_length=40)
     collator = SegmentCollator(1, 2, 0, length=40, most_segments=policy.most_segments)
-    most, largest, widths = policy.most_chosen(p), 0, set()
+    most = policy.most_chosen(p)
+    largest = 0
+    widths = set()
     for epoch in range(4):
         rows = epoch_of(policy, epoch)
         for start in range(0, len(rows), 8):
@@ -321,7 +324,8 @@ def test_lengths_are_packed_best_fit_decreasing(capacity):
 
 @parametrize("name", POLICIES)
 def test_a_segment_follows_from_seed_epoch_and_index(name, mixed):
-    policy, again = mixed.policy(name), mixed.policy(name)
+    policy = mixed.policy(name)
+    again = mixed.policy(name)
     whole = contents(epoch_of(policy, 3))
     order = np.random.default_rng(0).permutation(len(policy))
     assert contents(again.cut(3, order)) == [whole[i] for i in order]

@@ -139,8 +139,11 @@ def test_ids_outside_the_vocabulary_are_refused():
 
 
 def test_noise_follows_from_the_segment():
-    short, long, other = segment([5, 6], [7], 123), segment(range(30), None, 456), segment([5, 6], [7], 789)
-    alone, together = COLLATOR([short]), COLLATOR([long, other, short])
+    short = segment([5, 6], [7], 123)
+    long = segment(range(30), None, 456)
+    other = segment([5, 6], [7], 789)
+    alone = COLLATOR([short])
+    together = COLLATOR([long, other, short])
     assert alone["mask_noise"].shape == (1, 6, 2) and together["sample_noise"].shape == (3, 32)
     for name in ("mask_noise", "sample_noise"):
         assert together[name].dtype == torch.float32
@@ -159,7 +162,8 @@ def test_noise_is_uniform_and_differs_everywhere():
 
 def test_segments_share_a_row_with_their_own_noise():
     row = PackedRow([segment([11, 12], [13]), segment([14]), segment([15, 16])], 9)
-    batch, alone = COLLATOR([row, segment([17], [18], 4)]), COLLATOR([*row.seeded(), segment([17], [18], 4)])
+    batch = COLLATOR([row, segment([17], [18], 4)])
+    alone = COLLATOR([*row.seeded(), segment([17], [18], 4)])
     assert batch["input_ids"].tolist() == [
         [1, 11, 12, 2, 13, 2, 1, 14, 2, 1, 15, 16, 2],
         [1, 17, 2, 18, 2, 0, 0, 0, 0, 0, 0, 0, 0],

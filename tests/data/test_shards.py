@@ -312,7 +312,8 @@ def test_a_killed_merge_is_completed_by_the_next(moves, shards_of, merge, load, 
     finished = {name: (folder / name).read_bytes() for name in ("cache.json", "manifest.json", "lengths.npy")}
     (folder / "hashes.npy").unlink()
     before = stamps(folder)
-    left, move = iter(range(moves)), os.replace
+    left = iter(range(moves))
+    move = os.replace
 
     def move_or_die(source, target):
         if "index.unfinished" in str(source) and Path(target).parent == folder and next(left, None) is None:

@@ -81,7 +81,8 @@ def file_stamp(cache):
 def test_the_cache_holds_exactly_the_ids_of_the_tokenizer(algorithm, tokenizers, build, monkeypatch):
     monkeypatch.setattr(encode, "BATCH_CHARACTERS", 500)  # many batches
     texts = [*spaced_texts(50), *(text.replace("\n", " ") for text in spaced_texts(50))]
-    cache, expected = build(texts, algorithm), expected_ids(tokenizers[algorithm], texts)
+    cache = build(texts, algorithm)
+    expected = expected_ids(tokenizers[algorithm], texts)
     assert all_ids(cache) == expected
     assert cache.lengths.tolist() == [len(ids) for ids in expected] and cache.num_tokens == sum(map(len, expected))
     copy = pickle.loads(pickle.dumps(cache))  # for a worker process: a path
@@ -92,7 +93,8 @@ def test_the_cache_holds_exactly_the_ids_of_the_tokenizer(algorithm, tokenizers,
 
 
 def test_byte_level_lines_together_spell_the_document(tokenizers, build):
-    texts, tokenizer = ["First line.\nSecond  line.\n\n\n  Third.\n", "One line"], tokenizers["byte_bpe"]
+    texts = ["First line.\nSecond  line.\n\n\n  Third.\n", "One line"]
+    tokenizer = tokenizers["byte_bpe"]
     cache = build(texts, tokenizer)
     assert [tokenizer.decode(ids) for ids in all_ids(cache)] == texts
     ends = np.cumsum(cache.line_lengths(0)).tolist()
@@ -174,7 +176,8 @@ DAMAGES = {
 @parametrize("damage", DAMAGES)
 def test_an_incomplete_cache_is_never_used_but_built_again(damage, write_corpus, build):
     corpus = write_corpus(TEXTS)
-    path, ids = build(corpus).path, all_ids(build(corpus))
+    path = build(corpus).path
+    ids = all_ids(build(corpus))
     DAMAGES[damage](path)
     cache = build(corpus)
     assert cache.path == path and all_ids(cache) == ids
@@ -184,7 +187,8 @@ def test_an_incomplete_cache_is_never_used_but_built_again(damage, write_corpus,
 
 def test_a_build_that_fails_leaves_no_cache_and_frees_the_lock(build, tmp_path, monkeypatch):
     monkeypatch.setattr(encode, "BATCH_CHARACTERS", 100)
-    good, broken = tmp_path / "1.txt", tmp_path / "2.txt"
+    good = tmp_path / "1.txt"
+    broken = tmp_path / "2.txt"
     good.write_text("\n\n".join(TEXTS * 5))
     broken.write_bytes(b"the fox \xff\xfe")
     with raises(UserError, match=r"2\.txt") as caught:
@@ -196,7 +200,8 @@ def test_a_build_that_fails_leaves_no_cache_and_frees_the_lock(build, tmp_path, 
 
 
 def test_two_builds_at_once_both_get_the_complete_cache(wordpiece_tokenizer, write_corpus, tmp_path):
-    options, barrier = write_corpus(TEXTS * 200).options, threading.Barrier(2)
+    options = write_corpus(TEXTS * 200).options
+    barrier = threading.Barrier(2)
 
     def build(_):
         corpus = Corpus(options)

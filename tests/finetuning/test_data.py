@@ -6,7 +6,8 @@ from electra.finetuning.data import Examples, PaddingCollator, both_orders, enco
 
 
 def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer):
-    cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
+    cls = framed_tokenizer.cls_token_id
+    sep = framed_tokenizer.sep_token_id
     rows = encode_examples(Examples(["10 11", "12"], ["20", "21 22"], [1, 0]), framed_tokenizer, 16)
     assert rows[0]["input_ids"].tolist() == [cls, 10, 11, sep, 20, sep]
     assert rows[1]["input_ids"].tolist() == [cls, 12, sep, 21, 22, sep]
@@ -18,7 +19,8 @@ def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer):
 
 
 def test_a_pair_is_cut_longest_first_and_always_the_same(framed_tokenizer):
-    cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
+    cls = framed_tokenizer.cls_token_id
+    sep = framed_tokenizer.sep_token_id
     examples = Examples([" ".join(map(str, range(10, 30))), "10 11"], ["50 51", " ".join(map(str, range(50, 70)))])
     rows = encode_examples(examples, framed_tokenizer, 10)
     assert rows[0]["input_ids"].tolist() == [cls, 10, 11, 12, 13, 14, sep, 50, 51, sep]
@@ -34,7 +36,8 @@ def test_many_batches_of_texts_keep_their_order(framed_tokenizer):
 def test_rows_are_padded_to_the_longest_of_their_batch(framed_tokenizer):
     rows = encode_examples(Examples(["10 11 12", "13"], ["20", "21"], [1, 0]), framed_tokenizer, 16)
     batch = PaddingCollator(pad_token_id=9)([rows[1], rows[0]])
-    cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
+    cls = framed_tokenizer.cls_token_id
+    sep = framed_tokenizer.sep_token_id
     assert {name: values.tolist() for name, values in batch.items()} == {
         "input_ids": [[cls, 13, sep, 21, sep, 9, 9], [cls, 10, 11, 12, sep, 20, sep]],
         "token_type_ids": [[0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1]],

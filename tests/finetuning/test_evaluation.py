@@ -89,7 +89,8 @@ def test_runs_are_ranked_by_their_headline_and_then_their_seed(tmp_path):
 
 
 def test_a_run_is_ranked_beside_those_of_other_commands(tmp_path, monkeypatch):
-    evaluation, other = evaluation_of(tmp_path), evaluation_of(tmp_path)
+    evaluation = evaluation_of(tmp_path)
+    other = evaluation_of(tmp_path)
     other.add(result(2, 0.9))
     ranked = []
     monkeypatch.setattr(
@@ -97,7 +98,9 @@ def test_a_run_is_ranked_beside_those_of_other_commands(tmp_path, monkeypatch):
         lambda evaluation, task, data, found, model: ranked.append(evaluation.best_first(task, found)),
     )
     (task,) = evaluation.tasks
-    task.predictions = task.start = None
+    task.predictions = None
+    task.kept = None
+    task.start = None
     keep(evaluation, SimpleNamespace(task=task, data=None), result(1, 0.5), {}, model=None)
     assert ranked == [[2, 1]]
 

@@ -108,7 +108,8 @@ def test_a_weighted_sum_has_the_weights_of_a_softmax():
 
 def test_words_behind_the_end_of_a_row_change_nothing():
     lstm = BiLstm(4, 0.0, 8).eval()
-    states, lengths = torch.randn(2, 5, 4), torch.tensor([5, 2])
+    states = torch.randn(2, 5, 4)
+    lengths = torch.tensor([5, 2])
     both = lstm(states, lengths)
     alone = lstm(states[1:, :2], lengths[1:])
     assert_close(both.outputs[1, :2], alone.outputs[0])
@@ -118,7 +119,11 @@ def test_words_behind_the_end_of_a_row_change_nothing():
 
 
 class Tuning:
-    use_cpu, threads, bf16, fp16, per_device_eval_batch_size = True, None, False, False, 1
+    use_cpu = True
+    threads = None
+    bf16 = False
+    fp16 = False
+    per_device_eval_batch_size = 1
 
 
 def make_rows(encoder):

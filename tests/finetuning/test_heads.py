@@ -32,8 +32,10 @@ from tests.finetuning.encoders import tiny_configs
 from tests.helpers import parametrize
 
 LENGTHS = (9, 4)
-SEQUENCE, CHOICE = AutoModelForSequenceClassification, AutoModelForMultipleChoice
-TOKEN, ANSWER = AutoModelForTokenClassification, AutoModelForQuestionAnswering
+SEQUENCE = AutoModelForSequenceClassification
+CHOICE = AutoModelForMultipleChoice
+TOKEN = AutoModelForTokenClassification
+ANSWER = AutoModelForQuestionAnswering
 
 
 def make_encoder(model_type="electra", **values):
@@ -75,7 +77,8 @@ def linear_layers(model):
 
 
 def test_googles_head_is_one_layer_on_the_first_token():
-    model, batch = make_model("google"), make_batch()
+    model = make_model("google")
+    batch = make_batch()
     (layer,) = linear_layers(model)
     first = model.encoder(**batch).last_hidden_state[:, 0]
     assert_close(model(**batch), first @ layer.weight.T + layer.bias)
@@ -89,11 +92,13 @@ def test_a_transformers_head_is_that_of_the_saved_model(auto_class, model_type):
         encoder.pooler = None
     model = TaskModel(encoder, TransformersHead(auto_class, encoder.config, 0.1, 2)).eval()
     batch = make_batch(padding_id=encoder.config.pad_token_id)
-    ids, mask = batch["input_ids"], batch["attention_mask"]
+    ids = batch["input_ids"]
+    mask = batch["attention_mask"]
     found = model.head(model.hidden_states(ids, mask), mask)
     saved = model.head.with_encoder(encoder).eval()
     if auto_class is CHOICE:
-        ids, mask = ids[None], mask[None]
+        ids = ids[None]
+        mask = mask[None]
     expected = saved(input_ids=ids, attention_mask=mask)
     for name in ("logits",) if auto_class is not ANSWER else ("start_logits", "end_logits"):
         assert torch.equal(found[name], expected[name])
@@ -105,7 +110,8 @@ def test_an_architecture_without_the_class_is_refused():
 
 
 def test_the_mean_head_reads_every_token_but_the_padding_equally():
-    model, batch = make_model("mean_pool"), make_batch()
+    model = make_model("mean_pool")
+    batch = make_batch()
     hidden = model.encoder(**batch).last_hidden_state
     dense, out = linear_layers(model)
     for row, length in enumerate(LENGTHS):
@@ -127,7 +133,8 @@ def test_only_gpus_have_rows_of_a_multiple_of_tokens():
 def test_a_gpu_sees_longer_rows_and_gives_the_same(model_type, monkeypatch):
     encoder = make_encoder(model_type)
     model = make_model("mean_pool", encoder=encoder)
-    lengths, found = [], {}
+    lengths = []
+    found = {}
     encoder.register_forward_pre_hook(
         lambda _, args, kwargs: lengths.append(kwargs["input_ids"].size(1)), with_kwargs=True
     )
@@ -142,9 +149,11 @@ def test_a_gpu_sees_longer_rows_and_gives_the_same(model_type, monkeypatch):
 
 @parametrize("head", ["google", "mean_pool"])
 def test_our_heads_compute_in_float32(head):
-    model, batch = make_model(head), make_batch()
+    model = make_model(head)
+    batch = make_batch()
     with torch.autocast("cpu", torch.bfloat16):  # in which the encoder computes
-        logits, hidden = model(**batch), model.encoder(**batch)[0].float()
+        logits = model(**batch)
+        hidden = model.encoder(**batch)[0].float()
     is_token = batch["attention_mask"].unsqueeze(2)
     features = (hidden * is_token).sum(1) / is_token.sum(1) if head == "mean_pool" else hidden[:, 0]
     assert logits.dtype == torch.float32 and not torch.equal(logits, model(**batch))
@@ -177,7 +186,8 @@ def test_token_types_reach_the_encoders_that_know_two(model_type):
     passed = []
     encoder = make_encoder(model_type, **({"type_vocab_size": 2} if model_type == "distilbert" else {}))
     encoder.register_forward_pre_hook(lambda _, args, kwargs: passed.append(set(kwargs)), with_kwargs=True)
-    model, batch = make_model("google", encoder=encoder), make_batch(padding_id=encoder.config.pad_token_id)
+    model = make_model("google", encoder=encoder)
+    batch = make_batch(padding_id=encoder.config.pad_token_id)
     with_types = model(**batch)
     without = model(batch["input_ids"], batch["attention_mask"])
     knows_types = model_type in ("electra", "bert", "albert")
@@ -195,7 +205,8 @@ def test_trainer_does_not_take_the_loss_for_one_that_is_a_sum(tmp_path):
 
 
 def test_the_bilstm_head_reads_the_last_states_of_both_directions():
-    model, batch = make_model("bilstm"), make_batch()
+    model = make_model("bilstm")
+    batch = make_batch()
     (layer,) = linear_layers(model)
     hidden = model.encoder(**batch).last_hidden_state
     for row, length in enumerate(LENGTHS):
@@ -233,7 +244,8 @@ def test_left_to_right_no_token_sees_a_later_one(model_type, monkeypatch):
 
 @parametrize("head", ["google", "hf"])
 def test_left_to_right_the_last_token_stands_in_for_the_first(head):
-    model, batch = make_model(head, fine_tuned_left_to_right(make_causal(), "it")), make_batch()
+    model = make_model(head, fine_tuned_left_to_right(make_causal(), "it"))
+    batch = make_batch()
     hidden = model.hidden_states(**batch)
     for row, length in enumerate(LENGTHS):
         if head == "google":

@@ -316,7 +316,9 @@ def test_a_fresh_encoder_follows_from_the_seed(checkpoint):
         torch.manual_seed(seed)
         return fresh_encoder(str(checkpoint)).model.state_dict()
 
-    first, again, other = weights(7), weights(7), weights(8)
+    first = weights(7)
+    again = weights(7)
+    other = weights(8)
     name = "encoder.layer.1.output.dense.weight"
     assert torch.equal(first[name], again[name]) and not torch.equal(first[name], other[name])
     assert first[name].std().item() == approx(0.02, rel=0.1)
@@ -330,7 +332,8 @@ def test_a_fresh_encoder_takes_any_tokenizer_that_fits(electra, tmp_path):
 @parametrize(("recipe", "model_type"), [("small", "electra"), ("tiny", "modernbert")])
 def test_a_recipe_gives_its_sizes_and_the_tokenizer_its_rows(recipe, model_type, electra):
     encoder = fresh_encoder(recipe, str(electra))
-    config, wanted = encoder.model.config, {"initializer_range": 0.02, **RECIPES[recipe]}
+    config = encoder.model.config
+    wanted = {"initializer_range": 0.02, **RECIPES[recipe]}
     assert (config.model_type, embedding_width(config)) == (model_type, wanted["embedding_size"])
     for name in (*SIZE_NAMES[1:], *DROPOUTS, "initializer_range"):
         assert value_of(config, name) == wanted[name], name

@@ -222,7 +222,8 @@ def test_answers_are_those_that_were_scored(folder, tmp_path):
     ]
     found = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "out.jsonl")
     (predictions,) = (model / "predictions").glob("*/predictions.json")
-    texts, odds = read_json(predictions), read_json(predictions.with_name("null_odds.json"))
+    texts = read_json(predictions)
+    odds = read_json(predictions.with_name("null_odds.json"))
     run_card(model / "models" / "squad_v2")
     for row in found:
         assert row["prediction"] == ("" if odds[row["id"]] > 0 else texts[row["id"]])

@@ -158,7 +158,8 @@ def test_the_loss_of_a_batch_is_its_part_of_the_mean_over_a_step():
     scores, targets = torch.tensor([[0.5], [1.0]]), torch.tensor([0.0, 0.25])  # errors 0.25 and 0.5625
     assert step_loss(scores, targets).item() == approx(0.40625)
     assert step_loss(scores, targets, 8).item() == approx(0.8125 / 8)
-    logits, classes = torch.tensor([[0.0, 0.0], [0.0, 9.0]]), torch.tensor([0, 1])
+    logits = torch.tensor([[0.0, 0.0], [0.0, 9.0]])
+    classes = torch.tensor([0, 1])
     assert step_loss(logits, classes, 2).item() == approx(np.log(2) / 2, abs=1e-3)
     several = torch.tensor([[1, 0], [1, 1]])  # any number of classes: yes or no to each
     assert step_loss(logits, several, 4).item() == approx(3 * np.log(2) / 4, abs=1e-3)
@@ -186,6 +187,7 @@ def test_a_last_batch_that_is_not_full_stays_last(rows):
     def order(sampler):
         return list(sampler(32, lengths=rows.lengths.tolist(), generator=torch.Generator().manual_seed(1)))
 
-    ours, grouped = order(ShuffledLengthGroups), order(LengthGroupedSampler)
+    ours = order(ShuffledLengthGroups)
+    grouped = order(LengthGroupedSampler)
     assert ours[64:] == grouped[64:]  # 20 rows; the same groups as transformers makes
     assert {frozenset(ours[:32]), frozenset(ours[32:64])} == {frozenset(grouped[:32]), frozenset(grouped[32:64])}

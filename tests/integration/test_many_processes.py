@@ -83,7 +83,8 @@ def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path):
     pretrain(argv("four", batch=2, accumulation=4))
     assert [host.wait() for host in hosts] == [0, 0], [path.read_text() for path in tmp_path.glob("*.log")]
     one, *others = (tmp_path / "output" / name for name in ("one", "hosts", "four"))
-    wanted, weights = log_of(one), load_file(one / f"checkpoint-{STEPS}" / "model.safetensors")
+    wanted = log_of(one)
+    weights = load_file(one / f"checkpoint-{STEPS}" / "model.safetensors")
     assert len(wanted) == STEPS
     for other in others:
         for step, (mine, theirs) in enumerate(zip(log_of(other), wanted, strict=True)):
@@ -226,7 +227,8 @@ run_script(main)
 
 def test_a_process_that_is_done_waits_for_the_first(tmp_path):
     (tmp_path / "leave.py").write_text(LEAVING)
-    argv, log = [tmp_path / "written", tmp_path / "told"], tmp_path / "torchrun.log"
+    argv = [tmp_path / "written", tmp_path / "told"]
+    log = tmp_path / "torchrun.log"
     assert start(argv, *ON_ONE_HOST, log=log, program=tmp_path / "leave.py").wait() == 1
     assert (tmp_path / "told").read_text() == "True"  # so what is to be done at exit was done, too
     assert "terminate called" not in log.read_text() and "exitcode  : 85 " in log.read_text()

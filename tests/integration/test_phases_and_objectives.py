@@ -40,7 +40,8 @@ def weights(checkpoint, network=""):
 
 
 def changed(before, after):
-    first, second = weights(before), weights(after)
+    first = weights(before)
+    second = weights(after)
     return {name for name in first if not torch.equal(first[name], second[name])}
 
 
@@ -164,7 +165,8 @@ def test_a_gate_stops_and_starts_the_generator(folder, capsys):
         main(flags(folder, experiment_name=name, logging_steps=1, save_steps=6, eval_steps=6, **gate))
     output = folder / "output"
     assert_same_state(output / "open" / "checkpoint-12", output / "none" / "checkpoint-12")
-    first, last = output / "closed" / "checkpoint-6", output / "closed" / "checkpoint-12"
+    first = output / "closed" / "checkpoint-6"
+    last = output / "closed" / "checkpoint-12"
     assert not changed(first, output / "none" / "checkpoint-6")
     own = {name for name in weights(first, "generator") if ".electra.embeddings." not in name}
     assert changed(first, last) == set(weights(first)) - own
@@ -203,13 +205,15 @@ def check_logged_losses(checkpoint, spec):
 
 @parametrize(("objective", "uniform"), RUNS)
 def test_a_run_ends_with_networks_that_can_be_fine_tuned(folder, stages, objective, uniform):
-    spec, run = objective_of(objective, uniform), stages
+    spec = objective_of(objective, uniform)
+    run = stages
     options = {"objective": objective, "generator_type": "uniform" if uniform else None}
     if objective != "two_stage":
         run = folder / "output" / f"{objective}-{uniform}"
         main(flags(folder, **options, experiment_name=run.name))
     metrics = read_json(run / "metrics.json")
-    plan, held_out = metrics["plan"], metrics["held_out"]
+    plan = metrics["plan"]
+    held_out = metrics["held_out"]
     assert (plan["objective"], plan["uniform_generator"]) == (objective, uniform)
     assert (run / "generator").is_dir() == (plan["generator_parameters"] > 0) == spec.has_generator
     assert list(held_out["trained"]) == [name for name, _ in rows_of(spec)]

@@ -43,7 +43,9 @@ class Copy:
     """A copy of the finished run, and the command line that resumes it."""
 
     def __init__(self, finished, folder):
-        self.finished, self.folder, self.run = finished, folder, folder / "output" / "run"
+        self.finished = finished
+        self.folder = folder
+        self.run = folder / "output" / "run"
         shutil.copytree(finished / "output" / "run", self.run)
 
     def flags(self, **options):
@@ -80,7 +82,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder, options):
     if options["segment_policy"] == "packed":  # documents of which two share a row
         write_corpus(folder / "corpus.txt", documents=150, words=3)
     main(flags(folder, experiment_name="whole", **options))
-    whole, resumed = folder / "output" / "whole", folder / "output" / "resumed"
+    whole = folder / "output" / "whole"
+    resumed = folder / "output" / "resumed"
     resumed.mkdir()
     (whole / "checkpoint-8").rename(resumed / "checkpoint-8")  # past the first epoch of some of these
     main(flags(folder, resume_from_checkpoint=resumed / "checkpoint-8", **options))
@@ -197,7 +200,8 @@ def test_new_options_hold_from_the_resumed_step_on(copy):
 
 
 def test_a_run_is_resumed_after_it_was_moved(finished, tmp_path, monkeypatch):
-    here, there = tmp_path / "here", tmp_path / "there"
+    here = tmp_path / "here"
+    there = tmp_path / "there"
     here.mkdir()
     there.mkdir()
     monkeypatch.chdir(here)

@@ -66,7 +66,8 @@ def test_version_1_is_learned_and_its_files_agree(trained):
 def test_version_2_is_learned_and_scored_at_its_best_threshold(trained, tmp_path, head, options):
     write_squad(tmp_path / "squad", version_2=True)
     squad(flags(tmp_path, head=head, pretrain_path=trained / "encoder", **LEARN, **options))
-    result, folder = only_result(tmp_path), tmp_path
+    result = only_result(tmp_path)
+    folder = tmp_path
     assert result.task == "squad_v2" and not result.collapsed
     references = read_questions(folder / "squad" / "dev.json").references
     predicted, odds = (read(folder, name, "squad_v2") for name in ("predictions", "null_odds"))

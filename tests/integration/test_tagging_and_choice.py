@@ -81,7 +81,8 @@ def contents(folder):
 
 
 def test_tagging_is_learned_and_its_files_agree(tagged):
-    folder, results = tagged / "output" / "run", results_of(tagged)
+    folder = tagged / "output" / "run"
+    results = results_of(tagged)
     assert [(r.task, r.seed, r.start, r.collapsed) for r in results] == [
         ("names", 42, "pretrained", False), ("names", 43, "pretrained", False),
     ]  # fmt: skip
@@ -123,7 +124,8 @@ def test_what_is_finished_is_kept_and_what_is_lost_is_made_again(tagged, tmp_pat
 
 
 def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged):
-    folder, best = tagged / "output" / "run", best_seed(results_of(tagged), "f1")
+    folder = tagged / "output" / "run"
+    best = best_seed(results_of(tagged), "f1")
     saved = folder / "models" / "names"
     assert read_json(saved / "result.json")["seed"] == best
     tokenizer = AutoTokenizer.from_pretrained(saved)
@@ -161,7 +163,8 @@ def test_long_sentences_are_predicted_word_by_word(folder):
 
 
 def test_multiple_choice_is_learned_and_its_files_agree(answered):
-    folder, results = answered / "output" / "run", results_of(answered)
+    folder = answered / "output" / "run"
+    results = results_of(answered)
     assert [(r.task, r.seed, r.collapsed) for r in results] == [("quiz", 42, False), ("quiz", 43, False)]
     assert results[0].rows == {"train": 80, "dev": 20, "test": 10}
     assert (results[0].metrics["accuracy"] or 0) > 0.8

@@ -44,7 +44,8 @@ def test_a_plan_leaves_shards_of_jobs_as_they_are_and_a_run_merges_them(tmp_path
         "--vocab_size",
         "120",
     ]
-    plan, run = flags(tmp_path, max_steps=2, plan=True), flags(tmp_path, max_steps=2)
+    plan = flags(tmp_path, max_steps=2, plan=True)
+    run = flags(tmp_path, max_steps=2)
     for shard in range(4):
         cache([*words, "--shard", f"{shard}/4"])
         folder = Path(capsys.readouterr().out.split()[-1])

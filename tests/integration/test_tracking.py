@@ -48,7 +48,8 @@ def read_wandb(folder):
         for content in _records(path.read_bytes()):
             record = wandb_internal_pb2.Record.FromString(content)
             if record.HasField("run"):
-                run.name, run.group = record.run.display_name, record.run.run_group
+                run.name = record.run.display_name
+                run.group = record.run.run_group
                 run.config |= _items(record.run.config.update)
             run.config |= _items(record.config.update)
             if record.HasField("history"):
@@ -63,8 +64,10 @@ def _items(items):
 
 def _records(content):
     """The records of LevelDB's log format, behind wandb's own seven bytes."""
-    block, header = 32768, 7
-    place, parts = header, b""
+    block = 32768
+    header = 7
+    place = header
+    parts = b""
     while place + header <= len(content):
         if block - place % block < header:
             place += block - place % block

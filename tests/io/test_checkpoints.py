@@ -96,7 +96,8 @@ def test_the_latest_valid_checkpoint_is_found(tmp_path, caplog):
     assert describe_latest_valid(tmp_path / "gone") == "no checkpoint is left"
     with raises(UserError, match="checkpoint-N"):
         latest_valid_checkpoint(tmp_path)
-    before, newest = write_checkpoint(tmp_path, 900), write_checkpoint(tmp_path, 1000)
+    before = write_checkpoint(tmp_path, 900)
+    newest = write_checkpoint(tmp_path, 1000)
     (tmp_path / "checkpoint-bad").mkdir()
     assert checkpoints_of(tmp_path) == [newest, before]
     assert latest_valid_checkpoint(tmp_path) == newest
@@ -126,7 +127,8 @@ def test_weights_alone_are_valid_but_not_resumable(tmp_path):
 
 def test_files_and_folders_are_synced_before_the_rename(tmp_path, monkeypatch):
     events = []
-    rename, fsync = os.rename, os.fsync
+    rename = os.rename
+    fsync = os.fsync
 
     def synced(descriptor):
         events.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)

@@ -81,7 +81,8 @@ def recorded_commit(package_of, **variables):
 
 
 def test_a_result_says_which_commit_it_is_of(tmp_path):
-    ours, other = tmp_path / "ours", tmp_path / "other"
+    ours = tmp_path / "ours"
+    other = tmp_path / "other"
     copy_package(ours, "electra")
     assert recorded_commit(ours) == "None"
     commit_all(ours)

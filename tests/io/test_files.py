@@ -50,7 +50,8 @@ def write(path, text):
 
 
 def test_links_stay_and_modes_are_kept(tmp_path):
-    target, link = tmp_path / "target", tmp_path / "link"
+    target = tmp_path / "target"
+    link = tmp_path / "link"
     target.write_text("old")
     target.chmod(0o640)
     link.symlink_to("target")

@@ -9,7 +9,8 @@ from tests.helpers import parametrize
 
 VOCAB_SIZE = 40
 """Of the models of `make_model`, where no other is given."""
-NETWORK_VOCAB_SIZE, LONGEST = 60, 24
+NETWORK_VOCAB_SIZE = 60
+LONGEST = 24
 """Of `tiny_network_config`."""
 MASK = 4
 objectives = parametrize("objective", OBJECTIVES)
@@ -70,7 +71,8 @@ def make_model(dropout=0.1, vocab_size=VOCAB_SIZE, **options):
 def make_batch(*lengths, seed=0):
     """[CLS] text [SEP] text [SEP] and padding, with fixed noise; `lengths` count all but the padding."""
     random = torch.Generator().manual_seed(seed)
-    columns, ends = torch.arange(max(lengths)), torch.tensor(lengths).unsqueeze(1)
+    columns = torch.arange(max(lengths))
+    ends = torch.tensor(lengths).unsqueeze(1)
     attention_mask = (columns < ends).long()
     input_ids = torch.randint(5, VOCAB_SIZE, attention_mask.shape, generator=random)
     input_ids = input_ids.masked_fill(columns == 0, 2)

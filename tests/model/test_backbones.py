@@ -123,7 +123,8 @@ def test_a_bias_made_once_hides_what_the_mask_hides(model_type, attention, batch
         network.set_attn_implementation(attention)
     bias = attention_bias(batch["attention_mask"], torch.float32)
     assert bias.shape == (2, 1, 1, LONGEST)
-    wanted, real = encode(network, **batch), batch["attention_mask"].bool()
+    wanted = encode(network, **batch)
+    real = batch["attention_mask"].bool()
     assert_close(encode(network, **batch, bias=bias)[real], wanted[real], rtol=1e-5, atol=1e-6)
     shown = batch["input_ids"].masked_fill(~real, 7)
     if not BACKBONES[model_type].counts_positions_behind_padding:  # counts positions by its padding
@@ -142,7 +143,8 @@ def test_a_bias_has_the_type_of_attention(model_type, dtype, batch, monkeypatch)
     if not can_share_rows(network.config, LONGEST):
         skip("builds its own masks")
     network.set_attn_implementation("sdpa")
-    seen, rotated = set(), set()
+    seen = set()
+    rotated = set()
     attention = F.scaled_dot_product_attention
 
     def watch(query, key, value, attn_mask=None, **options):
@@ -194,7 +196,8 @@ def test_a_saved_pair_has_the_names_that_resuming_reads(model_type, tmp_path):
     for tie in ("none", "word", "all", "gdes"):
         model = joint_model(model_type, tie=tie)
         model.save_pretrained(tmp_path)
-        stored, names = load_file(tmp_path / "model.safetensors"), model.state_dict().keys()
+        stored = load_file(tmp_path / "model.safetensors")
+        names = model.state_dict().keys()
         assert stored.keys() <= names <= stored.keys() | model._keys_to_ignore_on_save
         opened, report = ElectraForJointPretraining.from_pretrained(tmp_path, output_loading_info=True)
         assert not report["missing_keys"] and not report["unexpected_keys"]

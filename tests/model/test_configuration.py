@@ -63,7 +63,8 @@ def test_the_generator_is_as_wide_as_asked(recipe, generator_size, hidden_size, 
     assert generator.num_attention_heads == heads
     assert generator.intermediate_size == intermediate_size
     changed = {"hidden_size", "num_attention_heads", "intermediate_size"}
-    mine, theirs = generator.to_dict(), discriminator.to_dict()
+    mine = generator.to_dict()
+    theirs = discriminator.to_dict()
     assert {name for name in theirs if mine[name] != theirs[name]} <= changed
 
 

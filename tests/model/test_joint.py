@@ -45,13 +45,16 @@ def test_masked_positions_have_their_shares(objective):
 
 
 def test_evaluation_repeats_itself_given_noise_and_seed():
-    model, batch = make_model(mlm_probability=0.3).eval(), make_batch(30, 17, 33)
+    model = make_model(mlm_probability=0.3).eval()
+    batch = make_batch(30, 17, 33)
 
     def outputs(seed, **changes):
         torch.manual_seed(seed)
         return model(**{**batch, **changes})
 
-    first, again, other_seed = outputs(0), outputs(0), outputs(1)
+    first = outputs(0)
+    again = outputs(0)
+    other_seed = outputs(1)
     assert {name: value for name, value in first.items() if not torch.equal(value, again[name])} == {}
     assert torch.equal(first.generator_nll, other_seed.generator_nll)  # neither masks nor dropout follow the seed
     assert not torch.equal(first.sampled_ids, other_seed.sampled_ids)

@@ -36,7 +36,8 @@ def noisy_batch(*lengths):
 
 def of_generator(network, batch, output, config, cells):
     """The generator's fields; log p (N, V) and hidden states (N, width) at the masked positions."""
-    ids, originals = batch["input_ids"], batch["input_ids"][cells]
+    ids = batch["input_ids"]
+    originals = batch["input_ids"][cells]
     masked = ids.index_put(cells, originals.masked_fill(output.is_mask_token[output.mlm_mask], MASK))
     made = network(masked, batch["attention_mask"], batch["token_type_ids"], output_hidden_states=True)
     logits = made.logits[cells]
@@ -65,7 +66,8 @@ def of_main_network(network, ids, attention_mask, token_type_ids, is_causal):
 
 def of_language_model(made, copy_gate, ids, seen):
     """The probabilities (B, L, V), the loss of each token (B, L), and the copy gate's logits (B, L, 1) or None."""
-    p, gate = made.logits.softmax(2), None
+    p = made.logits.softmax(2)
+    gate = None
     if copy_gate is not None:
         gate = copy_gate(made.hidden_states[-1])
         p = gate.sigmoid() * F.one_hot(seen, VOCAB_SIZE) + (1 - gate.sigmoid()) * p
@@ -77,7 +79,8 @@ def written_out(copies, batch, output, config):
 
     Fields of masked positions have one value for each of them, (N,); `at_masked` selects the output's.
     """
-    ids, inputs = batch["input_ids"], (batch["attention_mask"], batch["token_type_ids"])
+    ids = batch["input_ids"]
+    inputs = (batch["attention_mask"], batch["token_type_ids"])
     rows, _ = output.mlm_mask.nonzero(as_tuple=True)
     cells = rows, output.mlm_positions[output.mlm_mask]
     objective = objective_of(config.objective, config.uniform_generator)
@@ -122,7 +125,8 @@ def written_out(copies, batch, output, config):
 
 def of_adversary(baseline, hidden, log_p, sampled, reward):
     """The fields of a generator that is trained by reinforcement; the reward is the discriminator's loss."""
-    score, right = baseline(hidden.detach()).squeeze(1), torch.exp(-reward)
+    score = baseline(hidden.detach()).squeeze(1)
+    right = torch.exp(-reward)
     advantage = reward + F.logsigmoid(score.detach())
     return {
         "adversarial_loss": F.nll_loss(log_p * advantage[:, None], sampled),
@@ -165,7 +169,8 @@ def test_losses_and_gradients_are_those_written_out(objective, options, training
     gradients = {}
     for role, network in copies.items():
         for name, parameter in network.named_parameters():
-            weight, grad = model.get_parameter(f"{role}.{name}"), parameter.grad
+            weight = model.get_parameter(f"{role}.{name}")
+            grad = parameter.grad
             gradients[weight] = gradients.get(weight, 0.0) + (torch.zeros_like(weight) if grad is None else grad)
     for name, parameter in model.named_parameters():
         grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

@@ -27,7 +27,8 @@ def names_of(model, network):
 
 
 def test_the_first_stage_trains_the_generator_alone():
-    model, batch = make_model(objective="two_stage"), make_batch(30, 17)
+    model = make_model(objective="two_stage")
+    batch = make_batch(30, 17)
     together, both = trained(model, batch)
     model.discriminator.register_forward_pre_hook(lambda *_: pytest.fail("the discriminator runs"))
     model.discriminator.electra.register_forward_pre_hook(lambda *_: pytest.fail("the discriminator runs"))
@@ -39,7 +40,8 @@ def test_the_first_stage_trains_the_generator_alone():
 
 
 def test_the_second_stage_trains_the_discriminator_alone():
-    model, batch = make_model(objective="two_stage", discriminator_weight=1.0), make_batch(30, 17)
+    model = make_model(objective="two_stage", discriminator_weight=1.0)
+    batch = make_batch(30, 17)
     together, both = trained(model, batch)
     kept = []  # for a backward pass that never comes
     model.generator.electra.register_forward_hook(lambda *a: kept.append(a[2].last_hidden_state.requires_grad))
@@ -53,7 +55,8 @@ def test_the_second_stage_trains_the_discriminator_alone():
 
 
 def test_in_evaluation_both_networks_always_answer():
-    model, batch = make_model(objective="two_stage", discriminator_weight=3.0).eval(), make_batch(30, 17)
+    model = make_model(objective="two_stage", discriminator_weight=3.0).eval()
+    batch = make_batch(30, 17)
     expected = run(model, batch)
     assert_close(expected.loss, expected.generator_loss + 3 * expected.main_loss)
     for phase in ({"train_discriminator": False}, {"train_generator": False}):
@@ -63,7 +66,8 @@ def test_in_evaluation_both_networks_always_answer():
 
 
 def test_an_evaluation_without_gradients_keeps_none():
-    model, batch = make_model().eval(), make_batch(30, 17)
+    model = make_model().eval()
+    batch = make_batch(30, 17)
     kept = []
     for network in (model.generator, model.discriminator):
         network.electra.register_forward_hook(lambda *a: kept.append(a[2].last_hidden_state.requires_grad))
@@ -89,7 +93,8 @@ def test_the_networks_of_two_stages_share_nothing(tmp_path):
 
 @parametrize("objective", ["electra", "electra_15", "replace_mlm", "all_tokens_mlm"])
 def test_behind_a_closed_gate_only_shared_weights_learn(objective):
-    model, batch = make_model(objective=objective, discriminator_weight=7.0), make_batch(30, 17)
+    model = make_model(objective=objective, discriminator_weight=7.0)
+    batch = make_batch(30, 17)
     opened, both = trained(model, batch)
     closed, grads = trained(model, batch | {"train_generator": False})
     shared = {name for name in names_of(model, "generator") if ".electra.embeddings." in name}
@@ -105,7 +110,8 @@ def test_behind_a_closed_gate_only_shared_weights_learn(objective):
 
 def test_a_frozen_generator_hides_no_shared_weight_from_autocast():
     """A weight that autocast cast without gradient, and kept, would get none where the other network uses it."""
-    model, batch = make_model(objective="replace_mlm"), make_batch(30, 17)
+    model = make_model(objective="replace_mlm")
+    batch = make_batch(30, 17)
     batch |= {"train_generator": False}
     with torch.autocast("cpu", dtype=torch.bfloat16):
         _, cached = trained(model, batch)

@@ -94,10 +94,12 @@ def test_every_table_of_the_vocabulary_is_filled(model_type, tmp_path):
     network.load_state_dict(transfer(trained, network, network.state_dict(), rows, 0))
     table, old = (embedding_modules(n)["word"].weight for n in (network, source))
     assert torch.equal(table[:40], old) and torch.equal(table[40], (old[3] + old[5]) / 2)
-    head, old_head = network.get_output_embeddings(), source.get_output_embeddings()
+    head = network.get_output_embeddings()
+    old_head = source.get_output_embeddings()
     assert torch.equal(head.weight, table)  # still tied
     assert torch.equal(head.bias[:41], torch.cat([old_head.bias, old_head.bias[[3, 5]].mean(dim=0, keepdim=True)]))
-    state, given = network.state_dict(), source.state_dict()
+    state = network.state_dict()
+    given = source.state_dict()
     for name, value in state.items():
         if value.shape[:1] == (50,):
             assert torch.equal(value[41:], before[name][41:])  # as initialized
@@ -111,7 +113,8 @@ def test_every_table_of_the_vocabulary_is_filled(model_type, tmp_path):
 def test_positions_grow_by_repeating_those_that_were_trained(model_type):
     torch.manual_seed(0)
     model_type, has_table = model_type.split()[0], " " in model_type
-    before, config = config_of(model_type), config_of(model_type)
+    before = config_of(model_type)
+    config = config_of(model_type)
     if has_table:  # transformers' default, not that of the released ones
         before.position_biased_input = config.position_biased_input = True
     source = rtd_model(before)

@@ -20,7 +20,8 @@ SHARED = {"none": set(), "word": {WORD}, "embeddings": {WORD, *OTHERS, *NORM}, "
 
 def shared_names(model):
     """Weights of the encoders that are one tensor in both networks, by name and by storage alike."""
-    ours, theirs = encoder_weights(model.generator), encoder_weights(model.discriminator)
+    ours = encoder_weights(model.generator)
+    theirs = encoder_weights(model.discriminator)
     names = {name for name in ours.keys() & theirs.keys() if ours[name] is theirs[name]}
     assert names == {n for n in ours.keys() & theirs.keys() if ours[n].data_ptr() == theirs[n].data_ptr()}
     return names
@@ -96,7 +97,8 @@ def test_a_disentangled_discriminator_takes_a_loaded_table():
 
 def test_one_encoder_has_one_number_of_heads():
     config = joint_model("albert", tie="none").config
-    config.tie, config.generator.num_attention_heads = "all", 1
+    config.tie = "all"
+    config.generator.num_attention_heads = 1
     with raises(UserError, match=r"--tie all.*num_attention_heads is 1"):
         ElectraForJointPretraining(config)
 

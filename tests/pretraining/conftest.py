@@ -47,7 +47,8 @@ class Rows:
     """A policy of `count` rows with so many tokens, to which two special ones are added."""
 
     def __init__(self, count, tokens):
-        self.count, self.tokens = count, tokens
+        self.count = count
+        self.tokens = tokens
 
     def __len__(self):
         return self.count

@@ -112,7 +112,8 @@ def history(checkpoint):
 
 def assert_same_state(first, second):
     """Weights, optimizer and schedule of two checkpoints are equal bit for bit."""
-    weights, other = load_file(first / "model.safetensors"), load_file(second / "model.safetensors")
+    weights = load_file(first / "model.safetensors")
+    other = load_file(second / "model.safetensors")
     assert weights.keys() == other.keys()
     assert all(torch.equal(weights[name], other[name]) for name in weights)
     for name in ("optimizer.pt", "scheduler.pt"):

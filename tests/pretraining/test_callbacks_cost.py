@@ -39,7 +39,8 @@ def test_the_cost_is_that_of_the_steps_taken(plan, tmp_path):
 
 def test_a_run_leaves_its_log_cost_samples_and_report(finished_run):
     metrics = read_json(finished_run / "metrics.json")
-    compute, plan = metrics["compute"], metrics["plan"]
+    compute = metrics["compute"]
+    plan = metrics["plan"]
     assert compute["tokens"] == plan["total_tokens"] and compute["flops"] == plan["flops"]
     assert compute["peak_flops_per_second"] > 1e9
     assert read_json(finished_run / "trainer_state.json")["global_step"] == 12

@@ -86,7 +86,8 @@ class Send(TrainerCallback):
     """Sends signals to this process in the middle of a step."""
 
     def __init__(self, step, *numbers):
-        self.step, self.numbers = step, numbers
+        self.step = step
+        self.numbers = numbers
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
         if state.global_step + 1 == self.step:
@@ -221,7 +222,8 @@ def test_options_outlive_loading_and_kernels_do_not():
         optimizer = torch.optim.AdamW([torch.ones(1, requires_grad=True)], lr=rate, **options)
         return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
 
-    before, after = make(1.0, weight_decay=0.1, foreach=True), make(4.0, betas=(0.5, 0.6), eps=1e-3)
+    before = make(1.0, weight_decay=0.1, foreach=True)
+    after = make(4.0, betas=(0.5, 0.6), eps=1e-3)
     before[0].step()
     before[1].step()
     with keeping_options(*after):

@@ -59,9 +59,11 @@ def test_plain_transformers_computes_what_the_export_has(
     }
     for network, folder in folders.items():
         is_detector = network == "discriminator" and objective == "electra"
-        auto, name = (AutoModelForMaskedLM, "ElectraForMaskedLM")
+        auto = AutoModelForMaskedLM
+        name = "ElectraForMaskedLM"
         if is_detector:
-            auto, name = (AutoModelForPreTraining, "ElectraForPreTraining")
+            auto = AutoModelForPreTraining
+            name = "ElectraForPreTraining"
         model, info = auto.from_pretrained(folder, output_loading_info=True)
         assert type(model) is getattr(transformers, name) and model.dtype == torch.float32
         assert not any(info.values())
@@ -140,7 +142,8 @@ def test_networks_of_english_are_sent_to_glue_others_to_own_labels():
 
 
 def test_an_interrupted_export_leaves_the_older_one(make_pair, wordpiece_tokenizer, export, tmp_path, monkeypatch):
-    run, pair = tmp_path / "run", make_pair()
+    run = tmp_path / "run"
+    pair = make_pair()
     (run / "unfinished" / "generator").mkdir(parents=True)
     (run / "unfinished" / "generator" / "pytorch_model.bin").write_bytes(b"half")  # left by a killed export
     export(pair)

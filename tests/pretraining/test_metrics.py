@@ -75,7 +75,8 @@ BY_TOKEN = ("main_nll", "discriminator_logits", "mlm_predictions", "corrupted_in
 
 def values_of(batches):
     """Outputs at the chosen positions, and at all real tokens, collected one by one."""
-    chosen, tokens = defaultdict(list), defaultdict(list)
+    chosen = defaultdict(list)
+    tokens = defaultdict(list)
     for input_ids, attention_mask, output in batches:
         places = [
             (row, int(output.mlm_positions[row, slot]), slot) for row, slot in output.mlm_mask.nonzero().tolist()
@@ -91,7 +92,8 @@ def values_of(batches):
 
 def looped_detection(tokens):
     """Of decisions at logit 0 on what was replaced."""
-    labels, logits = tokens["is_replaced"] == 1, tokens["discriminator_logits"]
+    labels = tokens["is_replaced"] == 1
+    logits = tokens["discriminator_logits"]
     pairs = list(zip(labels.tolist(), (logits >= 0).tolist(), strict=True))
     tp, fp, fn, tn = (pairs.count(pair) for pair in ((True, True), (False, True), (True, False), (False, False)))
     assert min(tp, fp, fn, tn) > 0
@@ -112,7 +114,8 @@ def looped_metrics(batches, objective, weight):
     chosen, tokens = values_of(batches)
     metrics = {"tokens": len(tokens["original"])}
     if spec.has_generator:
-        is_right, is_mask = chosen["predicted_ids"] == chosen["original"], chosen["is_mask_token"] == 1
+        is_right = chosen["predicted_ids"] == chosen["original"]
+        is_mask = chosen["is_mask_token"] == 1
         metrics |= {
             "generator_loss": chosen["generator_nll"].mean(),
             "masked_accuracy": is_right.mean(),
@@ -156,8 +159,10 @@ def test_metrics_are_those_of_a_loop_over_all_tokens(make_pair, objective):
 
 def one_row(input_ids, positions, is_chosen, sampled_ids, *, predicted_ids=None, logits=None):
     """Records of one row without padding; every chosen token was masked."""
-    originals, slots = torch.tensor([input_ids]), torch.tensor([positions])
-    chosen, sampled = torch.tensor([is_chosen]), torch.tensor([sampled_ids])
+    originals = torch.tensor([input_ids])
+    slots = torch.tensor([positions])
+    chosen = torch.tensor([is_chosen])
+    sampled = torch.tensor([sampled_ids])
     corrupted = originals.scatter(1, slots, torch.where(chosen, sampled, originals.gather(1, slots)))
     output = ElectraPretrainingOutput(
         mlm_positions=slots,

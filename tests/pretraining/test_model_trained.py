@@ -57,7 +57,8 @@ def test_trained_networks_keep_all_their_weights(finished_run, tmp_path, with_ge
         options = {"init_discriminator": finished_run, "init_generator": finished_run, "generator_size": None}
     run = continued(tmp_path, **options, **NOTHING_LEARNED, config=tmp_path / "sizes.yaml")
     for role in ("discriminator", "generator")[: 1 + with_generator]:
-        before, after = weights(finished_run / role), weights(run / role)
+        before = weights(finished_run / role)
+        after = weights(run / role)
         assert before.keys() == after.keys()
         assert all(torch.equal(before[name], after[name]) for name in before)  # embeddings and head, too
     size = TINY["generator_size"] if with_generator else 0.25
@@ -103,9 +104,11 @@ def test_a_longer_tokenizer_and_text_start_from_what_was_trained(finished_run, t
     options |= {"init_discriminator": finished_run, "init_generator": finished_run, "generator_size": None}
     main(flags(tmp_path, **SIZES | NOTHING_LEARNED | options | {"max_steps": 2, "save_steps": 1}))
     run = tmp_path / "output" / "run"
-    size, trained = len(old), TINY["max_length"]
+    size = len(old)
+    trained = TINY["max_length"]
     for role in ("discriminator", "generator"):
-        before, after = weights(finished_run / role), weights(run / role)
+        before = weights(finished_run / role)
+        after = weights(run / role)
         words_before, words_after = (w["electra.embeddings.word_embeddings.weight"] for w in (before, after))
         assert torch.equal(words_after[:size], words_before) and len(words_after) == size + 3
         positions = after["electra.embeddings.position_embeddings.weight"]

@@ -136,7 +136,8 @@ def test_longer_text_repeats_the_positions_that_were_trained(folder, tie):
     trainer.train()
     stored = load_file(checkpoint / "model.safetensors")
     for role in ("generator", "discriminator"):
-        before, after = stored[f"{role}.{TABLES}"], start.weights[f"{role}.{TABLES}"]
+        before = stored[f"{role}.{TABLES}"]
+        after = start.weights[f"{role}.{TABLES}"]
         assert torch.equal(after[:16], before[:16]) and torch.equal(after[16:], before[:16])
     last = folder / "output" / "run" / "checkpoint-3"
     assert read_json(last / "config.json")["discriminator"]["pretraining_positions"] == 32

@@ -122,7 +122,8 @@ def test_flops_follow_from_the_weights(planned, objective):
             per_token += 6 * (encoder + head) + 12 * 16 * width_in_layers
     assert plan.flops == approx(plan.total_tokens * per_token, rel=1e-12)
     vocab_size = pair.config.discriminator.vocab_size
-    large, small = TransformerShape(32, 48, 2, 2, 8, vocab_size), TransformerShape(16, 64, 1, 1, 8, vocab_size)
+    large = TransformerShape(32, 48, 2, 2, 8, vocab_size)
+    small = TransformerShape(16, 64, 1, 1, 8, vocab_size)
     run = {"max_length": 16, "train_batch_size": 10, "steps": 12}
     if objective == "electra":
         expected = google_training_flops(large, None, **run)

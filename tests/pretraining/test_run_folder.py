@@ -67,7 +67,8 @@ def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path, auto_resume):
 
 def test_a_checkpoint_a_run_and_a_word_can_be_named(tmp_path):
     run = tmp_path / "run"
-    older, newer = write_checkpoint(run, 4), write_checkpoint(run, 8)
+    older = write_checkpoint(run, 4)
+    newer = write_checkpoint(run, 8)
     with raises(UserError, match=r"checkpoint-8.* copy"):
         find_checkpoint(str(older))
     assert find_checkpoint(str(newer)) == newer

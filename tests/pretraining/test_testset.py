@@ -73,7 +73,8 @@ def test_the_metrics_are_those_of_plain_transformers(test_set, finished_run, fol
             attention_mask=torch.from_numpy(arrays["attention_mask"]).long(),
             token_type_ids=torch.from_numpy(arrays["token_type_ids"]).long(),
         ).logits.numpy()
-    is_real, labels = arrays["attention_mask"] == 1, arrays["original_ids"] != arrays["corrupted_ids"]
+    is_real = arrays["attention_mask"] == 1
+    labels = arrays["original_ids"] != arrays["corrupted_ids"]
     nll = np.logaddexp(0, np.where(labels, -logits, logits))[is_real].mean()
     auc = roc_auc_score(labels[is_real], logits[is_real])
     found = []
@@ -102,7 +103,8 @@ def test_the_metrics_are_those_of_plain_transformers(test_set, finished_run, fol
 def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, held_out, folder, capsys):
     options = {**QUICK, "tokenizer_path": finished_run / "tokenizer", "validation_file": held_out}
     main(flags(folder, **options, eval_corruption=test_set))
-    printed, run = capsys.readouterr().out, folder / "output" / "run"
+    printed = capsys.readouterr().out
+    run = folder / "output" / "run"
     assert "fixed: trained" in printed and "fixed:  discriminator" in printed
     logs = [line for line in history(run / "checkpoint-2") if "eval_loss" in line]
     assert [line["step"] for line in logs if "eval_fixed_discriminator_auc" in line] == [0, 1, 2]

@@ -13,7 +13,8 @@ from tests.pretraining.runs import TWO_STAGE, flags, make
 
 
 def test_stages_are_a_function_of_the_step():
-    generator_alone, discriminator_alone = Phase(True, False), Phase(False, True)
+    generator_alone = Phase(True, False)
+    discriminator_alone = Phase(False, True)
     assert [phase_at(step, [], 3) for step in range(5)] == [generator_alone] * 3 + [discriminator_alone] * 2
     assert phase_at(0, []) == Phase(True, True)
     assert stage_lengths(5, 3) == [3, 2] and stage_lengths(5, 0) == [5]

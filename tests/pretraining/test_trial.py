@@ -52,7 +52,8 @@ def test_a_file_overrides_the_recipe_of_a_budget(tmp_path):
 
 def is_over(clock, step, device="cpu"):
     """Whether a trial of eleven steps ends after this one."""
-    args, control = SimpleNamespace(world_size=1, device=torch.device(device)), TrainerControl()
+    args = SimpleNamespace(world_size=1, device=torch.device(device))
+    control = TrainerControl()
     clock.on_step_end(args, TrainerState(global_step=step, max_steps=11), control)
     return control.should_training_stop
 

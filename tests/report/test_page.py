@@ -55,6 +55,13 @@ def test_a_page_begins_with_the_verdict(page):
     assert page.index(verdict) < page.index("<h2>Curves</h2>")
 
 
+def test_a_run_that_logged_no_metric_has_a_page_without_curves(tmp_path):
+    folder = write_state(tmp_path / "run", [{"step": 5, "train_runtime": 3.0}])
+    page_file, picture_file = write_run_report([folder])
+    assert "<h2>Curves</h2>" not in page_file.read_text()
+    assert picture_file.is_file()
+
+
 def test_metrics_have_the_names_of_the_terminal_and_definitions(page):
     assert '<th scope="row">generator accuracy</th>' in page and "masked accuracy" not in page
     assert "Discriminator AUC: probability that a replaced token gets a higher score" in page
@@ -108,7 +115,8 @@ def test_values_that_are_not_finite_leave_a_gap(tmp_path):
 
 
 def test_the_files_of_one_run_and_of_several(tmp_path):
-    one, other = finished_run(tmp_path / "one"), finished_run(tmp_path / "other")
+    one = finished_run(tmp_path / "one")
+    other = finished_run(tmp_path / "other")
     page_file, picture_file = write_run_report([one])
     assert page_file == one / "report.html" and picture_file == one / "training_curves.png"
     assert Image.open(picture_file).size == (1584, 891)  # three rows of four panels

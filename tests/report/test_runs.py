@@ -48,6 +48,8 @@ def test_a_folder_without_a_log_is_refused(tmp_path, make, message):
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path):
-    one, other, last = tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "c"
+    one = tmp_path / "a" / "run"
+    other = tmp_path / "b" / "run"
+    last = tmp_path / "c"
     assert names_of([one, other]) == {one: str(one), other: str(other)}
     assert names_of([one, last]) == {one: "run", last: "c"}

@@ -31,7 +31,8 @@ def test_attention_and_its_gradients_are_those_of_torch(length, kind, scaling):
         seen = torch.ones(2, 1, length, length, dtype=torch.bool)
         seen[1, ..., 5:] = False
         mask = seen if kind == "bool" else torch.zeros(seen.shape).masked_fill(~seen, -1e30)
-    ours, theirs = heads(length), heads(length)
+    ours = heads(length)
+    theirs = heads(length)
     made, _ = attend(nn.Identity(), *ours, mask, scaling=scaling, is_causal=False)
     wanted = nn.functional.scaled_dot_product_attention(*theirs, attn_mask=mask, scale=scaling).transpose(1, 2)
     assert_close(made, wanted)
@@ -68,7 +69,8 @@ def test_dropout_drops_as_many_as_asked_and_keeps_the_mean(probability, dtype):
 
 
 def test_dropout_follows_the_random_state():
-    module, values = Dropout(0.5), torch.ones(400_000)
+    module = Dropout(0.5)
+    values = torch.ones(400_000)
     draws = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)

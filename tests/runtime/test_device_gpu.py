@@ -78,11 +78,13 @@ def test_rows_of_logits_are_aligned_by_tokens_of_probability_0(has_bias):
     hidden = torch.randn(7, 6, requires_grad=True)
     logits = linear_of_aligned_rows(hidden, layer)
     assert logits.shape == (7, 64)
-    log_p, wanted = logits.log_softmax(1), layer(hidden).log_softmax(1)
+    log_p = logits.log_softmax(1)
+    wanted = layer(hidden).log_softmax(1)
     assert_close(log_p[:, :50], wanted)
     assert not log_p[:, 50:].exp().any()
     log_p[:, 3].sum().backward()
-    gradient, layer.weight.grad = layer.weight.grad, None
+    gradient = layer.weight.grad
+    layer.weight.grad = None
     wanted[:, 3].sum().backward()
     assert_close(gradient, layer.weight.grad)
 
@@ -119,7 +121,8 @@ def test_no_step_reads_from_the_device_or_copies_to_it(backbone, objective, monk
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: False)  # which does not know this device
     with torch.device("meta"):
         model = joint_model(backbone, objective=objective, tie="none").train()
-        ids, noise = torch.zeros(2, 24, dtype=torch.long), torch.zeros(2, 24, 2)
+        ids = torch.zeros(2, 24, dtype=torch.long)
+        noise = torch.zeros(2, 24, 2)
         batch = {"input_ids": ids, "attention_mask": ids, "token_type_ids": ids}
         batch |= {"mask_noise": noise, "sample_noise": noise[..., 0]}
     tune_networks(model)

@@ -64,7 +64,8 @@ def test_two_processes_give_the_results_of_one(command, flags, options, batch, p
     assert exit_codes(ranks) == [0, 0], "".join(rank.log.read_text() for rank in ranks)
     command(argv("one", 1))
     (one,), (two,) = ([*(tmp_path / name / "predictions").glob("*.npz")] for name in ("one", "two"))
-    wanted, found = np.load(one), np.load(two)
+    wanted = np.load(one)
+    found = np.load(two)
     for split in wanted.files:
         # A bias that moves all logits alike has no gradient but rounding, by whose size Adam divides.
         assert_allclose(found[split], wanted[split], rtol=1e-5, atol=1e-4)

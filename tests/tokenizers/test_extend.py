@@ -29,7 +29,8 @@ def test_old_ids_stay_and_new_words_are_one_token(algorithm, tmp_path):
     count = 5 if algorithm == "wordpiece" else 12
     longer = extend_tokenizer(tokenizer, DOMAIN, count, min_frequency=2)
     assert tokenizer_fingerprint(tokenizer) == before  # a copy
-    old, new = tokenizer.get_vocab(), longer.get_vocab()
+    old = tokenizer.get_vocab()
+    new = longer.get_vocab()
     assert old.items() <= new.items()
     assert sorted(new.values()) == list(range(len(old) + count))
     cut, whole = (len(t("Kubelet")["input_ids"]) - 2 for t in (tokenizer, longer))
@@ -75,7 +76,8 @@ def test_ids_of_added_tokens_behind_a_unigram_model_stay():
     """As in DeBERTa-v3, whose [MASK] follows the pieces."""
     pieces = [("[PAD]", 0.0), ("[CLS]", 0.0), ("[SEP]", 0.0), ("[UNK]", 0.0), ("▁", -2.0), ("▁a", -3.0), ("b", -4.0)]
     backend = Tokenizer(models.Unigram(pieces, unk_id=3))
-    backend.normalizer, backend.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Metaspace()
+    backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.add_special_tokens(["[MASK]"])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL_TOKENS)
     longer = extend_tokenizer(tokenizer, ["ab ab ab b", "ab"], 1, min_frequency=2)

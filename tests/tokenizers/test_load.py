@@ -263,7 +263,8 @@ def test_the_fingerprint_changes_with_the_ids_only():
         bert_tokenizer("a", "b", do_lower_case=False),
         bert_tokenizer("a", "b", mask_token="[PAD]", pad_token="[MASK]"),
     ]
-    with_word, without_frame = bert_tokenizer("a", "b"), bert_tokenizer("a", "b")
+    with_word = bert_tokenizer("a", "b")
+    without_frame = bert_tokenizer("a", "b")
     with_word.add_tokens(["c"])
     without_frame.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1")
     assert len({tokenizer_fingerprint(tokenizer) for tokenizer in [*changed, with_word, without_frame]}) == 7

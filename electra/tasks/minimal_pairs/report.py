@@ -89,7 +89,7 @@ class PairResults(TypedDict):
 
 BASELINES = ("fewer tokens", "token frequencies")
 GUESSING = "guessing"
-CLEARLY = 2.0
+CLEAR_ERRORS = 2.0
 """Standard errors above the best baseline from which a score is called better."""
 
 
@@ -154,9 +154,9 @@ def verdict(name: str, results: PairResults) -> str:
     if error is None:
         return f"{name}: {accuracy}, beside {shown}; too few pairs for an error."
     above = f"{percent(abs(found['difference']))} ± {percent(error)}"
-    if found["difference"] > CLEARLY * error:
+    if found["difference"] > CLEAR_ERRORS * error:
         return f"{name}: {accuracy}, which is {above} above {shown}."
-    if found["difference"] < -CLEARLY * error:
+    if found["difference"] < -CLEAR_ERRORS * error:
         return f"{name}: {accuracy}, which is {above} below {shown}: no sign of grammar."
     return f"{name}: {accuracy}, not clearly better than {shown}: no sign of grammar."
 

@@ -87,7 +87,8 @@ def find_answers(context: str, aliases: Sequence[str]) -> list[Occurrence]:
         starts = (place for place, word in enumerate(words) if size and word == wanted[0])
         first = next((place for place in starts if tuple(words[place : place + size]) == wanted), None)
         if first is not None:
-            begin, end = places[first][1], places[first + size - 1][2]
+            begin = places[first][1]
+            end = places[first + size - 1][2]
             found.add(Occurrence(begin, context[begin:end]))
     return sorted(found, key=lambda one: (one.start, -len(one.text)))
 

@@ -150,7 +150,9 @@ def score_labels(
     if scheme == "io":
         references = [with_prefixes(sentence) for sentence in references]
         predicted = [with_prefixes(sentence) for sentence in predicted]
-    correct, found, expected = Counter[str](), Counter[str](), Counter[str]()
+    correct = Counter[str]()
+    found = Counter[str]()
+    expected = Counter[str]()
     for answer, reference in zip(predicted, references, strict=True):
         answered = set(entities_of(answer))
         annotated = set(entities_of(reference))

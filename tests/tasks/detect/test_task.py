@@ -43,7 +43,8 @@ def test_long_texts_are_judged_in_windows_each_token_once(detector, wordpiece_to
     ids = wordpiece_tokenizer(text, add_special_tokens=False)["input_ids"]
     assert len(scored.starts) == len(ids) > 3 * 22
     assert (np.diff(scored.starts) > 0).all() and scored.ends[-1] == len(text)
-    cls, sep = wordpiece_tokenizer.cls_token_id, wordpiece_tokenizer.sep_token_id
+    cls = wordpiece_tokenizer.cls_token_id
+    sep = wordpiece_tokenizer.sep_token_id
     expected = [[] for _ in ids]
     for start in dict.fromkeys(min(start, len(ids) - 22) for start in range(0, len(ids) - 11, 11)):
         window = torch.tensor([[cls, *ids[start : start + 22], sep]])

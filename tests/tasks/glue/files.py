@@ -8,7 +8,8 @@ from tests.finetuning.commands import tiny_flags
 from tests.finetuning.encoders import tiny_electra
 from tests.pretraining.runs import WORDS
 
-BINARY, NLI2 = ["0", "1"], ["entailment", "not_entailment"]
+BINARY = ["0", "1"]
+NLI2 = ["entailment", "not_entailment"]
 FORMS = {
     "CoLA": ("source,label,star,sentence", BINARY),
     "SST-2": ("sentence,label", BINARY),
@@ -51,7 +52,8 @@ def _lines(source, title, is_test, rows):
     columns = [column for column in columns if not (is_test and column in LABEL_COLUMNS)]
     lines = ["\t".join(columns)] if has_header else []
     for index in range(rows):
-        label, cells = index % len(labels), []
+        label = index % len(labels)
+        cells = []
         for column in columns:
             is_text = column.startswith(("sentence", "question")) or column.endswith("String")
             text = [WORDS[label], *source.choices(WORDS[20:60], k=source.randint(1, 5))] if is_text else [str(index)]

@@ -41,7 +41,8 @@ def test_label_one_is_a_sentence_as_written(data, documents):
     twins = {bag(sentence): sentence for sentence in prose_sentences(documents)}
     for text, label in rows(data):
         assert 6 <= len(text.split()) <= 30 and re.fullmatch(r"[A-Z][A-Za-z',\- ]*\.", text)
-        source, words = twins[bag(text)].split(), text.split()
+        source = twins[bag(text)].split()
+        words = text.split()
         moved = [place for place, (was, now) in enumerate(zip(source, words, strict=True)) if was != now]
         assert len(moved) == (0 if label else 2 * round(len(words) / 5))
         # What bears a form stays where it was: the initial capital, commas, the full stop.

@@ -32,7 +32,8 @@ def test_classification_metrics_are_their_definitions():
 
 
 def test_correlations_are_their_definitions():
-    answers, references = np.array([1.0, 2.0, 2.0, 10.0]), [0.0, 1.0, 3.0, 2.0]
+    answers = np.array([1.0, 2.0, 2.0, 10.0])
+    references = [0.0, 1.0, 3.0, 2.0]
     # deviations from the means 3.75 and 1.5
     covariance = -2.75 * -1.5 + -1.75 * -0.5 + -1.75 * 1.5 + 6.25 * 0.5
     pearson = covariance / math.sqrt((2.75**2 + 2 * 1.75**2 + 6.25**2) * 5)
@@ -81,7 +82,8 @@ def test_an_answer_is_the_largest_logit_or_a_score():
     [(0, 300, True), (10, 300, True), (11, 300, False), (0, 11, True), (9, 11, False), (500, 500, False)],
 )
 def test_a_classifier_collapsed_if_99_percent_get_one_class(others_predicted, others_expected, collapsed):
-    answers, references = np.ones(1000, dtype=np.int64), np.ones(1000, dtype=np.int64)
+    answers = np.ones(1000, dtype=np.int64)
+    references = np.ones(1000, dtype=np.int64)
     answers[:others_predicted] = 0
     references[-others_expected:] = 0
     assert is_glue_model_collapsed(KNOWN_TASKS["cola"], answers, references) is collapsed

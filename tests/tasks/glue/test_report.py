@@ -12,7 +12,8 @@ from electra.tasks.tagging.report import TAGGING_REPORTING as TAGGING
 from tests.helpers import parametrize
 from tests.tasks.glue.runs import all_tasks, result, run_folder
 
-DEV, TEST = "Beside published results", "Published results: test sets"
+DEV = "Beside published results"
+TEST = "Published results: test sets"
 
 
 def section(markdown, title):

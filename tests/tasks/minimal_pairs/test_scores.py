@@ -28,7 +28,9 @@ def slow_log_q(network, ids, words, position, need, mask):
 
 def slow_scores(discriminator, generator, text, tokenizer, share):
     encoded = tokenizer(text)
-    ids, words, scores = encoded["input_ids"], encoded.word_ids(), dict.fromkeys(PAIR_SCORES, 0.0)
+    ids = encoded["input_ids"]
+    words = encoded.word_ids()
+    scores = dict.fromkeys(PAIR_SCORES, 0.0)
     with torch.no_grad():
         replaced = discriminator(input_ids=torch.tensor([ids])).logits[0].double().sigmoid()
         log_p = generator(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(1)
@@ -81,8 +83,11 @@ def test_hand_set_networks_give_hand_computed_scores(wordpiece_tokenizer):
 
 
 def test_the_correction_recovers_the_data(wordpiece_tokenizer):
-    data, sampled, share = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.1, 0.7]), 0.15
-    original, replaced = (1 - share) * data, np.zeros(3)
+    data = np.array([0.6, 0.3, 0.1])
+    sampled = np.array([0.2, 0.1, 0.7])
+    share = 0.15
+    original = (1 - share) * data
+    replaced = np.zeros(3)
     for real, sample in product(range(3), range(3)):
         seen = share * data[real] * sampled[sample]
         if real == sample:
@@ -102,7 +107,8 @@ def test_masked_language_models_of_other_types(wordpiece_tokenizer, model_type):
     found = scorer.scores(encode_sentences(TEXTS, wordpiece_tokenizer), ["pll"])["pll"]
     for row, text in enumerate(TEXTS):
         encoded = wordpiece_tokenizer(text)
-        ids, words = encoded["input_ids"], encoded.word_ids()
+        ids = encoded["input_ids"]
+        words = encoded.word_ids()
         mask = wordpiece_tokenizer.mask_token_id
         expected = sum(slow_log_q(network, ids, words, at, "word", mask) for at in range(1, len(ids) - 1))
         assert found[row] == approx(expected, abs=1e-5)

@@ -60,7 +60,8 @@ def test_accuracies_and_standard_errors(tmp_path):
 
 def test_a_margin_is_that_over_the_best_baseline_on_the_same_pairs():
     pairs = [Pair("a", "b", "p", "f", "") for _ in range(8)]
-    good, bad = np.array([1, 1, 1, 1, 1, 1, 1, 0]), np.array([0, 0, 0, 0, 0, 1, 1, 1])
+    good = np.array([1, 1, 1, 1, 1, 1, 1, 0])
+    bad = np.array([0, 0, 0, 0, 0, 1, 1, 1])
     found = margin(pairs, good, {"fewer tokens": np.array([1, 1, 1, 1, 1, 0.5, 0, 0]), "token frequencies": bad})
     assert found["baseline"] == "fewer tokens"
     assert found["difference"] == approx(7 / 8 - 5.5 / 8)

@@ -28,7 +28,8 @@ def model():
 
 
 def test_each_choice_is_a_pair_and_only_tokens_are_padded(rows, framed_tokenizer):
-    cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
+    cls = framed_tokenizer.cls_token_id
+    sep = framed_tokenizer.sep_token_id
     assert [len(row["choices"]) for row in rows] == [2, 3] and rows.lengths.tolist() == [2 * 7, 3 * 5]
     batch = ChoiceCollator(0)([rows[1], rows[0]])
     assert batch["choices"].tolist() == [[0, 1, 2], [3, 4, -1]] and batch["labels"].tolist() == [2, 1]
@@ -42,7 +43,8 @@ def test_each_choice_is_a_pair_and_only_tokens_are_padded(rows, framed_tokenizer
 
 
 def test_a_question_has_the_same_logits_alone_and_beside_others(rows, model):
-    unlabelled, collator = rows.without_labels(), ChoiceCollator(0)
+    unlabelled = rows.without_labels()
+    collator = ChoiceCollator(0)
     logits = model(**collator([unlabelled[0], unlabelled[1]]))
     assert logits.shape == (2, 3) and logits[0, 2] == NO_CHOICE
     for row, count in ((0, 2), (1, 3)):

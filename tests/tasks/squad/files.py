@@ -24,7 +24,8 @@ def _paragraph(source, name, version_2, index):
     text = source.choices(WORDS[20:60], k=source.randint(6, 12))
     answers = []
     if not version_2 or index % 2 == 0:
-        place, answer = source.randint(0, len(text)), " ".join(ANSWERS[: 1 + index % 2])
+        place = source.randint(0, len(text))
+        answer = " ".join(ANSWERS[: 1 + index % 2])
         text.insert(place, answer)
         answers = [{"text": answer, "answer_start": len(" ".join([*text[:place], ""]))}]
     questions = [

@@ -39,7 +39,8 @@ def test_questions_keep_their_paragraph_and_all_their_answers(tmp_path):
 
 
 def test_version_2_has_questions_without_an_answer(tmp_path):
-    possible, without = question("a", ("Rome", 0), is_impossible=False), question("b")
+    possible = question("a", ("Rome", 0), is_impossible=False)
+    without = question("b")
     for asked in ([possible], [question("c", ("Rome", 0)), without]):
         assert read_questions(write(tmp_path / "q.json", ("Rome.", asked))).is_version_2
     impossible = question("d", ("Rome", 0), is_impossible=True)

@@ -14,7 +14,8 @@ from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
 from tests.conftest import TEXTS
 
-CLS, SEP = 2, 3
+CLS = 2
+SEP = 3
 NUMBERS = " ".join(map(str, range(100, 120)))
 
 
@@ -70,7 +71,9 @@ def test_a_long_paragraph_is_cut_into_windows_that_overlap(framed_tokenizer):
 
 
 def test_a_window_has_the_answer_if_it_holds_all_of_it(framed_tokenizer):
-    whole_first, longer_than_a_window, whole_second = NUMBERS[:39], NUMBERS[:43], NUMBERS[40:]
+    whole_first = NUMBERS[:39]
+    longer_than_a_window = NUMBERS[:43]
+    whole_second = NUMBERS[40:]
     asked = [("7 8", NUMBERS, answer) for answer in (whole_first, longer_than_a_window, whole_second, None)]
     none = [0, 0, 1]
     expected = [[4, 13, 0], none, none, none, none, [4, 13, 0], none, none]
@@ -138,8 +141,10 @@ def test_every_token_has_the_window_with_most_context():
     """Against the loop of google-research/electra, _check_is_max_context."""
     source = random.Random(0)
     for _ in range(20):  # of lengths of which 1 % is more than a token, too
-        tokens, room = source.randint(1, 700), source.randint(1, 400)
-        windows, expected = cut_windows(tokens, room, source.randint(1, room)), []
+        tokens = source.randint(1, 700)
+        room = source.randint(1, 400)
+        windows = cut_windows(tokens, room, source.randint(1, room))
+        expected = []
         for token in range(tokens):
             scores = []
             for first, after in windows.tolist():

@@ -87,12 +87,17 @@ def end_logits(head, tokens, start):
 
 @parametrize("name", HEADS)
 def test_scores_are_those_of_the_definition(name):
-    model, is_joint = make_model(name), name == "joint"
-    hidden, logits, found, head = states_of_head(model), logits_of(model), candidates_of(model), model.head
+    model = make_model(name)
+    is_joint = name == "joint"
+    hidden = states_of_head(model)
+    logits = logits_of(model)
+    found = candidates_of(model)
+    head = model.head
     assert found.starts.shape == (2, 3) and found.ends.shape == (2, 3 if is_joint else 1, 3)
     for row, (places, true_start) in enumerate(zip(ALLOWED, (6, 0), strict=True)):
         tokens = hidden[row, places]
-        starts, ends = start_logits(head, tokens), end_logits(head, tokens, hidden[row, true_start])
+        starts = start_logits(head, tokens)
+        ends = end_logits(head, tokens, hidden[row, true_start])
         for values, expected in ((logits.start[row], starts), (logits.end[row], ends)):
             assert_close(values[places], expected)
             assert values.isneginf().sum() == LENGTH - len(places)
@@ -121,7 +126,8 @@ def test_without_a_classifier_there_is_no_score_of_no_answer():
 @parametrize("head", HEADS)
 def test_neither_padding_nor_a_wide_beam_changes_a_score(head):
     model = make_model(head, beam_size=20)
-    found, padded = candidates_of(model), candidates_of(model, **make_batch(length=14))
+    found = candidates_of(model)
+    padded = candidates_of(model, **make_batch(length=14))
     assert found.starts.shape == (2, 20) and found.ends.shape == (2, 20 if head == "joint" else 1, 20)
     assert found.start_scores[1].isfinite().tolist() == [True] * 3 + [False] * 17
     assert found.end_scores[0, 0].isfinite().tolist() == [True] * 5 + [False] * 15
@@ -166,7 +172,8 @@ def test_dropout_stands_in_front_of_the_head_alone():
 def test_the_head_computes_in_float32_under_autocast(head):
     model = make_model(head)
     with torch.autocast("cpu", torch.bfloat16):
-        logits, hidden = logits_of(model), hidden_states(model).float()
+        logits = logits_of(model)
+        hidden = hidden_states(model).float()
     assert not torch.equal(logits.start, logits_of(model).start)  # the encoder does not
     can_be_answer = torch.tensor([[place in places for place in range(LENGTH)] for places in ALLOWED])
     expected = model.head(hidden, can_be_answer, torch.tensor([6, 0]))

@@ -46,7 +46,9 @@ def decoded(found, scores, n=20, longest=30, has_classifier=False):
 def test_an_answer_is_written_as_the_paragraph_writes_it(wordpiece_tokenizer):
     data, windows = encode(wordpiece_tokenizer, "the  WÖRDS,\n are Réal.", max_length=60)
     starts = windows.offsets[0][:, 0].tolist()
-    base, first, comma = int(windows.context[0, 0]), starts.index(5), starts.index(10)
+    base = int(windows.context[0, 0])
+    first = starts.index(5)
+    comma = starts.index(10)
     scores = candidates({base + first: 1.0}, {base + comma - 1: 1.0, base + len(starts) - 2: 0.0})
     answers = decoded((data, windows), scores).nbest["q0"]
     assert [answer["text"] for answer in answers] == ["WÖRDS", "WÖRDS,\n are Réal"]
@@ -73,10 +75,12 @@ def test_probabilities_are_a_softmax_over_the_answers(framed_tokenizer):
 
 @parametrize("has_joint_head", [True, False])
 def test_answers_are_those_of_a_loop_over_all_candidates(framed_tokenizer, has_joint_head):
-    rng, size = np.random.default_rng(0), 6
+    rng = np.random.default_rng(0)
+    size = 6
     paragraphs = [" ".join(map(str, rng.integers(10, 17, rng.integers(1, 40)))) for _ in range(12)]
     data, windows = encode(framed_tokenizer, *paragraphs, max_length=18)
-    starts, ends = (len(windows), size), (len(windows), size if has_joint_head else 1, size)
+    starts = (len(windows), size)
+    ends = (len(windows), size if has_joint_head else 1, size)
     scores = Candidates(
         rng.normal(size=starts).astype(np.float32), rng.integers(0, 18, starts),
         rng.normal(size=ends).astype(np.float32), rng.integers(0, 18, ends),
@@ -88,7 +92,8 @@ def test_answers_are_those_of_a_loop_over_all_candidates(framed_tokenizer, has_j
         for w in np.flatnonzero(windows.questions == index):
             for k, j in np.ndindex(size, size):
                 row = k if has_joint_head else 0
-                start, end = int(scores.starts[w, k]), int(scores.ends[w, row, j])
+                start = int(scores.starts[w, k])
+                end = int(scores.ends[w, row, j])
                 low, high = windows.most_context[w]
                 if low <= start < high and start <= end < windows.context[w, 1] and end - start < 5:
                     text = " ".join(map(str, windows[w]["input_ids"][start : end + 1]))

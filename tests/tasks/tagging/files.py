@@ -18,7 +18,8 @@ def write_columns(folder):
     """
     folder.mkdir(parents=True, exist_ok=True)
     for split, count, seed in (("train", 100, 0), ("dev", 12, 1), ("test", 8, 2)):
-        source, lines = random.Random(seed), ["-DOCSTART- X O", ""]
+        source = random.Random(seed)
+        lines = ["-DOCSTART- X O", ""]
         for _ in range(count):
             for _ in range(source.randint(1, 3)):
                 lines += [f"{word} X O" for word in source.choices(WORDS[30:60], k=source.randint(1, 3))]

@@ -7,7 +7,8 @@ from transformers import PreTrainedTokenizerFast
 from electra.finetuning.data import PaddingCollator
 from electra.tasks.tagging.data import make_sentence_windows
 
-CLS, SEP = 2, 3
+CLS = 2
+SEP = 3
 """Ids of the framed tokenizer, in which other ids are their own text."""
 
 

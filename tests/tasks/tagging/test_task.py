@@ -17,7 +17,8 @@ from tests.conftest import refused
 from tests.finetuning.test_heads import make_encoder
 from tests.tasks.tagging.files import flags
 
-CLS, SEP = 2, 3
+CLS = 2
+SEP = 3
 """Ids of the framed tokenizer, in which other ids are their own text."""
 
 
@@ -32,7 +33,8 @@ def test_options_reach_labels_and_windows(files):
         assert used == {
             tag for tag in data.labels if scheme == "auto" or tag[0] != "I"
         }  # names have at most two words
-    logits, labels = torch.randn(2, 3, 5), torch.tensor([[1, 2, -100], [0, -100, -100]])
+    logits = torch.randn(2, 3, 5)
+    labels = torch.tensor([[1, 2, -100], [0, -100, -100]])
     mean = cross_entropy(torch.stack([logits[0, 0], logits[0, 1], logits[1, 0]]), torch.tensor([1, 2, 0]))
     assert_close(loss(logits, labels, None), mean)
     assert_close(loss(logits, labels, 6), mean / 2)
@@ -49,7 +51,8 @@ def test_words_of_one_label_are_refused(tmp_path):
 def test_the_head_reads_the_words_first_tokens_in_float32():
     tagger = EncoderWithTagger(make_encoder(), 3, 0.25).eval()
     assert {layer.p for layer in tagger.head.modules() if isinstance(layer, torch.nn.Dropout)} == {0.25}
-    ids, positions = torch.tensor([[2, 11, 12, 13, 3], [2, 14, 3, 0, 0]]), torch.tensor([[1, 3], [1, 0]])
+    ids = torch.tensor([[2, 11, 12, 13, 3], [2, 14, 3, 0, 0]])
+    positions = torch.tensor([[1, 3], [1, 0]])
     mask = (ids > 0).long()
     with torch.autocast("cpu", torch.bfloat16):
         logits = tagger(ids, mask, positions)
