@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
 import electra
+from docs.notebook import NOTEBOOK, executed
 from docs.python_page import PAGE, page
 from electra import (
     ElectraForJointPretraining,
@@ -27,7 +28,6 @@ from electra.pretraining.run import main
 from tests.helpers import ROOT, read_json, run
 from tests.pretraining.runs import flags, write_corpus
 
-NOTEBOOK = ROOT / "examples" / "electra.ipynb"
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 NETWORKS = {**SIZES, "embedding_size": 16, "max_position_embeddings": 32, "generator_size": 0.5}
 TRAINING = {
@@ -155,7 +155,7 @@ def test_the_examples_run(parts, tmp_path):
 
 
 def write_reviews(path):
-    path.write_text("text,label\n" + "bab dad kok,good\nmum dad,bad\n" * 15)
+    path.write_text("text,label\n" + "".join(f"bab {n} kok,good\nmum {n},bad\n" for n in range(15)))
 
 
 def test_the_outputs_of_the_notebook_are_kept():
@@ -168,12 +168,10 @@ def test_the_outputs_of_the_notebook_are_kept():
 
 
 @pytest.mark.slow
-def test_the_notebook_runs(tmp_path, monkeypatch):
+def test_the_notebook_runs(tmp_path):
     """In an empty folder, with fewer steps, seeds and epochs."""
-    nbformat = pytest.importorskip("nbformat")
-    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     text = NOTEBOOK.read_text(encoding="utf-8")
     for old, new in (
         ("max_steps=1200", "max_steps=4"),
@@ -183,9 +181,7 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
     ):
         assert old in text
         text = text.replace(old, new)
-    notebook = nbformat.reads(text, as_version=4)
-    resources = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
+    notebook = executed(text, tmp_path)
     assert [*kinds_of_outputs(notebook)] == [*kinds_of_outputs(read_json(NOTEBOOK))]
     assert (tmp_path / "output" / "notebook" / "checkpoint-4").is_dir()
 
