@@ -20,6 +20,7 @@ Private names of transformers, accelerate and torch that pre-training overrides 
 import atexit
 import logging
 import math
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -495,4 +496,6 @@ def _adapted(loader: DataLoader) -> DataLoader:
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps it
     inner.worker_init_fn = set_up_worker  # Trainer's seeds random states, which no worker uses
     inner.collate_fn = getattr(inner.dataset, "collate", inner.collate_fn)
+    if inner.num_workers and sys.platform == "linux":
+        inner.multiprocessing_context = "fork"  # Python 3.14 would import torch again in each worker of each loader
     return loader

@@ -44,6 +44,15 @@ def test_held_out_metrics_do_not_depend_on_the_batch_size(folder, objective):
     assert not math.isnan(results[0]["loss"])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems start workers afresh")
+def test_workers_are_copies_of_the_run(folder):
+    """Also where Python starts processes in another way by default, as since 3.14."""
+    trainer = make(folder, **FAST | {"eval_strategy": "steps", "validation_fraction": 0.2}, dataloader_num_workers=1)
+    for loader in (trainer.get_train_dataloader(), trainer.get_eval_dataloader()):
+        inner = getattr(loader, "base_dataloader", loader)
+        assert inner.multiprocessing_context.get_start_method() == "fork"
+
+
 def test_logged_losses_are_averages_over_the_window(folder):
     make(folder, experiment_name="each", logging_steps=1, eval_steps=3, dataloader_num_workers=1).train()
     trainer = make(folder, experiment_name="four", logging_steps=4, eval_steps=12)
