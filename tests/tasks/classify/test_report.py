@@ -67,9 +67,9 @@ def test_the_constant_answer_is_the_majority_or_the_mean():
     found = details(ANSWERS, ONE)
     found["baseline"].pop("ece")
     assert found["baseline"] == approx({"accuracy": 0.5, "macro_f1": 1 / 3, "micro_f1": 0.5, "mcc": 0})
-    numbers = references(LabelSet(NUMBER, [], 0.0, 1.0), [[0.0], [1.0]])
-    baseline = details(np.array([[0.1], [0.9]], dtype=np.float32), numbers)["baseline"]
-    assert baseline["rmse"] == approx(0.5) and np.isnan(baseline["pearson"])
+    numbers = references(LabelSet(NUMBER, [], 0.0, 1.0), [[0.0], [0.5], [1.0]])
+    baseline = details(np.array([[0.1], [0.5], [0.9]], dtype=np.float32), numbers)["baseline"]
+    assert baseline["rmse"] == approx((1 / 6) ** 0.5) and np.isnan(baseline["pearson"])
 
 
 def test_details_have_each_class_and_the_confusions():
