@@ -3,9 +3,11 @@
 import csv
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from huggingface_hub import ModelCard
 from pytest import approx, raises
 from transformers import (
@@ -15,6 +17,7 @@ from transformers import (
     pipeline,
 )
 
+from electra.finetuning.heads import BiLstm, load_encoder
 from electra.io.errors import UserError
 from electra.report.command import main as report
 from electra.report.results import read_results
@@ -139,6 +142,29 @@ def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged):
     assert {entity["entity_group"] for entity in found} <= {"O", "LOC", "PER"} and found
     card = ModelCard.load(saved / "README.md").data
     assert (card.pipeline_tag, card.base_model) == ("token-classification", None)
+
+
+@pytest.mark.parametrize("features", ["last", "mix_all"])
+def test_a_frozen_encoder_goes_on_where_it_was(features, folder, monkeypatch):
+    monkeypatch.setattr("electra.finetuning.features.BiLstm", partial(BiLstm, units=32))
+    learn = {**TAGGING, "learning_rate": 2e-2, "num_train_epochs": 6}
+    argv = flags(folder, test_file=folder / "names" / "test.txt", features=features, **learn)
+    tag(argv)
+    run = folder / "output" / "run"
+    results = results_of(folder)
+    assert [result.settings["features"] for result in results] == [features] * 2
+    assert min(result.metrics["f1"] for result in results) > 0.5  # words are told apart without training
+    before = contents(run)
+    lines = (run / "results.jsonl").read_bytes()
+    (run / "results.jsonl").write_bytes(lines[:-20])  # as after a kill
+    tag(argv)
+    assert contents(run) == before
+    saved = load_encoder(str(run / "models" / "names")).model
+    given = load_encoder(str(folder / "encoder")).model
+    assert all(torch.equal(value, saved.state_dict()[name]) for name, value in given.state_dict().items())
+    with raises(UserError, match="features"):
+        tag(flags(folder, test_file=folder / "names" / "test.txt", **learn))
+    assert f"| features | {features} |" in (run / "models" / "names" / "README.md").read_text()
 
 
 def test_long_sentences_are_predicted_word_by_word(folder):
