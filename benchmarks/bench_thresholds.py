@@ -46,7 +46,7 @@ def write_rows(path: Path, count: int, rng: random.Random) -> None:
 def main() -> None:
     parser = Parser(prog="bench_thresholds")
     parser.add_argument("--work", type=Path, required=True, help="folder of texts, tokenizer and results")
-    parser.add_argument("--texts", type=int, default=4000, help="training texts; half as many are held out and tested")
+    parser.add_argument("--texts", type=int, default=2000, help="training texts; half as many are held out and tested")
     given = parser.parse_args()
     data = given.work / "data"
     data.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,8 @@ def main() -> None:
              (("train", "train"), ("validation", "dev"), ("test", "test"))]  # fmt: skip
     classify(
         [f"--from_scratch={given.work / 'encoder'}", *files, f"--output_dir={given.work}", "--experiment_name=run",
-         "--num_seeds=3", "--max_length=32", "--learning_rate=1e-3", "--num_train_epochs=6", "--use_cpu"]
+         "--num_seeds=3", "--max_length=32", "--learning_rate=3e-3", "--layerwise_lr_decay=1", "--num_train_epochs=20",
+         "--use_cpu"]
     )  # fmt: skip
     results = read_results(given.work / "run" / "results.jsonl")
     (run,) = CLASSIFY_REPORTING.summarize(results, "")

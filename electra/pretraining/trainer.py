@@ -82,6 +82,7 @@ from electra.pretraining.step import LogWindow, StepGuard, values_of_batch
 from electra.pretraining.testset import CorruptedTestSet
 from electra.report.runs import TEST
 from electra.runtime.device import tune_for_gpu, tune_networks, tune_process
+from electra.runtime.tracking import send_alert
 from electra.schedules import (
     AdamWNoBiasCorrection,
     Phase,
@@ -435,6 +436,9 @@ class ElectraTrainer(Trainer):
         window = self.window
         means, skipped = window.read(self.accelerator.gather)
         self.guard.log_skipped(state.global_step, skipped)
+        if skipped and self.accelerator.scaler is None and state.is_world_process_zero:
+            line = f"step {state.global_step}: {skipped} steps were not finite and were skipped"
+            send_alert(self.args.report_to, "steps were skipped", line)
         del logs["loss"]
         logs.update(means)  # none if all steps were skipped
         if not math.isfinite(logs["grad_norm"]):  # no step yet that was not skipped
