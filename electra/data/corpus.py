@@ -344,11 +344,12 @@ def find_files(entry: str) -> tuple[list[str], list[str]]:
         raise UserError(f"train_file {entry!r}: {what}; it may be {SUPPORTED}")
     is_read = is_of_corpus if is_folder else is_readable
     found = [path for path in files if is_read(path)]
+    skipped = sorted({*files}.difference(found))
     if not found:
         endings = " ".join(sorted(set(map(ending, files)))[:MOST_ENDINGS])
         what = f"none of its {len(files)} files ({endings}) is" if len(files) > 1 else "the file exists, but is not"
         raise UserError(f"train_file {entry!r}: {what} {SUPPORTED}")
-    return found, [path for path in files if path not in set(found)]
+    return found, skipped
 
 
 def _files_below(folder: str) -> list[str]:

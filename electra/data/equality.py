@@ -9,34 +9,63 @@ import numpy as np
 import xxhash
 from transformers import PreTrainedTokenizerBase
 
-from electra.data.rng import Bits, Flags, Ints, TokenIds
-from electra.tokenizers.load import vocabulary_size
+from electra.data.rng import Bits, Ints, TokenIds
+from electra.tokenizers.load import plain_backend, vocabulary_size
+
+PART = "\ufffd"
+"""How a token is decoded that has some bytes of a character only."""
 
 
-def blank_ids(tokenizer: PreTrainedTokenizerBase) -> Flags:
-    """Return which token ids stand for nothing but white space, bool (V,): none of WordPiece, many byte-level ones."""
-    ids = [[number] for number in range(vocabulary_size(tokenizer))]
-    pieces = tokenizer.backend_tokenizer.decode_batch(ids, skip_special_tokens=False)
-    return np.array([not piece.strip() for piece in pieces])
+class DocumentHasher:
+    """Gives documents of a tokenizer hashes that are equal for equal documents.
 
-
-def hash_documents(ids: TokenIds, begins: Ints, ends: Ints, is_blank: Flags) -> Bits:
-    """Return 64 bits for each document, uint64 (D,), which are equal for equal documents.
-
-    Args:
-        ids: of all documents, (T,), of any integer type.
-        begins, ends: the first token of each document, and the one behind its last, (D,).
-        is_blank: which ids of the vocabulary are white space, (V,).
+    White space at the ends is left out where tokens stand for nothing else: none of WordPiece, many byte-level ones. A
+    byte-level token may also have white space before a word, or be a part of a no-break space. A document with such a
+    token at an end is decoded, and its text without white space at the ends is tokenized again.
     """
-    is_text = ~is_blank[ids]
-    texts = np.flatnonzero(is_text)
-    first = np.searchsorted(texts, begins)
-    behind = np.searchsorted(texts, ends)
-    places = np.append(texts, 0)
-    has_text = first < behind
-    starts = np.where(has_text, places[first], 0)
-    stops = np.where(has_text, places[behind - 1] + 1, 0)
-    content = np.ascontiguousarray(ids, dtype="<u4").view(np.uint8).data
-    bounds = zip((4 * starts).tolist(), (4 * stops).tolist(), strict=True)
-    hashes = (xxhash.xxh3_64_intdigest(content[start:stop]) for start, stop in bounds)
-    return np.fromiter(hashes, dtype=np.uint64, count=len(begins))
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.decoder = tokenizer.backend_tokenizer
+        self.encoder = plain_backend(tokenizer)
+        pieces = self._decode([[number] for number in range(vocabulary_size(tokenizer))])
+        (word,) = self._decode([self.encoder.encode("a", add_special_tokens=False).ids])
+        adds_space = word[:1].isspace()  # before the first word, where the text has none
+        self.is_blank = np.array([not piece.strip() for piece in pieces])
+        firsts = [piece[:1] == PART or (piece[:1].isspace() and not adds_space) for piece in pieces]
+        lasts = [piece[-1:] == PART or piece[-1:].isspace() for piece in pieces]
+        self.may_begin_blank = np.array(firsts) & ~self.is_blank
+        self.may_end_blank = np.array(lasts) & ~self.is_blank
+
+    def _decode(self, rows: list[list[int]]) -> list[str]:
+        texts: list[str] = self.decoder.decode_batch(rows, skip_special_tokens=False)
+        return texts
+
+    def hash_documents(self, ids: TokenIds, begins: Ints, ends: Ints) -> Bits:
+        """Return 64 bits for each document, uint64 (D,).
+
+        Args:
+            ids: of all documents, (T,), of any integer type.
+            begins, ends: the first token of each document, and the one behind its last, (D,).
+        """
+        texts = np.flatnonzero(~self.is_blank[ids])
+        first = np.searchsorted(texts, begins)
+        behind = np.searchsorted(texts, ends)
+        places = np.append(texts, 0)
+        has_text = first < behind
+        starts = np.where(has_text, places[first], 0)
+        stops = np.where(has_text, places[behind - 1] + 1, 0)
+        content = np.ascontiguousarray(ids, dtype="<u4").view(np.uint8).data
+        bounds = zip((4 * starts).tolist(), (4 * stops).tolist(), strict=True)
+        hashes = (xxhash.xxh3_64_intdigest(content[start:stop]) for start, stop in bounds)
+        found = np.fromiter(hashes, dtype=np.uint64, count=len(begins))
+
+        rest = np.flatnonzero(has_text)
+        may_be_blank = self.may_begin_blank[ids[starts[rest]]] | self.may_end_blank[ids[stops[rest] - 1]]
+        rest = rest[may_be_blank]
+        decoded = self._decode([ids[starts[document] : stops[document]].tolist() for document in rest])
+        texts_of = {document: text for document, text in zip(rest, decoded, strict=True) if text.strip() != text}
+        stripped = [text.strip() for text in texts_of.values()]
+        encodings = self.encoder.encode_batch_fast(stripped, add_special_tokens=False)
+        for document, encoding in zip(texts_of, encodings, strict=True):
+            found[document] = xxhash.xxh3_64_intdigest(np.array(encoding.ids, dtype="<u4").data)
+        return found

@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import content_hashes
-from electra.data.equality import blank_ids, hash_documents
+from electra.data.equality import DocumentHasher
 from electra.data.readers import naming_errors
 from electra.data.rng import Flags, Ints
 from electra.data.token_cache import (
@@ -194,7 +194,7 @@ def _index_file(
     if (starts < 0).any() or (starts + lengths > len(ids)).any():
         raise UserError(f"{path} is damaged: it has documents outside the file; copy it again")
     size = vocabulary_size(tokenizer)
-    is_blank = blank_ids(tokenizer)
+    hasher = DocumentHasher(tokenizer)
     is_special = np.zeros(size, dtype=bool)
     is_special[[*{*tokenizer.all_special_ids} - {tokenizer.unk_token_id}]] = True
     hashes = np.zeros(len(starts), dtype=np.uint64)
@@ -214,7 +214,7 @@ def _index_file(
             begins_special, ends_special = _special_ends(is_special[tokens], begins, ends)
             starts[some] += begins_special
             lengths[some] -= begins_special.astype(np.int32) + ends_special
-            hashes[some] = hash_documents(tokens, begins + begins_special, ends - ends_special, is_blank)
+            hashes[some] = hasher.hash_documents(tokens, begins + begins_special, ends - ends_special)
             bar.update(len(begins))
     has_tokens = lengths > 0
     return str(path.resolve()), dtype, starts[has_tokens], lengths[has_tokens], hashes[has_tokens]

@@ -39,7 +39,7 @@ from electra.io.files import read_json, write_file, write_json
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 DESCRIPTION_NAME = "cache.json"
 TOKENIZER_NAME = "tokenizer"
 LONGEST = 2**31 - 1

@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
-from electra.data.equality import blank_ids, hash_documents
+from electra.data.equality import DocumentHasher
 from electra.data.options import CorpusArguments
 from electra.data.rng import TokenIds
 from electra.io.checkpoints import build_folder
@@ -221,7 +221,7 @@ class DocumentEncoder:
         self.dtype = np.dtype(np.uint16 if vocabulary_size(tokenizer) <= 2**16 else np.uint32)
         newline = self.backend.encode("\n", add_special_tokens=False).ids
         self.keeps_newlines = bool(newline) and tokenizer.unk_token_id not in newline
-        self.is_blank = blank_ids(tokenizer)
+        self.hasher = DocumentHasher(tokenizer)
         self.schema = pa.schema(
             {
                 "input_ids": pa.list_(pa.from_numpy_dtype(self.dtype)),
@@ -254,7 +254,7 @@ class DocumentEncoder:
         tokens_before = np.concatenate([[0], line_tokens.cumsum()])
         bounds = tokens_before[np.cumsum([0, *lines_per_document])]
         document_tokens = np.diff(bounds)
-        hashes = hash_documents(values, bounds[:-1], bounds[1:], self.is_blank)
+        hashes = self.hasher.hash_documents(values, bounds[:-1], bounds[1:])
         columns = [
             _list_array(document_tokens, values),
             _list_array(lines_per_document, line_tokens.astype(np.uint32)),

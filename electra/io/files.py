@@ -39,13 +39,13 @@ def open_new(path: Path) -> Iterator[TextIO]:
     """
     options: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
     if _is_stream(path):
-        with open(path, "a", **options) as file:  # "w" would empty a file that the standard output is appended to
+        with _naming(path), open(path, "a", **options) as file:  # "w" would empty a file that stdout is appended to
             yield file
         return
     path = Path(os.path.realpath(path))
     descriptor, unfinished = _open_beside(path)
     try:
-        with open(descriptor, "w", **options) as file:
+        with _naming(path), open(descriptor, "w", **options) as file:
             with suppress(FileNotFoundError):
                 before = path.stat()
                 with suppress(OSError):  # only root may give files away
@@ -55,12 +55,19 @@ def open_new(path: Path) -> Iterator[TextIO]:
             file.flush()
             os.fsync(descriptor)
             os.replace(unfinished, path)
-    except OSError as error:
-        if error.errno is not None and error.filename is None:  # a write, for example on a full disk
-            error.filename = str(path)
-        raise
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in an error of a write, for example on a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _is_stream(path: Path) -> bool:

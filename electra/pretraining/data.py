@@ -151,6 +151,8 @@ def _data_of_split(
     held_out = {"": (cache, validated)}
     if held_out_texts:
         held_out = {name: (text, np.arange(len(text))) for name, text in held_out_texts.items()}
+        if shared := len(split["left_out"]):
+            logger.warning("%d training documents are also held out; they are left out of training", shared)
     (first_name, (first_text, first_documents)), *_ = held_out.items()
 
     def segments_of(text: TokenCache, chosen: Ints) -> EvaluationSegments | None:
@@ -240,8 +242,6 @@ def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentA
     hashes = cache.content_hashes
     if held_out:
         left_out = shared_documents(hashes, np.concatenate([text.content_hashes for text in held_out]))
-        if len(left_out):
-            logger.warning("%d training documents are also held out; they are left out of training", len(left_out))
     else:
         left_out = held_out_documents(hashes, segments.validation_fraction, seed)
     tested = {}

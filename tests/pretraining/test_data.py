@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 from contextlib import redirect_stderr
 
 import datasets
@@ -70,12 +71,25 @@ def test_documents_that_are_held_out_are_not_trained_on(folder):
     assert "--validation_file" in refused(lambda: load(folder, validation_file=folder / "corpus.txt"))
 
 
-@parametrize("algorithm", ["wordpiece", "byte_bpe"])
+def test_documents_that_are_left_out_are_told_of_at_each_start(folder, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    (folder / "held_out.txt").write_text("\n\n".join((folder / "corpus.txt").read_text().split("\n\n")[:3]))
+    for _ in range(2):  # the second one finds everything made
+        caplog.clear()
+        load(folder, validation_file=folder / "held_out.txt")
+        assert "3 training documents are also held out" in caplog.text
+
+
+BLANKS = ("\n", "  ", "\u00a0", "\t \u3000", "\r\n\n", "")
+
+
+@parametrize("algorithm", ["wordpiece", "byte_bpe", "unigram"])
 def test_held_out_text_is_left_out_whatever_its_file(folder, algorithm):
-    """Rows of a table with a line end, tokens of another program, text of another format: all are equal."""
+    """Rows of a table with white space around texts, tokens of another program, text of another format: equal."""
     texts = (folder / "corpus.txt").read_text().strip().split("\n\n")
     (folder / "held_out.txt").write_text("\n\n".join(texts[:5]))
-    (folder / "rows.jsonl").write_text("".join(json.dumps({"text": f"{text}\n"}) + "\n" for text in texts))
+    around = [BLANKS[n % 6] + text + BLANKS[n // 6] for n, text in enumerate(texts)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in around))
     options = {"tokenizer_algorithm": algorithm, "vocab_size": 300, "validation_file": folder / "held_out.txt"}
     rows = load(folder, train_file=folder / "rows.jsonl", **options)
     tokenizer = {"tokenizer_path": folder / "tok", "vocab_size": None, "validation_file": folder / "held_out.txt"}
