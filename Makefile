@@ -48,7 +48,7 @@ docs-serve: .venv/ready-docs
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
 	touch $@
 
-.venv/ready-dev: requirements-dev.txt .venv/ready
+.venv/ready-dev: requirements-dev.txt requirements-docs.txt .venv/ready
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 

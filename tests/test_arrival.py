@@ -1,0 +1,109 @@
+"""What people and assistants find first: the site, the lock file, the Space, the job, the files that describe the package."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import yaml
+
+from electra.commands import VERBS
+from tests.helpers import ROOT, parametrize
+from tests.tasks.minimal_pairs.networks import write_run
+
+
+@pytest.mark.slow
+def test_the_pages_are_a_site_without_dead_links(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    start = (tmp_path / "site" / "index.html").read_text()
+    assert "Pre-train" in start and 'href="results/' in start
+    assert "/blob/main/examples/pretrain.py" in start  # code is in the repository
+    assert {"search", "python", "changelog"} <= {path.name for path in (tmp_path / "site").iterdir()}
+
+
+def test_a_link_to_a_file_that_is_missing_ends_the_build():
+    from mkdocs.exceptions import PluginError
+    from mkdocs.structure.files import File
+
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "site.py")
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+
+    class Page:
+        file = File("glue.md", "docs", "site", use_directory_urls=True)
+
+    class Config:
+        repo_url = "https://example.org/repo"
+
+    def rewritten(text):
+        return hooks.on_page_markdown(text, Page, Config, None)
+
+    assert rewritten("[a](results.md#quickstart) [b](#c)") == "[a](results.md#quickstart) [b](#c)"
+    assert rewritten("[a](../README.md#two-commands)") == "[a](index.md#two-commands)"
+    assert rewritten("[a](../Makefile)") == "[a](https://example.org/repo/blob/main/Makefile)"
+    with pytest.raises(PluginError, match="nothing.md"):
+        rewritten("[a](nothing.md)")
+
+
+def test_the_lock_file_has_the_tested_versions():
+    packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    locked = {package["name"]: package.get("version") for package in packages}
+    pinned = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    assert len(pinned) > 20
+    assert {name: locked[name.lower().replace("_", "-")] for name, _ in pinned} == dict(pinned)
+
+
+def test_the_version_is_the_same_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
+
+
+def test_the_skill_is_short_and_names_commands_and_pages_that_exist():
+    text = (ROOT / "skills" / "electra" / "SKILL.md").read_text()
+    _, front, body = text.split("---\n", 2)
+    assert yaml.safe_load(front).keys() == {"name", "description"} and len(text.splitlines()) < 200
+    named = set(re.findall(r"`electra (\w+)", body)) | set(re.findall(r"^electra (\w+)", body, re.MULTILINE))
+    assert named and named <= VERBS.keys()
+    for page in re.findall(r"(?:docs|configs)/[\w/]+\.\w+", body):
+        assert (ROOT / page).exists()
+
+
+@pytest.mark.slow
+def test_a_job_pretrains_and_pushes_only_with_a_token(tmp_path):
+    options = (
+        "--max_steps 2 --max_length 16 --vocab_size 600 --per_device_train_batch_size 2 --use_cpu --eval_strategy no"
+    )
+    command = [sys.executable, str(ROOT / "examples" / "hf_job.py"), *options.split(), "--output_dir", str(tmp_path)]
+    environment = {"PATH": "", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("*/discriminator/model.safetensors"))
+    script = (ROOT / "examples" / "hf_job.py").read_text()
+    header = "".join(
+        line[2:] for line in re.search(r"# /// script\n(.*?)# ///", script, re.DOTALL)[1].splitlines(True)
+    )
+    assert "electra @" in tomllib.loads(header)["dependencies"][0]
+
+
+@pytest.mark.slow
+@parametrize("text", ["the dog sells sea shells", "the dog  sells\nsea."])
+def test_the_space_marks_the_tokens_of_a_text(text, tmp_path, wordpiece_tokenizer, monkeypatch):
+    monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
+    from gradio_client import Client
+
+    spec = importlib.util.spec_from_file_location("space", ROOT / "examples" / "space" / "app.py")
+    space = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(space)
+    page = space.make_page(str(write_run(tmp_path / "run", wordpiece_tokenizer)))
+    _, address, _ = page.launch(prevent_thread_lock=True, quiet=True)
+    try:
+        marked = Client(address, verbose=False).predict(text, api_name="/mark")
+    finally:
+        page.close()
+    assert "".join(piece["token"] for piece in marked) == text
+    probabilities = [piece["class_or_confidence"] for piece in marked if piece["class_or_confidence"] is not None]
+    assert len(probabilities) >= 5 and all(0 < probability < 1 for probability in probabilities)
