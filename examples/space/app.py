@@ -3,7 +3,8 @@
     pip install -r requirements.txt
     MODEL=output/quickstart python app.py
 
-MODEL is a run, a folder of a discriminator or the Hub id of one; without it, the folder `discriminator` beside this file.
+MODEL is a run, a folder of a discriminator or the Hub id of one; by default, the folder `discriminator` beside this
+file.
 """
 
 import os
