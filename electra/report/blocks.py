@@ -30,6 +30,13 @@ class Text(NamedTuple):
     text: str
 
 
+class Verdict(NamedTuple):
+    """The sentence that a reader needs first; `is_good` decides its colour."""
+
+    text: str
+    is_good: bool
+
+
 class BulletList(NamedTuple):
     texts: Sequence[str]
 
@@ -45,14 +52,14 @@ class Code(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table whose first column names the rows. Columns that are mostly numbers are aligned to the right."""
+    """A table whose first column names the rows. Columns whose cells are mostly numbers are aligned to the right."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
 
     def is_number(self, column: int) -> bool:
-        numbers = sum(row[column][:1].isdigit() for row in self.rows)
-        return column > 0 and 2 * numbers > len(self.rows)
+        cells = [row[column].lstrip("-") for row in self.rows if row[column].strip(" –")]
+        return column > 0 and 2 * sum(cell[:1].isdigit() for cell in cells) > len(cells)
 
 
 def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
@@ -63,10 +70,11 @@ def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
 
 
 class Figure(NamedTuple):
-    """An SVG picture; only in HTML. `text` describes it."""
+    """An SVG picture; only in HTML. `text` describes it. A wide one is scrolled where the screen is narrow."""
 
     svg: bytes
     text: str
+    is_wide: bool = True
 
     @property
     def address(self) -> str:
@@ -74,7 +82,14 @@ class Figure(NamedTuple):
         return f"data:image/svg+xml;base64,{base64.b64encode(self.svg).decode()}"
 
 
-Block = Heading | Text | BulletList | Code | Table | Figure | Sample
+class Fold(NamedTuple):
+    """Blocks that a page shows when their title is clicked."""
+
+    title: str
+    blocks: Sequence[Any]
+
+
+Block = Heading | Text | Verdict | BulletList | Code | Table | Figure | Fold | Sample
 Blocks = list[Block]
 
 

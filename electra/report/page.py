@@ -9,8 +9,8 @@ from electra.flops import pfs_days
 from electra.io.console import format_seconds
 from electra.io.errors import UserError
 from electra.io.files import write_file
-from electra.report.blocks import Block, Blocks, BulletList, Figure, Heading, Table, Text, to_html
-from electra.report.drawing import METRIC_DEFINITIONS, METRIC_LABELS, draw, make_panels, render
+from electra.report.blocks import Block, Blocks, BulletList, Figure, Fold, Heading, Table, Text, Verdict, to_html
+from electra.report.drawing import LEADING, METRIC_DEFINITIONS, METRIC_LABELS, Curve, draw, make_panels, render
 from electra.report.evaluation import percent
 from electra.report.runs import RunRecord, names_of, read_run
 
@@ -18,9 +18,8 @@ logger = logging.getLogger(__name__)
 
 
 ABOUT_HELD_OUT = (
-    "All columns of a run, but for a test set, use the same held-out text and masks. Losses are in nats; other values "
-    "are shares, from 0 to 1, and areas under curves. 'frequencies' is a baseline that knows how frequent each token "
-    "is, and no context."
+    "All columns of a run, but for a test set, use the same held-out text and masks. 'frequencies' is a baseline that "
+    "knows how frequent each token is, and no context."
 )
 ABOUT_SAMPLES = (
     "Segments of held-out documents. A segment is usually split into two parts at a random place, A [SEP] B [SEP], "
@@ -59,30 +58,46 @@ RUN_SIZES = {
 
 def report_blocks(
     runs: Sequence[RunRecord],
-    curves: Any,
+    panels: Mapping[str, Sequence[Curve]],
     more: Sequence[Block] = (),
+    names: str = "",
 ) -> Blocks:
     """Build the page of some runs.
 
     Args:
-        curves: a figure with a panel for each metric, see `draw`; without one for a log without metrics.
+        panels: the curves of each metric, see `make_panels`; none for a log without metrics.
         more: a section of its own, such as GLUE results.
+        names: another code base, whose metrics the curves have; see `THEIR_METRICS`.
     """
     blocks: Blocks = []
     for run in runs:
         verdict = run.metrics.get("verdict") if run.metrics else None
         if verdict:
-            blocks.append(Text(verdict if len(runs) == 1 else f"{run.name}: {verdict}"))
+            text = verdict if len(runs) == 1 else f"{run.name}: {verdict}"
+            blocks.append(Verdict(text, is_good="has started to learn" in verdict))
     blocks.append(BulletList([note for run in runs for note in run.notes]))
-    if curves.axes:
-        titles = ", ".join(panel.get_title() for panel in curves.axes)
-        blocks += [Heading("Curves"), Figure(render(curves, "svg"), f"Curves of {titles}")]
+    if panels:
+        blocks += [Heading("Curves"), *_curves(panels, runs, names)]
     blocks += _held_out(runs)
     blocks += more
     blocks += _sizes(runs)
     blocks += _samples(runs)
     blocks += _options(runs)
     return blocks
+
+
+def _curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names: str) -> Blocks:
+    """Return a figure of the metrics that say whether the networks learn, and a folded one of the others."""
+    leading = {name: panels[name] for name in LEADING if name in panels} if not names else dict(panels)
+    others = {name: curves for name, curves in panels.items() if name not in leading}
+    figures = []
+    for shown in filter(None, (leading, others)):
+        figure = draw(shown, runs, names)
+        titles = ", ".join(panel.get_title() for panel in figure.axes)
+        figures.append(Figure(render(figure, "svg"), f"Curves of {titles}", is_wide=len(shown) > 2))
+    if not leading or not others:
+        return [*figures]
+    return [figures[0], Fold(f"{len(others)} more: losses, accuracies, speed", figures[1:])]
 
 
 # ---- tables
@@ -101,11 +116,20 @@ def _held_out(runs: Sequence[RunRecord]) -> Blocks:
         return []
     rows = []
     for name in names:
-        cells = [f"{column[name]:.4f}" if name in column else "" for column in columns.values()]
+        cells = [_value(name, column.get(name)) for column in columns.values()]
         rows.append([METRIC_LABELS[name], *cells])
     definitions = [text for name, text in METRIC_DEFINITIONS.items() if name in found]
     about = Text(ABOUT_HELD_OUT)
-    return [Heading("Held-out metrics"), about, Table(["", *columns], rows), BulletList(definitions)]
+    table = Table(["", *columns], rows)
+    return [Heading("Held-out metrics"), about, table, Fold("What the metrics mean", [BulletList(definitions)])]
+
+
+def _value(metric: str, value: float | None) -> str:
+    """Return a metric for a table: losses in nats, areas and correlations as numbers, shares in percent."""
+    if value is None:
+        return ""
+    is_number = "(nats)" in METRIC_LABELS[metric] or metric.endswith(("_auc", "_mcc"))
+    return f"{value:.3f}" if is_number else f"{percent(value)} %"
 
 
 def _sizes(runs: Sequence[RunRecord]) -> Blocks:
@@ -175,9 +199,9 @@ def write_run_report(
     panels = make_panels(runs, names)
     if not panels:
         raise UserError(f"{runs[0].folder} has no metric of {names}; leave --names out")
-    curves = draw(panels, runs, names)
-    page = to_html(title, report_blocks(runs, curves, more))
+    page = to_html(title, report_blocks(runs, panels, more, names))
     write_file(page.encode(errors="backslashreplace"), page_file)
+    curves = draw(panels, runs, names)
     curves.set_layout_engine("none")  # the panels have their places, which take half of the time
     write_file(render(curves, "png"), picture_file)
     return [page_file, picture_file]

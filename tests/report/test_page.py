@@ -15,9 +15,9 @@ from PIL import Image
 from pytest import approx, raises
 
 from electra.io.errors import UserError
-from electra.report.blocks import to_html
+from electra.report.blocks import Table, to_html
 from electra.report.command import main
-from electra.report.drawing import draw, make_panels, metric_title
+from electra.report.drawing import Curve, draw, make_panels, metric_title
 from electra.report.page import efficiency_section, report_blocks, try_to_report, write_run_report
 from electra.report.runs import RunRecord, read_run
 from electra.samples import Sample, write_samples
@@ -28,7 +28,7 @@ from tests.tasks.glue.runs import all_tasks, run_folder
 
 def page_of(*folders):
     runs = [read_run(folder) for folder in folders]
-    return to_html("a page", report_blocks(runs, draw(make_panels(runs), runs)))
+    return to_html("a page", report_blocks(runs, make_panels(runs)))
 
 
 def drawn(*folders):
@@ -50,8 +50,8 @@ def page(tmp_path_factory):
 
 
 def test_a_page_begins_with_the_verdict(page):
-    verdict = re.findall(r"<p>(.*?)</p>", page)[0]
-    assert verdict == "step 100: the discriminator has started to learn"
+    kind, verdict = re.findall(r'<p class="verdict (\w+)">(.*?)</p>', page)[0]
+    assert kind == "good" and verdict == "step 100: the discriminator has started to learn"
     assert page.index(verdict) < page.index("<h2>Curves</h2>")
 
 
@@ -71,7 +71,7 @@ def test_metrics_have_the_names_of_the_terminal_and_definitions(page):
 
 
 def test_tables_hold_results_plan_compute_options_and_no_secret(page):
-    assert '<th scope="row">discriminator AUC</th><td class="number">0.5000</td><td class="number">0.5500</td>' in page
+    assert '<th scope="row">discriminator AUC</th><td class="number">0.500</td><td class="number">0.550</td>' in page
     assert '<th scope="row">FLOPs, 6 N T and attention</th><td class="number">2e+11</td>' in page
     assert '<th scope="row">training steps alone</th><td class="number">1 d 00 h</td>' in page
     assert '<th scope="row">main network</th><td class="number">3 layers</td>' in page
@@ -83,13 +83,36 @@ def test_tables_hold_results_plan_compute_options_and_no_secret(page):
 def test_the_page_is_complete_and_loads_nothing(page):
     opened = Counter(re.findall(r"<([a-z0-9]+)[\s>]", page.replace("<!DOCTYPE", "")))
     closed = Counter(re.findall(r"</([a-z0-9]+)>", page)) + Counter(re.findall(r"<([a-z0-9]+)[^>]*/>", page))
-    assert opened - closed == Counter({"meta": 3, "img": 1})
+    assert opened - closed == Counter({"meta": 3, "img": 2})
     pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', page)
-    assert len(pictures) == 1 and b"<svg" in base64.b64decode(pictures[0])
+    leading, folded = (base64.b64decode(picture) for picture in pictures)
+    assert b">discriminator AUC<" in leading and b">generator accuracy<" in leading and b"total loss" not in leading
+    assert b">total loss<" in folded and page.index("<details>") > page.index(pictures[0])
     assert not re.search(r"href=|src=\"(?!data:)|url\(|@import|<script|<link|https?:", page)
     light, dark = (set(re.findall(r"(--\w+):", part)) for part in page.split("prefers-color-scheme: dark", 1))
     used = set(re.findall(r"var\((--\w+)\)", page))
     assert used and used <= light and used <= dark
+
+
+def test_numbers_are_aligned_and_shares_in_percent(tmp_path):
+    table = Table(["", "some", "words"], [["a", "-1.5", "x"], ["b", "", "2"], ["c", "", "y"], ["d", "–", "z"]])
+    assert [table.is_number(column) for column in range(3)] == [False, True, False]
+    page = page_of(finished_run(tmp_path / "run"))
+    names = ("generator accuracy", "generator loss (nats)")
+    cells = {name: re.search(f">{re.escape(name)}</th>(.*?)\n", page)[1] for name in names}
+    assert " %<" in cells["generator accuracy"] and "%" not in cells["generator loss (nats)"]
+
+
+def test_two_evaluations_are_points_and_three_a_line():
+    def line(x):
+        return (
+            draw({"discriminator_auc": [Curve(0, "held-out", x, x)]}, [RunRecord("run", Path(), [], 1)])
+            .axes[0]
+            .lines[0]
+        )
+
+    assert line([0.0, 1.0]).get_linestyle() == "None" and line([0.0, 1.0]).get_marker() == "o"
+    assert line([0.0, 1.0, 2.0]).get_linestyle() == "-"
 
 
 def test_several_runs_share_charts(tmp_path):
@@ -105,7 +128,7 @@ def test_a_long_log_makes_a_small_page():
     losses = np.random.default_rng(0).normal(25, 1, size=10_000)
     logs = [{"step": n, "loss": loss, "tokens_seen": n} for n, loss in enumerate(losses.tolist(), start=1)]
     runs = [RunRecord(f"run{number}", Path("run"), logs, 10_000) for number in range(8)]
-    assert len(to_html("", report_blocks(runs, draw(make_panels(runs), runs))).encode()) < 250_000
+    assert len(to_html("", report_blocks(runs, make_panels(runs))).encode()) < 250_000
 
 
 def test_values_that_are_not_finite_leave_a_gap(tmp_path):

@@ -40,6 +40,8 @@ TEXTS_PER_BLOCK = 256
 """Texts that are scored at once, in batches of similar length."""
 SHOWN = 50
 """Texts on the page."""
+SHOWN_CHARACTERS = 300
+"""Of a text, in the table of the page."""
 DETECT_DEFINITIONS = (
     "D is the probability with which the discriminator takes a token for replaced. The score of a text is the mean "
     "of its D.",
@@ -309,9 +311,10 @@ def detect_report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]
         words = [line["text"][start:end] for start, end, _ in spans[:10]]
         rows.append(
             {
-                "text": line["place"],
-                "mean": f"{line['mean']:.3f}",
+                "text": f"{line['text']:.{SHOWN_CHARACTERS}}",
                 "worst spans": ", ".join(words),
+                "mean": f"{line['mean']:.3f}",
+                "place": line["place"],
             }
         )
     table = table_of(rows)
