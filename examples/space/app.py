@@ -43,6 +43,7 @@ def make_page(model: str = MODEL) -> gr.Blocks:
         button = gr.Button("Mark", variant="primary")
         marked = gr.HighlightedText(label="Probability of being replaced", color_map={}, show_legend=True)
         gr.Examples([[example] for example in EXAMPLES], inputs=text)
+        page.load(mark, inputs=text, outputs=marked, api_name=False)
         button.click(mark, inputs=text, outputs=marked, api_name="mark")
         text.submit(mark, inputs=text, outputs=marked, api_name=False)
     return page
