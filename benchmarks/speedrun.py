@@ -19,11 +19,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from electra.command_line import as_flags
 from electra.io.console import environment
 from electra.io.errors import Parser, UserError, run_script
 from electra.io.files import config_path, write_json
 from electra.model.pretrained import load_networks
-from electra.options import as_flags
 from electra.pretraining.data import load_data
 from electra.pretraining.metrics import token_counts
 from electra.pretraining.options import parse_pretraining_arguments

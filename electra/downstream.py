@@ -11,17 +11,19 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedModel
 
+from electra.command_line import CommandLine
 from electra.finetuning.config import Arguments, ClassificationArguments, EncoderArguments, ProtocolArguments
 from electra.finetuning.data import SPLITS, GivenTables, table_of
 from electra.finetuning.evaluation import Evaluation, on_main
 from electra.finetuning.heads import Encoder, encoder_of
-from electra.finetuning.predict import SAVED_HEADS, FineTuned, folder_of, heads_of, read_saved
+from electra.finetuning.predict import FineTuned
 from electra.finetuning.runner import evaluate
+from electra.finetuning.saved import SAVED_HEADS, folder_of, heads_of, read_saved
 from electra.finetuning.task import Task
 from electra.io.console import log_by_default
 from electra.io.errors import UserError
 from electra.model.pretrained import name_of
-from electra.options import CommandLine, Values
+from electra.options import Values
 from electra.tasks.classify.task import evaluate_classification, parse_classify_arguments
 from electra.tasks.glue.task import evaluate_glue, parse_glue_arguments
 from electra.tasks.glue.tasks import KNOWN_TASKS

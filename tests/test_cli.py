@@ -7,8 +7,8 @@ from pathlib import Path
 import yaml
 from pytest import raises
 
+from electra.command_line import CommandLine, write_yaml
 from electra.io.errors import UserError
-from electra.options import CommandLine, write_yaml
 from electra.pretraining.configuration import GROUPS
 from electra.recipes import RECIPES
 from electra.tasks.squad.data import SquadArguments
@@ -72,7 +72,7 @@ def test_data_on_the_command_line_replace_those_of_the_file(tmp_path, flag, sour
 
 def test_so_do_the_data_of_a_fine_tuning(tmp_path):
     config = write(tmp_path / "a.yaml", "train_file: a\nvalidation_file: b")
-    for flag, expected in (("--train_file=c", (None, "c", "b")), ("--dataset_name=squad", ("squad", None, None))):
+    for flag, expected in (("--train_file=c", (None, ["c"], "b")), ("--dataset_name=squad", ("squad", [], None))):
         (squad,) = CommandLine([SquadArguments], "test").parse([flag], default_config=lambda flags: config)
         assert (squad.dataset_name, squad.train_file, squad.validation_file) == expected
 
@@ -195,6 +195,6 @@ def test_the_help_has_our_options_and_no_other(capsys):
     assert not stop.value.code
     shown = re.findall(r"^  (?:-h, )?--(\w+)", capsys.readouterr().out, re.MULTILINE)
     declared = {name for group in GROUPS for name in inspect.get_annotations(group)}
-    hidden = {"remove_unused_columns", "data_seed", "must_compile", "resuming"}
+    hidden = {"remove_unused_columns", "data_seed", "must_compile", "given", "resuming"}
     assert sorted(shown) == sorted((declared | {"help", "config", "cased"}) - hidden)
     assert parse("--torch_empty_cache_steps", "3")["torch_empty_cache_steps"] == 3  # those of transformers are taken

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import pytest
 from pytest import raises
 
+from electra.command_line import CommandLine
 from electra.io.errors import UserError
-from electra.options import CommandLine, Need, Options, option
+from electra.options import Need, Options, option
 from tests.helpers import parametrize
 
 

@@ -4,8 +4,8 @@ import re
 import shlex
 from importlib.util import find_spec
 
+from electra.command_line import CommandLine
 from electra.commands import VERBS
-from electra.options import CommandLine
 from electra.pretraining.configuration import GROUPS
 from electra.tasks.glue import task as glue
 from electra.tasks.minimal_pairs import task as minimal_pairs

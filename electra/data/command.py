@@ -3,10 +3,11 @@
 import re
 from dataclasses import dataclass
 
+from electra.command_line import CommandLine
 from electra.data.options import CacheArguments, CorpusArguments
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
-from electra.options import SEED, CommandLine, Options, option
+from electra.options import SEED, Options, option
 from electra.tokenizers.options import PATH_NEEDS, TOKENIZER_NEEDS, TokenizerArguments, TokenizerPathArguments
 
 

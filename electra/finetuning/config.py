@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from electra.command_line import CommandLine
 from electra.finetuning.data import SPLITS, files_by_split
 from electra.io.errors import UserError
 from electra.options import (
@@ -20,7 +21,6 @@ from electra.options import (
     POSITIVE,
     SEED,
     UP_TO_ONE,
-    CommandLine,
     Options,
     Values,
     check,

@@ -28,7 +28,7 @@ from electra.finetuning.heads import (
     fresh_encoder,
     load_encoder,
 )
-from electra.finetuning.predict import check_can_save, describe_model, is_saved, save_model, write_scores
+from electra.finetuning.saved import check_can_save, describe_model, is_saved, save_model, write_scores
 from electra.finetuning.task import Task, TaskData
 from electra.finetuning.trainer import Logits, train_and_score
 from electra.io.console import printable, shows_bars

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from transformers.trainer_utils import IntervalStrategy
 
+from electra.command_line import CommandLine
 from electra.data import options as data_options
 from electra.data.options import held_out_texts
 from electra.io.checkpoints import PROVENANCE_NAME, checkpoint_named
@@ -24,7 +25,7 @@ from electra.io.files import CONFIGS, read_json, run_options
 from electra.model import options as model_options
 from electra.model.options import MASKING, ModelArguments, ObjectiveArguments, given_objective
 from electra.objectives import OBJECTIVES
-from electra.options import CommandLine, Need, Values, rules_of
+from electra.options import Need, Values, rules_of
 from electra.pretraining import configuration
 from electra.pretraining.configuration import (
     CONFIG_NAME,

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from filelock import BaseFileLock, FileLock, Timeout
 from transformers import PreTrainedTokenizerBase, TrainerState
 
+from electra.command_line import write_yaml
 from electra.data.corpus import absolute_dataset_name
 from electra.data.token_cache import OF_TOKENS
 from electra.io.checkpoints import (
@@ -33,7 +34,6 @@ from electra.io.checkpoints import (
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.io.files import absolute, holds_files, read_json
-from electra.options import write_yaml
 from electra.pretraining.configuration import (
     CONFIG_NAME,
     OF_OPTIMIZER,

@@ -36,6 +36,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.command_line import CommandLine
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.policies import WindowPolicy
@@ -48,7 +49,7 @@ from electra.model.configuration import CAUSAL_KEY, ElectraPretrainingConfig, lo
 from electra.model.inference import corrupt
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
-from electra.options import AT_LEAST_8, INSIDE, POSITIVE, SEED, CommandLine, Options, check, option
+from electra.options import AT_LEAST_8, INSIDE, POSITIVE, SEED, Options, check, option
 from electra.pretraining.metrics import PADDING, Field, token_counts, unigram_metrics
 from electra.runtime.threads import limit_threads
 from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size

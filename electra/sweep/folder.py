@@ -21,7 +21,7 @@ from typing import Any
 from filelock import BaseFileLock, FileLock, Timeout
 
 from electra.finetuning.config import Arguments, FineTuningArguments
-from electra.finetuning.predict import check_can_save
+from electra.finetuning.saved import check_can_save
 from electra.io.console import SECRET, without_secrets
 from electra.io.errors import UserError, run_script
 from electra.io.files import YAML_ERRORS, config_path, read_as_written, read_json, read_yaml, write_as_yaml, write_file

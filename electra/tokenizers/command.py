@@ -2,11 +2,11 @@
 
 import logging
 
+from electra.command_line import CommandLine
 from electra.data.options import CorpusArguments
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import expand
-from electra.options import CommandLine
 from electra.tokenizers.options import EXTEND_NEEDS, TOKENIZER_NEEDS, TokenizerArguments, TokenizerTrainingArguments
 
 logger = logging.getLogger("electra.tokenizers")

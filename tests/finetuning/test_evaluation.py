@@ -95,7 +95,7 @@ def test_a_run_is_ranked_beside_those_of_other_commands(tmp_path, monkeypatch):
     ranked = []
     monkeypatch.setattr(
         "electra.finetuning.runner.save_model",
-        lambda evaluation, task, data, found, model: ranked.append(evaluation.best_first(task, found)),
+        lambda evaluation, task, data, found, *_: ranked.append(evaluation.best_first(task, found)),
     )
     (task,) = evaluation.tasks
     task.predictions = None

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import speedrun
+from electra.command_line import as_flags
 from electra.io.console import environment
 from electra.io.errors import UserError
 from electra.io.files import write_json
-from electra.options import as_flags
 from electra.pretraining.run import main as pretrain
 from tests.conftest import refused
 from tests.helpers import ROOT, parametrize, read_json

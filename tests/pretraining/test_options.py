@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from pytest import raises
 
+from electra.command_line import write_yaml
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS
 from electra.objectives import OBJECTIVES
-from electra.options import write_yaml
 from electra.pretraining.metrics import evaluation_metrics
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.run_folder import Run, RunProvenance, open_run

@@ -15,6 +15,7 @@ import pandas as pd
 from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.command_line import CommandLine, as_flags
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArguments, HyperParameters
 from electra.finetuning.data import Examples, both_orders, encode_examples
 from electra.finetuning.evaluation import Evaluation
@@ -25,7 +26,7 @@ from electra.finetuning.trainer import Logits
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, write_file
-from electra.options import CommandLine, Values, as_flags
+from electra.options import Values
 from electra.tasks.glue.data import GlueArguments, GlueTuningArguments, load_task, task_data_settings
 from electra.tasks.glue.metrics import (
     GlueLabels,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from electra.backbones import BACKBONES
+from electra.command_line import CommandLine, write_yaml
 from electra.finetuning.data import Array
 from electra.finetuning.evaluation import model_name
 from electra.io.console import environment, setup_logging
@@ -19,7 +20,6 @@ from electra.model.configuration import CAUSAL_KEY, longest_text
 from electra.model.inference import run_corruption
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
-from electra.options import CommandLine, write_yaml
 from electra.report.blocks import write_report
 from electra.report.eval_results import HubData, HubScore, write_eval_results
 from electra.report.results import ENVIRONMENT_NAME

@@ -12,9 +12,9 @@ from pytest import approx
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from transformers import ElectraForSequenceClassification, pipeline
 
+from electra.command_line import as_flags
 from electra.finetuning.predict import Saved
 from electra.finetuning.trainer import step_loss
-from electra.options import as_flags
 from electra.report.command import main as report
 from electra.report.results import Result, append_result, read_results
 from electra.tasks.classify.data import encode_texts

@@ -8,7 +8,8 @@ from huggingface_hub import ModelCard, parse_eval_result_entries
 
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.predict import RESULT_NAME, check_can_save, describe_model, read_saved, save_model
+from electra.finetuning.predict import RESULT_NAME
+from electra.finetuning.saved import check_can_save, describe_model, read_saved, save_model
 from electra.report.eval_results import EVAL_RESULTS
 from electra.report.results import Result
 from electra.tasks.glue.task import GLUE

@@ -1,0 +1,178 @@
+"""Fine-tuned models that are saved: a folder of transformers for each task (--save_model), its card, its scores.
+
+models/TASK/ has the seed with the best headline in results.jsonl so far. The folder is written as a whole before the
+line of its run. A missing one is restored by running its seed again.
+"""
+
+import logging
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCardData
+from transformers.utils import CONFIG_NAME
+
+from electra.command_line import as_flags
+from electra.finetuning.config import Arguments
+from electra.finetuning.data import GivenTables
+from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.task import Task, TaskData
+from electra.io.console import shown_command
+from electra.io.errors import UserError
+from electra.io.files import (
+    RESULT_NAME,
+    expand,
+    may_be_hub_id,
+    read_json,
+    replace_folder,
+    write_json,
+)
+from electra.model.pretrained import (
+    silent_transformers,
+)
+from electra.report.blocks import Card, Table, write_card
+from electra.report.eval_results import HubData, hub_scores, model_index, write_eval_results
+from electra.report.evaluation import percent
+from electra.report.results import Result, read_result
+
+logger = logging.getLogger(__name__)
+
+SAVED_HEADS = {"hf", "linear"}
+"""Heads with a `TransformersHead`; linear is that of taggers."""
+
+
+def heads_of(args: Arguments) -> set[str]:
+    """Return the heads of all tasks."""
+    return {args.tuning.head, *(chosen.get("head", args.tuning.head) for chosen in args.overrides.values())}
+
+
+def check_can_save(args: Arguments) -> None:
+    """Refuse --save_model before any work if a head is not one of transformers."""
+    heads = heads_of(args)
+    if args.options.save_model and not heads <= SAVED_HEADS:
+        raise UserError(f"--save_model: transformers has no class with the head {' '.join(heads)}; use --head hf")
+    if args.options.save_model and args.tuning.left_to_right:
+        raise UserError("--save_model: transformers has no class that is --left_to_right; leave one of them out")
+
+
+def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:
+    """Return True if the model of a finished run is saved, or not wanted."""
+    is_wanted = evaluation.args.options.save_model and evaluation.best_first(task)[0] == seed
+    saved = read_saved(evaluation, task) if is_wanted else None
+    return not is_wanted or (saved is not None and saved.seed == seed)
+
+
+def folder_of(evaluation: Evaluation, task: Task) -> Path:
+    return evaluation.folder / "models" / task.name
+
+
+def read_saved(evaluation: Evaluation, task: Task) -> Result | None:
+    """Return the result of the run whose model is saved; None if there is none."""
+    path = folder_of(evaluation, task) / RESULT_NAME
+    return read_result(path) if path.is_file() else None
+
+
+def save_model(
+    evaluation: Evaluation,
+    task: Task,
+    data: TaskData,
+    result: Result,
+    model: Any,
+    kept: Mapping[str, Any],
+) -> None:
+    """Save the model of a run if it is the best; on the main process, before the result is written.
+
+    Its config.json has the names of the labels, and what is `kept`.
+    """
+    if not evaluation.args.options.save_model or evaluation.best_first(task, result)[0] != result.seed:
+        return
+    folder = folder_of(evaluation, task)
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed command
+    exported = model.exported()
+    config = exported.config
+    if data.labels:
+        config.id2label = dict(enumerate(data.labels))
+        config.label2id = {label: number for number, label in enumerate(data.labels)}
+    if data.problem_type is not None:
+        config.problem_type = data.problem_type
+    for name, value in {**data.saved, **kept}.items():
+        setattr(config, name, value)
+    with silent_transformers():
+        exported.save_pretrained(unfinished)
+    evaluation.encoder.tokenizer.save_pretrained(unfinished)
+    first = evaluation.find(task.name, result.seed) or result
+    write_json(first._asdict(), unfinished / RESULT_NAME)
+    replace_folder(unfinished, folder)
+
+
+def describe_model(evaluation: Evaluation, task: Task) -> None:
+    """Write the card of a saved model and its scores for the Hub, now that all seeds are known; log where it is."""
+    result = read_saved(evaluation, task)
+    if result is None:
+        return
+    folder = folder_of(evaluation, task)
+    kind = task.kind
+    model = result.model
+    settings = result.settings
+    (summary,) = (run.tasks[task.name] for run in kind.reporting.summarize(evaluation.results, ""))
+    scores = hub_scores(kind.reporting, summary, hub_data(evaluation.args.options), result.seed)
+    metadata = ModelCardData(
+        library_name="transformers",
+        pipeline_tag=kind.pipeline,
+        base_model=model if evaluation.args.record.get("pretrain_path") == model and is_on_hub(model) else None,
+        model_name=f"{task.name}, fine-tuned",
+        eval_results=model_index(scores, kind.pipeline),
+    )
+    rows = [
+        [metric, *map(percent, (spread.values.get(result.seed), spread.median, spread.std))]
+        for metric, spread in summary.metrics.items()
+    ]
+    training = {"source network": model, "start": result.start, "seed": result.seed, **settings}
+    config = read_json(folder / CONFIG_NAME)
+    labels = list(config.get("id2label", {}).values())
+    if labels:
+        training["labels"] = ", ".join(labels)
+    for name in kind.kept:
+        if name in config:
+            values = zip(labels, config[name], strict=True)
+            training[name] = ", ".join(f"{label} {value:.3g}" for label, value in values)
+    reads_windows = kind.reads_windows or settings.get("long_texts") == "windows"
+    treatment = "cut into windows of" if reads_windows else "truncated to"
+    card = Card(
+        title=f"{model}, fine-tuned on {summary.task.title}",
+        about=f"Longer inputs are {treatment} {settings['max_length']} tokens. {task.note}",
+        auto_class=kind.auto_model.__name__,
+        folder=str(folder),
+        example=task.example.replace("MAX_LENGTH", str(settings["max_length"])),
+        scores_title="Scores on the development set, percent",
+        scores=Table(["metric", "this model", f"median of {len(summary.results)} seeds", "std"], rows),
+        training=[(option, str(value)) for option, value in training.items()],
+        command=shown_command(kind.command, as_flags(evaluation.args.record)),
+    )
+    write_card(folder / "README.md", metadata, card)
+    write_eval_results(scores, folder)
+    logger.info("model          %s", folder)
+
+
+def write_scores(evaluation: Evaluation, task: Task) -> None:
+    """Write the median scores of a task into the folder of the evaluation, as the Hub reads them."""
+    reporting = task.kind.reporting
+    for run in reporting.summarize(evaluation.results, ""):
+        if task.name in run.tasks:
+            scores = hub_scores(reporting, run.tasks[task.name], hub_data(evaluation.args.options))
+            write_eval_results(scores, evaluation.folder)
+
+
+def hub_data(options: Any) -> HubData:
+    """Return the data set of the Hub that a command names; without a name for files of the user and given rows."""
+    name = getattr(options, "dataset_name", None)
+    if not name or isinstance(name, GivenTables) or not is_on_hub(name):
+        return HubData()
+    return HubData(name, getattr(options, "dataset_config_name", None))
+
+
+def is_on_hub(name: str) -> bool:
+    """Return True if a model or data set of this name is not a folder here, and may be on the Hub."""
+    return may_be_hub_id(name) and not expand(name).exists()
