@@ -115,7 +115,7 @@ class Bench:
         if self.has_gpu:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-        self.tell(seconds_to_prepare=round(time.monotonic() - self.began, 1))
+        self.tell(device=device_name(self.device), seconds_to_prepare=round(time.monotonic() - self.began, 1))
         (self.folder / f"{self.row}.ready").touch()
         while self.has_turns and not (self.folder / f"{self.row}.go").exists():
             time.sleep(0.01)
@@ -336,7 +336,7 @@ def peaks(bench: Bench) -> None:
     """Rates of matrix products in bf16, of copies, and microseconds of a launch."""
     bench.ready()
     device = bench.device
-    bench.tell(device=device_name(device), torch=torch.__version__, cuda=torch.version.cuda, cores=os.cpu_count())
+    bench.tell(torch=torch.__version__, cuda=torch.version.cuda, cores=os.cpu_count())
     seconds = 0.1 if bench.is_rehearsal else 3.0
     bench.tell(matmul_flops=measure_matmul_flops(device, torch.bfloat16, seconds))
     tokens = 64 if bench.is_rehearsal else 16_384
