@@ -18,6 +18,7 @@ from filelock import FileLock
 from electra.data import shards
 from electra.data.command import main
 from electra.data.corpus import Corpus
+from electra.data.foreign import open_cache
 from electra.data.options import CorpusArguments
 from electra.data.rng import random_bits
 from electra.data.shards import build_shard, cache_folder, describe_sources, load_or_build_cache, merge_shards
@@ -26,7 +27,6 @@ from electra.data.token_cache import (
     TokenCache,
     held_out_documents,
     load_or_compute,
-    open_cache,
     shared_documents,
     text_fingerprint,
 )
