@@ -197,7 +197,7 @@ def write_run_report(
     folder.mkdir(parents=True, exist_ok=True)
     title = f"Pre-training: {', '.join(run.name for run in runs)}"
     panels = make_panels(runs, names)
-    if not panels:
+    if names and not panels:
         raise UserError(f"{runs[0].folder} has no metric of {names}; leave --names out")
     page = to_html(title, report_blocks(runs, panels, more, names))
     write_file(page.encode(errors="backslashreplace"), page_file)
