@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from filelock import BaseFileLock, FileLock, Timeout
 from transformers import PreTrainedTokenizerBase, TrainerState
+from transformers.trainer import OPTIMIZER_NAME
 
 from electra.command_line import write_yaml
 from electra.data.corpus import absolute_dataset_name
@@ -325,6 +326,12 @@ def check_optimizer_of(checkpoint: Path, options: Mapping[str, Any]) -> None:
                 f"--init_checkpoint {checkpoint} has the optimizer of --{name} {old}, not {value}; keep it, or start "
                 "from the networks alone with --init_discriminator and --init_generator"
             )
+    is_sharded = not (checkpoint / OPTIMIZER_NAME).is_file()  # accelerate's files have other names
+    if is_sharded != bool(options["fsdp"]):
+        raise UserError(
+            f"--init_checkpoint {checkpoint} has the optimizer of a run {'with' if is_sharded else 'without'} --fsdp; "
+            "do as this run, or start from the networks alone with --init_discriminator and --init_generator"
+        )
 
 
 # ---- what a run writes before it starts

@@ -12,6 +12,7 @@ from transformers import TrainerCallback
 
 from electra import ElectraForJointPretraining, ElectraTrainer, ElectraTrainingArguments
 from electra.pretraining.run import main
+from electra.pretraining.run_folder import check_optimizer_of
 from electra.schedules import create_schedule
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
@@ -193,6 +194,17 @@ def test_what_does_not_fit_is_one_line_and_leaves_no_run(stable, folder, options
     message = refused(lambda: main(flags(folder, **{**phase(stable), **options})))
     assert all(word in message for word in named.split()), message
     assert not (folder / "output" / "run").exists()
+
+
+def test_a_sharded_optimizer_is_for_sharded_runs(stable, tmp_path):
+    """Its file, which accelerate writes, has another name."""
+    copy = Path(shutil.copytree(stable, tmp_path / "checkpoint-5"))
+    options = vars(ElectraTrainingArguments(str(tmp_path)))
+    check_optimizer_of(copy, options)
+    assert "--fsdp" in refused(lambda: check_optimizer_of(copy, {**options, "fsdp": "full_shard"}))
+    (copy / "optimizer.pt").rename(copy / "optimizer.bin")
+    check_optimizer_of(copy, {**options, "fsdp": "full_shard"})
+    assert "--fsdp" in refused(lambda: check_optimizer_of(copy, options))
 
 
 def test_a_next_phase_in_python_takes_the_weights_into_any_model_of_the_sizes(stable, folder):
