@@ -36,7 +36,7 @@ from electra.io.errors import UserError
 from electra.io.files import read_json, replace_folder, write_file, write_json
 from electra.report.blocks import write_report
 from electra.report.evaluation import percent
-from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results
+from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results
 from electra.runtime.device import tune_networks, tune_process
 from electra.runtime.threads import choose_threads, threads_of_user
 from electra.runtime.tracking import RecordSettings, check_trackers, track_results
@@ -378,6 +378,10 @@ def keep(
                 write_file(content.encode(), path)
             else:
                 write_json(content, path)
+    if logits and p.data.baselines is not None:
+        found = p.data.baselines(seed)
+        scores = {name: task.metrics(values, p.data.references) for name, values in found.items()}
+        write_json(scores, evaluation.predictions / f"{task.name}-{seed}{BASELINES_ENDING}")
     if evaluation.is_start(task):
         folder = evaluation.encoder_path(task.name, seed)
         unfinished = folder.with_name(f".{folder.name}.unfinished")

@@ -73,6 +73,8 @@ class TaskData(NamedTuple):
         problem_type: of a saved sequence classifier, as in transformers' configuration.
         chosen: seed of a run -> numbers of the rows of `train` that it trains on, int64 (M,); None for all rows.
         saved: what the configuration of a saved model says, beside the classes.
+        baselines: seed of a run -> logits of the scored splits by the name of what needs no network, such as the most
+            frequent answer, from the same rows as the run; None if there is nothing.
     """
 
     splits: Mapping[str, Split]
@@ -80,6 +82,7 @@ class TaskData(NamedTuple):
     problem_type: str | None = None
     chosen: Callable[[int], Array] | None = None
     saved: Mapping[str, Any] = {}
+    baselines: Callable[[int], Mapping[str, Logits]] | None = None
 
     @property
     def train(self) -> ColumnRows:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from electra.io.errors import UserError
 from electra.report.blocks import Blocks, BulletList, Heading, Report, Table, Text, table_of
-from electra.report.results import Result, RunSummary, ScoredTask, TaskSummary, read_evaluation
+from electra.report.results import Result, RunSummary, ScoredTask, TaskSummary, read_baselines, read_evaluation
 from electra.report.runs import names_of
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation. Definitions at the end."
@@ -84,7 +84,7 @@ class Reporting:
 
     def report(self, folders: Sequence[Path]) -> Report:
         """Return the report of evaluations, with an overview for a terminal that has a row per score."""
-        runs = self.read_runs(folders)
+        runs = [*self.read_runs(folders), *self.read_baselines(folders)]
         overview = self.overview(runs)
         columns = list(zip(overview.header, *overview.rows, strict=True))
         first = overview.header.index("Seeds")
@@ -97,6 +97,24 @@ class Reporting:
         for folder, name in names_of(folders).items():
             runs += self.summarize(read_evaluation(folder), name)
         return runs
+
+    def read_baselines(self, folders: Sequence[Path]) -> list[RunSummary]:
+        """Return what needs no network: rows for each folder, or one for all with equal scores."""
+        groups: dict[str, dict[str, tuple[list[Result], list[str]]]] = defaultdict(dict)
+        for folder, name in names_of(folders).items():
+            for title, results in self.baselines_of(folder).items():
+                key = str([(result.task, result.metrics) for result in results])
+                groups[title].setdefault(key, (results, []))[1].append(name)
+        rows = []
+        for title, group in groups.items():
+            for results, names in group.values():
+                of_which = "" if len(group) == 1 else f" of {', '.join(names)}"
+                rows += self.summarize(results, f"{title}{of_which}")
+        return rows
+
+    def baselines_of(self, folder: Path) -> dict[str, list[Result]]:
+        """Return the scores of what needs no network, by its name, from the files of one folder."""
+        return read_baselines(folder, read_evaluation(folder))
 
     def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:
         """Return one summary per model in the folder `name`.
@@ -168,7 +186,7 @@ class Reporting:
         """Return overview and remarks, the part of the report that other pages include."""
         remarks = []
         for run in runs:
-            for summary in run.tasks.values():
+            for summary in run.tasks.values() if run.model else ():
                 for split, official in summary.task.rows.items():
                     counts = {result.rows.get(split, official) for result in summary.results}
                     for number in sorted(counts - {official}):

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from electra.io.errors import UserError
+from electra.io.files import read_json
 from electra.io.shapes import ShapeError, as_shape, parse_json
 
 RESULTS_NAME = "results.jsonl"
 ENVIRONMENT_NAME = "environment.json"
+BASELINES_ENDING = "-baselines.json"
+"""End of the name of a file in predictions/: scores of what needs no network, for a task and seed."""
 ERRORS = ("rmse", "ece")
 """Metrics of which less is better."""
 
@@ -105,6 +108,31 @@ def read_evaluation(folder: Path) -> list[Result]:
     if not results:
         raise UserError(f"{folder} has no results in {RESULTS_NAME}; name the output folder of an evaluation")
     return results
+
+
+def without_model(result: Result, metrics: dict[str, float | None]) -> Result:
+    """Return the scores of what needs no network, with the rows of a result."""
+    return result._replace(metrics=metrics, collapsed=False, start="", model="", parameters=0, settings={})
+
+
+def read_baselines(folder: Path, results: Collection[Result]) -> dict[str, list[Result]]:
+    """Return what needs no network by name, as results without a model, one for each task and seed of an evaluation.
+
+    Equal scores of all seeds of a task are one result.
+    """
+    found: dict[str, list[Result]] = {}
+    for task in dict.fromkeys(result.task for result in results):
+        by_seed = {result.seed: result for result in results if result.task == task}
+        scores: dict[str, list[Result]] = {}
+        for seed, result in sorted(by_seed.items()):
+            path = folder / "predictions" / f"{task}-{seed}{BASELINES_ENDING}"
+            if path.is_file():
+                for name, metrics in read_json(path, dict[str, dict[str, float | None]]).items():
+                    scores.setdefault(name, []).append(without_model(result, metrics))
+        for name, runs in scores.items():
+            is_one = all(run.metrics == runs[0].metrics for run in runs)
+            found.setdefault(name, []).extend(runs[:1] if is_one else runs)
+    return found
 
 
 def append_result(path: Path, result: Result) -> None:

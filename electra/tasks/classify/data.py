@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import compress
+from itertools import chain, compress
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -398,6 +398,36 @@ def without_hidden(examples: Sequence[Example], labels: LabelSet) -> Sequence[Ex
         return examples
     logger.info("test           all labels are '%s', which training does not have: without labels", written.pop())
     return [example._replace(label=None) for example in examples]
+
+
+class LabelledTexts(NamedTuple):
+    """The texts of all splits, with labels as numbers; a test set may have none."""
+
+    labels: LabelSet
+    splits: Mapping[str, Sequence[Example]]
+
+    def targets(self, split: str) -> Array:
+        """Return the labels as an array.
+
+        The number of one class, int64 (N,); 1 or 0 for each of several, uint8 (N, C); or numbers, float64 (N, 1).
+        """
+        labels = [example.label for example in self.splits[split]]
+        if self.labels.kind == NUMBER:
+            return np.array(labels, np.float64)[:, None]
+        if self.labels.kind == SINGLE:
+            return np.array(labels, np.int64)[:, 0]
+        matrix = np.zeros((len(labels), len(self.labels.classes)), np.uint8)
+        for row, label in zip(matrix, labels, strict=True):
+            row[list(label)] = 1
+        return matrix
+
+    def shares(self, split: str) -> Array:
+        """Return the share of the texts that have each class, float64 (C,), or the mean of the numbers (1,)."""
+        if self.labels.kind == NUMBER:
+            return self.targets(split).mean(0)
+        numbers = list(chain.from_iterable(example.label for example in self.splits[split]))
+        counts = np.bincount(np.array(numbers, np.int64), minlength=len(self.labels.classes))
+        return counts / len(self.splits[split])
 
 
 # ---- choosing rows

@@ -4,8 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,6 +34,7 @@ from electra.io.rows import Columns
 from electra.options import Values
 from electra.report.blocks import Figure, Heading, write_report
 from electra.report.drawing import render
+from electra.tasks.classify.baselines import BAG_OF_WORDS, CONSTANT, make_baselines
 from electra.tasks.classify.data import (
     MOST_WHOLE_NUMBERS,
     NO_NAMES,
@@ -43,6 +43,7 @@ from electra.tasks.classify.data import (
     SINGLE,
     ClassifyArguments,
     Example,
+    LabelledTexts,
     LabelSet,
     content_of,
     encode_texts,
@@ -135,36 +136,6 @@ MANY_CLASSES = 0.5
 """Say so if there are more classes than this share of the texts."""
 IMBALANCED = 10
 """Texts of the most frequent class over those of the rarest from which a warning says that classes are unequal."""
-
-
-class LabelledTexts(NamedTuple):
-    """The texts of all splits, with labels as numbers; a test set may have none."""
-
-    labels: LabelSet
-    splits: Mapping[str, Sequence[Example]]
-
-    def targets(self, split: str) -> Array:
-        """Return the labels as an array.
-
-        The number of one class, int64 (N,); 1 or 0 for each of several, uint8 (N, C); or numbers, float64 (N, 1).
-        """
-        labels = [example.label for example in self.splits[split]]
-        if self.labels.kind == NUMBER:
-            return np.array(labels, np.float64)[:, None]
-        if self.labels.kind == SINGLE:
-            return np.array(labels, np.int64)[:, 0]
-        matrix = np.zeros((len(labels), len(self.labels.classes)), np.uint8)
-        for row, label in zip(matrix, labels, strict=True):
-            row[list(label)] = 1
-        return matrix
-
-    def shares(self, split: str) -> Array:
-        """Return the share of the texts that have each class, float64 (C,), or the mean of the numbers (1,)."""
-        if self.labels.kind == NUMBER:
-            return self.targets(split).mean(0)
-        numbers = list(chain.from_iterable(example.label for example in self.splits[split]))
-        counts = np.bincount(np.array(numbers, np.int64), minlength=len(self.labels.classes))
-        return counts / len(self.splits[split])
 
 
 def open_classification(args: Arguments) -> Task:
@@ -299,7 +270,8 @@ def load_classification(
         used = round(fraction * len(examples)) if split == "train" else len(examples)
         splits[split] = Split(rows, references, used, targets is not None)
     chosen = None if fraction == 1 else partial(choose_rows, data, splits["train"], eval_seed)
-    return TaskData(splits, data.labels.classes or ("score",), PROBLEM_TYPES[kind], chosen)
+    baselines = make_baselines(data, splits, chosen)
+    return TaskData(splits, data.labels.classes or ("score",), PROBLEM_TYPES[kind], chosen, baselines=baselines)
 
 
 def choose_rows(data: LabelledTexts, train: Split, eval_seed: int, seed: int) -> Array:
@@ -483,6 +455,15 @@ def draw_curves(points: Mapping[str, Sequence[Evaluation]]) -> Any:
             counts.append(task.results[0].rows["train"])
             scores.append(task.headline.median or 0.0)
         axes.plot(counts, scores, marker="o", label=start)
+    for name in (BAG_OF_WORDS, CONSTANT):
+        found = {}
+        for evaluation in next(filter(None, points.values())):
+            results = CLASSIFY_REPORTING.baselines_of(evaluation.folder).get(name)
+            if results:
+                (run,) = CLASSIFY_REPORTING.summarize(results, name)
+                (of_words,) = run.tasks.values()
+                found[results[0].rows["train"]] = of_words.headline.median or 0.0
+        axes.plot([*found], [*found.values()], linestyle="--", label=name)
     axes.set(xscale="log", xlabel="labelled texts", ylabel=CLASSIFY_REPORTING.metrics[task.task.headline])
     axes.set_xticks(counts, [f"{count:,}" for count in counts], minor=False)
     axes.minorticks_off()

@@ -122,6 +122,7 @@ GLUE_DEFINITIONS = (
     "the column Protocol.",
     "AVG is the mean of the medians of eight tasks: all but WNLI. GLUE is that of nine tasks, with WNLI; it is not "
     "the leaderboard's score. An average is given only if each of its tasks has a median.",
+    "Majority or mean: every example gets the same answer, the majority class, or the mean, of the training data.",
     "demo is a toy task for trying things out. It is no part of GLUE, and nothing published compares with it.",
 )
 AVERAGES = {"AVG": AVG_TASKS, "GLUE": GLUE_TASKS}

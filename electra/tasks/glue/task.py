@@ -17,7 +17,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 
 from electra.command_line import CommandLine, as_flags
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArguments, HyperParameters
-from electra.finetuning.data import Examples, both_orders, encode_examples
+from electra.finetuning.data import Array, Examples, both_orders, encode_examples
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import Encoder, EncoderWithHead
 from electra.finetuning.runner import evaluate
@@ -195,7 +195,22 @@ def load_glue_task(
             is_labelled=examples.labels is not None,
         )
     problem_type = "regression" if task.is_regression else "single_label_classification"
-    return TaskData(splits, task.labels or ("score",), problem_type)
+    shares = constant_answer(task, found["train"].labels)
+    constant = {
+        name: np.tile(shares, (len(split.rows), 1))
+        for name, split in splits.items()
+        if split.is_labelled and name != "train"
+    }
+    baselines = {"majority or mean": constant}
+    return TaskData(splits, task.labels or ("score",), problem_type, baselines=lambda seed: baselines)
+
+
+def constant_answer(task: GlueTask, labels: Sequence[float]) -> Array:
+    """Return the logits of the best answer without reading, (C,) or (1,): of the classes, or the mean target."""
+    if task.is_regression:
+        return np.array([(np.mean(labels) - LOW) / (HIGH - LOW)])
+    counts = np.bincount(np.asarray(labels, np.int64), minlength=len(task.labels))
+    return np.log(np.maximum(counts, 1e-9) / len(labels))
 
 
 def build_glue_model(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> EncoderWithHead:

@@ -11,6 +11,7 @@ CHOICE_TASKS = {
 CHOICE_DEFINITIONS = (
     "Accuracy is the share of questions whose right choice has the highest logit. Guessing gives the mean of "
     "1 / number of choices. Metrics that begin with test are of the test set; no run is chosen by them.",
+    "Most frequent place: the choice at the place where most right choices of the training data are.",
 )
 BERT = "https://aclanthology.org/N19-1423.pdf"
 PUBLISHED_CHOICE = [

@@ -6,9 +6,10 @@ questions are rows of one tensor, and a table of indices says which belong to wh
 for N questions with at most K choices.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ from electra.finetuning.task import (
     has_one_answer,
     of_one_split,
 )
+from electra.finetuning.trainer import Logits
 from electra.io.console import setup_logging
 from electra.io.rows import Columns
 from electra.options import Values
@@ -118,7 +120,19 @@ def load_choice_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: H
     for split, questions in data.items():
         rows = encode_choices(questions, tokenizer, tuning.max_length)
         splits[split] = Split(rows, questions, len(questions), is_labelled="labels" in rows.columns)
-    return TaskData(splits)
+    found = cache(lambda: choice_baselines(splits))
+    return TaskData(splits, baselines=lambda seed: found())
+
+
+def choice_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
+    """Return logits (N, K) that choose the place where most right answers of the training data are."""
+    place, _ = Counter(question.answer for question in splits["train"].references).most_common(1)[0]
+    found = {}
+    for name, split in splits.items():
+        if split.is_labelled and name != "train":
+            most = max(len(question.choices) for question in split.references)
+            found[name] = np.tile(np.arange(max(most, place + 1)) == place, (len(split.references), 1)).astype(float)
+    return {"most frequent place": found}
 
 
 def encode_choices(

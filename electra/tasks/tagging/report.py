@@ -12,6 +12,8 @@ TAGGING_DEFINITIONS = (
     "F1 is that of entities, micro-averaged: an entity is right if its type and both of its ends are. f1_TYPE is that "
     "of one type. Metrics that begin with test are of the test set; no run is chosen by them.",
     "Accuracy is that of words, O included.",
+    "Most frequent tag: every word gets the tag that most words of the training data have. Of the word: every word "
+    "gets the tag that it has most often there, a new word the most frequent one.",
 )
 BERT_TABLE = ("https://aclanthology.org/N19-1423.pdf", "table 7")
 PUBLISHED_TAGGING = [

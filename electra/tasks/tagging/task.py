@@ -4,9 +4,10 @@ A word has the label of its first token, as in google-research/electra, finetune
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import chain, pairwise
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ from electra.finetuning.task import (
     of_one_split,
     pipeline_example,
 )
-from electra.finetuning.trainer import step_loss
+from electra.finetuning.trainer import Logits, step_loss
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.rows import Columns, SourceRow, text_of
@@ -189,7 +190,45 @@ def load_tagging_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: 
         splits[split] = Split(windows, references, len(sentences), is_labelled=classes is not None)
     words = set(chain.from_iterable(data["train"].words))
     is_cut = any(len(words_of(word)) > 1 and UNSPACED_WORD.search(word) for word in words)
-    return TaskData(splits, tags, saved={CUT_KEY: True} if is_cut else {})
+    saved = {CUT_KEY: True} if is_cut else {}
+    found = cache(lambda: tagging_baselines(splits))
+    return TaskData(splits, tags, saved=saved, baselines=lambda seed: found())
+
+
+def tagging_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
+    """Return logits (windows, most words in one, tags) of two answers without a network, by name and split.
+
+    Every word gets the tag that is most frequent in the training data, or its own most frequent tag there; a new word
+    gets the former.
+    """
+    train = splits["train"].references
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for words, labels in zip(train.sentences.words, train.labels, strict=True):
+        for word, label in zip(words, labels, strict=True):
+            counts[word][label] += 1
+    (most, _), *_ = sum(counts.values(), Counter()).most_common(1)
+    best = {word: found.most_common(1)[0][0] for word, found in counts.items()}
+    chosen: dict[str, Callable[[str], str]] = {
+        "most frequent tag": lambda word: most,
+        "most frequent tag of the word": lambda word: best.get(word, most),
+    }
+    scored = {name: split for name, split in splits.items() if split.is_labelled and name != "train"}
+    return {
+        title: {name: answers_as_logits(split.references, choose) for name, split in scored.items()}
+        for title, choose in chosen.items()
+    }
+
+
+def answers_as_logits(references: TaggingReferences, choose: Callable[[str], str]) -> Array:
+    """Return 1 for the chosen tag of each word and 0 for others, uint8 (windows, most words in one, tags)."""
+    numbers = {tag: number for number, tag in enumerate(references.tags)}
+    sizes = [len(positions) for positions in references.windows.columns["positions"]]
+    logits = np.zeros((len(sizes), max(sizes), len(numbers)), np.uint8)
+    waiting = [iter(words) for words in references.sentences.words]
+    for row, (sentence, size) in enumerate(zip(references.windows.sentence_of_window, sizes, strict=True)):
+        for place, word in enumerate(islice(waiting[sentence], size)):
+            logits[row, place, numbers[choose(word)]] = 1
+    return logits
 
 
 def class_ids(

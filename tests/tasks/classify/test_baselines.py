@@ -1,0 +1,77 @@
+"""What needs no network: constant answers and a bag of words, from the rows of a run."""
+
+import time
+
+import numpy as np
+from pytest import approx
+
+from electra.finetuning.task import Split
+from electra.tasks.classify.baselines import BAG_OF_WORDS, CONSTANT, make_baselines
+from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Example, LabelledTexts, LabelSet
+from electra.tasks.classify.report import ClassificationReferences, score_classification
+from tests.helpers import parametrize
+
+
+def task(labels, train, dev):
+    """The data of a task and its splits, from rows of (text, label)."""
+    rows = {"train": train, "dev": dev}
+    examples = {
+        name: [Example(text, None, label, f"{name}:{n}") for n, (text, label) in enumerate(split)]
+        for name, split in rows.items()
+    }
+    data = LabelledTexts(labels, examples)
+    splits = {}
+    for name, split in examples.items():
+        owners = np.arange(len(split))
+        references = ClassificationReferences(labels, data.targets(name), owners, [], np.zeros(1))
+        splits[name] = Split(None, references, len(split))
+    return data, splits
+
+
+def scores(data, splits, chosen=None, seed=0):
+    found = make_baselines(data, splits, chosen)(seed)
+    return {name: score_classification(logits["dev"], splits["dev"].references) for name, logits in found.items()}
+
+
+WORDS = [("good film", (1,)), ("bad film", (0,)), ("very good", (1,)), ("bad bad plot", (0,)), ("good plot", (1,))]
+
+
+def test_words_of_classes_are_learned():
+    found = scores(*task(LabelSet(SINGLE, ["neg", "pos"]), WORDS, [("good", (1,)), ("bad", (0,)), ("good end", (1,))]))
+    assert found[BAG_OF_WORDS]["accuracy"] == 1 and found[CONSTANT]["accuracy"] == approx(2 / 3)
+    three = [*WORDS, ("odd and odd", (2,)), ("odd thing", (2,))]
+    found = scores(*task(LabelSet(SINGLE, ["a", "b", "c"]), three, [("odd", (2,)), ("bad", (0,)), ("good", (1,))]))
+    assert found[BAG_OF_WORDS]["accuracy"] == 1 and found[CONSTANT]["accuracy"] == approx(1 / 3)
+
+
+def test_several_classes_numbers_and_unspaced_texts():
+    several = [("red", (0,)), ("red blue", (0, 1)), ("blue", (1,)), ("grey", ())] * 5
+    found = scores(*task(LabelSet(SEVERAL, ["a", "b"]), several, several[:4]))
+    assert found[BAG_OF_WORDS]["micro_f1"] == 1 and found[BAG_OF_WORDS]["average_precision"] == 1
+    numbers = [("good", 1.0), ("fair", 0.5), ("bad", 0.0)] * 5
+    found = scores(*task(LabelSet(NUMBER, [], 1.0, 5.0), numbers, numbers[:3]))
+    assert found[BAG_OF_WORDS]["spearman"] == 1 and found[CONSTANT]["rmse"] == approx((1 / 6) ** 0.5)
+    thai = [("ฉันชอบหนังเรื่องนี้", (1,)), ("หนังแย่มาก", (0,)), ("ชอบมาก", (1,)), ("แย่", (0,))] * 3
+    assert scores(*task(LabelSet(SINGLE, ["neg", "pos"]), thai, thai[:4]))[BAG_OF_WORDS]["accuracy"] == 1
+
+
+def test_a_run_on_a_part_of_the_texts_has_its_own_baselines():
+    train = [("good", (1,))] * 3 + [("bad", (0,))] * 9
+    data, splits = task(LabelSet(SINGLE, ["neg", "pos"]), train, [("good", (1,)), ("good", (1,)), ("bad", (0,))])
+    parts = {1: np.array([0, 1, 2, 3]), 2: np.arange(3, 12), 3: np.arange(12)}
+    found = {seed: scores(data, splits, parts.get, seed) for seed in parts}
+    assert [found[seed][CONSTANT]["accuracy"] for seed in parts] == approx([2 / 3, 1 / 3, 1 / 3])
+    assert BAG_OF_WORDS not in found[2] and found[3][BAG_OF_WORDS]["accuracy"] == 1  # one class is nothing to learn
+
+
+@parametrize("text", ["!!!", "a b c"])
+def test_texts_without_words_have_a_constant_only(text):
+    found = scores(*task(LabelSet(SINGLE, ["neg", "pos"]), [(text, (0,)), (text, (1,))], [(text, (1,))]))
+    assert list(found) == [CONSTANT]
+
+
+def test_thousands_of_classes_need_seconds():
+    train = [(f"word{n % 500} other{n % 7}", (n % 500,)) for n in range(3000)]
+    begun = time.process_time()
+    found = scores(*task(LabelSet(SINGLE, [str(n) for n in range(500)]), train, train[:500]))
+    assert found[BAG_OF_WORDS]["accuracy"] > 0.9 and time.process_time() - begun < 20
