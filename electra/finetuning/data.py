@@ -38,6 +38,8 @@ from electra.io.rows import (
 Array = NDArray[Any]
 """An array of numpy, whose shape and type are said where it is used."""
 TOKENIZER_BATCH = 2000
+UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+"""Scripts without spaces between words, for expressions of the module regex."""
 IGNORED = -100
 """Label of padding, as in transformers."""
 LABEL_FIELDS = ("labels", "start_positions")

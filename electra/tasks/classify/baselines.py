@@ -18,11 +18,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import ComplementNB, MultinomialNB
 
-from electra.finetuning.data import Array
+from electra.finetuning.data import UNSPACED, Array
 from electra.finetuning.task import Split
 from electra.finetuning.trainer import Logits
 from electra.tasks.classify.data import NUMBER, SINGLE, Example, LabelledTexts
-from electra.tasks.tagging.schemes import UNSPACED
 
 CONSTANT = "majority or mean"
 BAG_OF_WORDS = "bag of words"

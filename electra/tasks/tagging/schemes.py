@@ -14,6 +14,7 @@ from typing import NamedTuple
 import regex
 from sklearn.metrics import accuracy_score, f1_score
 
+from electra.finetuning.data import UNSPACED
 from electra.io.errors import UserError
 
 OUTSIDE = "O"
@@ -183,7 +184,6 @@ def _f1(correct: int, found: int, expected: int) -> float:
 # not have.
 
 
-UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 UNSPACED_WORD = regex.compile(rf"[{UNSPACED}]")
 WORD = regex.compile(rf"[{UNSPACED}]\p{{M}}*|(?:(?![{UNSPACED}])[\w\p{{M}}\p{{No}}\u200c\u200d])+|[^\w\s]")
 """With the vowel signs of Indic scripts and Thai and the joiners of Persian, which `re` counts to no word."""
