@@ -36,7 +36,7 @@ from transformers.hf_argparser import string_to_bool
 from electra.io.console import hide_secrets
 from electra.io.errors import UserError, check_words
 from electra.io.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
-from electra.options import Need, Range, Values, as_type, default_of, plain_value, rules_of, types_of
+from electra.options import Need, Range, Values, as_word, default_of, plain_value, rules_of, types_of
 
 logger = logging.getLogger(__name__)
 
@@ -235,7 +235,7 @@ class CommandLine(HfArgumentParser):
             if f"--{name}" not in self._option_string_actions or name not in {*own, "config"}:
                 self._refuse(name)
             if value is not None:
-                known[name] = os.fspath(value) if name == "config" else as_type(*own[name], value)
+                known[name] = os.fspath(value) if name == "config" else as_word(*own[name], value)
         return known
 
     def _make(self, group: type, values: Values) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -198,6 +198,13 @@ def as_type(f: Field[Any], kind: Any, value: Any) -> Any:
         for one in value if isinstance(value, list) else [value]:
             check(one in choices, f.name, one, f"one of {', '.join(choices)}")
     return value
+
+
+def as_word(f: Field[Any], kind: Any, value: Any) -> Any:
+    """Return the value of an option as a word of the command line gives it: 3 is 3.0 where a number is expected."""
+    typed = as_type(f, kind, value)
+    is_whole = type(typed) is int and float in (kind, *get_args(kind))
+    return float(typed) if is_whole else typed
 
 
 def plain_value(value: Any) -> Any:

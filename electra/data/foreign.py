@@ -37,6 +37,7 @@ from electra.data.token_cache import (
     write_index,
 )
 from electra.io.checkpoints import build_folder, find_damage
+from electra.io.console import shows_bars
 from electra.io.errors import UserError
 from electra.io.files import read_json
 from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
@@ -198,7 +199,7 @@ def _index_file(
     is_special = np.zeros(size, dtype=bool)
     is_special[[*{*tokenizer.all_special_ids} - {tokenizer.unk_token_id}]] = True
     hashes = np.zeros(len(starts), dtype=np.uint64)
-    with tqdm(total=len(starts), desc=path.name, unit="doc", disable=None) as bar:
+    with tqdm(total=len(starts), desc=path.name, unit="doc", disable=not shows_bars()) as bar:
         for some in _blocks(lengths):
             places = zip(starts[some].tolist(), lengths[some].tolist(), strict=True)
             tokens = np.concatenate([ids[start : start + length] for start, length in places])

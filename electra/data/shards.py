@@ -56,6 +56,7 @@ from electra.io.checkpoints import (
     translate_write_errors,
     write_manifest,
 )
+from electra.io.console import log_by_default, shows_bars
 from electra.io.errors import UserError
 from electra.io.files import read_json, sync_folder, write_json
 from electra.runtime.threads import usable_cores
@@ -102,6 +103,7 @@ def tokenize_corpus(
     Raises:
         UserError: a file is missing or cannot be read, or an option is unknown.
     """
+    log_by_default()
     names = [files] if isinstance(files, str | Path) else list(files)
     unknown = options.keys() - {f.name for f in fields(CorpusArguments)}
     if unknown:
@@ -158,7 +160,7 @@ def _build_shards(
     cores = usable_cores()
     processes = min(len(numbers), cores, MOST_PROCESSES)
     build = partial(_build_in_process, corpus.options, corpus.seed, tokenizer=tokenizer, target=target, count=count)
-    bar = partial(tqdm, total=len(numbers), unit="shard", desc="Tokenizing", disable=None if numbers else True)
+    bar = partial(tqdm, total=len(numbers), unit="shard", desc="Tokenizing", disable=not (numbers and shows_bars()))
     if processes < 2:
         list(bar(map(build, numbers)))
         return

@@ -106,6 +106,9 @@ class TokenCache:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def __repr__(self) -> str:
+        return f"TokenCache({str(self.path)!r}): {len(self):,} documents, {self.num_tokens:,} tokens"
+
     def _open(self, path: str, dtype: str, bytes: int) -> TokenIds:
         wrong = _wrong_size(self.path, path, bytes)
         if wrong is not None:

@@ -22,6 +22,7 @@ from electra.data.equality import DocumentHasher
 from electra.data.options import CorpusArguments
 from electra.data.rng import TokenIds
 from electra.io.checkpoints import build_folder
+from electra.io.console import log_by_default, shows_bars
 from electra.io.errors import UserError
 from electra.io.files import write_json
 from electra.tokenizers.extend import extend_tokenizer
@@ -61,6 +62,7 @@ def train_tokenizer(
     Raises:
         UserError: a file is missing or cannot be read, or an option is unknown.
     """
+    log_by_default()
     names = [files] if isinstance(files, str | Path) else list(files)
     known = {group: {f.name for f in fields(group)} for group in (CorpusArguments, TokenizerArguments)}
     unknown = options.keys() - set().union(*known.values())
@@ -135,7 +137,7 @@ class _TrainingStream:
 
     def __iter__(self) -> Iterator[str]:
         held_out_bytes = 0
-        for document in tqdm(self.corpus, unit="doc", desc="Reading", disable=None):
+        for document in tqdm(self.corpus, unit="doc", desc="Reading", disable=not shows_bars()):
             if not is_held_out(document, self.seed):
                 self.used += 1
                 yield document

@@ -109,6 +109,10 @@ class FineTuned(NamedTuple):
     results: list[Result]
     model_folder: Path | None
 
+    def __repr__(self) -> str:
+        seeds = ", ".join(str(result.seed) for result in self.results)
+        return f"FineTuned: {self.scores}, seeds {seeds}, folder {str(self.folder)!r}"
+
     @property
     def model(self) -> PreTrainedModel:
         """Load the saved model, of the class of transformers for its task."""

@@ -214,3 +214,8 @@ def test_two_builds_at_once_both_get_the_complete_cache(wordpiece_tokenizer, wri
     assert other == (stamp, ids)  # of one and the same build
     assert ids == expected_ids(wordpiece_tokenizer, TEXTS) * 200
     assert len(list(tmp_path.glob("documents-*"))) == 2  # the cache and its lock
+
+
+def test_a_cache_says_how_large_it_is(make_cache):
+    cache = make_cache([[[5, 6]], [[7]]])
+    assert "2 documents" in repr(cache) and f"{cache.num_tokens} tokens" in repr(cache)

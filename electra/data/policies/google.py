@@ -9,6 +9,7 @@ from tqdm.auto import tqdm
 from electra.data.policies.windows import PAIR_SPECIALS, SINGLE_SPECIALS, TWO_SEGMENT_PROBABILITY, Policy
 from electra.data.rng import Ints, TokenIds
 from electra.data.segments import Segment
+from electra.io.console import shows_bars
 
 SHORT_TARGET_PROBABILITY = 0.05
 SHORTEST_TARGET = 5
@@ -33,7 +34,7 @@ class GooglePolicy(Policy):
         self._is_second = array("b")
         self._start = array("q")
         self._size = array("q")
-        bar = tqdm(self.documents[:].tolist(), desc="Building static examples", unit="doc", disable=None)
+        bar = tqdm(self.documents[:].tolist(), desc="Building static examples", unit="doc", disable=not shows_bars())
         for document in bar:
             self._add_document(document)
 

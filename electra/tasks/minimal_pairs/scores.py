@@ -46,6 +46,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
 from electra.finetuning.data import Array, lengths_of
+from electra.io.console import shows_bars
 from electra.io.errors import UserError
 from electra.model.networks import encode, lm_logits, replaced_logits
 from electra.objectives import generator_nll
@@ -146,7 +147,7 @@ class Scorer:
         """
         count = sum(len(sentences.texts) for sentences in groups)
         scores = {name: np.zeros(count) for name in names}
-        for sentences in tqdm(groups, disable=None, unit=" lengths", leave=False):
+        for sentences in tqdm(groups, disable=not shows_bars(), unit=" lengths", leave=False):
             logits = None
             if set(names) - {"pll", "causal"}:
                 logits = self.replaced_logits(sentences)
