@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from electra.command_line import CommandLine
 from electra.finetuning.config import Arguments, ClassificationArguments, EncoderArguments, ProtocolArguments
-from electra.finetuning.data import SPLITS, GivenTables, table_of
+from electra.finetuning.data import SPLITS, GivenTables, given_table
 from electra.finetuning.evaluation import Evaluation, on_main
 from electra.finetuning.heads import Encoder, encoder_of
 from electra.finetuning.predict import FineTuned
@@ -174,7 +174,9 @@ def _data_options(kind: TaskOfUser, given: Mapping[str, Any], values: Values) ->
         raise UserError(f"{missing[0]} is missing; give rows, the path of a file, or dataset_name")
     if all(_is_path(one) for _, one in rows.values()):
         return {f"{split}_file": one for split, (_, one) in rows.items()}
-    return {"dataset_name": GivenTables("data", {split: table_of(one, name) for split, (name, one) in rows.items()})}
+    return {
+        "dataset_name": GivenTables("data", {split: given_table(one, name) for split, (name, one) in rows.items()})
+    }
 
 
 def _is_path(rows: Any) -> bool:

@@ -20,7 +20,7 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 from electra.io.console import log_plainly
 from electra.io.errors import UserError
 from electra.io.files import read_yaml
-from electra.sweep.file import Commands, count_points, name_of, propose, read_sweep
+from electra.sweep.file import Commands, count_points, point_name, propose, read_sweep
 from electra.sweep.folder import check_all, claim, read_points, settings_of
 from electra.sweep.report import write_sweep_report
 from electra.sweep.runner import Runner, first_points, main, sweep_environment
@@ -234,7 +234,7 @@ def test_fixed_values_alone_are_one_point(tmp_path, method):
     sweep = sweep_of(tmp_path, method=method, parameters={"seed": {"value": 3}, "run_name": {"value": None}})
     assert count_points(sweep, None) == 1
     assert points_of(sweep, 1) == [{"seed": 3, "run_name": None}]
-    assert name_of(sweep, {"seed": 3}) == "point"
+    assert point_name(sweep, {"seed": 3}) == "point"
     assert count_points(sweep_of(tmp_path, method="random", parameters={"seed": RATE}), None) is None
 
 
@@ -263,7 +263,7 @@ def test_mappings_and_null_are_values(tmp_path):
 
 def test_names_of_points_are_short_and_different(tmp_path):
     sweep = sweep_of(tmp_path, parameters={"train_file": {"values": ["ä" * 300 + "1", "ä" * 300 + "2"]}})
-    names = {name_of(sweep, values) for values in points_of(sweep, 2)}
+    names = {point_name(sweep, values) for values in points_of(sweep, 2)}
     assert len(names) == 2 and all(len(name.encode()) < 160 for name in names)
 
 

@@ -51,7 +51,7 @@ FORMATS = {
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bz2"}
 NOT_A_CORPUS = ("readme", "license", "licence", "copying", "changelog", "requirements")
 """Names without ending of files that stand beside texts in a folder and are none."""
-NO_TEXT = (
+NEVER_TEXT = (
     ".pdf .doc .docx .odt .rtf .epub .mobi .xls .xlsx .ods .ppt .pptx .zip .tar .tgz .7z .rar .lz4 .png .jpg "
     ".jpeg .gif .mp3 .mp4 .wav .bin .pkl .pickle .npy .npz .pt .safetensors .arrow .h5 .db .sqlite .warc .exe "
     ".so"
@@ -98,7 +98,7 @@ def is_readable(path: str) -> bool:
     stem, extension = os.path.splitext(path.lower())
     if compression:
         extension = os.path.splitext(stem)[1]
-    if extension in NO_TEXT.split():
+    if extension in NEVER_TEXT.split():
         return False
     return bool(file_format or compression) or not looks_binary(path)
 

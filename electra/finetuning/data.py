@@ -319,7 +319,7 @@ class GivenTables(str):
         return found
 
 
-def table_of(rows: Any, name: str, text_column: str | None = None) -> Any:
+def given_table(rows: Any, name: str, text_column: str | None = None) -> Any:
     """Return rows that a program gives as a table: one of `datasets` as it is, all others as a list of dictionaries.
 
     Args:
@@ -350,10 +350,10 @@ def table_of(rows: Any, name: str, text_column: str | None = None) -> Any:
 
 
 def placed_rows(rows: Any, name: str, text_column: str) -> Iterator[PlacedRow]:
-    """Yield place and columns of rows or texts that a program gives; see `table_of`."""
+    """Yield place and columns of rows or texts that a program gives; see `given_table`."""
     if is_table_file(rows):
         return read_rows(rows)
-    return table_rows(table_of(rows, name, text_column), name)
+    return table_rows(given_table(rows, name, text_column), name)
 
 
 def is_table_file(rows: Any) -> bool:

@@ -290,7 +290,7 @@ def draw_point(trial: Any, name: str, entry: Mapping[str, Any]) -> Any:
     return trial.suggest_float(name, low, high, log=kind == "log_uniform_values", step=step)
 
 
-def name_of(sweep: Sweep, values: SweepValues) -> str:
+def point_name(sweep: Sweep, values: SweepValues) -> str:
     """Return the name of a point, which its run folder has: the swept options and their values."""
     swept = "_".join(f"{name}_{values[name]}" for name in sweep.swept)
     name = re.sub(r"[^\w.-]", "-", swept) or "point"
@@ -301,7 +301,7 @@ def name_of(sweep: Sweep, values: SweepValues) -> str:
 
 def add_point(points: dict[str, SweepValues], sweep: Sweep, values: SweepValues) -> str:
     """Add the values of a point under its name, which is returned; UserError if the name stands for other values."""
-    name = name_of(sweep, values)
+    name = point_name(sweep, values)
     if points.setdefault(name, values) != values:
         raise UserError(f"two points would be called {name}; write their values in another way")
     return name

@@ -39,7 +39,7 @@ class MultipleChoiceArguments(FileTaskArguments):
     test_file: list[str] = option([], "Test set in the same format; answers are optional.")
 
 
-FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices, a list"
+QUESTION_FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices, a list"
 
 
 class ChoiceQuestion(NamedTuple):
@@ -87,14 +87,14 @@ def parse_question(row: Columns, place: str) -> ChoiceQuestion:
         choices = row.get("choices")
         choices = (parse_value(choices) or choices) if choices else _numbered(row, "choice")
     else:
-        raise UserError(f"{place} has the columns {' '.join(map(str, row))}; expected {FORMS}")
+        raise UserError(f"{place} has the columns {' '.join(map(str, row))}; expected {QUESTION_FORMS}")
     label = next((row[name] for name in ("label", "answerKey", "answer") if name in row), None)
     if isinstance(choices, dict) and isinstance(choices.get("text"), list) and isinstance(choices.get("label"), list):
         keys = [_text(key) for key in choices["label"]]
         label = keys.index(_text(label)) if _text(label) in keys else label
         choices = choices["text"]
     if not isinstance(choices, list):
-        raise UserError(f"{place} has no list of choices; expected {FORMS}")
+        raise UserError(f"{place} has no list of choices; expected {QUESTION_FORMS}")
     context, question = (_text(row.get(column)) for column in columns)
     texts = [_text(choice) for choice in choices]
     check_encodable([context, question, *texts], place)

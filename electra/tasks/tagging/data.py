@@ -24,7 +24,7 @@ from electra.io.errors import UserError
 from electra.io.rows import DELIMITERS, NO_TEXT, TABLES, form_of, open_lines, refusal
 from electra.options import NOT_EMPTY, option
 from electra.tasks.tagging.columns import WORD_NAMES, TaggedSentences, read_columns
-from electra.tasks.tagging.rows import SENTENCE_COLUMN, TEXT_COLUMNS, read_sentences
+from electra.tasks.tagging.rows import SENTENCE_COLUMN, TEXT_NAMES, read_sentences
 from electra.tasks.tagging.schemes import find_spelling, spelt
 
 logger = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ def is_table(path: str) -> bool:
         return form in TABLES
     lines = open_lines(path)
     names = {name.strip('"').lower() for name in next(lines, "").strip().split("\t")}
-    is_named = len(names & {*WORD_NAMES, *TEXT_COLUMNS}) > 0 or any(map(SENTENCE_COLUMN.fullmatch, names))
+    is_named = len(names & {*WORD_NAMES, *TEXT_NAMES}) > 0 or any(map(SENTENCE_COLUMN.fullmatch, names))
     return is_named and all(line.strip() for line in lines)
 
 

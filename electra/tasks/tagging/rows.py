@@ -21,7 +21,7 @@ from electra.tasks.tagging.schemes import LabelledSpan, labels_of, words_of
 
 logger = logging.getLogger(__name__)
 
-TEXT_COLUMNS = ("text", "sentence", "data", "content")
+TEXT_NAMES = ("text", "sentence", "data", "content")
 SPAN_COLUMNS = ("entities", "spans", "label", "labels", "annotations", "ner")
 SENTENCE_COLUMN = re.compile(r"sent(ence)?[ _]?(#|id|idx|index|no|nr|num|number)?|sid", re.IGNORECASE)
 LABEL_NAMES = (re.compile(r"(tags|labels)$"), re.compile(r"(tag|label|ner)s?$", re.IGNORECASE))
@@ -213,7 +213,7 @@ def read_labels(
 
 def read_text(row: Columns, label_column: str | None, place: str) -> tuple[list[str], list[str] | None, bool]:
     """Return the words of a text, labels in IOB2 if the row has spans, and whether one begins or ends in a word."""
-    column = next((name for name in TEXT_COLUMNS if name in row), "text")
+    column = next((name for name in TEXT_NAMES if name in row), "text")
     text = text_of(row, column, place)
     written = _written_labels(row, label_column, text, place)
     if written is not None:
