@@ -21,15 +21,8 @@ import pyarrow.parquet as pq
 
 from electra.io.console import is_encodable
 from electra.io.errors import UserError, first_line
-from electra.io.rows import (
-    CONVERT,
-    JSON_LINES,
-    PlacedRow,
-    is_one_value,
-    json_rows,
-    open_bytes,
-    read_rows,
-)
+from electra.io.lines import CONVERT, open_bytes
+from electra.io.rows import JSON_LINES, PlacedRow, is_one_value, json_rows, read_rows
 
 LANGUAGES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "

@@ -21,16 +21,8 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.rows import (
-    COMPRESSIONS,
-    TABLES,
-    Columns,
-    PlacedRow,
-    classes_of,
-    form_of,
-    name_classes,
-    read_rows,
-)
+from electra.io.lines import COMPRESSIONS, form_of
+from electra.io.rows import TABLES, Columns, PlacedRow, classes_of, name_classes, read_rows
 
 # ---- rows of token ids, windows on long texts, padded batches
 

@@ -39,18 +39,8 @@ from electra.io.files import (
     open_new,
     saved_models,
 )
-from electra.io.rows import (
-    COMPRESSIONS,
-    DELIMITERS,
-    JSON_LINES,
-    TABLES,
-    TEXT_COLUMN,
-    Columns,
-    SourceRow,
-    form_of,
-    read_source,
-    refusal,
-)
+from electra.io.lines import COMPRESSIONS, form_of
+from electra.io.rows import DELIMITERS, JSON_LINES, TABLES, TEXT_COLUMN, Columns, SourceRow, read_source, refusal
 from electra.model.networks import check_finite
 from electra.model.pretrained import (
     load_network,

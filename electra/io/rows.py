@@ -7,9 +7,7 @@ so, as Excel writes it; dialect.py finds how a table is written.
 """
 
 import ast
-import bz2
 import csv
-import gzip
 import io
 import json
 import logging
@@ -29,6 +27,7 @@ from electra.io.console import is_encodable
 from electra.io.dialect import SEP_LINE, Dialect, as_delimiter, find_dialect, read_records
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
+from electra.io.lines import COMPRESSIONS, form_of, has_mark, open_bytes, open_lines
 
 logger = logging.getLogger(__name__)
 
@@ -40,12 +39,6 @@ PlacedRow = tuple[str, Columns]
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 TABLES = (*DELIMITERS, *JSON_LINES, ".parquet")
-COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-    ".zst": lambda file: pa.CompressedInputStream(file, "zstd"),
-}
 NO_TEXT = frozenset(
     [
         ".xlsx",
@@ -78,9 +71,6 @@ NO_TEXT = frozenset(
 """Endings of formats that are no text."""
 TEXT_COLUMN = "text"
 """The column of a line of plain text."""
-BYTE_ORDERS = (b"\xff\xfe", b"\xfe\xff")
-"""The first two bytes of UTF-16."""
-CONVERT = "convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: latin1, utf-16, gb18030, ...)"
 STREAM_SAMPLE = 1 << 16
 """Bytes of a stream by which its delimiter is found."""
 
@@ -220,68 +210,6 @@ def _evaluated(text: str) -> Any:
         return None
 
 
-# ---- files, compressed or not, and their lines
-
-
-def form_of(path: str | Path) -> str:
-    """Return the extension of a file, in lower case, without that of a compression; of the standard input its form."""
-    if path == "-":
-        waiting: Any = sys.stdin.buffer
-        start = waiting.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
-        return ".jsonl" if start[:1] in (b"{", b"[") else ".csv"
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
-    if suffixes and suffixes[-1] in COMPRESSIONS:
-        suffixes.pop()
-        return suffixes[-1] if suffixes else ""
-    return suffixes[-1] if suffixes else ""
-
-
-def open_bytes(path: str | Path) -> Any:
-    """Open a file to read its bytes, decompressed if its name ends in one of COMPRESSIONS."""
-    raw = open(expand(path), "rb")  # noqa: SIM115 - closed with what reads it
-    decompress = COMPRESSIONS.get(Path(path).suffix.lower())
-    return raw if decompress is None else decompress(raw)
-
-
-def encoding_of(path: str | Path) -> str:
-    """Return how a file is encoded: UTF-8, or UTF-16 if its first bytes say so."""
-    return "utf-16" if _first_bytes(path, 2) in BYTE_ORDERS else "utf-8-sig"
-
-
-def _has_mark(path: str | Path) -> bool:
-    """Return True if a file begins with a byte-order mark, without which Excel takes UTF-8 for another encoding."""
-    start = _first_bytes(path, 3)
-    return start == b"\xef\xbb\xbf" or start[:2] in BYTE_ORDERS
-
-
-def _first_bytes(path: str | Path, count: int) -> bytes:
-    with open_bytes(path) as file:
-        return bytes(file.read(count))
-
-
-def open_lines(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a file, or of the standard input, as they are, without a byte-order mark.
-
-    Raises:
-        UserError: a line is not UTF-8.
-    """
-    encoding = "utf-8-sig" if path == "-" else encoding_of(path)
-    raw: Any = sys.stdin.buffer if path == "-" else open_bytes(path)
-    errors = "strict" if encoding == "utf-16" else "surrogateescape"
-    with io.TextIOWrapper(raw, encoding, errors=errors, newline="") as file:
-        for number, line in enumerate(file, start=1):
-            if not is_encodable(line):
-                raise UserError(f"{path}:{number} is not UTF-8; {CONVERT}")
-            yield line
-
-
-def _filled(lines: Iterable[str], path: str | Path) -> Iterator[tuple[str, str]]:
-    """Yield place and text of the lines that are not blank."""
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            yield f"{path}:{number}", line
-
-
 # ---- csv and tsv
 
 
@@ -304,7 +232,7 @@ def _table_rows(path: str | Path, natural: str, delimiter: str | None) -> Iterat
         plain = start
         start = lambda: _behind_first(plain())  # noqa: E731
     dialect = find_dialect(start, natural, delimiter)
-    before = "\ufeff" if path != "-" and _has_mark(path) else ""
+    before = "\ufeff" if path != "-" and has_mark(path) else ""
     yield from csv_rows(lines, dialect, path, before + first if skipped else before, skipped)
 
 
@@ -382,6 +310,13 @@ def _uneven(place: str, count: int, names: Sequence[str], dialect: Dialect) -> s
 
 
 # ---- JSON
+
+
+def _filled(lines: Iterable[str], path: str | Path) -> Iterator[tuple[str, str]]:
+    """Yield place and text of the lines that are not blank."""
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield f"{path}:{number}", line
 
 
 def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[PlacedRow]:

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
@@ -324,6 +325,16 @@ class StopRequests(TrainerCallback):
             folder = shlex.quote(str(Path(args.output_dir)))
             what = f"resume with: python run_pretraining.py --resume_from_checkpoint {folder}"
             logger.info("stopped at step %d of %d; %s", state.global_step, state.max_steps, what)
+
+
+def adapt_loader(loader: DataLoader) -> DataLoader:
+    """Return a loader whose workers leave signals to the run; a corrupted test set has its own collator."""
+    inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps it
+    inner.worker_init_fn = set_up_worker  # Trainer's seeds random states, which no worker uses
+    inner.collate_fn = getattr(inner.dataset, "collate", inner.collate_fn)
+    if inner.num_workers and sys.platform == "linux":
+        inner.multiprocessing_context = "fork"  # Python 3.14 would import torch again in each worker of each loader
+    return loader
 
 
 def set_up_worker(worker: int) -> None:

@@ -20,7 +20,6 @@ Private names of transformers, accelerate and torch that pre-training overrides 
 import atexit
 import logging
 import math
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -59,10 +58,10 @@ from electra.pretraining.callbacks import Probe, ProbeClock, default_callbacks
 from electra.pretraining.checkpoints import (
     AtomicCheckpoints,
     NoSchedule,
+    adapt_loader,
     check_fused_state,
     keeping_options,
     kill_workers,
-    set_up_worker,
 )
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, data_of_run
@@ -269,10 +268,12 @@ class ElectraTrainer(Trainer):
     # ---- data
 
     def get_train_dataloader(self) -> DataLoader:
-        return _adapted(super().get_train_dataloader())
+        return adapt_loader(super().get_train_dataloader())
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader:
-        return _adapted(self.get_test_dataloader(eval_dataset or self.eval_dataset))  # which is never kept for later
+        return adapt_loader(
+            self.get_test_dataloader(eval_dataset or self.eval_dataset)
+        )  # which is never kept for later
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Tensor]], num_batches: int, device: torch.device
@@ -493,13 +494,3 @@ class ElectraTrainer(Trainer):
     def _load_rng_state(self, checkpoint: str | None) -> None:
         with translate_read_errors(checkpoint, "the random state"):
             super()._load_rng_state(checkpoint)
-
-
-def _adapted(loader: DataLoader) -> DataLoader:
-    """Return a loader whose workers leave signals to the run; a corrupted text has its own collator."""
-    inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps it
-    inner.worker_init_fn = set_up_worker  # Trainer's seeds random states, which no worker uses
-    inner.collate_fn = getattr(inner.dataset, "collate", inner.collate_fn)
-    if inner.num_workers and sys.platform == "linux":
-        inner.multiprocessing_context = "fork"  # Python 3.14 would import torch again in each worker of each loader
-    return loader

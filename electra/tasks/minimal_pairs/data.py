@@ -12,7 +12,8 @@ from typing import NamedTuple
 from electra.finetuning.data import load_tables, table_rows
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.rows import TABLES, Columns, PlacedRow, check_encodable, form_of, read_rows, text_of
+from electra.io.lines import form_of
+from electra.io.rows import TABLES, Columns, PlacedRow, check_encodable, read_rows, text_of
 from electra.options import FOLDER_NAME, NOT_EMPTY, POSITIVE, Options, check, option
 
 BLIMP = "nyu-mll/blimp"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from electra.io.errors import UserError
-from electra.io.rows import open_lines
+from electra.io.lines import open_lines
 from electra.tasks.tagging.schemes import LABEL, OUTSIDE
 
 logger = logging.getLogger(__name__)

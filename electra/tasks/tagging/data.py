@@ -21,7 +21,8 @@ from electra.finetuning.data import (
     windows_with_most_context,
 )
 from electra.io.errors import UserError
-from electra.io.rows import DELIMITERS, NO_TEXT, TABLES, form_of, open_lines, refusal
+from electra.io.lines import form_of, open_lines
+from electra.io.rows import DELIMITERS, NO_TEXT, TABLES, refusal
 from electra.options import NOT_EMPTY, option
 from electra.tasks.tagging.columns import WORD_NAMES, TaggedSentences, read_columns
 from electra.tasks.tagging.rows import SENTENCE_COLUMN, TEXT_NAMES, read_sentences

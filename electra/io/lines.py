@@ -1,0 +1,78 @@
+"""Files of text, compressed or not: their form, their encoding, and their lines."""
+
+import bz2
+import gzip
+import io
+import lzma
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from electra.io.console import is_encodable
+from electra.io.errors import UserError
+from electra.io.files import expand
+
+COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": lambda file: pa.CompressedInputStream(file, "zstd"),
+}
+BYTE_ORDERS = (b"\xff\xfe", b"\xfe\xff")
+"""The first two bytes of UTF-16."""
+CONVERT = "convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: latin1, utf-16, gb18030, ...)"
+
+
+def form_of(path: str | Path) -> str:
+    """Return the extension of a file, in lower case, without that of a compression; of the standard input its form."""
+    if path == "-":
+        waiting: Any = sys.stdin.buffer
+        start = waiting.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
+        return ".jsonl" if start[:1] in (b"{", b"[") else ".csv"
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        suffixes.pop()
+        return suffixes[-1] if suffixes else ""
+    return suffixes[-1] if suffixes else ""
+
+
+def open_bytes(path: str | Path) -> Any:
+    """Open a file to read its bytes, decompressed if its name ends in one of COMPRESSIONS."""
+    raw = open(expand(path), "rb")  # noqa: SIM115 - closed with what reads it
+    decompress = COMPRESSIONS.get(Path(path).suffix.lower())
+    return raw if decompress is None else decompress(raw)
+
+
+def encoding_of(path: str | Path) -> str:
+    """Return how a file is encoded: UTF-8, or UTF-16 if its first bytes say so."""
+    return "utf-16" if _first_bytes(path, 2) in BYTE_ORDERS else "utf-8-sig"
+
+
+def has_mark(path: str | Path) -> bool:
+    """Return True if a file begins with a byte-order mark, without which Excel takes UTF-8 for another encoding."""
+    start = _first_bytes(path, 3)
+    return start == b"\xef\xbb\xbf" or start[:2] in BYTE_ORDERS
+
+
+def _first_bytes(path: str | Path, count: int) -> bytes:
+    with open_bytes(path) as file:
+        return bytes(file.read(count))
+
+
+def open_lines(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a file, or of the standard input, as they are, without a byte-order mark.
+
+    Raises:
+        UserError: a line is not UTF-8.
+    """
+    encoding = "utf-8-sig" if path == "-" else encoding_of(path)
+    raw: Any = sys.stdin.buffer if path == "-" else open_bytes(path)
+    errors = "strict" if encoding == "utf-16" else "surrogateescape"
+    with io.TextIOWrapper(raw, encoding, errors=errors, newline="") as file:
+        for number, line in enumerate(file, start=1):
+            if not is_encodable(line):
+                raise UserError(f"{path}:{number} is not UTF-8; {CONVERT}")
+            yield line
