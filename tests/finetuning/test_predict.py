@@ -198,7 +198,7 @@ def test_spans_are_those_that_were_scored(features, folder, tmp_path):
     by_token = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "a-out.jsonl")
     by_text = answers_of(model, write_lines(tmp_path / "b.jsonl", rows_of_text), tmp_path / "b-out.jsonl")
     written = (model / "predictions.txt").read_text().strip().split("\n\n")
-    assert run_card(model / "models" / "names").startswith("[")
+    assert features or run_card(model / "models" / "names").startswith("[")  # transformers opens no such tagger
     for part, tokens, characters in zip(written, by_token, by_text, strict=True):
         labels = [line.split()[-1] for line in part.split("\n")]
         spans = [[first, last + 1, label] for label, first, last in entities_of(labels)]

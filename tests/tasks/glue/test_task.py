@@ -148,8 +148,11 @@ def test_a_whole_evaluation_has_every_task_and_seed(folder):
     assert [(r.task, r.seed) for r in results[:2]] == [("mnli", 42), ("mnli", 43)]  # others start from it
     assert {(r.task, r.seed) for r in results} == {(t, s) for t in GLUE_TASKS for s in (42, 43)}
     found = {r.task: r for r in results if r.seed == 42}
-    assert set(found["mnli"].metrics) == {"accuracy_matched", "accuracy_mismatched", "accuracy"}
-    assert all(set(found[name].metrics) == set(KNOWN_TASKS[name].metrics) for name in found if name != "mnli")
+    both = {"accuracy_matched", "accuracy_mismatched", "ece_matched", "ece_mismatched"}
+    assert set(found["mnli"].metrics) == {*both, "accuracy"}
+    for name, task in KNOWN_TASKS.items():
+        if name not in ("mnli", "demo"):
+            assert set(found[name].metrics) == {*task.metrics, *(() if task.is_regression else ["ece"])}
     assert found["mrpc"].rows == {"train": 24, "dev": 12} and found["mrpc"].settings["learning_rate"] == 1e-2
     assert [name for name in found if found[name].settings["double_unordered"]] == ["mrpc", "stsb"]
     report([str(folder / "output" / "run"), "--output", str(folder / "again")])
