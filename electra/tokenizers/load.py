@@ -67,7 +67,26 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
             "a tokenizers JSON file, or a Hub id while the Hub can be reached"
         ) from error
     _state(tokenizer)
-    return with_template(tokenizer)
+    return with_template(with_roles(tokenizer))
+
+
+def with_roles(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Return a tokenizer whose tokens for begin and end of a text are its cls and sep token, around each text.
+
+    EuroBERT has these tokens, with [MASK], and no others. Any other tokenizer is returned as it is.
+    """
+    begin = tokenizer.bos_token
+    end = tokenizer.eos_token
+    has_roles = tokenizer.cls_token is not None or tokenizer.sep_token is not None
+    if has_roles or tokenizer.mask_token is None or begin is None or end is None or begin == end:
+        return tokenizer
+    tokenizer.cls_token = begin
+    tokenizer.sep_token = end
+    ids = tokenizer("a")["input_ids"]
+    if ids[:1] == [tokenizer.cls_token_id] and ids[-1:] == [tokenizer.sep_token_id]:
+        return tokenizer
+    roles = {role: getattr(tokenizer, role) for role in TOKEN_ROLES if getattr(tokenizer, role) is not None}
+    return wrap_backend(tokenizer.backend_tokenizer, roles)
 
 
 def with_template(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:

@@ -48,6 +48,32 @@ def train(algorithm="wordpiece", documents=None, seed=42, **options):
     return train_on_documents(CORPUS if documents is None else documents, arguments, seed)
 
 
+def eurobert_tokenizer(folder, template):
+    """A byte-level tokenizer with begin and end of a text in place of cls and sep, as EuroBERT has, saved."""
+    backend = ByteLevelBPETokenizer()
+    roles = {"bos_token": "<|begin|>", "eos_token": "<|end|>", "pad_token": "<|pad|>", "mask_token": "<|mask|>"}
+    backend.train_from_iterator(TEXTS, vocab_size=300, special_tokens=[*roles.values()])
+    backend = backend._tokenizer
+    if template:
+        tokens = [(token, backend.token_to_id(token)) for token in ("<|begin|>", "<|end|>")]
+        around = processors.TemplateProcessing(single=template, pair=f"{template} $B:1", special_tokens=tokens)
+        backend.post_processor = processors.Sequence([backend.post_processor, around])
+    return saved(PreTrainedTokenizerFast(tokenizer_object=backend, **roles), folder)
+
+
+@parametrize("template", ["<|begin|> $A <|end|>", "<|begin|> $A", ""])
+def test_begin_and_end_of_a_text_are_cls_and_sep_of_a_masked_lm(tmp_path, template):
+    folder = eurobert_tokenizer(tmp_path / "given", template)
+    assert AutoTokenizer.from_pretrained(folder).cls_token is None
+    tokenizer = load_tokenizer(folder)
+    check_tokenizer(tokenizer, folder)
+    assert (tokenizer.cls_token, tokenizer.sep_token, tokenizer.mask_token) == ("<|begin|>", "<|end|>", "<|mask|>")
+    again = AutoTokenizer.from_pretrained(saved(tokenizer, tmp_path / "again"))
+    for one in (tokenizer, again):
+        ids = one("a b")["input_ids"]
+        assert (ids[0], ids[-1]) == (one.cls_token_id, one.sep_token_id) and one.decode(ids[1:-1]) == "a b"
+
+
 def bert_tokenizer(*tokens, **options):
     return BertTokenizer(vocab={token: i for i, token in enumerate([*SPECIAL_TOKENS.values(), *tokens])}, **options)
 
