@@ -48,7 +48,7 @@ class TriviaQuestion(TypedDict):
 
     Question: str
     QuestionId: str
-    Answer: NotRequired[TriviaAnswer]
+    Answer: NotRequired[TriviaAnswer | None]
     EntityPages: NotRequired[list[TriviaDocument]]
     SearchResults: NotRequired[list[TriviaDocument]]
 
@@ -102,7 +102,7 @@ def convert_trivia_qa(
         counts: `questions`, `documents` and `missing`, documents that have no file, are added up here.
     """
     for question in questions:
-        answer = question.get("Answer", {})
+        answer = question.get("Answer") or {}
         aliases = [answer.get("Value", ""), *answer.get("Aliases", []), *answer.get("NormalizedAliases", [])]
         has_document = False
         for key, folder in SOURCES.items():
