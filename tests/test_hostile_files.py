@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import datasets
 import pytest
-from matplotlib.figure import Figure
 from transformers import ElectraConfig, ElectraForSequenceClassification
 
 from electra.data.foreign import _tables_of
@@ -66,10 +65,10 @@ def wrong_files(content):
 
 
 def show(folder):
-    """The page of a run, with an empty picture."""
+    """The page of a run, without pictures."""
     run = read_run(folder)
     make_panels([run])
-    to_html("title", report_blocks([run], Figure()))
+    to_html("title", report_blocks([run], {}))
 
 
 def show_results(reporting, folder):
