@@ -14,9 +14,16 @@ import electra
 PAGE = Path(__file__).with_name("python.md")
 INTRODUCTION = """# Python
 
-The command line is a client of these names; `from electra import NAME` imports each when it is first used. Wrong
-arguments and files raise `electra.io.errors.UserError`, a `ValueError` of one line. [examples/](../examples) has whole
-programs. This page is made from the docstrings by `python -m docs.python_page`.
+`from electra import NAME` imports a name when it is first used. Options are those of the commands: `--num_seeds 3` is
+`num_seeds=3`, also where a message names an option. A path may be a string or a `Path`. Wrong arguments and files
+raise `electra.io.errors.UserError`, a `ValueError` of one line; a missing file raises `FileNotFoundError`. What
+a command prints is printed here, too, unless the program sets up `logging` for INFO itself.
+
+Models in memory need their tokenizer, as `processing_class`, unless they were loaded from a folder that has it. Once a
+name that needs transformers has been used, `AutoConfig` and `AutoModel` open the joint model in a run's checkpoint-N.
+
+[examples/](../examples) has programs and [a notebook](../examples/electra.ipynb). This page is made from the
+docstrings by `python -m docs.python_page`.
 """
 SECTION = re.compile(r"^(Args|Returns|Raises|Attributes|Yields):$")
 

@@ -16,6 +16,7 @@ from electra.io.console import (
     format_bytes,
     format_seconds,
     hide_secrets,
+    log_by_default,
     log_plainly,
     shown_command,
     without_secrets,
@@ -129,3 +130,20 @@ def test_nothing_steers_the_terminal(text, shown, capsys, tmp_path):
     logging.getLogger("electra").removeHandler(log)
     assert output.out == f"label {shown}\n\tnext می\u200cخواهم\n" and output.err == f"error: label {shown}\n"
     assert f"label {shown}\n" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_program_sees_the_lines_unless_it_has_set_up_logging(capsys, monkeypatch):
+    package = logging.getLogger("electra")
+    monkeypatch.setattr(package, "handlers", [])
+    monkeypatch.setattr(package, "propagate", True)
+    monkeypatch.setattr(package, "level", logging.INFO)
+    package.manager._clear_cache()
+    log_by_default()  # pytest's handlers are at the root, as those of a program
+    assert package.handlers == [] and package.propagate
+    monkeypatch.setattr(package, "level", logging.NOTSET)
+    package.manager._clear_cache()
+    log_by_default()
+    logging.getLogger("electra.test").info("a line")
+    with capsys.disabled():
+        log_by_default()
+    assert capsys.readouterr().out == "a line\n" and len(package.handlers) == 1
