@@ -50,7 +50,7 @@ ROWS = (
     Row("base_full", 50, 20),
     Row("correct", 150, 4, is_timed=False),
     Row("resumed", 120, 5, is_timed=False),
-    Row("learn", 160, 6, wave=1, is_timed=False),
+    Row("learn", 180, 6, wave=1, is_timed=False),
     Row("plain", 40, 10),
     Row("small_graphs", 40, 7),
     Row("base_padded", 50, 20),

@@ -62,7 +62,7 @@ VOCABULARY = 30_522
 """Of the recipes: the LM head, its softmax and the samples are a tenth of a step of Small."""
 WARM_UP, PROFILED, WATCHED = 5, 5, 5
 """Steps before the turn of a row, under the profiler, and with warnings of waits."""
-LEARNS_FOR = 70.0
+LEARNS_FOR = 45.0
 """Seconds of steps of the row `learn`."""
 
 
@@ -535,7 +535,7 @@ def tests(bench: Bench) -> None:
 
 
 def learn(bench: Bench) -> None:
-    """A real run by default settings for a minute: does the discriminator learn, and what do all its parts take?"""
+    """A real run by default settings, short: does the discriminator learn, and what do all its parts take?"""
     bench.ready()
     steps = 8 if bench.is_rehearsal else int(max(800, LEARNS_FOR * (bench.steps_per_second() or 50)))
     few: dict[str, Any] = {"max_eval_segments": 16 if bench.is_rehearsal else 1000, "validation_fraction": 0.02}
