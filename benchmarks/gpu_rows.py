@@ -118,7 +118,7 @@ class Bench:
         self.tell(device=device_name(self.device), seconds_to_prepare=round(time.monotonic() - self.began, 1))
         (self.folder / f"{self.row}.ready").touch()
         while self.has_turns and not (self.folder / f"{self.row}.go").exists():
-            time.sleep(0.01)
+            time.sleep(0.05)
 
     def seconds(self, statement: str, **names: Any) -> float:
         """Return the median seconds of a statement, in half a second."""
