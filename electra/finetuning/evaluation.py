@@ -16,7 +16,7 @@ Tasks may add files of predictions.
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,3 +194,37 @@ def model_name(path: str) -> str:
 def is_sweep() -> bool:
     """Return True if this command is a trial of a wandb sweep."""
     return "WANDB_SWEEP_ID" in os.environ and "WANDB_RUN_ID" in os.environ
+
+
+# ---- settings of results
+
+DEFAULTS = {"left_to_right": False}
+"""Options that are younger than some results, and what these were made with."""
+
+
+def check_same(
+    folder: Path,
+    task: str,
+    then: Mapping[str, Any],
+    now: Mapping[str, Any],
+) -> None:
+    """Refuse a folder whose results have other settings. Options that are gone do not count."""
+    then = {**DEFAULTS, **with_batch(then)}
+    differences = [
+        f"{name} is {then.get(name)} there and {value} here"
+        for name, value in with_batch(now).items()
+        if then.get(name) != value
+    ]
+    if differences:
+        raise UserError(
+            f"{folder} holds results of {task} with other settings: {'; '.join(differences[:4])}; choose another "
+            f"--experiment_name"
+        )
+
+
+def with_batch(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with the rows of a training step in place of the options that they result from."""
+    rest = dict(settings)
+    rows = rest.pop("per_device_train_batch_size", 1) * rest.pop("gradient_accumulation_steps", 1)
+    rows *= rest.pop("processes", 1)
+    return {**rest, "training batch": rows}

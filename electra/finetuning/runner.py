@@ -7,7 +7,7 @@ import copy
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, TrainerCallback, set_seed
 
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, HyperParameters, resolve_hyperparameters
 from electra.finetuning.data import IGNORED
-from electra.finetuning.evaluation import Evaluation, is_sweep, on_main, open_evaluation
+from electra.finetuning.evaluation import Evaluation, check_same, is_sweep, on_main, open_evaluation
 from electra.finetuning.heads import (
     Encoder,
     encoder_fingerprint,
@@ -180,38 +180,6 @@ def unfinished_seeds(evaluation: Evaluation, task: Task, seeds: Sequence[int]) -
         return is_saved(evaluation, task, seed)
 
     return on_main(lambda: [seed for seed in seeds if not is_finished(seed)])
-
-
-DEFAULTS = {"left_to_right": False}
-"""Options that are younger than some results, and what these were made with."""
-
-
-def check_same(
-    folder: Path,
-    task: str,
-    then: Mapping[str, Any],
-    now: Mapping[str, Any],
-) -> None:
-    """Refuse a folder whose results have other settings. Options that are gone do not count."""
-    then = {**DEFAULTS, **with_batch(then)}
-    differences = [
-        f"{name} is {then.get(name)} there and {value} here"
-        for name, value in with_batch(now).items()
-        if then.get(name) != value
-    ]
-    if differences:
-        raise UserError(
-            f"{folder} holds results of {task} with other settings: {'; '.join(differences[:4])}; choose another "
-            f"--experiment_name"
-        )
-
-
-def with_batch(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the rows of a training step in place of the options that they result from."""
-    rest = dict(settings)
-    rows = rest.pop("per_device_train_batch_size", 1) * rest.pop("gradient_accumulation_steps", 1)
-    rows *= rest.pop("processes", 1)
-    return {**rest, "training batch": rows}
 
 
 def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:

@@ -271,9 +271,8 @@ class ElectraTrainer(Trainer):
         return adapt_loader(super().get_train_dataloader())
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader:
-        return adapt_loader(
-            self.get_test_dataloader(eval_dataset or self.eval_dataset)
-        )  # which is never kept for later
+        loader = self.get_test_dataloader(eval_dataset or self.eval_dataset)  # which is never kept for later
+        return adapt_loader(loader)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Tensor]], num_batches: int, device: torch.device

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 from pytest import raises
 
-from electra.finetuning.evaluation import Evaluation, model_name, open_evaluation
-from electra.finetuning.runner import check_same, keep, unfinished_seeds
+from electra.finetuning.evaluation import Evaluation, check_same, model_name, open_evaluation
+from electra.finetuning.runner import keep, unfinished_seeds
 from electra.finetuning.task import Task
 from electra.io.errors import UserError
 from electra.report.results import Result, append_result, read_results

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import chain, compress
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -428,72 +428,6 @@ class LabelledTexts(NamedTuple):
         numbers = list(chain.from_iterable(example.label for example in self.splits[split]))
         counts = np.bincount(np.array(numbers, np.int64), minlength=len(self.labels.classes))
         return counts / len(self.splits[split])
-
-
-# ---- choosing rows
-
-
-def choose_examples(
-    examples: Sequence[Example],
-    share: float,
-    seed: int,
-) -> tuple[list[Example], list[Example]]:
-    """Choose a share of the examples, the same of each class or of each range of numbers; return the others, too.
-
-    Examples are ordered by their label, equal ones at random; of this order every (1 / share)-th is chosen.
-    """
-    rng = np.random.default_rng(seed)
-    order = _by_label(examples, rng)
-    positions = np.arange(len(examples) + 1) * share + rng.random()
-    is_chosen = np.zeros(len(examples), bool)
-    is_chosen[order] = np.diff(np.floor(positions)) > 0
-    return list(compress(examples, is_chosen)), list(compress(examples, ~is_chosen))
-
-
-def hold_out(
-    examples: Sequence[Example],
-    share: float,
-    seed: int,
-) -> tuple[list[Example], list[Example]]:
-    """Choose a share of the texts as `choose_examples` does, and keep equal texts together; return the others, too.
-
-    Equal texts count once, with the label of the first. Texts that differ only in case or white space are equal: many
-    tokenizers see no difference.
-    """
-    first: dict[Any, Example] = {}
-    for example in examples:
-        first.setdefault(content_of(example), example)
-    chosen, _ = choose_examples([*first.values()], share, seed)
-    contents = {content_of(example) for example in chosen}
-    is_chosen = [content_of(example) in contents for example in examples]
-    return list(compress(examples, is_chosen)), [e for e, is_in in zip(examples, is_chosen, strict=True) if not is_in]
-
-
-def content_of(example: Example) -> tuple[str, ...]:
-    """Return text and second text of an example, without their case and white space at the ends or repeated."""
-    return tuple(" ".join((text or "").casefold().split()) for text in (example.text, example.pair))
-
-
-def nested_order(examples: Sequence[Example], seed: int) -> list[int]:
-    """Return the numbers of all examples in an order whose beginnings have each label in its share of the whole.
-
-    So a smaller part is contained in every larger one. Examples are ordered by their label, and steps of the golden
-    ratio spread any number of them evenly.
-    """
-    rng = np.random.default_rng(seed)
-    places = (np.arange(len(examples)) * GOLDEN_RATIO + rng.random()) % 1
-    order = _by_label(examples, rng)
-    return [order[place] for place in np.argsort(places)]
-
-
-def _by_label(examples: Sequence[Example], rng: np.random.Generator) -> list[int]:
-    """Return the numbers of the examples, ordered by their label, equal ones at random.
-
-    Classes descend: the order is that of rows of 0 and 1.
-    """
-    ranks = rng.permutation(len(examples))
-    keys = [tuple(-one for one in e.label) if isinstance(e.label, tuple) else e.label for e in examples]
-    return sorted(range(len(examples)), key=lambda number: (keys[number], ranks[number]))
 
 
 # ---- rows of tokens

@@ -45,11 +45,8 @@ from electra.tasks.classify.data import (
     Example,
     LabelledTexts,
     LabelSet,
-    content_of,
     encode_texts,
     find_labels,
-    hold_out,
-    nested_order,
     number_labels,
     read_example,
     read_examples,
@@ -68,6 +65,7 @@ from electra.tasks.classify.report import (
     score_splits,
     useful_thresholds,
 )
+from electra.tasks.classify.selection import content_of, hold_out, nested_order
 
 logger = logging.getLogger(__name__)
 

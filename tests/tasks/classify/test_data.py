@@ -16,16 +16,14 @@ from electra.tasks.classify.data import (
     SINGLE,
     Example,
     LabelSet,
-    choose_examples,
     class_names,
     find_labels,
-    hold_out,
-    nested_order,
     number_labels,
     read_examples,
     unpack_lists,
     without_hidden,
 )
+from electra.tasks.classify.selection import choose_examples, hold_out, nested_order
 from electra.tasks.classify.task import LabelledTexts
 from tests.conftest import refused
 from tests.helpers import parametrize
