@@ -73,6 +73,6 @@ def open_lines(path: str | Path) -> Iterator[str]:
     errors = "strict" if encoding == "utf-16" else "surrogateescape"
     with io.TextIOWrapper(raw, encoding, errors=errors, newline="") as file:
         for number, line in enumerate(file, start=1):
-            if not is_encodable(line):
+            if not is_encodable(line) or (number == 1 and "\0" in line):  # UTF-16 without a mark
                 raise UserError(f"{path}:{number} is not UTF-8; {CONVERT}")
             yield line

@@ -98,6 +98,7 @@ def test_names_of_rows_are_a_column_as_r_writes_them(tmp_path):
         ("a.csv", "text,text\na,b\n", "two columns of one name, 'text'"),
         ("a.tsv", 'text\tlabel\na "b\tc\n"x\ty"\tz\tw\n', "a.tsv:3 has 4 cells"),
         ("a.csv", "text,label\nZ\xfcrich,b\n".encode("latin-1"), "a.csv:2 is not UTF-8; convert the file with `iconv"),
+        ("a.csv", "text,label\na,b\n".encode("utf-16-le"), "a.csv:1 is not UTF-8"),
         ("a.xlsx", b"PK\x03\x04", "a.xlsx must be one of .csv"),
         ("a.txt", "__label__a some words\n", "a.txt must be one of .csv"),
         ("a.csv.gz", gzip.compress(b"text,label\n" + b"a,b\n" * 99, mtime=0)[:-12], "a.csv.gz cannot be read"),

@@ -21,7 +21,7 @@ from sklearn.naive_bayes import ComplementNB, MultinomialNB
 from electra.finetuning.data import UNSPACED, Array
 from electra.finetuning.task import Split
 from electra.finetuning.trainer import Logits
-from electra.tasks.classify.data import NUMBER, SINGLE, Example, LabelledTexts
+from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Example, LabelledTexts
 
 CONSTANT = "majority or mean"
 BAG_OF_WORDS = "bag of words"
@@ -33,6 +33,8 @@ MOST_COUNTS = 10_000_000
 frequent words only."""
 MOSTLY = 0.2
 """Share of characters of scripts without spaces, above which texts are cut into characters."""
+FAINT = 1e-6
+"""Logit of a class that is answered with a probability of one half."""
 NEVER = -30.0
 """Logit of a class that the texts of a run do not have."""
 
@@ -61,6 +63,8 @@ def _baselines(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence
     scored = {name: split for name, split in splits.items() if split.is_labelled and name != "train"}
     shares = part.shares("train")
     constant = shares if data.labels.kind == NUMBER else logit(np.clip(shares, 1e-9, 1 - 1e-9))
+    if data.labels.kind == SEVERAL and constant.max() <= 0:  # an answer of no class has no score
+        constant = np.where(constant == constant.max(), FAINT, constant)
     found = {CONSTANT: {name: np.tile(constant, (len(split.references.owners), 1)) for name, split in scored.items()}}
     score = fit_words(train, part.targets("train"), data.labels.kind, len(data.labels.classes))
     if score is not None:

@@ -172,6 +172,8 @@ def read_example(columns: Sequence[Any], row: Columns, place: str) -> Example:
             label = None
     else:
         label = row.get(_label_column(label_columns, row))
+        if isinstance(label, dict) and [*label] == ["choices"]:  # Label Studio
+            label = label["choices"]
         check_encodable(label, place)
         if _is_missing(label):
             label = None
@@ -380,7 +382,12 @@ def unpack_lists(splits: Mapping[str, Sequence[Example]]) -> dict[str, list[Exam
     """Return the splits with the lists that all labels of the training data hold as text."""
     found = {}
     for split in ("train", *splits):
-        values = [parse_value(example.label) if example.label is not None else None for example in splits[split]]
+        values: list[Any] = [
+            None if example.label is None else parse_value(example.label) for example in splits[split]
+        ]
+        values = [
+            value["choices"] if isinstance(value, dict) and [*value] == ["choices"] else value for value in values
+        ]
         is_text = any(isinstance(example.label, str) for example in splits[split])
         if split == "train" and (None in values or not is_text):
             return {name: list(examples) for name, examples in splits.items()}

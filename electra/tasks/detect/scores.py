@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.finetuning.data import Array, PaddingCollator, cut_windows
 from electra.io.errors import UserError
-from electra.io.rows import check_encodable, read_rows
+from electra.io.rows import check_encodable, parse_value, read_rows
 from electra.model.networks import check_finite, encode, replaced_logits
 
 LABEL_VALUES: dict[str, bool | None] = {
@@ -60,6 +60,8 @@ def read_texts(
             raise UserError(f"{place} has no text in its column {text_column} of {', '.join(row)}; see --text_column")
         label = row.get(label_column) if label_column else None
         spans = row.get("spans")
+        if isinstance(spans, str):  # a cell of csv
+            spans = parse_value(spans) if spans.strip() else None
         try:
             if spans is not None:
                 spans = [(start, end) for start, end in spans]

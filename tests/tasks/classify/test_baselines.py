@@ -48,6 +48,8 @@ def test_several_classes_numbers_and_unspaced_texts():
     several = [("red", (0,)), ("red blue", (0, 1)), ("blue", (1,)), ("grey", ())] * 5
     found = scores(*task(LabelSet(SEVERAL, ["a", "b"]), several, several[:4]))
     assert found[BAG_OF_WORDS]["micro_f1"] == 1 and found[BAG_OF_WORDS]["average_precision"] == 1
+    rare = [("red", (0,)), ("blue", (1,)), ("grey", ()), ("red", (0,)), ("green", ()), ("pink", ())] * 5
+    assert scores(*task(LabelSet(SEVERAL, ["a", "b"]), rare, rare[:3]))[CONSTANT]["micro_f1"] == approx(0.4)
     numbers = [("good", 1.0), ("fair", 0.5), ("bad", 0.0)] * 5
     found = scores(*task(LabelSet(NUMBER, [], 1.0, 5.0), numbers, numbers[:3]))
     assert found[BAG_OF_WORDS]["spearman"] == 1 and found[CONSTANT]["rmse"] == approx((1 / 6) ** 0.5)

@@ -160,6 +160,8 @@ def test_lists_that_are_text_are_lists_in_all_splits():
     assert [e.label for e in found["train"]] == [["a", "b"], ["c"], ["a", "c"], [], ["b"]]
     assert [e.label for e in found["dev"]] == [["a", "c"], "c"]
     assert [e.label for e in unpack_lists({"train": examples(["[0. 1.]", "[1. 0.]"])})["train"]] == [[0, 1], [1, 0]]
+    studio = examples(['{"choices": ["a", "b"]}', '{"choices": ["c"]}'])
+    assert [e.label for e in unpack_lists({"train": studio})["train"]] == [["a", "b"], ["c"]]
     kept = {"train": examples(["[a]", "b"])}
     assert unpack_lists(kept) == kept
 
