@@ -275,8 +275,8 @@ CLASSIFY_DEFINITIONS = (
     "RMSE is the root of the mean squared error, in percent of the range of the training labels; lower is better.",
     "Majority or mean: every text gets the same answer, the majority class, or the mean, of the texts that a run "
     "trains on; of several classes at once, all that most of these texts have, or the most frequent one. Bag of "
-    "words: logistic regression (C = 10; for more than 50 classes naive Bayes, for numbers ridge regression) on tf-idf "
-    "of words and pairs of words, trained on the same texts.",
+    "words: logistic regression (C = 10; for more than 50 classes naive Bayes, for numbers ridge regression) on "
+    "tf-idf of words and pairs of words, trained on the same texts.",
     "Metrics that begin with test are of the test set; no run is chosen by them.",
 )
 
