@@ -59,7 +59,7 @@ def read_texts(
         if not isinstance(text, str):
             raise UserError(f"{place} has no text in its column {text_column} of {', '.join(row)}; see --text_column")
         label = row.get(label_column) if label_column else None
-        spans = row.get("spans")
+        spans: Any = row.get("spans")
         if isinstance(spans, str):  # a cell of csv
             spans = parse_value(spans) if spans.strip() else None
         try:
