@@ -181,7 +181,7 @@ def test_an_incomplete_cache_is_never_used_but_built_again(damage, write_corpus,
     DAMAGES[damage](path)
     cache = build(corpus)
     assert cache.path == path and all_ids(cache) == ids
-    assert sorted(entry.name for entry in path.parent.iterdir()) == [path.name, f"{path.name}.lock"]
+    assert {entry.name for entry in path.parent.iterdir()} - {f"{path.name}.lock"} == {path.name}  # which some filelocks delete
     assert file_stamp(build(corpus)) == file_stamp(cache)
 
 
@@ -213,7 +213,7 @@ def test_two_builds_at_once_both_get_the_complete_cache(wordpiece_tokenizer, wri
         (stamp, ids), other = pool.map(build, range(2))
     assert other == (stamp, ids)  # of one and the same build
     assert ids == expected_ids(wordpiece_tokenizer, TEXTS) * 200
-    assert len(list(tmp_path.glob("documents-*"))) == 2  # the cache and its lock
+    assert [path.is_dir() for path in tmp_path.glob("documents-*") if path.suffix != ".lock"] == [True]
 
 
 def test_a_cache_says_how_large_it_is(make_cache):

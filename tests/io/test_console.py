@@ -95,7 +95,7 @@ def test_a_result_says_which_commit_it_is_of(tmp_path):
     assert recorded_commit(ours, GIT_DIR=str(other / ".git")) == commit  # as a hook of another repository has it
     (ours / "electra" / "io" / "console.py").open("a").write("# changed\n")
     assert recorded_commit(ours) == f"{commit}-dirty"
-    assert environment()["versions"]["torch"] == torch.__version__
+    assert torch.__version__.startswith(environment()["versions"]["torch"])  # the build, +cu130, may be left out
 
 
 def test_this_checkout_has_a_commit():
