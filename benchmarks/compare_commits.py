@@ -30,7 +30,7 @@ NOT_COMPARED = re.compile(r"runtime|per_second|eta|energy|memory|watt|hours|cach
 PRETRAINING = {
     "train_file": "corpus.txt", "tokenizer_path": "tokenizer", "cache_dir": "cache", "seed": 3, "bf16": "false",
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "embedding_size": 16,
-    "max_position_embeddings": 64, "max_length": 32, "generator_size": 0.5, "validation_fraction": 0.1,
+    "max_position_embeddings": 64, "max_length": 32, "generator_size": 0.5, "validation_file": "held_out.txt",
     "per_device_train_batch_size": 4, "max_steps": 12, "warmup_steps": 3, "eval_steps": 6, "save_steps": 6,
     "logging_steps": 3,
 }  # fmt: skip
@@ -104,7 +104,12 @@ def write_data(folder: Path) -> None:
         return " ".join(source.choices(vocabulary, k=length))
 
     documents = ["\n".join(text(source.randint(5, 25)) for _ in range(source.randint(1, 12))) for _ in range(150)]
-    files: dict[str, str] = {"corpus.txt": "\n\n".join(documents), "empty.yaml": "{}\n"}
+    apart = len(documents) // 10  # a fraction may be other documents with another commit
+    files: dict[str, str] = {
+        "corpus.txt": "\n\n".join(documents[apart:]),
+        "held_out.txt": "\n\n".join(documents[:apart]),
+        "empty.yaml": "{}\n",
+    }
     for split, rows in (("train", 40), ("dev", 20)):
         scored = "\t".join(["index", *"abcdef", "sentence1", "sentence2", "score"])
         lines = [
