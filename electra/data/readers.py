@@ -41,7 +41,8 @@ FORMATS = {
     ".tab": "tsv",
     ".parquet": "parquet",
 }
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bz2"}
+COMPRESSION_NAMES = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bz2"}
+"""The compressions of io/lines.py, by names that are part of the fingerprint of a corpus."""
 NOT_A_CORPUS = ("readme", "license", "licence", "copying", "changelog", "requirements")
 """Names without ending of files that stand beside texts in a folder and are none."""
 NEVER_TEXT = (
@@ -52,18 +53,20 @@ NEVER_TEXT = (
 """Endings of files that no option makes text, whatever their first bytes look like."""
 SUPPORTED = (
     f"text ({' '.join(filter(None, TEXTS))}, the code of a language, or any other file of UTF-8 text that is named by "
-    f"itself), .jsonl .csv .tsv .parquet, also compressed as {' '.join(COMPRESSIONS)}"
+    f"itself), .jsonl .csv .tsv .parquet, also compressed as {' '.join(COMPRESSION_NAMES)}"
 )
 SNIFFED_BYTES = 1 << 16
+CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
+"""Bytes that are rare in text of any encoding."""
 ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they stay below a hundred megabytes
 
 
 def kind(path: str) -> tuple[str, str]:
     """Return a file's format by its name, "" if it is unknown, and its compression, "" if it has none."""
     stem, extension = os.path.splitext(os.path.basename(path).lower())
-    if extension not in COMPRESSIONS:
+    if extension not in COMPRESSION_NAMES:
         return FORMATS.get(extension, ""), ""
-    return FORMATS.get(os.path.splitext(stem)[1], ""), COMPRESSIONS[extension]
+    return FORMATS.get(os.path.splitext(stem)[1], ""), COMPRESSION_NAMES[extension]
 
 
 def ending(path: str) -> str:
@@ -97,17 +100,13 @@ def is_readable(path: str) -> bool:
 
 
 def looks_binary(path: str) -> bool:
-    """Return True if the first bytes of a file are no text."""
+    """Return True if the first bytes of a file are no text: NUL occurs, or many other bytes of control.
+
+    Text in another encoding than UTF-8 is refused where it is read, with the place.
+    """
     with open(path, "rb") as file:
         begin = file.read(SNIFFED_BYTES)
-    if b"\0" in begin:
-        return True
-    try:
-        io.TextIOWrapper(io.BytesIO(begin), encoding="utf-8").read(SNIFFED_BYTES // 4 - 1)
-    except UnicodeDecodeError:
-        # Text in another encoding is refused where it is read, with the place. Bytes of control are no text at all.
-        return sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in begin) > len(begin) // 100
-    return False
+    return b"\0" in begin or sum(byte in CONTROL for byte in begin) > len(begin) // 100
 
 
 FEWEST_CHARACTERS = 500

@@ -16,7 +16,7 @@ from electra.pretraining.checkpoints import SavesAt
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.device import dtype_of
 from electra.pretraining.plan import Plan
-from electra.report.runs import TEST
+from electra.report.runs import HAS_LEARNED, TEST
 from electra.runtime.device import device_name, measure_matmul_flops
 from electra.runtime.tracking import send_alert
 
@@ -189,7 +189,7 @@ class DiscriminatorHealth(TrainerCallback):
         last = last_evaluation(state)
         tokens = f"{state.num_input_tokens_seen:,} tokens"
         if self.has_learned(last, frequencies_auc):
-            what = "has started to learn"
+            what = HAS_LEARNED
             advice = ""
         elif self.is_late(args, state):
             what = f"does not learn, after {tokens}"

@@ -206,7 +206,7 @@ STYLES: dict[str, dict[str, Any]] = {
 CURVE_LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, no context"}
 """Kind of a curve -> its label in the legend, if that is another."""
 PANEL_COLUMNS = 4
-FEWEST_FOR_A_LINE = 2
+MOST_WITHOUT_LINE = 2
 """Points up to which a curve is drawn as points: a line would look as if something had been measured between them."""
 MOST_POINTS = 2000
 """Longer curves are part of the SVG as pixels, so that a page stays small."""
@@ -243,7 +243,7 @@ def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names
                 known = [*lines, label]
                 number = curve.run if len(runs) > 1 else known.index(label)
                 style = STYLES[curve.kind.partition(":")[0]]
-                if len(curve.x) <= FEWEST_FOR_A_LINE and curve.kind != "frequencies":
+                if len(curve.x) <= MOST_WITHOUT_LINE and curve.kind != "frequencies":
                     style = {**style, "linestyle": "none", "marker": "o", "markersize": 5}
                 colour = COLOURS[number % len(COLOURS)]
                 (line,) = axes.plot(curve.x, curve.y, color=colour, label=label, **style)

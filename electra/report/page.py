@@ -12,7 +12,7 @@ from electra.io.files import write_file
 from electra.report.blocks import Block, Blocks, BulletList, Figure, Fold, Heading, Table, Text, Verdict, to_html
 from electra.report.drawing import LEADING, METRIC_DEFINITIONS, METRIC_LABELS, Curve, draw, make_panels, render
 from electra.report.evaluation import percent
-from electra.report.runs import RunRecord, names_of, read_run
+from electra.report.runs import HAS_LEARNED, RunRecord, names_of, read_run
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def report_blocks(
         verdict = run.metrics.get("verdict") if run.metrics else None
         if verdict:
             text = verdict if len(runs) == 1 else f"{run.name}: {verdict}"
-            blocks.append(Verdict(text, is_good="has started to learn" in verdict))
+            blocks.append(Verdict(text, is_good=HAS_LEARNED in verdict))
     blocks.append(BulletList([note for run in runs for note in run.notes]))
     if panels:
         blocks += [Heading("Curves"), *_curves(panels, runs, names)]

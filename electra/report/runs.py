@@ -17,6 +17,8 @@ from electra.samples import Sample, read_samples
 
 STATE_NAME = "trainer_state.json"
 METRICS_NAME = "metrics.json"
+HAS_LEARNED = "has started to learn"
+"""Words in the verdict of metrics.json if the discriminator learns: a page shows that verdict in green."""
 TESTSET = "fixed"
 """The name of a fixed corrupted test set (--eval_corruption) among the held-out texts."""
 
