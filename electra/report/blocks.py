@@ -31,10 +31,10 @@ class Text(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The sentence that a reader needs first; `is_good` decides its colour."""
+    """The sentence that a reader needs first; `is_good` decides its colour, None where nothing says what is good."""
 
     text: str
-    is_good: bool
+    is_good: bool | None
 
 
 class BulletList(NamedTuple):
@@ -60,6 +60,10 @@ class Table(NamedTuple):
     def is_number(self, column: int) -> bool:
         cells = [row[column].lstrip("-") for row in self.rows if row[column].strip(" –")]
         return column > 0 and 2 * sum(cell[:1].isdigit() for cell in cells) > len(cells)
+
+    def has_spread(self, column: int) -> bool:
+        """Return True if a number of the column has a standard deviation behind it: its numbers stay aligned."""
+        return self.is_number(column) and any(" ± " in row[column] for row in self.rows)
 
 
 def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
@@ -110,7 +114,11 @@ def write_report(report: Report, folder: Path) -> None:
     }
     for path, text in texts.items():
         write_file(text.encode(errors="backslashreplace"), path)
-    logger.info("\n%s\n\nreports        %s", text_table(report.table), "  ".join(map(str, texts)))
+    logger.info("\n%s\n", text_table(report.table))
+    for block in report.blocks:
+        if isinstance(block, Verdict):
+            logger.info("%s", printable(block.text))
+    logger.info("reports        %s", "  ".join(map(str, texts)))
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:

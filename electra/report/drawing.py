@@ -6,6 +6,7 @@ global state.
 
 import io
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -201,11 +202,15 @@ STYLES: dict[str, dict[str, Any]] = {
     "frequencies": {"linewidth": 1.0, "linestyle": "--"},
     "point": {"linestyle": "none", "marker": "o", "markersize": 4, "alpha": 0.5, "color": COLOURS[0]},
     "median": {"linewidth": 1.5, "marker": "_", "markersize": 9, "color": COLOURS[1]},
+    "seed": {"linestyle": "none", "marker": "o", "markersize": 5, "alpha": 0.6, "color": COLOURS[0]},
+    "of seeds": {"linestyle": "none", "marker": "|", "markersize": 12, "markeredgewidth": 2, "color": COLOURS[1]},
 }
 """Kind of a curve -> its line."""
 CURVE_LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, no context"}
 """Kind of a curve -> its label in the legend, if that is another."""
 PANEL_COLUMNS = 4
+LONGEST_NAME = 32
+"""Characters of a name beside a chart."""
 MOST_WITHOUT_LINE = 2
 """Points up to which a curve is drawn as points: a line would look as if something had been measured between them."""
 MOST_POINTS = 2000
@@ -310,3 +315,97 @@ def draw_scatters(scatters: Sequence[Scatter]) -> Any:
         if handles:
             figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure
+
+
+class ScoreRows(NamedTuple):
+    """Scores of a task in percent: those of each run's seeds, and one of each baseline, which needs no network."""
+
+    title: str
+    runs: Mapping[str, Sequence[float]]
+    baselines: Mapping[str, float]
+
+
+def draw_scores(charts: Sequence[ScoreRows]) -> Any:
+    """Return a matplotlib figure with a panel for each task: a row per run, a dashed line per baseline."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    columns = min(PANEL_COLUMNS, len(charts))
+    rows = math.ceil(len(charts) / columns)
+    most = max(len(chart.runs) for chart in charts)
+    lines: dict[str, Any] = {}
+    with rc_context(_SETTINGS):
+        width = 5.4 if columns == 1 else 3.6 * columns
+        figure = Figure(figsize=(width, rows * (0.9 + 0.25 * most) + 0.5), dpi=110, layout="constrained")
+        for position, chart in enumerate(charts, start=1):
+            axes = figure.add_subplot(rows, columns, position)
+            axes.set_title(f"{chart.title}, percent", fontsize=9)
+            axes.grid(alpha=0.25)
+            for place, scores in enumerate(chart.runs.values()):
+                (points,) = axes.plot(scores, [place] * len(scores), label="seed", **STYLES["seed"])
+                (middle,) = axes.plot([statistics.median(scores)], [place], label="median", **STYLES["of seeds"])
+                lines |= {"seed": points, "median of seeds": middle}
+            for number, (name, score) in enumerate(chart.baselines.items(), start=2):
+                colour = COLOURS[number % len(COLOURS)]
+                lines.setdefault(name, axes.axvline(score, color=colour, linestyle="--", linewidth=1.2))
+            axes.set_yticks(range(len(chart.runs)), [shortened(name) for name in chart.runs])
+            axes.set_ylim(len(chart.runs) - 0.5, -0.5)
+            axes.margins(x=0.08)
+        figure.legend(
+            lines.values(),
+            map(shortened, lines),
+            loc="outside lower center",
+            ncols=4 if columns > 1 else 2,
+            frameon=False,
+        )
+    return figure
+
+
+class CurvePoint(NamedTuple):
+    """A point of a learning curve: number of labelled texts, median score in percent and its standard deviation."""
+
+    texts: int
+    score: float
+    std: float | None
+
+
+def draw_learning_curve(
+    networks: Mapping[str, Sequence[CurvePoint]], baselines: Mapping[str, Sequence[CurvePoint]], metric: str
+) -> Any:
+    """Return a matplotlib figure of scores over the number of labelled texts, with error bars.
+
+    Args:
+        networks, baselines: name -> points; those of baselines, which need no network, are dashed.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(_SETTINGS):
+        figure = Figure(figsize=(5.4, 3.6), dpi=160, layout="constrained")
+        axes = figure.subplots()
+        counts = sorted({point.texts for points in (*networks.values(), *baselines.values()) for point in points})
+        for number, (name, points) in enumerate([*networks.items(), *baselines.items()]):
+            line = "none" if len(points) <= MOST_WITHOUT_LINE else "--" if name in baselines else "-"
+            axes.errorbar(
+                [point.texts for point in points],
+                [point.score for point in points],
+                [point.std or 0.0 for point in points],
+                color=COLOURS[number % len(COLOURS)],
+                linestyle=line,
+                marker="s" if name in baselines else "o",
+                markersize=5,
+                capsize=3,
+                label=name,
+            )
+        axes.set(xscale="log", xlabel="labelled texts", ylabel=f"{metric}, percent")
+        axes.set_title("median ± standard deviation over seeds", fontsize=9)
+        axes.set_xticks(counts, [f"{count:,}" for count in counts], minor=False)
+        axes.minorticks_off()
+        axes.grid(alpha=0.25)
+        figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def shortened(name: str) -> str:
+    """Return a name that fits beside a chart: the end of a long one, which tells paths apart."""
+    return name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"

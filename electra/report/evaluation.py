@@ -4,19 +4,21 @@ A kind of task describes its report by a `Reporting`, which holds data only. Eac
 function of the results alone, without dates: the same results give the same bytes.
 """
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from electra.io.errors import UserError
-from electra.report.blocks import Blocks, BulletList, Heading, Report, Table, Text, table_of
-from electra.report.results import Result, RunSummary, ScoredTask, TaskSummary, read_baselines, read_evaluation
+from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Report, Table, Text, Verdict, table_of
+from electra.report.drawing import ScoreRows, draw_scores, render
+from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskSummary, read_baselines, read_evaluation
 from electra.report.runs import names_of
 
-SUMMARY = "Scores in percent: median over seeds ± standard deviation. Definitions at the end."
+SUMMARY = "Scores in percent: median over seeds ± standard deviation."
 GENERAL_DEFINITIONS = (
     "All scores are in percent, on development sets unless they begin with test. Higher is better, except for RMSE "
     "and ECE.",
@@ -27,7 +29,17 @@ GENERAL_DEFINITIONS = (
     "answers with about this probability that are right, over 15 ranges.",
     "A score is undefined where its formula has no value, such as the correlation with a constant. It counts as the "
     "worst score in the median; std is then undefined, too.",
+    "Better and worse, in the first sentence: the scores differ by more than twice the error sqrt(std^2 + e^2), "
+    "where e is the error that the size of the development set gives: sqrt(p (1 - p) / N) for a share p of N, "
+    "(1 - r^2) / sqrt(N) for a correlation r.",
 )
+CLEAR_ERRORS = 2.0
+"""Errors by which a score differs from that of a baseline if it is called better or worse."""
+ABOUT_RUNS = ("Model", "Start", "Params")
+"""Columns of the overview behind the scores."""
+CORRELATIONS = ("mcc", "pearson", "spearman")
+PLAIN_NAMES = {"majority or mean": "one answer to all"}
+"""What needs no network -> its name in a sentence, if that is another."""
 NOT_PUBLIC = "Another set than above, without runs of this report: the labels of the test sets are not public."
 
 
@@ -86,10 +98,54 @@ class Reporting:
         """Return the report of evaluations, with an overview for a terminal that has a row per score."""
         runs = [*self.read_runs(folders), *self.read_baselines(folders)]
         overview = self.overview(runs)
-        columns = list(zip(overview.header, *overview.rows, strict=True))
-        first = overview.header.index("Seeds")
-        terminal = Table(["percent, median ± std", *columns[0][1:]], columns[first:])
-        return Report(self.title, self.blocks(runs), terminal)
+        names, *columns = zip(overview.header, *overview.rows, strict=True)
+        scores = [column for column in columns if column[0] not in ABOUT_RUNS]
+        terminal = Table(["percent, median ± std", *names[1:]], scores)
+        blocks = [*self.verdicts(folders), *self.blocks(runs, self.details(folders))]
+        return Report(self.title, blocks, terminal)
+
+    def details(self, folders: Sequence[Path]) -> Blocks:
+        """Return what a kind of task shows of each folder besides its scores."""
+        return []
+
+    def verdicts(self, folders: Sequence[Path]) -> list[Verdict]:
+        """Return a sentence for each run: its score, and whether it is better than what needs no network."""
+        found = []
+        for folder, name in names_of(folders).items():
+            baselines = {
+                title: self.summarize(results, title)[0] for title, results in self.baselines_of(folder).items()
+            }
+            for run in self.summarize(read_evaluation(folder), name):
+                verdict = self.verdict(run, baselines)
+                text = verdict.text if len(folders) == 1 and run.name == name else f"{run.name}: {verdict.text}"
+                found.append(verdict._replace(text=text))
+        return found
+
+    def verdict(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> Verdict:
+        """Return the sentence about a run; of several tasks it counts those that are better than every baseline."""
+        compared = {}
+        for name, summary in run.tasks.items():
+            of_task = {title: one.tasks[name] for title, one in baselines.items() if name in one.tasks}
+            compared[name] = compare(summary, of_task)
+        if len(run.tasks) == 1:
+            ((name, summary),) = run.tasks.items()
+            metric = self.metrics.get(summary.task.headline, summary.task.headline)
+            text = f"{metric[0].upper()}{metric[1:]} {score_of(summary)}"
+            sentences = [comparison.text for comparison in compared[name]]
+            if not sentences:
+                return Verdict(f"{text}.", None)
+            return Verdict(f"{text}: {'; '.join(sentences)}.", all(one.is_better for one in compared[name]))
+        shown = [f"{name} {percent(value)} %. " for name, value in run.averages.items() if value is not None]
+        titles = {name: run.tasks[name].task.title for name, found in compared.items() if found}
+        behind = [title for name, title in titles.items() if not all(one.is_better for one in compared[name])]
+        if not titles:
+            return Verdict(f"{''.join(shown)}{len(run.tasks)} tasks.", None)
+        text = (
+            f"{''.join(shown)}Better than what needs no network on {len(titles) - len(behind)} of {len(titles)} tasks"
+        )
+        if behind:
+            text += f"; not clearly on {', '.join(behind)}"
+        return Verdict(f"{text}.", 2 * len(behind) < len(titles))
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
         """Read one summary per folder and model."""
@@ -152,8 +208,12 @@ class Reporting:
                 raise UserError(f"there are results of the unknown task '{result.task}'; report kinds separately")
             if headlines and (task is None or task.headline not in result.metrics):
                 title = task.title if task else result.task
-                found[result.task] = ScoredTask(result.task, title, headlines[0], columns=self.metrics)
+                found[result.task] = ScoredTask(result.task, title, headlines[0], columns=self.columns_of(result))
         return found
+
+    def columns_of(self, result: Result) -> Collection[str]:
+        """Return the metrics that the overview has of a task that is named after its data."""
+        return self.metrics
 
     def tasks_in(self, runs: Sequence[RunSummary]) -> dict[str, ScoredTask]:
         """Return the tasks of the runs: official ones in their order, then others."""
@@ -162,10 +222,14 @@ class Reporting:
 
     # ---- blocks
 
-    def blocks(self, runs: Sequence[RunSummary]) -> Blocks:
-        """Return the report without its title."""
-        blocks: Blocks = [Text(SUMMARY), Heading("Development sets"), *self.section(runs)]
-        blocks += [Heading("By task"), *self._details(runs)]
+    def blocks(self, runs: Sequence[RunSummary], details: Blocks) -> Blocks:
+        """Return the report without its title and its verdicts; `details` stand behind the scores."""
+        overview, *remarks = self.section(runs)
+        blocks: Blocks = [Heading("Development sets"), Text(SUMMARY), overview, *remarks]
+        if charts := self.charts(runs):
+            what = f"Scores of each seed: {', '.join(chart.title for chart in charts)}"
+            blocks.append(Figure(render(draw_scores(charts), "svg"), what, is_wide=len(charts) > 2))
+        blocks += [Fold("All metrics and seeds", self._by_seed(runs)), *details]
         found = self.tasks_in(runs)
         has_average = any(found.keys() & names for names in self.averages.values())
         rows = [row for row in self.published if found.keys() & row.scores or (has_average and not row.scores)]
@@ -175,7 +239,7 @@ class Reporting:
             blocks += [Heading("Beside published results"), self._published_table(dev, runs)]
         if test:
             blocks += [Heading("Published results: test sets"), Text(NOT_PUBLIC), self._published_table(test, [])]
-        blocks += [Heading("Definitions"), BulletList([*self.definitions, *GENERAL_DEFINITIONS])]
+        blocks += [Fold("What the scores mean", [BulletList([*self.definitions, *GENERAL_DEFINITIONS])])]
         if rows:
             sources = [f"{row.name}, {row.split}: {row.table}, {row.source}" for row in rows]
             notes = [f"{row.name}, {row.split}: {note}." for row in rows for note in row.notes]
@@ -196,27 +260,46 @@ class Reporting:
         return [overview, BulletList(remarks)] if remarks else [overview]
 
     def overview(self, runs: Sequence[RunSummary]) -> Table:
-        """Return a row per run: the scores and, behind them, the averages."""
+        """Return a row per run: the scores and, behind them, the averages and what the run is of.
+
+        A single task that is named after the user's data needs no name in the titles.
+        """
+        tasks = self.tasks_in(runs)
+        is_own = len(tasks) == 1 and not tasks.keys() & self.tasks.keys()
         rows = []
         for run in runs:
             results = [result for summary in run.tasks.values() for result in summary.results]
             starts = dict.fromkeys(result.start.split("-")[0] for result in results)
-            row = {
-                "Run": run.name,
-                "Model": run.model,
-                "Start": ", ".join(starts),
-                "Params": f"{run.parameters / 1e6:.1f} M" if run.parameters else "",
-                "Seeds": seeds_cell(run),
-            }
-            for name, task in self.tasks_in(runs).items():
+            row = {"Run": run.name, "Seeds": seeds_cell(run)}
+            for name, task in tasks.items():
                 for metric in task.columns or [task.headline]:
-                    row[f"{task.title} {self.metrics[metric]}"] = cell(run, name, metric)
+                    title = self.metrics[metric]
+                    row[title if is_own else f"{task.title} {title}"] = cell(run, name, metric)
             for name, average in run.averages.items():
                 row[name] = percent(average, empty="")
+            parameters = f"{run.parameters / 1e6:.1f} M" if run.parameters else ""
+            row |= dict(zip(ABOUT_RUNS, (run.model, ", ".join(starts), parameters), strict=True))
             rows.append(row)
         return table_of(rows)
 
-    def _details(self, runs: Sequence[RunSummary]) -> Blocks:
+    def charts(self, runs: Sequence[RunSummary]) -> list[ScoreRows]:
+        """Return the headline of each task in percent: every seed of the runs, and medians of the baselines."""
+        charts = []
+        for name, task in self.tasks_in(runs).items():
+            networks: dict[str, list[float]] = {}
+            baselines: dict[str, float] = {}
+            for run in runs:
+                headline = run.tasks[name].headline if name in run.tasks else Spread({})
+                if run.model and headline.defined:
+                    networks[run.name] = [100 * value for value in headline.defined]
+                elif headline.defined and headline.median is not None:
+                    baselines[run.name] = 100 * headline.median
+            if networks:
+                title = f"{task.title} {self.metrics.get(task.headline, task.headline)}"
+                charts.append(ScoreRows(title, networks, baselines))
+        return charts
+
+    def _by_seed(self, runs: Sequence[RunSummary]) -> Blocks:
         """Make a table per task with all metrics and seeds. Metrics without a title are called by their names."""
         blocks: Blocks = []
         for name, task in self.tasks_in(runs).items():
@@ -226,19 +309,16 @@ class Reporting:
                     continue
                 summary = run.tasks[name]
                 for metric, spread in summary.metrics.items():
-                    by_seed = []
-                    for result in summary.results:
-                        text = f"{result.seed}: {percent(spread.values[result.seed], 2, 'undefined')}"
-                        by_seed.append(f"{text} (collapsed)" if result.collapsed else text)
-                    rows.append(
-                        {
-                            "Run": run.name,
-                            "Metric": self.metrics.get(metric, metric),
-                            "Median": percent(spread.median, 2),
-                            "Std": percent(spread.std, 2, empty=""),
-                            "By seed": ", ".join(by_seed),
-                        }
-                    )
+                    row = {
+                        "Run": run.name,
+                        "Metric": self.metrics.get(metric, metric),
+                        "Median": percent(spread.median, 2),
+                        "Std": percent(spread.std, 2, empty=""),
+                    }
+                    for result in summary.results if run.model or len(summary.results) > 1 else ():
+                        text = percent(spread.values[result.seed], 2, "undefined")
+                        row[f"seed {result.seed}"] = f"{text} (collapsed)" if result.collapsed else text
+                    rows.append(row)
             blocks += [Heading(task.title, 3), table_of(rows)]
         return blocks
 
@@ -271,6 +351,55 @@ class Reporting:
             row["Protocol"] = one.protocol
             rows.append(row)
         return table_of(rows)
+
+
+def score_of(summary: TaskSummary) -> str:
+    """Return the headline of a task for a sentence, such as `81.2 ± 0.4 % over 5 seeds`."""
+    spread = summary.headline
+    shown = "undefined" if spread.median is None else percent(spread.median)
+    if spread.std is not None:
+        shown += f" ± {percent(spread.std)}"
+    seeds = f"over {len(spread.values)} seeds" if len(spread.values) > 1 else "with 1 seed, so without a spread"
+    failed = f", of which {summary.collapsed} collapsed" if summary.collapsed else ""
+    return f"{shown}{'' if spread.median is None else ' %'} {seeds}{failed}"
+
+
+class Comparison(NamedTuple):
+    """A score beside that of a baseline: words, and whether the score is clearly better."""
+
+    text: str
+    is_better: bool
+
+
+def compare(summary: TaskSummary, baselines: Mapping[str, TaskSummary]) -> list[Comparison]:
+    """Return the headline of a task beside that of each baseline, the best first.
+
+    An undefined score is that of one answer to all, which has no correlation: it counts as 0.
+    """
+    metric = summary.task.headline
+    score = summary.headline.median or 0.0
+    examples = max(1, min(sum(n for split, n in r.rows.items() if split.startswith("dev")) for r in summary.results))
+    error = CLEAR_ERRORS * math.hypot(summary.headline.std or 0.0, sampling_error(metric, score, examples))
+    known = {title: one.spread(metric).median or 0.0 for title, one in baselines.items()}
+    found = []
+    for title, value in sorted(known.items(), key=lambda item: -item[1]):
+        difference = score - value
+        shown = f"{PLAIN_NAMES.get(title, f'the {title}')} ({percent(value)})"
+        if difference > error:
+            found.append(Comparison(f"better than {shown} by {percent(difference)}", True))
+        elif difference < -error:
+            found.append(Comparison(f"worse than {shown} by {percent(-difference)}", False))
+        else:
+            found.append(Comparison(f"not clearly better than {shown}", False))
+    return found
+
+
+def sampling_error(metric: str, score: float, examples: int) -> float:
+    """Return the standard error of a score that the number of examples gives, as a fraction."""
+    if metric in CORRELATIONS:
+        return (1 - min(abs(score), 1.0) ** 2) / math.sqrt(examples)
+    share = (min(max(score, 0.0), 1.0) * examples + 1) / (examples + 2)  # no error of 0 where all is right
+    return math.sqrt(share * (1 - share) / examples)
 
 
 def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:

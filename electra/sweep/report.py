@@ -55,7 +55,7 @@ def write_sweep_report(sweep: Sweep, folder: Path, points: Sequence[Point]) -> N
     scatters = [scatter(sweep, axis, points, rank) for axis in axes_of(sweep)]
     if any(one.points for one in scatters):
         what = f"{title_of(rank)} over {', '.join(axes_of(sweep))}"
-        blocks.append(Figure(render(draw_scatters(scatters), "svg"), what))
+        blocks.append(Figure(render(draw_scatters(scatters), "svg"), what, is_wide=len(scatters) > 2))
     write_report(Report(f"Sweep: {folder.name}", blocks, table), folder)
     logger.info("all points     %s", folder / "results.csv")
     for note in notes:

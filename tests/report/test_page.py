@@ -152,7 +152,7 @@ def test_glue_stands_in_the_report_of_its_run(tmp_path):
     run = finished_run(tmp_path / "run")
     main([str(run), "--glue", str(run_folder(tmp_path / "glue", all_tasks())), "--output", str(tmp_path / "a")])
     page = (tmp_path / "a" / "report.html").read_text()
-    assert '<th scope="row">glue</th><td>output/small</td>' in page and "<h2>Cost of the score</h2>" in page
+    assert '<th scope="row">glue</th><td class="number">1</td>' in page and "<h2>Cost of the score</h2>" in page
     assert not (run / "report.html").exists()
 
 

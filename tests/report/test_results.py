@@ -1,16 +1,19 @@
 """results.jsonl, its summaries over seeds (numbers by hand), and reports of all kinds of evaluations."""
 
+import json
 import math
 import os
 
 from pytest import approx, raises
 
 from electra.io.errors import UserError
-from electra.report.blocks import text_table, write_report
+from electra.report.blocks import Table, text_table, to_html, write_report
 from electra.report.command import main
+from electra.report.drawing import draw_scores
 from electra.report.results import Spread, append_result, read_results
 from electra.tasks.glue.report import GLUE_REPORTING as GLUE
 from electra.tasks.glue.tasks import GLUE_TASKS
+from electra.tasks.squad.report import SQUAD_REPORTING as SQUAD
 from electra.tasks.tagging.report import TAGGING_REPORTING as TAGGING
 from tests.helpers import parametrize
 from tests.tasks.glue.runs import all_tasks, result, run_folder
@@ -123,7 +126,7 @@ def test_medians_stand_beside_published_rows_of_their_task(tmp_path):
     run = run_folder(tmp_path / "a", runs)
     write_report(TAGGING.report([run]), run)
     markdown = (run / "report.md").read_text()
-    assert "| a | output/small | pretrained | 13.5 M | 2 | 90.5 ± 0.7 | 98.5 ± 0.7 |" in markdown
+    assert "| a | 2 | 90.5 ± 0.7 | 98.5 ± 0.7 | output/small | pretrained | 13.5 M |" in markdown
     assert "| a (this report) | 90.5 |  | median of 2 |" in markdown
     assert "| BERT-Large | 96.6 | 92.8 |" in markdown and "f1_PER" in markdown
     other = run_folder(tmp_path / "b", [result("mine", 1, {"f1": 0.5})])
@@ -154,3 +157,43 @@ def test_the_command_writes_to_its_output_alone(tmp_path, task, metrics, kind, t
     assert markdown.startswith(f"# {title} results\n") and "| 50.0 |" in markdown
     assert {path.name for path in output.iterdir()} == {"report.md", "report.html"}
     assert sorted(run.iterdir()) == before
+
+
+def test_a_verdict_on_several_tasks_counts_those_that_are_better(tmp_path):
+    runs = all_tasks("cola", "sst2", "rte")  # .51, .52 and .53
+    folder = run_folder(tmp_path / "a", runs)
+    (folder / "predictions").mkdir()
+    for one, known in zip(runs, (0.0, 0.4, 0.53), strict=True):
+        scores = {"majority or mean": dict.fromkeys(one.metrics, known)}
+        (folder / "predictions" / f"{one.task}-42-baselines.json").write_text(json.dumps(scores))
+    (verdict,) = GLUE.verdicts([folder])
+    assert "on 2 of 3 tasks; not clearly on RTE" in verdict.text and verdict.is_good
+
+
+def test_without_a_baseline_a_verdict_is_neither_good_nor_bad(tmp_path):
+    folder = run_folder(tmp_path / "a", [result("squad_v1", 1, {"exact_match": 0.5, "f1": 0.6})], "squad")
+    (verdict,) = SQUAD.verdicts([folder])
+    assert verdict == ("F1 60.0 % with 1 seed, so without a spread.", None)
+    assert '<p class="verdict">' in to_html("", [verdict])
+
+
+def test_the_chart_has_every_seed_and_what_needs_no_network(tmp_path):
+    folder = run_folder(tmp_path / "a", [result("rte", seed, {"accuracy": seed / 100}) for seed in (50, 60, 70)])
+    (folder / "predictions").mkdir()
+    for seed in (50, 60, 70):
+        path = folder / "predictions" / f"rte-{seed}-baselines.json"
+        path.write_text(json.dumps({"majority or mean": {"accuracy": 0.5}}))
+    runs = [*GLUE.read_runs([folder]), *GLUE.read_baselines([folder])]
+    (chart,) = GLUE.charts(runs)
+    assert chart == ("RTE acc", {"a": approx([50, 60, 70])}, {"majority or mean": approx(50)})
+    points, median, baseline = draw_scores([chart]).axes[0].lines
+    assert points.get_linestyle() == "None" and [*points.get_xdata()] == approx([50, 60, 70])
+    assert [*median.get_xdata()] == approx([60]) and [*baseline.get_xdata()] == approx([50, 50])
+
+
+def test_numbers_with_and_without_a_spread_stay_aligned():
+    table = Table(["", "score", "other"], [["a", "81.2 ± 0.4", "1.0"], ["b", "79.9", "2.0"]])
+    assert [table.has_spread(column) for column in range(3)] == [False, True, False]
+    page = to_html("", [table])
+    assert '<td class="number">81.2<span class="spread"> ± 0.4</span></td><td class="number">1.0</td>' in page
+    assert '<td class="number">79.9<span class="spread"></span></td>' in page

@@ -22,9 +22,8 @@ from electra.finetuning.data import UNSPACED, Array
 from electra.finetuning.task import Split
 from electra.finetuning.trainer import Logits
 from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Example, LabelledTexts
+from electra.tasks.classify.report import BAG_OF_WORDS, CONSTANT
 
-CONSTANT = "majority or mean"
-BAG_OF_WORDS = "bag of words"
 MOST_REGRESSIONS = 50
 """Classes up to which a logistic regression is fitted."""
 MOST_WEIGHTS = 2_000_000

@@ -1,36 +1,37 @@
 """Scores of classification, and reports: beside scores of a constant answer, with classes and confusions. No torch.
 
-In a report, scores come from results.jsonl, the rest from predictions/TASK-SEED-details.json of the first seed of each
-folder.
+In a report, scores come from results.jsonl, classes and confusions from predictions/TASK-SEED-details.json of the best
+run of each folder: that whose answers and model are kept.
 """
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, NotRequired, Required, TypedDict
 
 import numpy as np
-import pandas as pd
 from scipy.special import expit, softmax
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import (
     accuracy_score,
     average_precision_score,
-    classification_report,
     f1_score,
     matthews_corrcoef,
+    precision_recall_fscore_support,
 )
 
 from electra.finetuning.data import Array
 from electra.finetuning.task import by_split, calibration_error, has_one_answer
 from electra.finetuning.trainer import Logits
 from electra.io.files import read_json
-from electra.report.blocks import Blocks, Code, Heading, Report
-from electra.report.evaluation import Reporting
-from electra.report.results import Result, read_evaluation, without_model
+from electra.report.blocks import Blocks, Code, Fold, Heading, Table, Text, table_of
+from electra.report.drawing import CurvePoint
+from electra.report.evaluation import Reporting, percent
+from electra.report.results import Result, defined, read_evaluation, without_model
 from electra.report.runs import names_of
 from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, LabelSet
 
@@ -58,7 +59,9 @@ class ClassificationReferences(NamedTuple):
 
 
 MOST_CONFUSIONS = 100
-"""Classes of a table of confusions; one of more is not readable."""
+"""Classes of a table of all confusions; of more classes, a table has the most frequent confusions."""
+MOST_ROWS = 50
+"""Rows of a table of the most frequent confusions, and classes that are shown without a click."""
 
 
 def mean_by_text(logits: Array, owners: Array) -> Array:
@@ -214,29 +217,67 @@ def is_classifier_collapsed(logits: Array, references: ClassificationReferences)
     return not np.isfinite(logits).all() or has_one_answer(*named)
 
 
-def details(logits: Array, references: ClassificationReferences, thresholds: Any = None) -> dict[str, Any]:
-    """Return what a report shows besides the metrics: scores of the constant answer, and a text about the classes."""
+class ClassScores(TypedDict):
+    """Scores of a class on the development set, as fractions, and how many texts have it, and are answered with it.
+
+    The threshold is that of the probability above which one of several classes is answered, if it is not one half.
+    """
+
+    name: str
+    texts: int
+    answers: int
+    precision: float
+    recall: float
+    f1: float
+    threshold: NotRequired[float]
+
+
+class Details(TypedDict, total=False):
+    """What predictions/TASK-SEED-details.json holds: of numbers the range of the training labels, else the classes.
+
+    `confusions` is label -> answer -> texts, for one of several classes. Earlier versions wrote a text about the
+    classes.
+    """
+
+    baseline: Required[dict[str, float | None]]
+    range: list[float]
+    classes: list[ClassScores]
+    confusions: dict[str, dict[str, int]]
+    text: str
+
+
+def details(logits: Array, references: ClassificationReferences, thresholds: Any = None) -> Details:
+    """Return what a report shows besides the metrics: scores of the constant answer, classes and confusions."""
     labels = references.labels
     constant = np.tile(references.constant, (len(references.owners), 1))
-    baseline = score_classification(constant, references)
-    text = f"labels of the training data: {labels.low:g} to {labels.high:g}"
-    if labels.kind != NUMBER:
-        answers = decide_classes(labels, mean_by_text(logits, references.owners), thresholds)
-        text = classification_report(
-            references.targets,
-            answers,
-            labels=range(len(labels.classes)),
-            target_names=labels.classes,
-            zero_division=0.0,
+    found = Details(baseline=score_classification(constant, references))  # type: ignore[typeddict-item]
+    if labels.kind == NUMBER:
+        found["range"] = [labels.low, labels.high]
+        return found
+    answers = decide_classes(labels, mean_by_text(logits, references.owners), thresholds)
+    numbers = np.arange(len(labels.classes))
+    columns = precision_recall_fscore_support(references.targets, answers, labels=numbers, zero_division=0.0)
+    one_hot = answers if labels.kind == SEVERAL else answers[:, None] == numbers
+    found["classes"] = []
+    for number, name in enumerate(labels.classes):
+        precision, recall, f1, texts = (column[number] for column in columns)
+        scores = ClassScores(
+            name=name,
+            texts=int(texts),
+            answers=int(one_hot[:, number].sum()),
+            precision=float(precision),
+            recall=float(recall),
+            f1=float(f1),
         )
-    if thresholds is not None:
-        shown = [f"{name} {value:.3g}" for name, value in zip(labels.classes, thresholds, strict=True)]
-        text += f"\nat the thresholds that are best on this set: {', '.join(shown)}\n"
-    if labels.kind == SINGLE and len(labels.classes) <= MOST_CONFUSIONS:
-        right = pd.Series(class_names_of(labels, references.targets), name="label")
-        chosen = pd.Series(class_names_of(labels, answers), name="answer")
-        text += "\n" + pd.crosstab(right, chosen).to_string()
-    return {"baseline": baseline, "text": text}
+        if thresholds is not None:
+            scores["threshold"] = float(thresholds[number])
+        found["classes"].append(scores)
+    if labels.kind == SINGLE:
+        pairs = Counter(zip(references.targets.tolist(), answers.tolist(), strict=True))
+        found["confusions"] = {}
+        for (label, answer), texts in sorted(pairs.items()):
+            found["confusions"].setdefault(labels.classes[label], {})[labels.classes[answer]] = texts
+    return found
 
 
 # ---- the report
@@ -262,8 +303,10 @@ HEADLINES = {
     "number": "spearman",
 }
 """Kind of the labels -> the metric that runs are ranked by, the first of these that a result has."""
-BASELINE = "majority or mean"
+CONSTANT = "majority or mean"
 """The constant answer, which needs no reading."""
+BAG_OF_WORDS = "bag of words"
+"""The linear model of the words."""
 CLASSIFY_DEFINITIONS = (
     "Macro F1 is the mean of the F1 of all classes that occur, micro F1 that of all decisions together; for one of "
     "several classes it equals accuracy. MCC is Matthews' correlation.",
@@ -289,30 +332,126 @@ class LabelReporting(Reporting):
         found = super().baselines_of(folder)
         if not found:
             result, details = read_details(folder)
-            found = {BASELINE: [without_model(result, details["baseline"])]}
+            found = {CONSTANT: [without_model(result, details["baseline"])]}
         return found
 
-    def report(self, folders: Sequence[Path]) -> Report:
-        report = super().report(folders)
-        extra: Blocks = []
+    def columns_of(self, result: Result) -> Collection[str]:
+        """Leave out micro F1 of one of several classes, which equals accuracy."""
+        same = ("micro_f1", "test_micro_f1") if "accuracy" in result.metrics else ()
+        return [metric for metric in self.metrics if metric not in same]
+
+    def details(self, folders: Sequence[Path]) -> Blocks:
+        """Return classes and confusions of the best run of each folder, folded if there are several folders."""
+        blocks: Blocks = []
         for folder, name in names_of(folders).items():
-            result, details = read_details(folder)
-            extra += [Heading(f"{name}, seed {result.seed}"), Code(details["text"], "")]
-        return report._replace(blocks=[*report.blocks, *extra])
+            results = read_evaluation(folder)
+            result, found = read_details(folder)
+            which = f"Seed {result.seed}, the only one"
+            if len(results) > 1:
+                metric = self.metrics[headline_of(result)]
+                which = f"Seed {result.seed}, the best of {len(results)} by {metric}, whose answers and model are kept"
+            shown = class_blocks(found, f"{which}.")
+            blocks += shown if len(folders) == 1 else [Fold(f"Classes of {name}, seed {result.seed}", shown)]
+        return blocks
 
 
-class Details(TypedDict):
-    """What predictions/TASK-SEED-details.json holds: scores of the constant answer, and a text about the classes."""
-
-    baseline: dict[str, float | None]
-    text: str
+def headline_of(result: Result) -> str:
+    """Return the metric that runs on these labels are ranked by."""
+    return next(metric for metric in HEADLINES.values() if metric in result.metrics)
 
 
 def read_details(folder: Path) -> tuple[Result, Details]:
-    """Read the first result of an evaluation, and the details of its run."""
-    result = read_evaluation(folder)[0]
-    path = folder / "predictions" / f"{result.task}-{result.seed}-details.json"
-    return result, read_json(path, Details)
+    """Return the best result of an evaluation, that whose model is kept, and the details of its run."""
+    first, *others = read_evaluation(folder)
+
+    def order(result: Result) -> tuple[float, int]:
+        score = defined(result.metrics.get(headline_of(first)))
+        return -math.inf if score is None else score, -result.seed
+
+    best = max([first, *(result for result in others if result.task == first.task)], key=order)
+    path = folder / "predictions" / f"{best.task}-{best.seed}-details.json"
+    return best, read_json(path, Details)
+
+
+def class_blocks(details: Details, whose: str) -> Blocks:
+    """Return the classes of a run and their confusions; `whose`: a sentence about the run."""
+    if "range" in details:
+        low, high = details["range"][:1], details["range"][-1:]
+        edges = " to ".join(f"{edge:g}" for edge in (*low, *high))
+        return [Heading("Labels"), Text(f"The labels of the training data are {edges}.")]
+    if "classes" not in details:
+        return [Heading("Classes"), Text(whose), Code(details.get("text", ""), "")]
+    classes = details["classes"]
+    rows = []
+    for one in classes:
+        row = {"class": one["name"], "texts": f"{one['texts']:,}", "answers": f"{one['answers']:,}"}
+        row |= {"precision": percent(one["precision"]), "recall": percent(one["recall"]), "F1": percent(one["f1"])}
+        if "threshold" in one:
+            row["threshold"] = percent(one["threshold"])
+        rows.append(row)
+    about = f"{whose} Development set; precision, recall and F1 in percent."
+    if any("threshold" in one for one in classes):
+        about += " A class is answered above its threshold, which is the best one on this set."
+    blocks: Blocks = [Heading("Classes"), Text(about), table_of(rows[:MOST_ROWS])]
+    if len(rows) > MOST_ROWS:
+        blocks.append(Fold(f"{len(rows) - MOST_ROWS:,} more classes", [table_of(rows[MOST_ROWS:])]))
+    confusions = details.get("confusions")
+    if confusions is None:
+        return blocks
+    names = [one["name"] for one in classes]
+    if len(names) <= MOST_CONFUSIONS:
+        about = "Texts with the label of the row and the answer of the column."
+        matrix = [[name, *(str(confusions.get(name, {}).get(answer, 0)) for answer in names)] for name in names]
+        return [*blocks, Heading("Confusions"), Text(about), Table(["label \\ answer", *names], matrix)]
+    wrong = [(texts, label, answer) for label, row in confusions.items() for answer, texts in row.items()]
+    wrong = sorted((one for one in wrong if one[1] != one[2]), key=lambda one: -one[0])
+    about = f"The most frequent wrong answers. All confusions of {len(names):,} classes are too many for a table"
+    if len(wrong) > MOST_ROWS:
+        left = sum(texts for texts, _, _ in wrong[MOST_ROWS:])
+        about += f": {len(wrong) - MOST_ROWS:,} other pairs of a label and an answer, of {left:,} texts, are left out"
+    about += ". predictions.csv has the answer to each text."
+    shown = Table(
+        ["label", "answer", "texts"], [[label, answer, f"{texts:,}"] for texts, label, answer in wrong[:MOST_ROWS]]
+    )
+    return [*blocks, Heading("Confusions"), Text(about), *([shown] if wrong else [])]
+
+
+# ---- the learning curve
+
+
+class Curves(NamedTuple):
+    """The points of a learning curve by name, and the title of their metric; baselines need no network."""
+
+    networks: dict[str, list[CurvePoint]]
+    baselines: dict[str, list[CurvePoint]]
+    metric: str
+
+
+def learning_curves(points: Mapping[str, Sequence[Path]]) -> Curves:
+    """Read the evaluations of each start, a folder for each number of texts. Undefined scores are no points."""
+    networks: dict[str, list[CurvePoint]] = {}
+    baselines: dict[str, dict[int, CurvePoint]] = {}
+    metric = ""
+    for start, folders in points.items():
+        for folder in folders:
+            results = read_evaluation(folder)
+            metric = CLASSIFY_REPORTING.metrics[headline_of(results[0])]
+            networks.setdefault(start, []).extend(_curve_point(results))
+            for name, found in CLASSIFY_REPORTING.baselines_of(folder).items():
+                for point in _curve_point(found):
+                    baselines.setdefault(name, {})[point.texts] = point
+    dashed = {name: sorted(found.values()) for name, found in baselines.items()}
+    return Curves({start: sorted(found) for start, found in networks.items()}, dashed, metric)
+
+
+def _curve_point(results: Sequence[Result]) -> list[CurvePoint]:
+    """Return the point of the results of one task and fraction; none if the score is undefined."""
+    (run,) = CLASSIFY_REPORTING.summarize(results, "")
+    (task,) = run.tasks.values()
+    median, std = task.headline.median, task.headline.std
+    if median is None:
+        return []
+    return [CurvePoint(results[0].rows["train"], 100 * median, None if std is None else 100 * std)]
 
 
 CLASSIFY_REPORTING = LabelReporting(

@@ -32,9 +32,9 @@ from electra.io.errors import UserError
 from electra.io.files import write_file
 from electra.io.rows import Columns
 from electra.options import Values
-from electra.report.blocks import Figure, Heading, write_report
-from electra.report.drawing import render
-from electra.tasks.classify.baselines import BAG_OF_WORDS, CONSTANT, make_baselines
+from electra.report.blocks import Blocks, Figure, Heading, Verdict, write_report
+from electra.report.drawing import draw_learning_curve, render
+from electra.tasks.classify.baselines import make_baselines
 from electra.tasks.classify.data import (
     MOST_WHOLE_NUMBERS,
     NO_NAMES,
@@ -61,6 +61,7 @@ from electra.tasks.classify.report import (
     decide_classes,
     details,
     is_classifier_collapsed,
+    learning_curves,
     mean_by_text,
     score_splits,
     useful_thresholds,
@@ -430,40 +431,12 @@ def run_curve(args: Arguments) -> None:
                 points[start].append(evaluation)
     if not any(points.values()):  # with --plan, and on other processes than the first
         return
-    report = CLASSIFY_REPORTING.report([one.folder for evaluations in points.values() for one in evaluations])
-    figure = draw_curves(points)
-    picture = Figure(render(figure, "svg"), "Scores against the number of labelled texts")
+    folders = {start: [one.folder for one in evaluations] for start, evaluations in points.items()}
+    figure = draw_learning_curve(*learning_curves(folders))
     write_file(render(figure, "png"), folder / "learning_curve.png")
-    blocks = [Heading("Learning curve"), picture, *report.blocks]
+    picture = Figure(render(figure, "svg"), "Scores against the number of labelled texts", is_wide=False)
+    report = CLASSIFY_REPORTING.report([path for paths in folders.values() for path in paths])
+    last = CLASSIFY_REPORTING.verdicts([paths[-1] for paths in folders.values() if paths])
+    others = [block for block in report.blocks if not isinstance(block, Verdict | Figure)]
+    blocks: Blocks = [*last, Heading("Learning curve"), picture, *others]
     write_report(report._replace(blocks=blocks), folder)
-
-
-def draw_curves(points: Mapping[str, Sequence[Evaluation]]) -> Any:
-    """Draw the median over seeds against the number of texts, a curve for each start."""
-    from matplotlib.figure import Figure as Picture  # takes a second
-
-    figure = Picture(figsize=(7.2, 4))
-    axes = figure.subplots()
-    for start, evaluations in points.items():
-        counts = []
-        scores = []
-        for evaluation in evaluations:
-            (run,) = CLASSIFY_REPORTING.summarize(evaluation.results, start)
-            (task,) = run.tasks.values()
-            counts.append(task.results[0].rows["train"])
-            scores.append(task.headline.median or 0.0)
-        axes.plot(counts, scores, marker="o", label=start)
-    for name in (BAG_OF_WORDS, CONSTANT):
-        found = {}
-        for evaluation in next(filter(None, points.values())):
-            results = CLASSIFY_REPORTING.baselines_of(evaluation.folder).get(name)
-            if results:
-                (run,) = CLASSIFY_REPORTING.summarize(results, name)
-                (of_words,) = run.tasks.values()
-                found[results[0].rows["train"]] = of_words.headline.median or 0.0
-        axes.plot([*found], [*found.values()], linestyle="--", label=name)
-    axes.set(xscale="log", xlabel="labelled texts", ylabel=CLASSIFY_REPORTING.metrics[task.task.headline])
-    axes.set_xticks(counts, [f"{count:,}" for count in counts], minor=False)
-    axes.minorticks_off()
-    axes.legend()
-    return figure

@@ -1,5 +1,6 @@
 """Metrics on logits by hand; windows of one text; constant answers; collapsed runs."""
 
+import json
 import math
 
 import numpy as np
@@ -7,19 +8,31 @@ from pytest import approx
 from scipy.special import logit
 
 from electra.finetuning.task import calibration_error
+from electra.report.blocks import Code, Fold, Heading, Table, Text, Verdict
+from electra.report.drawing import CurvePoint, draw_learning_curve
+from electra.report.results import Result, append_result
 from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, LabelSet
 from electra.tasks.classify.report import (
+    BAG_OF_WORDS,
+    CLASSIFY_REPORTING,
+    CONSTANT,
+    MOST_CONFUSIONS,
+    MOST_ROWS,
     ClassificationReferences,
     best_thresholds,
+    class_blocks,
     class_names_of,
     decide_classes,
     details,
     is_classifier_collapsed,
+    learning_curves,
     mean_by_text,
+    read_details,
     score_classification,
     score_splits,
     useful_thresholds,
 )
+from tests.helpers import parametrize
 
 
 def references(labels, matrix, constant=None):
@@ -73,11 +86,140 @@ def test_the_constant_answer_is_the_majority_or_the_mean():
 
 
 def test_details_have_each_class_and_the_confusions():
-    lines = [line.split() for line in details(ANSWERS, ONE)["text"].split("\n")]
-    assert ["red", "1.00", "0.50", "0.67", "2"] in lines and ["green", "0.67", "1.00", "0.80", "2"] in lines
-    assert lines[-3:] == [["label"], ["green", "2", "0"], ["red", "1", "1"]]
-    assert ["accuracy", "0.75", "4"] in lines
-    assert not {("micro", "avg"), ("samples", "avg")} & {tuple(line[:2]) for line in lines}
+    found = details(ANSWERS, ONE)
+    red, green, blue = ({**one} for one in found["classes"])
+    assert red == {"name": "red", "texts": 2, "answers": 1, "precision": 1.0, "recall": 0.5, "f1": approx(2 / 3)}
+    assert green == {"name": "green", "texts": 2, "answers": 3, "precision": approx(2 / 3), "recall": 1, "f1": 0.8}
+    assert blue == {"name": "blue", "texts": 0, "answers": 0, "precision": 0, "recall": 0, "f1": 0}
+    assert found["confusions"] == {"red": {"red": 1, "green": 1}, "green": {"green": 2}}
+
+
+def tables_of(blocks):
+    """Heading -> the tables behind it, also those that are folded."""
+    found = {}
+    heading = ""
+    for block in blocks:
+        if isinstance(block, Heading):
+            heading = block.text
+        elif isinstance(block, Table):
+            found.setdefault(heading, []).append(block)
+        elif isinstance(block, Fold):
+            for name, tables in tables_of([Heading(block.title), *block.blocks]).items():
+                found.setdefault(name, []).extend(tables)
+    return found
+
+
+def test_every_class_is_a_column_and_scores_are_in_percent():
+    tables = tables_of(class_blocks(details(ANSWERS, ONE), "Seed 1."))
+    (classes,), (confusions,) = tables["Classes"], tables["Confusions"]
+    assert [row[0] for row in classes.rows] == ["red", "green", "blue"]
+    assert classes.rows[0][1:] == ["2", "1", "100.0", "50.0", "66.7"]
+    assert confusions.header[1:] == ["red", "green", "blue"]
+    assert confusions.rows == [["red", "1", "1", "0"], ["green", "0", "2", "0"], ["blue", "0", "0", "0"]]
+    assert all(confusions.is_number(column) for column in (1, 2, 3))
+
+
+def test_confusions_of_very_many_classes_say_what_is_left_out():
+    labels = LabelSet(SINGLE, [f"class {n}" for n in range(MOST_CONFUSIONS + 20)])
+    count = len(labels.classes)
+    targets = np.arange(count)
+    logits = np.eye(count, dtype=np.float32)[np.where(targets < 70, (targets + 1) % count, targets)]
+    logits[0] = np.eye(count)[5]
+    own = ClassificationReferences(labels, targets, np.arange(count), [""] * count, np.zeros(count))
+    blocks = class_blocks(details(logits, own), "Seed 1.")
+    tables = tables_of(blocks)
+    shown = [*tables["Classes"], *tables[f"{count - MOST_ROWS} more classes"]]
+    assert [row[0] for table in shown for row in table.rows] == labels.classes
+    (confusions,) = tables["Confusions"]
+    assert len(confusions.rows) == MOST_ROWS and confusions.rows[0] == ["class 0", "class 5", "1"]
+    (said,) = [block.text for block in blocks if isinstance(block, Text) and "left out" in block.text]
+    assert f"{70 - MOST_ROWS} other pairs" in said
+
+
+def evaluation_of(folder, accuracies, bag_of_words=0.5, answers=None):
+    """A folder with a run for each accuracy (seeds 1, 2 ...) on 400 texts, and what needs no network."""
+    (folder / "predictions").mkdir(parents=True)
+    for seed, accuracy in enumerate(accuracies, start=1):
+        metrics = {"accuracy": accuracy, "macro_f1": 0.4, "micro_f1": accuracy}
+        rows = {"train": 100, "dev": 400}
+        one = Result("mine", seed, metrics, False, 1.0, "pretrained", "m", 10, rows, {"encoder": "m"})
+        append_result(folder / "results.jsonl", one)
+        found = {**details(ANSWERS if answers is None else answers[seed - 1], ONE), "baseline": {"accuracy": 0.25}}
+        (folder / "predictions" / f"mine-{seed}-details.json").write_text(json.dumps(found))
+        known = {CONSTANT: {"accuracy": 0.25}, BAG_OF_WORDS: {"accuracy": bag_of_words}}
+        (folder / "predictions" / f"mine-{seed}-baselines.json").write_text(json.dumps(known))
+    return folder
+
+
+def test_the_page_begins_with_the_verdict_on_the_runs(tmp_path):
+    blocks = CLASSIFY_REPORTING.report([evaluation_of(tmp_path / "a", (0.7, 0.8, 0.9))]).blocks
+    assert isinstance(blocks[0], Verdict) and blocks[0].is_good
+    for said in ("Accuracy 80.0 ± 10.0 % over 3 seeds", "the bag of words (50.0) by 30.0", "to all (25.0) by 55.0"):
+        assert said in blocks[0].text
+
+
+@parametrize(
+    ("accuracies", "bag_of_words", "said"),
+    [
+        ((0.6, 0.62), 0.7, "worse than the bag of words (70.0) by 9.0"),
+        ((0.6, 0.8), 0.65, "not clearly better than the bag of words"),  # the seeds differ by more
+        ((0.52,), 0.5, "not clearly better than the bag of words"),  # 400 texts have an error of 2.5
+        ((0.6,), 0.5, "better than the bag of words (50.0) by 10.0"),
+    ],
+)
+def test_a_verdict_is_as_sure_as_seeds_and_texts_allow(tmp_path, accuracies, bag_of_words, said):
+    (verdict,) = CLASSIFY_REPORTING.verdicts([evaluation_of(tmp_path / "a", accuracies, bag_of_words)])
+    assert said in verdict.text and verdict.is_good == said.startswith("better")
+
+
+def test_classes_are_those_of_the_run_whose_model_is_kept(tmp_path):
+    folder = evaluation_of(tmp_path / "a", (0.7, 0.9, 0.9), answers=[ANSWERS[::-1], ANSWERS, ANSWERS[::-1]])
+    result, found = read_details(folder)
+    assert result.seed == 2 and found["confusions"] == details(ANSWERS, ONE)["confusions"]
+    blocks = CLASSIFY_REPORTING.report([folder]).blocks
+    assert any(isinstance(block, Text) and block.text.startswith("Seed 2, the best of 3") for block in blocks)
+    several = CLASSIFY_REPORTING.report([folder, evaluation_of(tmp_path / "b", (0.5,))]).blocks
+    assert {"Classes of a, seed 2", "Classes of b, seed 1"} <= {b.title for b in several if isinstance(b, Fold)}
+
+
+def test_a_text_about_the_classes_of_an_earlier_version_is_shown(tmp_path):
+    folder = evaluation_of(tmp_path / "a", (0.7,))
+    (folder / "predictions" / "mine-1-details.json").write_text(json.dumps({"baseline": {}, "text": "as it was"}))
+    assert Code("as it was", "") in CLASSIFY_REPORTING.report([folder]).blocks
+
+
+def test_scores_lead_the_table_and_micro_f1_does_not_repeat_accuracy(tmp_path):
+    report = CLASSIFY_REPORTING.report([evaluation_of(tmp_path / "a", (0.7, 0.8))])
+    header = next(block for block in report.blocks if isinstance(block, Table)).header
+    assert [*header] == ["Run", "Seeds", "accuracy", "macro F1", "Model", "Start", "Params"]
+    assert [row[0] for row in report.table.rows] == ["Seeds", "accuracy", "macro F1"]
+
+
+def test_a_learning_curve_has_percent_errors_and_what_needs_no_network(tmp_path):
+    scores = {"0.5": (0.6, 0.7), "1": (0.7, 0.9)}
+    folders = []
+    for number, (fraction, accuracies) in enumerate(scores.items(), start=1):
+        folder = evaluation_of(tmp_path / f"pretrained-{fraction}", accuracies, 0.4 + number / 10)
+        path = folder / "results.jsonl"
+        path.write_text(path.read_text().replace('"train": 100', f'"train": {100 * number}'))
+        folders.append(folder)
+    curves = learning_curves({"pretrained": folders[::-1]})
+    first, second = curves.networks["pretrained"]
+    assert (first.texts, first.score, first.std) == (100, approx(65), approx(100 * 0.005**0.5))
+    assert (second.texts, second.score) == (200, approx(80)) and curves.metric == "accuracy"
+    assert curves.baselines[BAG_OF_WORDS] == [(100, approx(50), None), (200, approx(60), None)]
+    axes = draw_learning_curve(*curves).axes[0]
+    assert {name: line.get_linestyle() for name, line in lines_of(axes).items()} == dict.fromkeys(
+        ("pretrained", CONSTANT, BAG_OF_WORDS), "None"
+    )  # two evaluations are two points
+    assert axes.get_ylabel() == "accuracy, percent"
+    three = [*curves.networks["pretrained"], CurvePoint(400, 90.0, 1.0)]
+    lines = lines_of(draw_learning_curve({"pretrained": three}, {"bag": three}, "accuracy").axes[0])
+    assert {name: line.get_linestyle() for name, line in lines.items()} == {"pretrained": "-", "bag": "--"}
+
+
+def lines_of(axes):
+    return {bars.get_label(): bars.lines[0] for bars in axes.containers}
 
 
 def test_one_answer_to_all_is_collapsed():
@@ -139,7 +281,7 @@ def test_thresholds_find_rare_classes_and_are_measured_on_other_texts():
     assert found["threshold_macro_f1"] > 0.95 and found["test_threshold_macro_f1"] > 0.95
     thresholds = useful_thresholds({"dev": logits}, {"dev": dev})
     assert (decide_classes(dev.labels, logits, thresholds) == dev.targets).mean() > 0.99
-    assert "at the thresholds" in details(logits, dev, thresholds)["text"]
+    assert [one["threshold"] for one in details(logits, dev, thresholds)["classes"]] == thresholds.tolist()
 
 
 def test_thresholds_that_do_not_help_are_not_kept():

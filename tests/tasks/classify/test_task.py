@@ -184,9 +184,8 @@ def test_classes_that_a_word_names_are_learned(reviews):
 @pytest.mark.slow
 def test_the_report_has_baseline_classes_and_confusions(reviews):
     text = (reviews / "report.md").read_text()
-    assert "| bag of words | " in text and "| majority or mean |" in text and "| 50.0 | 33.3 | 50.0 | 0.0 |" in text
-    lines = [line.split() for line in text.split("\n")]
-    assert ["good", "1.00", "1.00", "1.00", "8"] in lines and ["bad", "8", "0"] in lines
+    assert "| bag of words | " in text and "| majority or mean |" in text and "| 50.0 | 33.3 | 0.0 |" in text
+    assert "| good | 8 | 8 | 100.0 | 100.0 | 100.0 |" in text and "| bad | 8 | 0 |" in text
     report([str(reviews)])
     assert (reviews / "report.md").read_text() == text
 

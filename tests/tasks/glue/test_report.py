@@ -47,19 +47,20 @@ def test_one_row_a_folder_and_details_by_seed(folders):
     markdown, _ = write(folders)
     first, second = table(section(markdown, "Development sets"))
     assert list(first.items()) == [
-        ("Run", "first"), ("Model", "output/small"), ("Start", "pretrained"), ("Params", "13.5 M"),
-        ("Seeds", "1 to 3"), ("CoLA MCC", "0.0 ± 17.3 (2 of 3 collapsed)"), ("SST-2 acc", "52.0"),
+        ("Run", "first"), ("Seeds", "1 to 3"), ("CoLA MCC", "0.0 ± 17.3 (2 of 3 collapsed)"), ("SST-2 acc", "52.0"),
         ("MRPC acc", "53.0"), ("STS-B Spearman", "54.0"), ("QQP acc", "55.0"), ("MNLI acc m", "56.0"),
         ("MNLI acc mm", "60.0"), ("QNLI acc", "57.0"), ("RTE acc", "58.0"), ("WNLI acc", "59.0"),
         ("AVG", "48.4"),  # (0 + 52 + 53 + 54 + 55 + 58 + 57 + 58) / 8 = 48.375
-        ("GLUE", "49.6"),
+        ("GLUE", "49.6"), ("Model", "output/small"), ("Start", "pretrained"), ("Params", "13.5 M"),
     ]  # fmt: skip
     assert (second["Run"], second["Model"], second["Start"], second["Seeds"]) == ("second", "small", "scratch", "1")
+    verdicts = re.findall(r"^\*\*(.*)\*\*$", markdown, re.MULTILINE)
+    assert verdicts == ["first: AVG 48.4 %. GLUE 49.6 %. 9 tasks.", "second: 7 tasks."]  # without baselines
     assert (second["CoLA MCC"], second["QNLI acc"], second["AVG"], second["GLUE"]) == ("51.0", "", "", "")
     headline, accuracy, *_ = table(markdown.split("### CoLA\n")[1])
     assert headline == {
         "Run": "first", "Metric": "MCC", "Median": "0.00", "Std": "17.32",
-        "By seed": "42: 0.00 (collapsed), 43: 0.00 (collapsed), 44: 30.00",
+        "seed 42": "0.00 (collapsed)", "seed 43": "0.00 (collapsed)", "seed 44": "30.00",
     }  # fmt: skip
     assert (accuracy["Metric"], accuracy["Median"]) == ("acc", "69.00")
 
@@ -83,7 +84,7 @@ def test_nothing_published_stands_beside_the_demonstration(tmp_path):
     assert "ELECTRA-Small" not in alone and "AVG |" not in alone
     both, _ = write([run_folder(tmp_path / "run", [*all_tasks("cola"), *demo])])
     assert "12.3" in section(both, "Development sets") and "12.3" not in section(both, DEV)
-    assert "demo is a toy task" in section(both, "Definitions")
+    assert "demo is a toy task" in both.split("What the scores mean")[1]
 
 
 def test_other_data_than_the_official_are_named(tmp_path):
