@@ -40,6 +40,7 @@ from electra.data.readers import (
     naming_errors,
     read_file,
     why_no_prose,
+    why_rows,
 )
 from electra.io.errors import UserError
 from electra.io.files import absolute
@@ -104,7 +105,8 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Sourc
     if kind(files[0])[0] != "text":
         next(read(0, 1), None)  # checks the column
     # By lines, because a file may be one document.
-    _warn_of_no_prose(entry, read_file(files[0], options.text_column, "line"))
+    is_plain = kind(files[0])[0] in ("text", "")
+    _warn_of_no_prose(entry, read_file(files[0], options.text_column, "line"), is_plain=is_plain)
     identity = [options.document_separator, options.text_column, *(str(kind(file)) for file in files)]
     if any(kind(file)[0] == "tsv" for file in files):
         identity.append("quotes 2")  # earlier caches have cells of tsv without the marks of quoted speech
@@ -306,15 +308,16 @@ def is_saved_dataset(folder: str) -> bool:
     return any(Path(folder, name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
-def _warn_of_no_prose(name: str, documents: Iterator[str]) -> None:
-    """Log a warning if the first documents of a file are plainly no prose, such as markup or numbers."""
+def _warn_of_no_prose(name: str, documents: Iterator[str], *, is_plain: bool) -> None:
+    """Log a warning if the first documents of a file are plainly no prose, such as markup, numbers, or rows."""
     sample: list[str] = []
     with suppress(UserError):  # raised again, with its place, where the text is read
         for document in documents:
             sample.append(document[:SAMPLED_CHARACTERS])
             if sum(map(len, sample)) >= SAMPLED_CHARACTERS or len(sample) >= SAMPLED_LINES:
                 break
-    reason = why_no_prose("\n".join(sample))
+    text = "\n".join(sample)
+    reason = (why_rows(text) if is_plain else "") or why_no_prose(text)
     if reason:
         logger.warning(f"{name} does not look like prose: {reason}; check the file, its format and --text_column")
 

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from electra.io.console import is_encodable
+from electra.io.dialect import sample_rows
 from electra.io.errors import UserError, first_line
-from electra.io.lines import CONVERT, open_bytes
+from electra.io.lines import CONVERT, open_bytes, why_no_text
 from electra.io.rows import JSON_LINES, PlacedRow, is_one_value, json_rows, read_rows
 
 LANGUAGES = (
@@ -121,6 +122,10 @@ LONG_WORDS = 0.2
 """Share of the characters in long words, above which it is called no prose."""
 
 
+FEWEST_ROWS = 20
+"""Lines with equal numbers of cells from which a text is called a table."""
+
+
 def why_no_prose(text: str) -> str:
     """Return what makes a text look like something else than prose: numbers, markup, code; "" if nothing does."""
     characters = [character for character in text if not character.isspace() or character == "\t"]
@@ -135,6 +140,19 @@ def why_no_prose(text: str) -> str:
     long = sum(len(word) for word in text.split() if len(word) > LONG_WORD and word.isascii()) / len(characters)
     if long > LONG_WORDS:
         return f"{long:.0%} of it are words of more than {LONG_WORD} characters"
+    return ""
+
+
+def why_rows(text: str) -> str:
+    """Return what makes plain text look like JSON lines or the rows of a table, "" if nothing does."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    if len(lines) >= 2 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines[:-1]):
+        return "each line is an object of JSON: name it .jsonl"
+    for delimiter, name in (("\t", ".tsv"), (",", ".csv"), (";", ".csv")):
+        rows = sample_rows([f"{line}\n" for line in lines], delimiter, "minimal", is_cut=True)
+        is_even = len(rows) >= FEWEST_ROWS and len(rows[0]) > 1 and {*map(len, rows)} == {len(rows[0])}
+        if is_even and 2 * text.count(f"{delimiter} ") < text.count(delimiter):  # a comma of prose has a space
+            return f"each line has {len(rows[0])} cells, as in a table: name it {name}"
     return ""
 
 
@@ -225,7 +243,10 @@ def naming_errors(name: str) -> Iterator[None]:
     except UserError:
         raise
     except UnicodeDecodeError as error:
-        raise UserError(f"{name}: byte 0x{error.object[error.start]:02x} is not UTF-8 text; {CONVERT}") from error
+        why = why_no_text(name) if os.path.isfile(name) else CONVERT
+        if why.endswith(CONVERT):
+            raise UserError(f"{name}: byte 0x{error.object[error.start]:02x} is not UTF-8 text; {CONVERT}") from error
+        raise UserError(f"{name} {why}") from error
     except (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
         advice = ""
         if "too much memory" in str(error):  # zstd's frames with a window above 128 MB

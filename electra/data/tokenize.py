@@ -120,6 +120,11 @@ def train_on_corpus(
     if source is not None:
         report["before"] = _measure("before", source, stream.held_out)
     report |= _measure("now", tokenizer, stream.held_out)
+    if not stream.held_out:
+        logger.warning(
+            "there are too few documents to hold some out, so the tokenizer is not measured; if each line of the text "
+            "is a document, use --document_separator line"
+        )
     return tokenizer, report
 
 

@@ -26,6 +26,19 @@ BYTE_ORDERS = (b"\xff\xfe", b"\xfe\xff")
 CONVERT = "convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: latin1, utf-16, gb18030, ...)"
 
 
+FOREIGN = {
+    b"PK\x03\x04": "a zip archive, such as those of Excel; save it as csv or jsonl",
+    b"\xd0\xcf\x11\xe0": "a file of Excel or Word; save it as csv or jsonl",
+    b"%PDF": "a PDF; extract its text",
+    b"PAR1": "a parquet file; name it .parquet",
+    b"\x1f\x8b": "compressed by gzip; name it .gz",
+    b"BZh": "compressed by bzip2; name it .bz2",
+    b"\xfd7zXZ": "compressed by xz; name it .xz",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd; name it .zst",
+}
+"""What a file is that begins with these bytes, and what to do where text is expected."""
+
+
 def form_of(path: str | Path) -> str:
     """Return the extension of a file, in lower case, without that of a compression; of the standard input its form."""
     if path == "-":
@@ -62,6 +75,13 @@ def _first_bytes(path: str | Path, count: int) -> bytes:
         return bytes(file.read(count))
 
 
+def why_no_text(path: str | Path) -> str:
+    """Return what is wrong with a file whose bytes are not UTF-8, and what to do, behind its name in a message."""
+    start = _first_bytes(path, 8) if path != "-" else b""
+    found = next((what for begin, what in FOREIGN.items() if start.startswith(begin)), None)
+    return f"is not UTF-8; {CONVERT}" if found is None else f"is {found}"
+
+
 def open_lines(path: str | Path) -> Iterator[str]:
     """Yield the lines of a file, or of the standard input, as they are, without a byte-order mark.
 
@@ -74,5 +94,6 @@ def open_lines(path: str | Path) -> Iterator[str]:
     with io.TextIOWrapper(raw, encoding, errors=errors, newline="") as file:
         for number, line in enumerate(file, start=1):
             if not is_encodable(line) or (number == 1 and "\0" in line):  # UTF-16 without a mark
-                raise UserError(f"{path}:{number} is not UTF-8; {CONVERT}")
+                why = why_no_text(path)
+                raise UserError(f"{path}:{number} {why}" if why.endswith(CONVERT) else f"{path} {why}")
             yield line

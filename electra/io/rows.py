@@ -154,12 +154,17 @@ def refusal(path: str | Path) -> str:
     return f"{path} must be one of {endings}; {advice}"
 
 
-def text_of(row: Columns, column: str, place: str) -> str:
-    """Return the text in a column of a row; raise an error if there is none."""
+def text_of(row: Columns, column: str, place: str, option: str = "") -> str:
+    """Return the text in a column of a row; raise an error if there is none.
+
+    Args:
+        option: the option that names another column.
+    """
     if column not in row:
+        advice = f"choose one with {option}" if option else "rename one"
         raise UserError(
-            f"{place} has no text in the column '{column}' ({None!r}); its columns are {shown_names(row)}; a table "
-            "needs a first line that names them"
+            f"{place} has no column '{column}'; its columns are {shown_names(row)}; {advice}, or write a first line "
+            "that names them"
         )
     text = row[column]
     if not isinstance(text, str) or not text.strip() or not is_encodable(text):
@@ -186,6 +191,8 @@ def parse_value(written: Any) -> list[Any] | dict[str, Any] | None:
     if isinstance(written, list | dict):
         return written
     text = written.strip() if isinstance(written, str) else ""
+    if text == "set()":
+        return []
     if text[:1] + text[-1:] not in ("[]", "()", "{}"):
         return None
     try:
@@ -303,7 +310,9 @@ def _header(cells: Sequence[str], dialect: Dialect, path: str | Path) -> list[st
 def _uneven(place: str, count: int, names: Sequence[str], dialect: Dialect) -> str:
     """Return what is wrong with a row that has another number of cells than the header."""
     advice = "quote cells with a delimiter"
-    if dialect.quotes == "none":
+    if len(names) == 1:
+        advice = "leave out what stands above the names of the columns"
+    elif dialect.quotes == "none":
         advice = "write tabs and line breaks inside a cell as spaces, or quote all cells that have one"
     found = f"{place} has {count} cells, the header {len(names)}"
     return f"{found} ('{', '.join(names):.60}', separated by {dialect.delimiter!r}); {advice}, or see --delimiter"
@@ -355,7 +364,8 @@ def is_one_value(path: str | Path) -> bool:
         text = io.TextIOWrapper(file, "utf-8-sig", errors="replace")
         first = next((line for line in text if line.strip()), "{}")
     try:
-        return not isinstance(json.loads(first), dict)
+        value = json.loads(first)
+        return rows_in(value) != [value]
     except (ValueError, RecursionError):
         return first.lstrip()[:1] == "[" or first.strip() == "{"
 
@@ -395,7 +405,8 @@ def rows_in(value: Any) -> list[Any]:
     """Return the rows of a JSON value that is a whole file.
 
     An array has a row in each element. `data` of an object, as pandas (orient table, split) and SQuAD write it, has
-    them, too. Objects of numbered values, as pandas writes them (orient columns, index), are columns, or rows.
+    them, too, and `rows`, as the viewer of the Hub gives them. Objects of numbered values, as pandas writes them
+    (orient columns, index), are columns, or rows; lists of one length are columns, but for the words of one sentence.
     """
     if isinstance(value, list):
         return value
@@ -405,9 +416,14 @@ def rows_in(value: Any) -> list[Any]:
     names = value.get("columns")
     if isinstance(data, list) and isinstance(names, list):
         return [dict(zip(names, row, strict=False)) for row in data]
-    if isinstance(data, list) and all(isinstance(row, dict) for row in data) and TEXT_COLUMN not in value:
-        return data
+    for found in (data, value.get("rows")):
+        if isinstance(found, list) and all(isinstance(row, dict) for row in found) and TEXT_COLUMN not in value:
+            is_viewer = bool(found) and all(isinstance(row.get("row"), dict) and "row_idx" in row for row in found)
+            return [row["row"] for row in found] if is_viewer else found
     parts = [*value.values()]
+    is_columns = len(parts) > 0 and all(isinstance(part, list) and len(part) == len(parts[0]) for part in parts)
+    if is_columns and not any(isinstance(word, str) for name in ("tokens", "words") for word in value.get(name, [])):
+        return [dict(zip(value, cells, strict=True)) for cells in zip(*parts, strict=True)]
     if len(parts) > 0 and all(isinstance(part, dict) and part.keys() == parts[0].keys() for part in parts):
         numbers = [*parts[0]]
         if numbers and all(number.isdecimal() for number in numbers):

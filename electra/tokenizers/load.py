@@ -67,7 +67,19 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
             "a tokenizers JSON file, or a Hub id while the Hub can be reached"
         ) from error
     _state(tokenizer)
-    return with_template(with_roles(tokenizer))
+    return with_unknown(with_template(with_roles(tokenizer)))
+
+
+def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Return the tokenizer, whose model has the unk token for unknown characters if that of the model does not exist.
+
+    A CharBPETokenizer that was trained with [UNK] still names <unk>, and fails at the first unknown character.
+    """
+    model = tokenizer.backend_tokenizer.model
+    named = getattr(model, "unk_token", None)
+    if named is not None and tokenizer.unk_token is not None and model.token_to_id(named) is None:
+        model.unk_token = tokenizer.unk_token
+    return tokenizer
 
 
 def with_roles(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
@@ -187,6 +199,8 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         wrong = f"has no {' and no '.join(missing)}"
     elif len(set(ids.values())) < len(ids):
         wrong = f"needs a distinct id for each special token, but has {ids}"
+    elif failure := _failure(tokenizer, "a \U0010fffd"):
+        wrong = f"cannot read unknown characters ({failure})"
     elif not {ids["cls_token"], ids["sep_token"]} <= set(tokenizer("a")["input_ids"]):
         wrong = f"does not put {tokenizer.cls_token} and {tokenizer.sep_token} around a text, as fine-tuning does"
     if wrong:
@@ -194,6 +208,15 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
             f"tokenizer {name} {wrong}; save it with the names of its special tokens, as docs/tokenizer.md shows, "
             "train one with train_tokenizer.py, or choose one like google/electra-small-discriminator"
         )
+
+
+def _failure(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
+    """Return why a tokenizer cannot read a text, "" if it can."""
+    try:
+        tokenizer(text)
+    except Exception as error:  # the Rust side raises nothing else
+        return first_line(error)
+    return ""
 
 
 def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:

@@ -22,8 +22,11 @@ import json
 import logging
 import random
 import re
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase
@@ -42,11 +45,17 @@ SPECIAL = list(SPECIAL_TOKENS.values())
 CHARACTER_COVERAGE = 0.9995
 COMMON_CHARACTERS = 1000
 REPEATS_PER_CHUNK = 1000  # words
+MANY_CHARACTERS = 1_000_000
+"""Characters in different words from which Unigram takes long: 20 to 30 s of a core for a million in clauses."""
+HEARTBEAT = 30.0
+"""Seconds."""
 LONGEST_WORD = 1000
 """Characters without space or punctuation of a word that WordPiece still cuts into pieces; a longer one becomes [UNK].
 The time for a word grows with the square of its length: for this one, a tenth of a second."""
 TURKIC = re.compile("\u0131|i\u0307")
 """The letter ı, and what lower-casing makes of İ. The capital of ı, I, becomes i, so lower-casing changes words."""
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+"""Letters of Thai, Lao, Burmese, Khmer. (In Chinese and Japanese, WordPiece takes most characters for words.)"""
 MANY_TURKIC = 10
 """Tokens with letters of Turkish or Azerbaijani from which a text is taken for one in these languages."""
 NOTHING_TO_TRAIN_ON = "there is no text to train a tokenizer on: no documents, or only empty ones; check the corpus"
@@ -65,14 +74,24 @@ def train_on_documents(
     """
     documents = prepare_documents(documents, options.max_documents, seed)
     tokenizer = ALGORITHMS[options.tokenizer_algorithm](documents, options)
+    tokens = tokenizer.batch_decode([[number] for number in range(len(tokenizer))])
     if options.lowercase:
-        _warn_of_lowercasing(tokenizer)
+        _warn_of_lowercasing(tokens)
+    if options.tokenizer_algorithm == "wordpiece" and _is_unspaced(tokens):
+        logger.warning(
+            "the text is in a script without spaces between words, of which WordPiece cuts clauses from their left "
+            "end; consider --tokenizer_algorithm unigram"
+        )
     return tokenizer
 
 
-def _warn_of_lowercasing(tokenizer: PreTrainedTokenizerBase) -> None:
+def _is_unspaced(tokens: Sequence[str]) -> bool:
+    """Return True if half of the vocabulary is of a script without spaces between words."""
+    return 2 * sum(UNSPACED.search(token) is not None for token in tokens) > len(tokens)
+
+
+def _warn_of_lowercasing(tokens: Sequence[str]) -> None:
     """Warn if the vocabulary is of a language whose letters lower-casing by Unicode confuses."""
-    tokens = tokenizer.batch_decode([[number] for number in range(len(tokenizer))])
     found = [token.strip(" #") for token in tokens]
     if sum(len(token) > 1 and TURKIC.search(token) is not None for token in found) >= MANY_TURKIC:
         logger.warning("lower-casing is wrong for Turkish and Azerbaijani (I becomes i, not ı); consider --cased")
@@ -173,11 +192,38 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
         unk_token="[UNK]",
         show_progress=False,
     )
-    backend = train_on_words(models.Unigram(), trainer, parts)
+    characters = sum(map(len, parts))
+    if characters > MANY_CHARACTERS:
+        logger.info(
+            "unigram: %s different words with %s characters take minutes (without spaces, a clause is a word); "
+            "--max_documents trains on fewer",
+            f"{len(parts):,}", f"{characters:,}",
+        )  # fmt: skip
+    with _heartbeat("unigram: still training"):
+        backend = train_on_words(models.Unigram(), trainer, parts)
     backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
     return wrap_backend(backend, SPECIAL_TOKENS)
+
+
+@contextmanager
+def _heartbeat(what: str) -> Iterator[None]:
+    """Log a line every `HEARTBEAT` seconds until the block ends; training in Rust lets other threads run."""
+    started = time.monotonic()
+    is_over = threading.Event()
+
+    def say() -> None:
+        while not is_over.wait(HEARTBEAT):
+            logger.info("%s, %.0f s so far", what, time.monotonic() - started)
+
+    thread = threading.Thread(target=say, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _case_folding(options: TokenizerArguments) -> list[normalizers.Normalizer]:

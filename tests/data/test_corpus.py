@@ -17,7 +17,7 @@ from pytest import approx
 
 from electra.data.corpus import Corpus, builtin_documents, builtin_files
 from electra.data.options import CorpusArguments
-from electra.data.readers import naming_errors, read_file, why_no_prose
+from electra.data.readers import naming_errors, read_file, why_no_prose, why_rows
 from electra.io.errors import UserError
 from tests.conftest import refused
 from tests.helpers import parametrize
@@ -221,6 +221,26 @@ def test_what_is_plainly_no_prose_is_noticed(tmp_path, text, found, caplog):
     assert found in reason and bool(found) == bool(reason)
     corpus_of(write(tmp_path / "a.txt", text))
     assert ("prose" in caplog.text) == bool(found)
+
+
+@parametrize(
+    ("text", "found"),
+    [
+        (f'{{"id": 1, "text": "{"some words of prose " * 40}"}}\n' * 3, "name it .jsonl"),
+        ("".join(f'{n},"some words of prose, quoted",good\n' for n in range(40)), "name it .csv"),
+        ("".join(f"some words of prose\tein paar Worte {n}\n" for n in range(40)), "name it .tsv"),
+        ("".join(f"So they say, it is {n}.\n" for n in range(40)), ""),
+    ],
+)
+def test_rows_in_a_text_file_are_noticed(tmp_path, text, found, caplog):
+    assert found in why_rows(text) and bool(found) == bool(why_rows(text))
+    corpus_of(write(tmp_path / "a.txt", text))
+    assert found in caplog.text
+
+
+def test_a_compressed_file_of_another_name_is_recognised(tmp_path):
+    path = write(tmp_path / "a.txt", gzip.compress(b"text"))
+    assert "compressed by gzip" in refused(lambda: read(path))
 
 
 def test_a_window_that_is_too_large_for_zstd_comes_with_the_command(tmp_path):

@@ -262,7 +262,7 @@ def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbina
     ("name", "content", "named"),
     [
         ("header.csv", "text\n", "no rows"),
-        ("wrong.csv", "a,b\n1,2\n", "has no text in the column 'text' (None); its columns are a, b"),
+        ("wrong.csv", "a,b\n1,2\n", "has no column 'text'; its columns are a, b; choose one with --text_column"),
         ("blank.jsonl", '{"text": "a"}\n{"text": ""}\n', "blank.jsonl:2 has no text"),
     ],
 )

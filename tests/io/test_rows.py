@@ -94,6 +94,10 @@ def test_names_of_rows_are_a_column_as_r_writes_them(tmp_path):
     [
         ("a.csv", "text,label\na,b,c\nd,e\n", "a.csv:2 has 3 cells, the header 2"),
         ("a.csv", "# of Monday\ntext,label\na,b\n", "a.csv:2 has 2 cells, the header 1"),
+        ("a.csv", "# of Monday\ntext,label\na,b\n", "leave out what stands above"),
+        ("a.csv", b"PK\x03\x04" + bytes(range(256)), "a.csv is a zip archive"),
+        ("a.tsv", gzip.compress(b"text\tlabel\na\tb\n"), "name it .gz"),
+        ("a.jsonl", lzma.compress(b'{"text": "a"}\n'), "name it .xz"),
         ("a.csv", 'text,label\n"a" b,c\n', "a.csv:2 cannot be read"),
         ("a.csv", "text,text\na,b\n", "two columns of one name, 'text'"),
         ("a.tsv", 'text\tlabel\na "b\tc\n"x\ty"\tz\tw\n', "a.tsv:3 has 4 cells"),
@@ -194,13 +198,20 @@ def test_json_of_pandas_is_rows(tmp_path, orient):
         "".join(json.dumps(row, indent=2) + "\n" for row in ROWS),
         "\ufeff" + "".join(json.dumps(row) + "\r\n\r\n" for row in ROWS),
         json.dumps({"version": 1, "data": ROWS}),
+        json.dumps({"rows": ROWS}),
+        json.dumps({"features": [], "rows": [{"row_idx": n, "row": row} for n, row in enumerate(ROWS)]}, indent=1),
+        json.dumps({name: [row[name] for row in ROWS] for name in ROWS[0]}),
     ],
 )
 def test_json_of_several_shapes_is_rows(tmp_path, content):
     path = write(tmp_path / "a.json", content)
     assert columns(path) == ROWS
-    if not content.startswith('{"version'):
-        assert [*read_file(str(path), "text", "blank_line")] == [row["text"] for row in ROWS]
+    assert [*read_file(str(path), "text", "blank_line")] == [row["text"] for row in ROWS]
+
+
+@parametrize("row", [{"tokens": ["a", "b"], "tags": ["X", "Y"]}, {"text": "a", "rows": [{"x": 1}]}])
+def test_a_single_row_of_lists_is_a_row(tmp_path, row):
+    assert columns(write(tmp_path / "a.json", json.dumps(row))) == [row]
 
 
 @parametrize(

@@ -5,7 +5,15 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
+from tokenizers import (
+    AddedToken,
+    ByteLevelBPETokenizer,
+    CharBPETokenizer,
+    Tokenizer,
+    models,
+    pre_tokenizers,
+    processors,
+)
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
 from electra.io.console import log_plainly
@@ -388,6 +396,37 @@ def test_checking_says_what_a_tokenizer_lacks():
         (unframed, "[CLS] and [SEP]"),
     ]:
         assert found in refused(lambda tokenizer=tokenizer: check_tokenizer(tokenizer, "mine"))
+
+
+def test_a_model_that_names_another_unknown_token_gets_that_of_its_roles(tmp_path):
+    bpe = CharBPETokenizer()  # names <unk>, which training with other special tokens leaves out
+    bpe.train_from_iterator(CORPUS, vocab_size=120, special_tokens=[*SPECIAL_TOKENS.values()], show_progress=False)
+    bpe.save(str(tmp_path / "char.json"))
+    tokenizer = load_tokenizer(str(tmp_path / "char.json"))
+    check_tokenizer(tokenizer, "char")
+    again = AutoTokenizer.from_pretrained(saved(tokenizer, tmp_path / "again"))
+    for one in (tokenizer, again):
+        assert one("日")["input_ids"][1:-1] == [one.unk_token_id]
+
+
+def test_a_long_training_says_that_it_goes_on(monkeypatch, capfd):
+    monkeypatch.setattr("electra.tokenizers.train.HEARTBEAT", 0.001)
+    monkeypatch.setattr("electra.tokenizers.train.MANY_CHARACTERS", 100)
+    log_plainly()
+    train_on_documents(CORPUS * 20, TokenizerArguments(tokenizer_algorithm="unigram", vocab_size=100))
+    said = capfd.readouterr().out
+    assert "different words" in said and "still training" in said
+
+
+@parametrize("algorithm", ["wordpiece", "byte_bpe", "unigram"])
+@parametrize("is_unspaced", [True, False])
+def test_wordpiece_without_spaces_between_words_is_warned_of(algorithm, is_unspaced, capfd):
+    text = ["สุนัขกำลังนอนหลับอยู่บนเตียงในห้องนอน" if is_unspaced else "the dog sleeps on a bed"] * 20
+    log_plainly()
+    train_on_documents(text, TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=VOCAB_SIZES[algorithm]))
+    assert ("consider --tokenizer_algorithm unigram" in capfd.readouterr().out) == (
+        is_unspaced and algorithm == "wordpiece"
+    )
 
 
 @parametrize("algorithm", ["wordpiece", "byte_bpe", "unigram"])

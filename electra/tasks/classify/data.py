@@ -163,8 +163,8 @@ def read_examples(
 
 def read_example(columns: Sequence[Any], row: Columns, place: str) -> Example:
     text_column, pair_column, label_columns = columns
-    text = text_of(row, text_column or first_of(TEXT_COLUMNS, row), place)
-    pair = None if pair_column is None else text_of(row, pair_column, place)
+    text = text_of(row, text_column or first_of(TEXT_COLUMNS, row), place, "--text_column")
+    pair = None if pair_column is None else text_of(row, pair_column, place, "--text_pair_column")
     label: Any
     if isinstance(label_columns, list) and len(label_columns) > 1:
         label = {name: row.get(name) for name in label_columns}
@@ -199,8 +199,10 @@ def _without_label(given: Any, row: Columns, place: str) -> str:
 
 
 def first_of(names: Sequence[str], row: Columns) -> str:
-    """Return the first name that the row has."""
-    return next((name for name in names if name in row), names[0])
+    """Return the first name that the row has, in any case, such as Text; the first of all if the row has none."""
+    if found := next((name for name in names if name in row), None):
+        return found
+    return next((column for name in names for column in row if column.lower() == name), names[0])
 
 
 # ---- labels

@@ -1,6 +1,7 @@
 """The command `electra classify`: labels of the user's texts as a task, answers to new texts, the learning curve."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -131,6 +132,8 @@ CLASSIFY_SETTINGS = (
     "eval_seed",
 )
 """Options that a score depends on."""
+LIST_LIKE = re.compile(r"\[.*\]|\(.*\)|\{.*\}", re.DOTALL)
+"""The text of a list."""
 MANY_CLASSES = 0.5
 """Say so if there are more classes than this share of the texts."""
 IMBALANCED = 10
@@ -225,9 +228,17 @@ def log_labels(data: LabelledTexts) -> None:
             logger.warning(
                 "               %d texts have the class '%s'; leave them out if it means no label", share * texts, name
             )
-    for separator in ";|,":
-        joined = [name for name in labels.classes if separator in name and labels.kind == SINGLE]
-        joined = [name for name in joined if {part.strip() for part in name.split(separator)} <= set(labels.classes)]
+    if labels.form == "one" and labels.classes and all(map(LIST_LIKE.fullmatch, labels.classes)):
+        logger.warning(
+            "               the classes, such as '%s', look like lists; put each name in quotation marks, ['a', 'b'], "
+            "to have several classes",
+            labels.classes[0],
+        )
+    for separator in ";|,#":
+        names = labels.classes if labels.kind == SINGLE else []
+        parts = {name: {part.strip() for part in name.split(separator)} for name in names}
+        is_shared = len(set().union(*parts.values())) < len(names)
+        joined = [name for name in names if separator in name and (is_shared or parts[name] <= set(names))]
         if joined:
             logger.warning(
                 "               the class '%s' is made of others; --label_separator '%s' reads several classes",

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from electra.finetuning.config import FileTaskArguments
 from electra.finetuning.data import rows_by_split
 from electra.io.errors import UserError
-from electra.io.rows import Columns, check_encodable, parse_value
+from electra.io.rows import Columns, check_encodable, parse_value, shown_names
 from electra.options import option
 
 # ---- options
@@ -93,8 +93,11 @@ def parse_question(row: Columns, place: str) -> ChoiceQuestion:
         keys = [_text(key) for key in choices["label"]]
         label = keys.index(_text(label)) if _text(label) in keys else label
         choices = choices["text"]
-    if not isinstance(choices, list):
-        raise UserError(f"{place} has no list of choices; expected {QUESTION_FORMS}")
+    if not isinstance(choices, list) or not choices:
+        raise UserError(
+            f"{place} has no list of choices in its columns {shown_names(row)}; expected {QUESTION_FORMS}, "
+            "or choice0, choice1 ..."
+        )
     context, question = (_text(row.get(column)) for column in columns)
     texts = [_text(choice) for choice in choices]
     check_encodable([context, question, *texts], place)

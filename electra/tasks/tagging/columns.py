@@ -10,12 +10,11 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
-from pathlib import Path
+from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
 from electra.io.errors import UserError
-from electra.io.lines import open_lines
+from electra.io.lines import form_of, open_lines
 from electra.tasks.tagging.schemes import LABEL, OUTSIDE
 
 logger = logging.getLogger(__name__)
@@ -29,6 +28,8 @@ UNIVERSAL = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "
 """Columns of CoNLL-U."""
 WORD_NAMES = frozenset(("word", "words", "token", "tokens", "form"))
 """Names of the column of words, in lower case."""
+LONGEST_SENTENCE = 1000
+"""Words; more say that the blank lines between sentences are missing."""
 RANGE = re.compile(r"[0-9]+[-.][0-9]+")
 """A range of words or an empty node in CoNLL-U."""
 
@@ -64,7 +65,7 @@ def read_columns(
         word_column: the same of the words; None is the first column that does not count.
         needs_labels: False for a file that may not have the column of the labels; it has no labels then.
     """
-    suffix = Path(path).suffix.lower()
+    suffix = form_of(path)
     texts = [line.rstrip("\r\n") for line in open_lines(path)]
     if suffix == ".ann":
         raise UserError(f"{path} is brat's; write rows with a text and entities: [[start, end, label], ...] as jsonl")
@@ -83,7 +84,7 @@ def read_columns(
     if word is None:
         word = next((n for n, name in enumerate(names[:width]) if name.lower() in WORD_NAMES), None)
     if word is None:
-        word = int(_counts(sentences) and width > 1)
+        word = int(_counts(sentences, width))
         if word:
             logger.info("%s: the first column counts, so the words are in column 1; see --word_column", path)
     if not is_universal and word == 1:  # also of CoNLL-U by another name
@@ -97,6 +98,12 @@ def read_columns(
     if needs_labels and not has_labels:
         given = -1 if label_column is None else label_column
         raise UserError(f"{path} has {width} columns; --label_column {given} must name one beside that of the word")
+    longest = max(sentences, key=len)
+    if len(longest) > LONGEST_SENTENCE:
+        logger.warning(
+            "%s: the sentence at line %d has %d words; a blank line must end each sentence",
+            path, longest[0].number, len(longest),
+        )  # fmt: skip
     words = [[line.cells[word] for line in sentence] for sentence in sentences]
     for line in chain.from_iterable(sentences):
         if not line.cells[word]:
@@ -196,8 +203,14 @@ def _without_header(sentences: list[list[Line]], path: str) -> tuple[list[list[L
     return [sentence for sentence in rest if sentence], first.cells
 
 
-def _counts(sentences: Sequence[Sequence[Line]]) -> bool:
-    """Return True if the first column counts the words, of each sentence from 0 or 1 or of all sentences together."""
+def _counts(sentences: Sequence[Sequence[Line]], width: int) -> bool:
+    """Return True if the first column counts the words.
+
+    Its numbers ascend in each sentence. If there is only one other column, they must have no gaps, too: from 0 or 1 in
+    each sentence, or from one sentence to the next.
+    """
+    if width < 2:
+        return False
     found = []
     for sentence in sentences:
         cells = [line.cells[0] for line in sentence if not RANGE.fullmatch(line.cells[0])]
@@ -206,6 +219,8 @@ def _counts(sentences: Sequence[Sequence[Line]]) -> bool:
         found.append([int(cell) for cell in cells])
     if max(map(len, found)) < 2:
         return False
+    if width > 2:
+        return all(before < after for row in found for before, after in pairwise(row))
     whole = [*chain.from_iterable(found)]
     each = all(not row or (row == list(range(row[0], row[0] + len(row))) and row[0] in (0, 1)) for row in found)
     return each or whole == list(range(whole[0], whole[0] + len(whole)))

@@ -328,7 +328,7 @@ def parse_tagging_row(column: str, row: Columns, place: str, *, cuts: bool = Tru
     if tokens := tokens_of(row, place):
         edges = range(len(tokens) + 1)
         return tokens, list(pairwise(edges))
-    text = text_of(row, column, place)
+    text = text_of(row, column, place, "--text_column")
     bounds = words_of(text)
     if not cuts and UNSPACED_WORD.search(text):
         say_once(

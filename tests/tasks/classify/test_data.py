@@ -127,8 +127,12 @@ def test_spaces_and_empty_parts_are_no_part_of_a_name():
         ("text,label\na,\n", USUAL, "a.csv:2 has no label"),
         ("text,label\n ,1\n", USUAL, "a.csv:2 has no text in the column 'text'"),
         ("text,y\na,1\n", USUAL, "no label; its columns are text, y"),
-        ("text,label\na,1\n", ("body", None, None), "no text in the column 'body'"),
-        ("text,label\na,1\n", (None, "second", None), "no text in the column 'second'"),
+        (
+            "text,label\na,1\n",
+            ("body", None, None),
+            "no column 'body'; its columns are text, label; choose one with --text_column",
+        ),
+        ("text,label\na,1\n", (None, "second", None), "--text_pair_column"),
         ("text,label\na,b,1\n", USUAL, "a.csv:2 has 3 cells, the header 2"),
         ("A great film,1\nA bad one,0\n", USUAL, "a first line that names them"),
         ("text,x,y\na,1,0\nb,,1\n", (None, None, ["x", "y"]), "a.csv:3 has no label (x: '', y: '1')"),
@@ -154,16 +158,23 @@ def test_labels_that_may_be_two_things_are_refused_with_the_options(labels, name
 
 
 def test_lists_that_are_text_are_lists_in_all_splits():
-    written = ['["a", "b"]', "['c']", "['a' 'c']", "[]", "{'b'}"]
+    written = ['["a", "b"]', "['c']", "['a' 'c']", "[]", "{'b'}", "set()"]
     splits = {"train": examples(written), "dev": examples(["['a', 'c']", "c"])}
     found = unpack_lists(splits)
-    assert [e.label for e in found["train"]] == [["a", "b"], ["c"], ["a", "c"], [], ["b"]]
+    assert [e.label for e in found["train"]] == [["a", "b"], ["c"], ["a", "c"], [], ["b"], []]
     assert [e.label for e in found["dev"]] == [["a", "c"], "c"]
     assert [e.label for e in unpack_lists({"train": examples(["[0. 1.]", "[1. 0.]"])})["train"]] == [[0, 1], [1, 0]]
     studio = examples(['{"choices": ["a", "b"]}', '{"choices": ["c"]}'])
     assert [e.label for e in unpack_lists({"train": studio})["train"]] == [["a", "b"], ["c"]]
     kept = {"train": examples(["[a]", "b"])}
     assert unpack_lists(kept) == kept
+
+
+def test_names_of_columns_may_have_capitals(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("ID,Text,LABEL\n1,a,x\n")
+    (example,) = read_examples(read_rows(path), USUAL, True)
+    assert (example.text, example.label) == ("a", "x")
 
 
 def test_hidden_labels_of_a_test_set_are_none():

@@ -35,7 +35,8 @@ def test_a_row_becomes_a_question(row, expected):
     ("row", "named"),
     [
         ({"text": "a", "label": 0}, "text label"),
-        ({"question": "Q?", "label": 0}, "[]"),
+        ({"question": "Q?", "label": 0}, "no list of choices in its columns question, label"),
+        ({"question": "Q?", "choice1": "a", "choice2": "b", "label": 0}, "choice0, choice1"),
         ({**GENERAL, "choices": "a b"}, "list of choices"),
         ({**GENERAL, "choices": ["a", "", "c"]}, "not empty"),
         ({**GENERAL, "label": 3}, "'3'"),

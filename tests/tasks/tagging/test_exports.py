@@ -1,5 +1,6 @@
 """Sentences as corpora and annotation tools export them: columns that count, comments, headers, spans, tables."""
 
+import gzip
 import json
 import logging
 
@@ -47,6 +48,7 @@ def read(path, content, **options):
     [
         ("germeval.tsv", lines(counted(), WORDS, LABELS, before="#\thttp://a.b/{} [2009-10-17]")),
         ("running.txt", lines(counted(0, running=True), WORDS, LABELS)),
+        ("gaps.tsv", lines([["3", "5", "6", "9"], ["1", "8"]], WORDS, LABELS)),
         ("from_zero.conll", lines(counted(0), WORDS, LABELS, separator=" ")),
         (
             "multiconer.conll",
@@ -73,6 +75,19 @@ def test_words_that_look_like_comments_or_numbers_are_words(tmp_path):
     )
     spaced = [["New York", "is"], ["big"]]
     assert read(tmp_path / "c.txt", lines(spaced, [["B-LOC", "O"], ["O"]])) == (spaced, [["B-LOC", "O"], ["O"]])
+
+
+def test_a_file_without_blank_lines_is_noticed(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    read(tmp_path / "a.txt", "Ann B-PER\nleft O\n" * 600)
+    assert "line 1 has 1200 words" in caplog.text
+
+
+def test_compressed_conllu_has_names_of_columns(tmp_path):
+    path = tmp_path / "a.conllu.gz"
+    path.write_bytes(gzip.compress(b"1\tdogs\tdog\tNOUN\tNNS\t_\t0\troot\t_\t_\n\n" * 2))
+    found = load_tagging_splits(TaggingArguments(train_file=str(path), label_column="deprel"))["train"]
+    assert (found.words[0], found.labels[0]) == (["dogs"], ["root"])
 
 
 def test_columns_may_be_chosen_by_number_and_by_name(tmp_path):
