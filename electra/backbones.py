@@ -21,14 +21,14 @@ class Backbone(NamedTuple):
             that `*ForSequenceClassification` finds everything but its classifier in an exported detector.
         takes_attention_bias: the encoder adds a float mask, (B, 1, 1, L) or (B, 1, L, L), to its attention scores,
             unchanged. DeBERTa needs 0 and 1: it also masks its embeddings with them.
-        has_local_layers: such a mask also replaces that of local layers, so it is given where the text is not longer
-            than their window.
+        has_local_layers: the float mask also replaces that of local layers, so it is given only where the text is not
+            longer than the window of these layers.
         counts_positions_behind_padding: the first token's position is the padding token's id + 1.
-        takes_mask_by_layer: the encoder takes a dict of two such masks, `full_attention` and `sliding_attention`.
+        takes_mask_by_layer: the encoder takes a dict of two float masks, `full_attention` and `sliding_attention`.
         is_rotary: positions rotate pairs of dimensions of queries and keys; there is no table of positions.
         ffn_matrices: matrices of a feed-forward layer; 3 if it is gated.
         settings: values that are written into every new configuration.
-        as_wide_as_network: values of the configuration that are the width of a new network.
+        as_wide_as_network: names in the configuration whose value is the width of a new network.
         renamed: BERT's name of a value -> its name in this configuration, where they differ.
         lacks: BERT's names of dropouts that the architecture does not have.
     """
@@ -61,6 +61,7 @@ _ROBERTA = Backbone(
     counts_positions_behind_padding=True,
     settings={"type_vocab_size": 2},  # released ones have a single type
 )
+"""The row of RoBERTa, which XLM-RoBERTa and others share."""
 _ROWS = {
     "electra": Backbone(
         lm_head=("generator_predictions", "generator_lm_head"),
@@ -149,6 +150,7 @@ _ROWS = {
         lm_head=("cls",), has_pooler=True, takes_attention_bias=True, is_rotary=True, ffn_matrices=3
     ),
 }
+"""Rows by `model_type`, also of architectures that the installed transformers does not have."""
 
 
 def _is_in_transformers(model_type: str) -> bool:

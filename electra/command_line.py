@@ -41,6 +41,7 @@ from electra.options import Need, Range, Values, as_word, default_of, plain_valu
 logger = logging.getLogger(__name__)
 
 _NOT_GIVEN = object()
+"""The default of every option in the parser, by which a given default is told from none."""
 
 
 class CommandLine(HfArgumentParser):
@@ -50,8 +51,8 @@ class CommandLine(HfArgumentParser):
         config: after `read`, the YAML file; None if there is none.
         names_config: after `read`, whether the command line names this file.
         flags: after `read`, the names of options that the command line itself gives.
-        lines: after `fill`, those that the file gives and that apply.
-        left_out: after `fill`, why lines of the file do not apply, by name.
+        lines: after `fill`, the names of options that the file gives and that apply.
+        left_out: after `fill`, for each option of the file that does not apply, by name, the reason.
         unused: after `fill`, the names of options that do nothing in this run, given or not.
         record: after `fill`, the options to be written for `--config`: given, different from their default, or
             `always_recorded`; without the unused ones. Paths are absolute.
@@ -74,13 +75,13 @@ class CommandLine(HfArgumentParser):
         return [f for group in self.dataclass_types for f in fields(group) if f.init]
 
     def add_argument(self, *names: str, rules: Any = None, **kwargs: Any) -> Action:
-        """Add an option as argparse does, but no spellings with hyphens, which `parse` translates, and no rules."""
+        """Add an option to the parser, without its rules and its spelling with hyphens, which `read` translates."""
         if kwargs.get("type") is string_to_bool:  # also of `bool | None`
             kwargs |= {"nargs": "?", "const": True}
         return super().add_argument(*(name for name in names if "-" not in name[2:]), **kwargs)
 
     def lines_of_file(self) -> dict[str, tuple[Action, Range | None]]:
-        """Return what a `--config` file may have: the name of each line, its action, and the range of its values."""
+        """Return the options that a `--config` file may have, by name: the action and the range of values of each."""
         ranges = {f.name: rules_of(f).valid for f in self._fields()}
         actions = {option[2:]: action for option, action in self._option_string_actions.items()}
         return {
@@ -154,8 +155,8 @@ class CommandLine(HfArgumentParser):
         """Return the groups of options from what was read, without the lines of the file that do not apply.
 
         Args:
-            inherited: options of the run that this one starts from, from flags and file.
-            recipe: that of the option which has recipes (`Rules.sets`), if none is given.
+            inherited: options given by flags and file -> the options of the run that this one starts from.
+            recipe: name of the recipe to use if the user gives none (`Rules.sets`).
         Raises:
             UserError: an option of the command line does not apply.
         """
@@ -186,7 +187,7 @@ class CommandLine(HfArgumentParser):
         return tuple(self._make(group, values) for group in self.dataclass_types)
 
     def _recipe(self, given: Values, unnamed: str | None = None) -> Values:
-        """Return what the recipe sets that is given, else `unnamed`, else the default; {} if there are no recipes."""
+        """Return the options that a recipe sets: the given one, else `unnamed`, else the default one."""
         f = self._with_recipes
         recipes = rules_of(f).sets if f is not None else None
         if f is None or recipes is None:
@@ -281,7 +282,7 @@ class CommandLine(HfArgumentParser):
 
 
 def _refuse_word(words: Sequence[str], stray: str) -> NoReturn:
-    """Refuse a word that belongs to no option, such as a second value; a secret is not repeated."""
+    """Raise a UserError for a word that belongs to no option, such as a second value; a secret is not repeated."""
     place = len(words) - 1 - [*reversed(words)].index(stray)
     options = ["", *(word for word in words[:place] if word.startswith("--"))]
     is_secret = "..." in [shown for word, shown in zip(words, hide_secrets(words), strict=True) if word == stray]
@@ -290,7 +291,10 @@ def _refuse_word(words: Sequence[str], stray: str) -> NoReturn:
 
 
 def _normalized(argv: Sequence[str]) -> list[str]:
-    """Translate `--model-size`, and the lists of wandb's agent: `--tasks=['rte']`."""
+    """Return the words of a command line with `--model_size` for `--model-size`, `--tasks rte` for `--tasks=['rte']`.
+
+    wandb's agent writes lists in the latter form.
+    """
     words: list[str] = []
     for token in argv:
         name, equals, text = token.partition("=")

@@ -15,7 +15,7 @@ from electra.runtime.spinning import limit_spinning
 
 
 class Verb(NamedTuple):
-    """A command: the module whose `main` runs it, a line about it, and what its help begins with."""
+    """A verb of `electra`: the module whose `main` runs the verb, a line about it, and the first part of its help."""
 
     module: str
     about: str
@@ -194,7 +194,9 @@ VERBS = {
 """,
     ),
 }
+"""The commands by the word that follows `electra`, in the order of its help."""
 WITHOUT_TORCH = ("report", "push")
+"""Verbs that import no torch: no line asks the user to wait for its import."""
 
 
 def main() -> NoReturn:

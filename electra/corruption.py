@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 VOCABULARY_BLOCK = 128
-"""Tokens whose probabilities are summed up first when one is sampled."""
+"""Tokens of a block: a sample is drawn from the sums of blocks first, then from the tokens of one block."""
 
 
 def maskable_tokens(
@@ -41,7 +41,7 @@ def maskable_tokens(
 
 
 def slots_of(length: int, mlm_probability: float) -> int:
-    """Return K, the slots for chosen positions in a row of `length` tokens: those of a full row, at least 1."""
+    """Return K, the slots for chosen positions in a row of `length` tokens: what a full row needs, at least 1."""
     return max(1, round(mlm_probability * length))
 
 
@@ -63,7 +63,10 @@ def share_of(
     mlm_probability: float,
     most: int,
 ) -> Tensor:
-    """Return round(mlm_probability * real), at least 1, at most `most` and what is available; int64, any shape."""
+    """Return how many of `available` positions are chosen: round(mlm_probability * real), from 1 to `most`; int64.
+
+    All arguments are int64 of one shape, any; where nothing is available, the result is 0.
+    """
     # In float64, like Python's numbers: in float32 0.15 * 190 is above 28.5, in float64 below. MPS has no float64.
     precision = torch.float32 if real.device.type == "mps" else torch.float64
     share = real.to(precision) * mlm_probability
@@ -77,10 +80,11 @@ def choose_positions(
     uniform: Tensor,
     mlm_probability: float,
 ) -> tuple[Tensor, Tensor]:
-    """Choose k = round(mlm_probability * n) positions of every row, without replacement; n counts its real tokens.
+    """Choose k = round(mlm_probability * n) positions of every row of n real tokens, without replacement.
 
-    At least one per row that has a maskable token, and never more than it has. The original draws with replacement,
-    which at 15 % leaves 13.8 % distinct positions and averages the ids of positions drawn twice.
+    A row has at least one chosen position if it has a maskable token, and no more than maskable tokens. The original
+    draws with replacement, which at 15 % leaves 13.8 % distinct positions and averages the ids of positions drawn
+    twice.
 
     Args:
         maskable: from `maskable_tokens`, bool (B, L).
@@ -114,7 +118,8 @@ def mask_tokens(
 ) -> tuple[Tensor, Tensor]:
     """Return x_masked = REPLACE(x, m, [MASK]): most chosen tokens become [MASK], some random, the rest are kept.
 
-    One number per slot decides both: where it falls in the random share, its place within the share gives the token.
+    One uniform number per slot decides what becomes of the token, and which random token: its place within the random
+    share.
 
     Args:
         input_ids: original ids, int64 (B, L).
@@ -153,7 +158,7 @@ def sample_tokens(
 ) -> Tensor:
     """Sample x_hat ~ softmax(logits / temperature), in fp32; no gradient.
 
-    Inverts the cumulative distribution at one number per row, so a row's sample does not depend on the rest of the
+    The cumulative distribution is inverted at one number per row, so a row's sample does not depend on the rest of the
     batch or on the number of processes. The original's Gumbel-max trick needs a random number per logit, which costs
     several times as much. The distribution is summed up in two levels: blocks of tokens, then the tokens of one block.
 
@@ -218,7 +223,7 @@ def _running_sums(weights: Tensor) -> Tensor:
 
 
 def _first_above(sums: Tensor, target: Tensor) -> Tensor:
-    """Find the place of the first running sum above the target: (N, M), (N, 1) -> int64 (N, 1).
+    """Return the index of the first running sum above the target: (N, M), (N, 1) -> int64 (N, 1).
 
     Rounding may put the target at the last sum; below it, a place of weight 0 is never found.
     """
@@ -273,14 +278,14 @@ def replace_tokens(
 
 
 NOISE_RANGE = 2**30
-"""A random number in [0, 1) as an integer; float32 has 24 bits."""
+"""Integers below this number stand for random numbers in [0, 1), which sorts by segment and number at once."""
 
 
 def segment_numbers(
     segment_lengths: Tensor,
     length: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return the segment of each position, S in padding, and its place there, int64 (B, L) each."""
+    """Return the number of each position's segment, S in padding, and the place in this segment, int64 (B, L) each."""
     ends = segment_lengths.cumsum(dim=1)  # (B, S)
     positions = torch.arange(length, device=ends.device)  # (L,)
     positions = positions.repeat(len(ends), 1)  # (B, L)
@@ -316,9 +321,9 @@ def choose_in_segments(
     """Choose round(mlm_probability * n) positions of every segment of n tokens; see `choose_positions`.
 
     Args:
-        most: the largest number that any row has, if that is known; else K follows from L and S.
+        most: the largest number of chosen positions of any row, if that is known; else K follows from L and S.
     Returns:
-        mlm_positions: int64 (B, K), where K is at least the largest number that any row can have.
+        mlm_positions: int64 (B, K), where K is at least the largest number of chosen positions of a row.
         mlm_mask: bool (B, K), which slots are used.
     """
     length = maskable.size(1)

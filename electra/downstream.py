@@ -36,11 +36,11 @@ class TaskOfUser(NamedTuple):
     """A kind of task on data of the user.
 
     Args:
-        parse: options by name -> `Arguments`.
-        evaluate: fine-tunes with these arguments, in place of their encoder on the one that is given.
-        needs: arguments of `fine_tune` that must be given together, if there is no data set by name.
-        has_default: the task has a data set of its own, which is used without any data.
-        has_test: a test set is read.
+        parse: function of options by name that returns `Arguments`.
+        evaluate: function of `Arguments` and an encoder, None for the one that they name, that fine-tunes.
+        needs: arguments of `fine_tune` that must be given together, unless a data set is given by name.
+        has_default: the task has a data set of its own, which is used if no data are given.
+        has_test: the task reads a test set.
     """
 
     parse: Callable[[Values], Arguments]
@@ -56,9 +56,9 @@ TASKS_OF_USER = {
     "choose": TaskOfUser(parse_choice_arguments, evaluate_choices, has_default=True),
     "squad": TaskOfUser(parse_squad_arguments, evaluate_squad, has_default=True, has_test=False),
 }
-"""By the verb of the command."""
+"""Kinds of tasks on data of the user, by the verb of their command."""
 SPLIT_OF = {"train_dataset": "train", "eval_dataset": "validation", "test_dataset": "test"}
-"""Argument of `fine_tune` -> name of the split."""
+"""Argument of `fine_tune` that holds data -> name of the split on the Hub."""
 
 
 def fine_tune(
@@ -180,14 +180,14 @@ def _data_options(kind: TaskOfUser, given: Mapping[str, Any], values: Values) ->
 
 
 def _is_path(rows: Any) -> bool:
-    """Return True for the path of a file, or several."""
+    """Return True if `rows` is the path of a file, or a list of paths."""
     return isinstance(rows, str | Path) or (
         isinstance(rows, list | tuple) and bool(rows) and all(isinstance(one, str | Path) for one in rows)
     )
 
 
 def _fine_tuned(evaluation: Evaluation | None) -> FineTuned:
-    """Return what the main process found; the task is the last one, which others may have come before."""
+    """Return the results of an evaluation's last task; other tasks are those whose encoder it starts from."""
     assert evaluation is not None
     task = evaluation.tasks[-1]
     results = sorted((one for one in evaluation.results if one.task == task.name), key=lambda one: one.seed)

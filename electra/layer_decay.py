@@ -9,7 +9,7 @@ from torch import nn
 from electra.io.errors import UserError
 
 STEPS_TO_TOP = {"paper": 1, "google": 2, "rc2020": 0}
-"""By source, the exponent of the top layer; see `layer_multipliers`."""
+"""Exponent of the decay at the top layer, by source; see `layer_multipliers`."""
 LAYER = re.compile(r"(?P<stack>(?:\w+\.)*?(?:layers?|albert_layer_groups))\.(\d+)\.(?:albert_layers\.(\d+)\.)?")
 """The beginning of the name of a layer's parameter. ALBERT's stack has groups of layers."""
 
@@ -19,7 +19,7 @@ def layer_multipliers(
     decay: float,
     mode: str,
 ) -> list[float]:
-    """Return factors of the learning rate, smaller towards the input, num_layers + 2 of them.
+    """Return num_layers + 2 factors of the learning rate, smaller towards the input.
 
     | with n layers | embeddings | layer i, from 0 | head |
     |---|---|---|---|
@@ -62,7 +62,7 @@ def layer_decay_groups(
 
     Args:
         model: with the attributes `encoder` and `head`.
-        learning_rate: peak, of the head.
+        learning_rate: peak rate, which the head has.
         weight_decay, with_weight_decay: the decay, and the names of the parameters that have it.
         decay, mode: see `layer_multipliers`; a decay of 1 needs no layers.
     Returns:
@@ -97,7 +97,10 @@ def layer_decay_groups(
 
 
 def _depths(names: list[str]) -> tuple[dict[str, int], int]:
-    """Return the depth of each parameter, 0 (embeddings) to n + 1 (head), and n; n is 0 unless there is one stack."""
+    """Return the depth of each parameter, 0 (embeddings) to n + 1 (head), and the number n of layers.
+
+    Unless the encoder has a single stack of layers, n is 0 and no parameter has a depth.
+    """
     stacks = set()
     layers = {}  # of a parameter: its layer, and the layer's place in ALBERT's group
     for name in names:

@@ -29,7 +29,7 @@ from torch import Tensor
 
 
 class Objective(NamedTuple):
-    """An objective: what is trained, and the defaults of its options. The defaults of the fields are ELECTRA's.
+    """An objective: what is trained, and the defaults of its options. Fields have ELECTRA's values by default.
 
     Args:
         has_generator: a small network fills the chosen positions; without one the main network sees [MASK].
@@ -37,8 +37,8 @@ class Objective(NamedTuple):
         at_all_tokens: the main loss is over all real tokens; otherwise over the chosen positions.
         mlm_replacement_probability, mlm_random_probability: shares of the chosen tokens that become [MASK] and a
             random token; the rest is kept. BERT uses 80/10/10; the original uses 85/15 for its generator.
-        discriminator_weight: lambda. The paper's 50 balances a binary loss with one over the vocabulary. It is 1 for
-            two losses over the vocabulary, for which the paper gives no weight, and where one loss is trained at a
+        discriminator_weight: lambda. The paper's 50 balances a binary loss with one over the vocabulary. Lambda is 1
+            for two losses over the vocabulary, for which the paper gives no weight, and where one loss is trained at a
             time.
         has_stages: the generator is trained alone, then the discriminator alone; they share no weights.
         is_adversarial: the generator is trained by `adversarial_nll` instead of `generator_nll`.
@@ -79,7 +79,7 @@ class Objective(NamedTuple):
 
     @property
     def loss_name(self) -> str:
-        """Name of the main network's loss in logs and metrics."""
+        """Return the name of the main network's loss in logs and metrics."""
         if self.finds_replaced:
             return "discriminator_loss"
         if self.at_all_tokens:
@@ -126,7 +126,7 @@ OBJECTIVES = {
         is_causal=True,
     ),
 }
-"""By name; each says how it differs from ELECTRA."""
+"""Objectives by the value of --objective, each with its differences from ELECTRA."""
 NOISE_SHARE = 0.5
 """Share of the chosen positions that Electric fills with samples; at the others the original stays."""
 
@@ -147,7 +147,7 @@ def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
     """Return -log p_G(x_t | x_masked) for each chosen position, for any LM head.
 
     Args:
-        logits: the LM head's at the chosen positions, any float (N, V).
+        logits: logits of the LM head at the chosen positions, any float (N, V).
         original_ids: the original tokens there, int64 (N,).
     Returns:
         float32 (N,).
@@ -167,7 +167,7 @@ def nll_and_probabilities(logits: Tensor, original_ids: Tensor) -> tuple[Tensor,
 
 
 class _SoftmaxNll(torch.autograd.Function):
-    """A cross-entropy with few passes over (N, V): autograd's gradient makes three of them in float32."""
+    """A cross-entropy with few passes over (N, V), where autograd's gradient makes three passes in float32."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,7 +199,7 @@ def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
     """Return -[y log D(x, t) + (1 - y) log(1 - D(x, t))], y = 1 where the token was replaced, D = sigmoid(logit).
 
     Args:
-        logits: the discriminator's, positive for "replaced", any float (B, L).
+        logits: logits of the discriminator, positive for "replaced", any float (B, L).
         is_replaced: bool (B, L).
     Returns:
         float32 (B, L), including padding: exclude it with `weighted_mean`.
@@ -219,13 +219,14 @@ def noise_logits(
     """Return the log odds of noise, E(x, t) + log q(x_t) + log(k / (1 - k)), float32, in the shape of the energies.
 
     Electric, section 2; google-research/electra, run_pretraining.py. A token is noise, drawn from q, with probability
-    k, else it is from the data p; so the log odds are those of k q against (1 - k) p. `discriminator_nll` of them is
-    least where E = -log p, without a normalization: -E is the log probability of the token given its context.
+    k, else it is from the data p; so these are the log odds of k q against (1 - k) p. With them, `discriminator_nll`
+    is least where E = -log p, without a normalization: -E is the log probability of the token given its context.
 
     Args:
         energies: the discriminator head's output E, any float.
-        log_q: the generator's log probability of the same tokens, nats; gets no gradient.
-        noise_share: k.
+        log_q: the generator's log probability of the same tokens, nats, in the shape of the energies; gets no
+            gradient.
+        noise_share: k, in (0, 1).
     """
     log_prior_odds = math.log(noise_share / (1 - noise_share))
     return energies.float() + log_q.detach() + log_prior_odds
@@ -249,7 +250,7 @@ def adversarial_nll(
     maximizes the expectation. The samples must come from softmax(logits) itself.
 
     Args:
-        logits: the generator's at the chosen positions, any float (N, V).
+        logits: logits of the generator at the chosen positions, any float (N, V).
         sampled_ids: x_hat, int64 (N,).
         rewards: R, `discriminator_nll` at these positions, float32 (N,).
         baseline_logits: w^T h_G, any float (N,).
@@ -295,8 +296,8 @@ def copy_nll(
     from logarithms, so that a saturated gate or softmax does not give infinity.
 
     Args:
-        logits: the LM head's, any float (N, V).
-        copy_logits: the gate's, positive for "copy", any float (N,).
+        logits: logits of the LM head, any float (N, V).
+        copy_logits: logits of the copy gate, positive for "copy", any float (N,).
         input_ids: the network's input, x_corrupt, int64 (N,).
         original_ids: the original tokens, x, int64 (N,).
     Returns:
@@ -337,12 +338,12 @@ def weighted_mean(
     weights: Tensor,
     count: Tensor | None = None,
 ) -> Tensor:
-    """Return the mean of `values` where `weights` is 1, or 0 if none is. Gradients elsewhere are exactly 0.
+    """Return the mean of `values` where `weights` is 1, float32 (); 0 if no weight is. Other gradients are exactly 0.
 
     Args:
         values: float32, any shape.
-        weights: bool or 0/1, the same shape.
-        count: divisor in place of the number of ones, above 0.
+        weights: bool or 0/1, of the same shape.
+        count: divisor, above 0, in place of the number of ones.
     """
     is_counted = weights.bool()
     total = torch.where(is_counted, values, 0.0).sum()

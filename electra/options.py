@@ -52,13 +52,16 @@ SHARE = Range(lambda value: 0 <= value <= 1, "in [0, 1]", {"minimum": 0, "maximu
 AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8", {"minimum": 8})
 STEPS = Range(lambda value: value > 0 or value == -1, "positive, or -1", {"minimum": -1, "not": {"const": 0}})
 SEED = Range(lambda value: 0 <= value < 2**32, "in [0, 2^32)", {"minimum": 0, "exclusiveMaximum": 2**32})
+"""Ranges of numbers by name: shares, counts, steps (-1 for none), seeds of numpy."""
 _PART_OF_RUN = re.compile(r"checkpoint-.*|discriminator|generator|\.\.|")
 """Names of folders in a run, and those that name no folder of their own."""
 FOLDER_NAME = Range(
     lambda name: Path(name).name == name and not _PART_OF_RUN.fullmatch(name) and len(os.fsencode(name)) <= 200,
     "a plain folder name, without slashes, of at most 200 bytes, and not that of a part of a run",
 )
+"""The range of a name for a new folder; file systems allow 255 bytes, with endings."""
 NOT_EMPTY = Range(lambda value: value != "", "a name or a folder, or left out")
+"""The range of a name or path: "" is a forgotten value."""
 # Larger ids are not exact in float32, in which held-out records are gathered.
 VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]", {"minimum": 6, "maximum": 2**24})
 
@@ -75,7 +78,7 @@ Resuming = Literal["kept", "recorded", "compared", "free"]
 
 
 class Rules(NamedTuple):
-    """The rules of an option: all that is known, beside default and help."""
+    """The rules of an option: all that is known about it, beside default and help."""
 
     valid: Range | None = None
     resuming: Resuming | None = None
@@ -104,7 +107,14 @@ def option(
     without_value: Any = None,
     **rules: Any,
 ) -> Any:
-    """Return a dataclass field with help text, `Rules`, and the value of an option that is given without one."""
+    """Return the dataclass field of an option: its default, help and rules.
+
+    Args:
+        valid: range of its values; None for any.
+        choices: values that it may have; () for any.
+        without_value: value where the command line has the option's name alone.
+        rules: fields of `Rules`.
+    """
     metadata: dict[str, Any] = {"help": help, "rules": Rules(valid, **rules)}
     if without_value is not None:
         metadata |= {"nargs": "?", "const": without_value}
@@ -116,7 +126,7 @@ def option(
 
 
 def from_recipe(name: str, help: str, valid: Range | None = None, **rules: Any) -> Any:
-    """Return the field of an option that every recipe sets; its default is the paper's ELECTRA-Small."""
+    """Return the field of an option that every recipe sets; its default is that of the paper's ELECTRA-Small."""
     return option(RECIPES["small"][name], help, valid, always_recorded=True, **rules)
 
 
@@ -129,15 +139,17 @@ def default_of(option: Field[Any]) -> Any:
 
 
 def check(condition: bool, name: str, value: Any, expected: str) -> None:
-    """Refuse the value of an option unless the condition holds."""
+    """Raise a UserError that names an option, its value and what was expected, unless the condition holds."""
     if not condition:
         raise UserError(f"--{name} {value} is not possible: it must be {expected}")
 
 
 def check_options(options: Any) -> None:
-    """Refuse values of another type or out of the range of their option, or not finite: those break a run much later.
+    """Refuse values that are of another type than the option, out of its range, or not finite.
 
-    A path becomes text, and one text in place of a list becomes a list: a program may give either.
+    Such values would break a run much later.
+
+    A program may give a path in place of text, and one text in place of a list: `options` then gets text or a list.
     """
     group: Any = type(options)
     kinds = types_of(group)
@@ -157,7 +169,10 @@ def check_options(options: Any) -> None:
 
 @dataclass(frozen=True)
 class Options:
-    """A group of options, checked when it is made and never changed."""
+    """A group of options, checked when it is made and never changed.
+
+    The first line of a group's docstring is the group's title in `--help`.
+    """
 
     resuming: ClassVar[Resuming] = "free"
 
@@ -171,10 +186,10 @@ def types_of(group: Any) -> dict[str, Any]:
 
 
 def as_type(f: Field[Any], kind: Any, value: Any) -> Any:
-    """Return the value of an option as its type has it; as it is if only transformers declares the option.
+    """Return the value of an option as a value of its type; as it is if only transformers declares the option.
 
     Raises:
-        UserError: the value is of another type, or none of the option's choices.
+        UserError: the value is of another type, or is not one of the option's choices.
     """
     if "rules" not in f.metadata:
         return value
@@ -201,14 +216,14 @@ def as_type(f: Field[Any], kind: Any, value: Any) -> Any:
 
 
 def as_word(f: Field[Any], kind: Any, value: Any) -> Any:
-    """Return the value of an option as a word of the command line gives it: 3 is 3.0 where a number is expected."""
+    """Return the value that a program gives an option as a command line would give it: 3 as 3.0 for a float."""
     typed = as_type(f, kind, value)
     is_whole = type(typed) is int and float in (kind, *get_args(kind))
     return float(typed) if is_whole else typed
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value with enums replaced by their values, also in lists."""
+    """Return a value with enums, also in lists, replaced by their values."""
     if isinstance(value, list):
         return [plain_value(one) for one in value]
     return value.value if isinstance(value, Enum) else value
@@ -219,11 +234,11 @@ def plain_value(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Need:
-    """A condition without which an option would do nothing, or something else than was asked.
+    """A condition that an option needs, because otherwise the option would do nothing, or not what was asked.
 
     Attributes:
         option: the name of the option.
-        needs: whether the condition holds; the argument has the values of all options as attributes.
+        needs: function that returns True if the condition holds; its argument has all options as attributes.
         message: why the option does not work without the condition; `{name}` stands for the value of an option. A
             message without advice, which follows a semicolon, means: leave the option out.
         is_strict: refuse the option also in a file, because the run would be another one without it.
@@ -235,6 +250,6 @@ class Need:
     is_strict: bool = False
 
     def reason(self, options: Any) -> str:
-        """Return the message for these options."""
+        """Return the message with the values of these options."""
         message = self.message if isinstance(self.message, str) else self.message(options)
         return message.format(**vars(options))

@@ -42,11 +42,13 @@ logger = logging.getLogger(__name__)
 
 MOST_PAIRS = 500
 MOST_TEXTS = 600
-"""Of a longer file, rows at equal distances are used: an evaluation must take seconds."""
+"""Pairs and texts of a file that are used, at most: rows at equal distances, because an evaluation must take
+seconds."""
 BATCH = 64
 PARTS = 5
+"""Texts of a forward pass, and parts of the cross-validation."""
 TEXT_PAIRS = (("premise", "hypothesis"), ("sentence1", "sentence2"))
-"""Columns of two texts, which are read as a pair."""
+"""Names of columns with two texts that are read as a pair."""
 
 
 def make_probes(
@@ -55,7 +57,7 @@ def make_probes(
     model: ElectraForJointPretraining,
     tokenizer: PreTrainedTokenizerBase,
 ) -> list[Probe]:
-    """Read the files of --eval_pairs and --eval_classify, and return what measures a model at each evaluation.
+    """Return the probes of --eval_pairs and --eval_classify, made from their files.
 
     Raises:
         UserError: a file cannot be read, a sentence of a pair is longer than the network, or there are no classes.
@@ -70,7 +72,7 @@ def make_probes(
 
 
 def score_of(objective: Objective) -> str:
-    """Return the score of the main network, as `electra pairs` calls it."""
+    """Return the name in `electra pairs` of the score that an objective's main network gives sentences."""
     if objective.finds_replaced:
         return "electric" if objective.is_energy_based else "discriminator"
     return "causal" if objective.is_causal else "pll"
@@ -83,7 +85,7 @@ def spread(rows: Sequence[Any], most: int) -> list[Any]:
 
 @dataclass(frozen=True)
 class PairsProbe:
-    """Minimal pairs, tokenized, and the score that compares their sentences."""
+    """A probe of minimal pairs, which are tokenized, with the score that compares their sentences."""
 
     pairs: Sequence[Pair]
     groups: Sequence[SentenceBatch]
@@ -102,7 +104,7 @@ class PairsProbe:
         return cls(pairs, groups, score, tokenizer.mask_token_id)
 
     def __call__(self, model: ElectraForJointPretraining) -> dict[str, float]:
-        """Return the mean accuracy of the paradigms; a tie counts half. nan if the network has diverged."""
+        """Return `pairs_accuracy`, the mean over paradigms, ties counted half; nan if the network has diverged."""
         is_detector = self.score in ("discriminator", "electric")
         scorer = Scorer(
             model.discriminator if is_detector else None,
@@ -123,7 +125,7 @@ class PairsProbe:
 
 @dataclass(frozen=True)
 class LabelProbe:
-    """Texts, tokenized, and the number of the class of each, (N,)."""
+    """A probe of N texts, which are tokenized, with the number of each text's class, (N,)."""
 
     rows: ColumnRows
     classes: Array
@@ -161,7 +163,7 @@ class LabelProbe:
         return cls(encoded, classes, PaddingCollator(tokenizer.pad_token_id))
 
     def __call__(self, model: ElectraForJointPretraining) -> dict[str, float]:
-        """Return the cross-validated accuracy; nan if the network has diverged."""
+        """Return `probe_accuracy`, which is cross-validated; nan if the network has diverged."""
         features = self.features(model)
         if not np.isfinite(features).all():
             return {"probe_accuracy": math.nan}
@@ -189,7 +191,7 @@ class LabelProbe:
 
 
 def texts_of(row: Columns, place: str) -> tuple[str, str | None]:
-    """Return the text of a row, or its two texts."""
+    """Return the text of a row and None, or the two texts of a pair."""
     for first, second in TEXT_PAIRS:
         if first in row and second in row:
             return text_of(row, first, place), text_of(row, second, place)

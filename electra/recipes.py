@@ -9,6 +9,7 @@ Sizes are those of the discriminator; the batch is for one device without accumu
 """
 
 Sizes = dict[str, int | float | str]
+"""Values of options by name."""
 
 _COMMON: Sizes = {
     "generator_layer_size": 1.0,
@@ -22,6 +23,7 @@ _COMMON: Sizes = {
     "hidden_dropout_prob": 0.1,
     "attention_probs_dropout_prob": 0.1,
 }
+"""Values that all sizes of table 6 share."""
 _SMALL: Sizes = _COMMON | {
     "hidden_size": 256,
     "num_hidden_layers": 12,
@@ -35,6 +37,7 @@ _SMALL: Sizes = _COMMON | {
     "learning_rate": 5e-4,
     "max_steps": 1_000_000,
 }
+"""ELECTRA-Small of table 6, 14 M parameters."""
 PAPER_RECIPE: dict[str, Sizes] = {
     "small": _SMALL,
     # google/electra-small-*: a generator as large as the discriminator and 4M steps are in google-research/electra's
@@ -75,9 +78,11 @@ PAPER_RECIPE: dict[str, Sizes] = {
         "max_steps": 400_000,
     },
 }
+"""The paper's recipes by name, and small++ of its released code."""
 
 _MODERN: Sizes = _SMALL | {"discriminator_type": "modernbert", "tie": "none", "initialization": "local"}
-"""ModernBERT's layers learn within one or two million tokens, where the paper's need 18 (docs/results.md)."""
+"""Values of ModernBERT's layers, which learn within one or two million tokens, where the paper's layers need 18
+million (docs/results.md)."""
 _CPU: Sizes = _MODERN | {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
@@ -86,6 +91,7 @@ _CPU: Sizes = _MODERN | {
     "per_device_train_batch_size": 32,
     "warmup_steps": 500,
 }
+"""Values of this project's recipes for a CPU, without dropout (docs/results.md)."""
 RECIPES: dict[str, Sizes] = PAPER_RECIPE | {
     # An hour and ten hours of two CPU cores, estimated (docs/pretraining.md).
     "tiny": _CPU
@@ -115,5 +121,5 @@ RECIPES: dict[str, Sizes] = PAPER_RECIPE | {
     # As many FLOPs (6 N T and attention) as small, within 1 %: gated feed-forward layers have a third matrix.
     "modern-small": _MODERN | {"embedding_size": 256, "intermediate_size": 688},
 }
-"""Recipe by name. `*_steps` are optimizer steps, `generator_*` fractions of the sizes. All have the fields of the
-paper's; this project's also name the parts of the networks."""
+"""Recipes by name. `*_steps` are optimizer steps, `generator_*` fractions of the discriminator's sizes. All recipes
+have the fields of the paper's; this project's own also name the parts of the networks."""

@@ -12,14 +12,16 @@ from typing import TypedDict
 from electra.io.files import read_json, write_json
 
 SAMPLES_NAME = "samples.json"
+"""File of a run with its samples."""
 
 
 REPLACED = "P(replaced)"
+"""What the probabilities of a detector are of, in the line of a sample."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One text and the predictions for it, one value per token; None where no network predicts it."""
+    """A text and the predictions for it, a value per token each; a prediction that no network makes is None."""
 
     original: list[str]
     masked: list[str] | None
@@ -39,7 +41,7 @@ class Sample:
             raise ValueError("a sample has versions of different lengths")
 
     def lines(self) -> Iterator[tuple[str, list[str], list[float | None] | None]]:
-        """Yield the versions of the text in the order in which they arise: name, tokens, and probabilities or None."""
+        """Yield name, tokens and probabilities (or None) of each version of the text, in the order of creation."""
         yield "text", self.original, None
         if self.masked is not None:
             yield "masked", self.masked, None
@@ -52,20 +54,20 @@ class Sample:
 
 
 class Samples(TypedDict):
-    """What samples.json holds: the samples, and the step of the networks, None if unknown."""
+    """The content of samples.json: the samples, and the step of the networks, None if unknown."""
 
     step: int | None
     samples: list[Sample]
 
 
 def write_samples(samples: Sequence[Sample], folder: Path, step: int | None = None) -> None:
-    """Write samples.json into a run folder; `step`: of the networks."""
+    """Write samples.json into a run folder; `step` is that of the networks."""
     values = [asdict(sample) for sample in samples]
     write_json({"step": step, "samples": values}, folder / SAMPLES_NAME)
 
 
 def read_samples(folder: Path) -> list[Sample]:
-    """Read the samples of a run folder; none if there is no samples.json."""
+    """Return the samples of a run folder; [] if there is no samples.json."""
     path = folder / SAMPLES_NAME
     if not path.exists():
         return []
@@ -73,5 +75,5 @@ def read_samples(folder: Path) -> list[Sample]:
 
 
 def marked(token: str) -> str:
-    """Return a token with a dot in front if it begins no word."""
+    """Return a token, with a dot in front unless it begins a word."""
     return token if token[:1].isspace() else f"·{token}"

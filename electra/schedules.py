@@ -64,7 +64,7 @@ def product_scheduler(
 
 @contextmanager
 def translate_option_errors(options: str) -> Iterator[None]:
-    """Turn what a library says about options into a `UserError` that names them."""
+    """Turn errors of a library about options into a `UserError` that names the options."""
     try:
         yield
     except UserError:
@@ -78,10 +78,10 @@ def create_schedule(
     optimizer: torch.optim.Optimizer,
     lengths: Sequence[int],
 ) -> LRScheduler:
-    """Create the schedule of a run, started again where its second stage begins.
+    """Return the schedule of a run, which starts again where a second stage begins.
 
     Args:
-        args: Trainer's, with `product_schedule`.
+        args: Trainer's options, with `product_schedule`.
         lengths: optimizer steps of the stages, one or two.
     """
     first, *others = [_stage_schedule(args, optimizer, length) for length in lengths]
@@ -120,7 +120,7 @@ def _stage_schedule(args: Any, optimizer: torch.optim.Optimizer, length: int) ->
 
 
 class Phase(NamedTuple):
-    """The networks that one optimizer step trains: arguments of the joint model's `forward`.
+    """A choice of the networks that an optimizer step trains: arguments of the joint model's `forward`.
 
     A network that is not trained gets no gradient instead of a zero one, so the optimizer neither decays nor moves it.
     """
@@ -135,15 +135,15 @@ def phase_at(
     generator_steps: int | None = None,
     generator_gate: Sequence[str] = (),
 ) -> Phase:
-    """Return what the step after `step` optimizer steps trains.
+    """Return which networks the step after `step` optimizer steps trains.
 
-    It is a function of what a checkpoint restores, so a resumed run trains what an uninterrupted one would.
+    All arguments are restored by a checkpoint, so a resumed run trains what an uninterrupted one would.
 
     Args:
         log_history: Trainer's log.
         generator_steps: length of the generator's stage; None or 0 where there is one stage.
         generator_gate: a metric and a threshold, see `ObjectiveArguments`. A gate uses the last evaluation before the
-            step, except that of the untrained pair at step 0. A metric that is nan is below every threshold.
+            step, but not the one at step 0, of the untrained pair. A metric that is nan is below every threshold.
     """
     if generator_steps:
         is_first = step < generator_steps
@@ -158,7 +158,7 @@ def phase_at(
 
 
 def stage_lengths(max_steps: int, generator_steps: int | None) -> list[int]:
-    """Return the steps of each stage of a run, in order; `generator_steps` is 0 or None where there is one stage."""
+    """Return the number of steps of each stage, in order; `generator_steps` is 0 or None if there is one stage."""
     return [generator_steps, max_steps - generator_steps] if generator_steps else [max_steps]
 
 
@@ -171,22 +171,22 @@ def stage_lengths(max_steps: int, generator_steps: int | None) -> list[int]:
 
 
 SETTLED_STEP = 2**24
-"""A step count at which 1 - beta**step is exactly 1; adding 1 in float32 does not change it."""
+"""Number of steps at which 1 - beta**step is exactly 1; adding 1 to it in float32 changes nothing."""
 
 
 class AdamWNoBiasCorrection(torch.optim.AdamW):
-    """AdamW with update = m / (sqrt(v) + eps) + weight_decay * parameter, times the learning rate: no bias correction.
+    """AdamW without bias correction: learning rate times m / (sqrt(v) + eps) + weight_decay * parameter.
 
     Arguments and defaults are those of `torch.optim.AdamW`; the original uses betas=(0.9, 0.999), eps=1e-6,
-    weight_decay=0.01. torch scales m and v by 1 / (1 - beta**step), so every parameter's `step` starts where that is
-    exactly 1, and stays there. `step` is part of the state: a state loaded from plain AdamW is still corrected.
-    AMSGrad is not supported.
+    weight_decay=0.01. torch scales m and v by 1 / (1 - beta**step), so every parameter's `step` starts where this
+    factor is exactly 1, and stays there. `step` is part of the state: a state loaded from plain AdamW is still
+    corrected. AMSGrad is not supported.
 
     Source: google-research/electra, model/optimization.py, AdamWeightDecayOptimizer.
     """
 
     def step(self, closure: Any = None) -> Any:
-        """Take a step; the gradients must be there before, so a closure may only compute the loss."""
+        """Take a step with the present gradients; return the closure's loss, which must not change gradients."""
         for group in self.param_groups:
             is_on_device = group["fused"] or group["capturable"]  # other kernels read the step on the host
             for parameter in group["params"]:
@@ -204,8 +204,8 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
 def check_optimizer(args: TrainingArguments) -> None:
     """Refuse an --optim whose library is missing or does not work, and wrong --optim_args.
 
-    Trainer imports the library when the optimizer is made, after all text is tokenized. So it is asked here for the
-    optimizer of a network of one layer.
+    Trainer imports the library when the optimizer is made, after all text is tokenized. Therefore the optimizer of a
+    network of one layer is made here.
     """
     alike = copy.copy(args)
     if args.optim_target_modules is not None:

@@ -31,6 +31,7 @@ from electra.tasks.tagging.task import TAGGING_GROUPS
 from electra.tokenizers.command import TOKENIZER_GROUPS
 
 Schema = dict[str, Any]
+"""A JSON Schema, as the mapping that JSON writes."""
 
 VERBS_WITH_CONFIG = {
     "pretrain": GROUPS,
@@ -44,9 +45,9 @@ VERBS_WITH_CONFIG = {
     "cache": CACHE_GROUPS,
     "testset": (TestSetArguments,),
 }
-"""Verb -> the groups of its options."""
+"""Verb with `--config` -> the groups of its options."""
 NUMBER_PATTERN = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
-"""YAML 1.1 reads `5e-4`, which has no point, as text."""
+"""Expression of a number as text, because YAML 1.1 reads `5e-4`, which has no point, as text."""
 MAPPINGS = (
     "accelerator_config",
     "deepspeed",
@@ -55,13 +56,13 @@ MAPPINGS = (
     "lr_scheduler_kwargs",
     "task_overrides",
 )
-"""Options of text that hold JSON; a file may write a mapping."""
+"""Options whose text is JSON; a file may have a mapping in place of the text."""
 DRAFT = "http://json-schema.org/draft-07/schema#"
-"""The version that editors know."""
+"""URL of the version of JSON Schema that editors know."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print the schema of one command's files, or of all files."""
+    """Print the schema of the files of one command, or of all commands."""
     parser = Parser(description="Print a JSON schema for --config files and sweep files.")
     parser.add_argument("verb", nargs="?", choices=[*VERBS_WITH_CONFIG, "sweep"], help="Default: all of them.")
     verb = parser.parse_args(argv).verb
@@ -69,12 +70,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def to_json(schema: Schema) -> str:
-    """Return a schema as text."""
+    """Return a schema as a text of JSON."""
     return json.dumps({"$schema": DRAFT, **schema}, indent=1, ensure_ascii=False) + "\n"
 
 
 def schema_of_files() -> Schema:
-    """Return the schema that the files of all commands and sweep files fulfil."""
+    """Return the schema of all files: those of all commands, and sweep files."""
     definitions = {verb: schema_of_options(verb) for verb in VERBS_WITH_CONFIG}
     definitions["sweep"] = schema_of_sweeps(definitions)
     return {
@@ -85,7 +86,7 @@ def schema_of_files() -> Schema:
 
 
 def schema_of_verb(verb: str) -> Schema:
-    """Return the schema of one command's files; that of sweep files for the verb sweep."""
+    """Return the schema of the files of a command; for the verb sweep, that of sweep files."""
     if verb != "sweep":
         return schema_of_options(verb)
     definitions = {name: schema_of_options(name) for name in PROGRAMS.values()}
@@ -118,7 +119,7 @@ def schema_of_line(action: Action, valid: Range | None) -> Schema:
 
     Args:
         action: the option for argparse: type, choices, number of values, default, help.
-        valid: the range of its values.
+        valid: the range of the option's values; None for any.
     """
     description = " ".join((action.help or "").replace("%%", "%").split())
     if valid is not None:
@@ -165,7 +166,7 @@ def schema_of_sweeps(definitions: dict[str, Schema]) -> Schema:
     """Return the schema of sweep files in wandb's format.
 
     Args:
-        definitions: verb -> the schema of its options, at `#/definitions/VERB`.
+        definitions: verb -> schema of the verb's options, which stands at `#/definitions/VERB`.
     """
     texts: dict[str, Schema] = {name: {"type": "string"} for name in UNUSED}
     of_program = [

@@ -23,6 +23,7 @@ class ShardArguments(Options):
 
 
 CACHE_GROUPS = (CorpusArguments, TokenizerPathArguments, TokenizerArguments, CacheArguments, ShardArguments)
+"""Groups of options of `electra cache`."""
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -49,17 +49,19 @@ logger = logging.getLogger(__name__)
 
 READING_VERSION = 3  # part of the fingerprint: raise it when the same inputs give other documents than before
 BUILTIN = "builtin"
+"""Name of the built-in text among the data sets of --dataset_name."""
 NO_CONFIG = "none"  # stands for "no configuration" where one is expected for each data set
 WHOLE_BYTES = 10**9
-"""The files of a corpus are hashed whole if they have up to so many bytes together, else in samples. From memory, that
-is 0.2 s of a core (XXH3: 6 GB/s); a disk of 1 GB/s needs a second."""
+"""Bytes of all files of a corpus together up to which the files are hashed whole; of more, samples are hashed. Hashing
+takes a core 0.2 s from memory (XXH3: 6 GB/s), and a second from a disk of 1 GB/s."""
 MOST_ENDINGS = 8
-"""Endings of files that a message names."""
+"""Endings of files that a message names, at most."""
 SAMPLED_LINES = 2000
 SAMPLED_CHARACTERS = 100_000
-"""The beginning of a file in which `why_no_prose` looks."""
+"""Lines and characters at the beginning of a file that `why_no_prose` reads, at most."""
 PIECES = 8
 PIECE_BYTES = 8192
+"""Pieces of a large file that are hashed, and bytes of each: reading them takes no time."""
 SHORT_NAMES: dict[str, tuple[str, str | None]] = {
     # Parquet repositories: the canonical names stand for loading scripts, which `datasets` no longer runs.
     "openwebtext": ("Skylion007/openwebtext", None),
@@ -68,6 +70,7 @@ SHORT_NAMES: dict[str, tuple[str, str | None]] = {
     "bookcorpus": ("lucadiliello/bookcorpusopen", None),
     "wikitext": ("Salesforce/wikitext", "wikitext-103-raw-v1"),
 }
+"""Short name of a data set -> its id and its configuration on the Hub."""
 
 
 class Source(NamedTuple):
@@ -169,7 +172,7 @@ def _builtin_source(fraction: float) -> Source:
 
 
 def content_hashes(paths: Iterable[str | Path]) -> dict[Path, str]:
-    """Return a hash of the content of each file: whole up to `WHOLE_BYTES` in all files together, else of samples.
+    """Return a hash of each file: of all its bytes if all files have up to `WHOLE_BYTES` together, else of samples.
 
     The samples are the size of a file and eight pieces of 8 KiB, evenly spaced, the first and last bytes included.
     """
@@ -201,7 +204,7 @@ class Corpus:
     """
 
     def __init__(self, options: CorpusArguments, seed: int = 42) -> None:
-        """Find and check all inputs: data sets are loaded, of files only the first rows of tables are read.
+        """Find and check all inputs: load the data sets, and read the first row of each table.
 
         Raises:
             UserError: an option, a name, a format or a column is wrong, or no corpus is named.
@@ -229,7 +232,7 @@ class Corpus:
 
     @property
     def names(self) -> str:
-        """Return the sources as the user named them, for messages."""
+        """Return the names of all sources as the user gave them, for messages."""
         return ", ".join(source.name for source in self.sources)
 
     def fingerprint(self) -> str:
@@ -252,14 +255,14 @@ class Corpus:
         return content_hashes(file for source in self.sources for file in source.files)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the sources in JSON types, for reports."""
+        """Return name and settings of each source in JSON types, for reports."""
         return [{"name": source.name, **source.counts} for source in self.sources]
 
     def __iter__(self) -> Iterator[str]:
         """Yield the documents from the first on; run one iteration at a time.
 
         Raises:
-            UserError: an input is broken, is not UTF-8, or has a row that is not as expected.
+            UserError: a file is damaged, is not UTF-8, or has a row without a text.
         """
         return itertools.chain.from_iterable(self.by_source())
 
@@ -329,9 +332,9 @@ def find_files(entry: str) -> tuple[list[str], list[str]]:
     that is named by itself or by a glob may have any ending.
 
     Returns:
-        the files that are read, and those in a folder that are not.
+        the paths of the files that are read, and of files in a folder that are not.
     Raises:
-        UserError: nothing is there, or nothing of it can be read.
+        UserError: there is no such file or folder, or no file that can be read.
     """
     pattern = os.path.expanduser(entry)
     if is_saved_dataset(pattern):
@@ -356,7 +359,7 @@ def find_files(entry: str) -> tuple[list[str], list[str]]:
 
 
 def _files_below(folder: str) -> list[str]:
-    """List the paths of all files below a folder, without hidden ones and those in hidden folders."""
+    """List the paths of all files below a folder, without hidden files and files in hidden folders."""
     found = []
     for root, subfolders, names in os.walk(folder, followlinks=True):
         paths = {name: os.path.join(root, name) for name in subfolders if not name.startswith(".")}
@@ -366,7 +369,7 @@ def _files_below(folder: str) -> list[str]:
 
 
 def _without_loops(paths: list[str]) -> list[str]:
-    """Leave out the paths that a recursive glob has found through a link back to a folder around the link."""
+    """Return the paths without those that a recursive glob has found through a link to a folder around the link."""
     folders = {os.path.dirname(path) for path in paths}
     top = os.path.commonpath([*map(os.path.abspath, folders)]) if folders else ""
     loops = {folder for folder in folders if _is_loop(folder, top)}
@@ -386,7 +389,7 @@ def _for_each(
     default: Any,
     option: str,
 ) -> list[Any]:
-    """Give each of `count` corpora its value: the default if there are none, the same for all if there is one."""
+    """Return the value of an option for each of `count` corpora: `default` without values, a single value for all."""
     if len(values) == count:
         return values
     if len(values) > min(1, count):
@@ -403,6 +406,7 @@ def _for_each(
 
 TOPICS = Path("pydoc_data", "topics.py")  # the text behind `help("topics")`: one long string per chapter
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", TOPICS.parent.name}
+"""Folders of the standard library whose docstrings are no part of the built-in text."""
 MINIMUM_MODULE_CHARACTERS = 200  # a shorter module has a title, not prose
 
 

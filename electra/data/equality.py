@@ -13,11 +13,11 @@ from electra.data.rng import Bits, Ints, TokenIds
 from electra.tokenizers.load import plain_backend, vocabulary_size
 
 PART = "\ufffd"
-"""How a token is decoded that has some bytes of a character only."""
+"""The text into which a token is decoded that has a part of a character's bytes only."""
 
 
 class DocumentHasher:
-    """Gives documents of a tokenizer hashes that are equal for equal documents.
+    """A maker of hashes of a tokenizer's documents, which are equal for equal documents.
 
     White space at the ends is left out where tokens stand for nothing else: none of WordPiece, many byte-level ones. A
     byte-level token may also have white space before a word, or be a part of a no-break space. A document with such a
@@ -41,10 +41,10 @@ class DocumentHasher:
         return texts
 
     def hash_documents(self, ids: TokenIds, begins: Ints, ends: Ints) -> Bits:
-        """Return 64 bits for each document, uint64 (D,).
+        """Return the hash of each document, uint64 (D,).
 
         Args:
-            ids: of all documents, (T,), of any integer type.
+            ids: token ids of all documents, any integer (T,).
             begins, ends: the first token of each document, and the one behind its last, (D,).
         """
         texts = np.flatnonzero(~self.is_blank[ids])

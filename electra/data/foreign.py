@@ -53,7 +53,7 @@ class DataFile(TypedDict):
 
 
 class SavedDataset(TypedDict):
-    """What state.json holds of a data set that `save_to_disk` wrote."""
+    """The content of state.json in a data set that `save_to_disk` wrote."""
 
     _data_files: list[DataFile]
 
@@ -70,7 +70,7 @@ def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str)
     """Open finished tokens, wherever they were made: a token cache, or a folder of another program.
 
     Raises:
-        UserError: there are none, they are incomplete, damaged or of another tokenizer.
+        UserError: the folder has no tokens, or they are incomplete, damaged or of another tokenizer.
     """
     if not (folder / DESCRIPTION_NAME).is_file():
         return _open_foreign(folder, tokenizer, cache_dir)
@@ -84,7 +84,7 @@ def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str)
 
 
 def _open_foreign(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
-    """Open the tokens of another program by their index in `cache_dir`, which is made first if there is none."""
+    """Open the tokens of another program by their index in `cache_dir`; make the index first if there is none."""
     files = _find_files(folder)
     paths = [*files.datatrove, *map(_index_of, files.datatrove), *files.tables]
     for path in paths:
@@ -104,7 +104,7 @@ def _find_files(folder: Path) -> ForeignFiles:
     """Find the files of both programs, in the order of their paths.
 
     Raises:
-        UserError: there are none, or several splits of a data set.
+        UserError: the folder has no such files, or several splits of a data set.
     """
     if (folder / "dataset_dict.json").is_file():
         raise UserError(f"--token_cache {folder} has several splits; name one, such as {folder}/train")
@@ -117,7 +117,7 @@ def _find_files(folder: Path) -> ForeignFiles:
 
 
 def _tables_of(state: Path) -> list[Path]:
-    """List the Arrow files that `save_to_disk` wrote, without those that `datasets` has cached beside them."""
+    """List the Arrow files of a data set that `save_to_disk` wrote, without the files that `datasets` caches there."""
     return [state.parent / file["filename"] for file in read_json(state, SavedDataset)["_data_files"]]
 
 
@@ -132,7 +132,7 @@ def _locate(files: ForeignFiles) -> Iterator[tuple[Path, str, Ints, Lengths]]:
     """Yield each file, the type of its ids, the first token of each document, and its number of tokens.
 
     Raises:
-        UserError: a file is damaged, or has something else than tokens.
+        UserError: a file is damaged, or holds something else than tokens.
     """
     for path in files.datatrove:
         yield path, *_locate_datatrove(path)
@@ -165,7 +165,7 @@ def _locate_datatrove(path: Path) -> tuple[str, Ints, Lengths]:
 
 
 def _write_index(folder: Path, files: ForeignFiles, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
-    """Write the index of all files, without documents that have no token."""
+    """Write the index of the documents in all files, and leave out documents without a token."""
     indexed = [_index_file(*located, tokenizer) for located in _locate(files)]
     counts = [lengths for _, _, _, lengths, _ in indexed]
     source = {
@@ -190,7 +190,10 @@ def _index_file(
     lengths: Lengths,
     tokenizer: PreTrainedTokenizerBase,
 ) -> IndexedFile:
-    """Read and check all tokens of a file; leave out special tokens at the ends of documents, and empty documents."""
+    """Check all tokens of a file, and return its part of the index.
+
+    Special tokens at the ends of documents, and empty documents, are left out.
+    """
     ids = map_tokens(path, dtype)
     if (starts < 0).any() or (starts + lengths > len(ids)).any():
         raise UserError(f"{path} is damaged: it has documents outside the file; copy it again")
@@ -222,7 +225,7 @@ def _index_file(
 
 
 def _blocks(lengths: Lengths) -> Iterator[slice]:
-    """Yield stretches of documents that have about `BLOCK_TOKENS` tokens together."""
+    """Yield slices of the documents that have about `BLOCK_TOKENS` tokens together."""
     block = lengths.cumsum(dtype=np.int64) // BLOCK_TOKENS
     edges = np.flatnonzero(np.diff(block)) + 1
     for first, behind in pairwise([0, *edges.tolist(), len(lengths)]):
@@ -231,10 +234,12 @@ def _blocks(lengths: Lengths) -> Iterator[slice]:
 
 
 def _special_ends(is_special: Flags, begins: Ints, ends: Ints) -> tuple[Flags, Flags]:
-    """Return which documents begin, and which end, with a special token; a single token is a beginning, bool (D,).
+    """Return which documents begin, and which end, with a special token, bool (D,) each.
+
+    A document of a single special token begins with it and does not end with it.
 
     Args:
-        is_special: of all tokens, (T,).
+        is_special: which tokens are special, (T,).
         begins, ends: the first token of each document, and the one behind its last, (D,).
     """
     padded = np.append(is_special, False)  # of documents without a token, `begins` may be behind the last one

@@ -130,10 +130,11 @@ DATA_NEEDS = [
     Need(name, lambda o: o.token_cache is None, "--token_cache is trained on; leave one of them out")
     for name in ("dataset_name", "dataset_config_name", "dataset_split", "train_file", "dataset_sampling")
 ]
+"""Needs of options of the text among each other."""
 
 
 def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:
-    """Return the files of each held-out text by its name; those without a name are one text, the first."""
+    """Return the files of each held-out text by the text's name; files without a name are one text, the first."""
     texts: dict[str, list[str]] = {}
     for given in validation_file:
         name, path = split_name(given)

@@ -32,8 +32,9 @@ LANGUAGES = (
     "nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so "
     "sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
 )
-"""ISO 639-1, the endings of parallel corpora such as `train.en` and `train.fi`."""
+"""Codes of languages (ISO 639-1): endings of parallel corpora such as `train.en` and `train.fi`."""
 TEXTS = ("", ".txt", ".text", ".raw", ".tokens", ".md", ".train", ".valid", ".validation", ".dev", ".test", ".eval")
+"""Endings of plain text, "" for a name without one."""
 FORMATS = {
     **dict.fromkeys((*TEXTS, *(f".{language}" for language in LANGUAGES.split())), "text"),
     **dict.fromkeys(JSON_LINES, "jsonl"),
@@ -42,21 +43,24 @@ FORMATS = {
     ".tab": "tsv",
     ".parquet": "parquet",
 }
+"""Ending of a file -> the format in which it is read."""
 COMPRESSION_NAMES = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bz2"}
-"""The compressions of io/lines.py, by names that are part of the fingerprint of a corpus."""
+"""Ending of a compressed file -> name of the compression, which is part of the fingerprint of a corpus."""
 NOT_A_CORPUS = ("readme", "license", "licence", "copying", "changelog", "requirements")
-"""Names without ending of files that stand beside texts in a folder and are none."""
+"""Names, without ending, of files that stand beside the texts of a folder and are no texts."""
 NEVER_TEXT = (
     ".pdf .doc .docx .odt .rtf .epub .mobi .xls .xlsx .ods .ppt .pptx .zip .tar .tgz .7z .rar .lz4 .png .jpg "
     ".jpeg .gif .mp3 .mp4 .wav .bin .pkl .pickle .npy .npz .pt .safetensors .arrow .h5 .db .sqlite .warc .exe "
     ".so"
 )
-"""Endings of files that no option makes text, whatever their first bytes look like."""
+"""Endings of files that are never read as text, whatever their first bytes look like."""
 SUPPORTED = (
     f"text ({' '.join(filter(None, TEXTS))}, the code of a language, or any other file of UTF-8 text that is named by "
     f"itself), .jsonl .csv .tsv .parquet, also compressed as {' '.join(COMPRESSION_NAMES)}"
 )
+"""The formats of a corpus in words, for messages."""
 SNIFFED_BYTES = 1 << 16
+"""First bytes of a file by which text is told from other content: 64 KiB."""
 CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
 """Bytes that are rare in text of any encoding."""
 ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they stay below a hundred megabytes
@@ -71,7 +75,7 @@ def kind(path: str) -> tuple[str, str]:
 
 
 def ending(path: str) -> str:
-    """Return the end of a file's name that decides about its format, such as ".txt.7z", or the name without one."""
+    """Return the part of a file's name that decides about the format: endings such as ".txt.7z", or else the name."""
     name = os.path.basename(path)
     stem, extension = os.path.splitext(name)
     inner = os.path.splitext(stem)[1]
@@ -101,7 +105,7 @@ def is_readable(path: str) -> bool:
 
 
 def looks_binary(path: str) -> bool:
-    """Return True if the first bytes of a file are no text: NUL occurs, or many other bytes of control.
+    """Return True if the first bytes of a file are no text: they have a NUL, or many other control characters.
 
     Text in another encoding than UTF-8 is refused where it is read, with the place.
     """
@@ -111,15 +115,16 @@ def looks_binary(path: str) -> bool:
 
 
 FEWEST_CHARACTERS = 500
+"""Characters other than spaces that a text needs to be judged at all."""
 LETTERS = 0.75
 """Share of letters and marks among all characters but spaces, below which a text is called no prose: the languages of
 Wikipedia have above .9, source code has .6 to .7."""
 MARKUP = 0.04
-"""Share of < > { } [ ] | \\ = _ ; and tabs, above which it is called no prose."""
+"""Share of < > { } [ ] | \\ = _ ; and tabs among the characters, above which a text is called no prose."""
 LONG_WORD = 60
-"""ASCII letters, digits and signs without a space: no word of a language, such as base64 and URLs."""
+"""ASCII characters without a space, above which they are no word of a language but base64, a URL or the like."""
 LONG_WORDS = 0.2
-"""Share of the characters in long words, above which it is called no prose."""
+"""Share of the characters in long words, above which a text is called no prose."""
 
 
 FEWEST_ROWS = 20
@@ -206,7 +211,7 @@ def read_file(
 
 
 def _document_start(file: io.BufferedReader, position: int, separator: str) -> int:
-    """Find where the next document begins behind a position: at a line, or behind a blank line."""
+    """Return the byte at which the next document behind a position begins: at a line, or behind a blank line."""
     if position == 0:
         return 0
     file.seek(position - 1)
@@ -219,7 +224,7 @@ def _document_start(file: io.BufferedReader, position: int, separator: str) -> i
 
 
 def as_document(value: Any, text_column: str, place: str) -> str:
-    """Turn a value of a table into a document: "\n" between lines, "" if there is no text."""
+    """Return a value of a table as a document: "\n" between lines, "" if the value is no text."""
     if value is None:
         return ""
     # JSON can hold half of a surrogate pair, which no tokenizer takes.

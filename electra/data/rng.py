@@ -13,21 +13,25 @@ from numpy.typing import NDArray
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+"""Constants of splitmix64: 2^64 over the golden ratio, and the multipliers of its two mixing steps."""
 _FEISTEL_ROUNDS = 8
-"""Four are enough for large ranges, but make some orders of fewer than 20 elements twice as likely as others. Eight
-still prefer some orders of five or six elements: frequencies differ by 9 and 14 % (root mean square)."""
+"""Rounds of a permutation. Four are enough for large ranges, but make some orders of fewer than 20 elements twice as
+likely as others. Eight still prefer some orders of five or six elements: frequencies differ by 9 and 14 % (root mean
+square)."""
 
 POOL = 2**20
 STRETCH = 2**14
-"""Elements that `permute_locally` mixes at once, and how many of these elements are neighbours."""
+"""Elements of a pool, which `permute_locally` mixes at once, and of a stretch, which lie side by side."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bits = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
+"""Arrays of numpy by the type of their numbers: integers, fractions, hashes or random bits, truth values."""
 TokenIds = NDArray[Any]
 """Token ids of an integer type; in our own caches uint16 or uint32, as the vocabulary needs."""
 Counter = int | Ints | Bits
+"""A counter, or an array of counters, of the numbers that `random_bits` draws."""
 
 
 def _mix(state: Bits) -> Bits:
@@ -51,7 +55,7 @@ def random_bits(seed: int, *counters: Counter) -> Bits:
 
 
 def uniform(seed: int, *counters: Counter) -> Floats:
-    """Return numbers in [0, 1) with 53 bits for every combination of the counters, in their broadcast shape."""
+    """Return a number in [0, 1) of 53 random bits for every combination of the counters, in their broadcast shape."""
     bits = random_bits(seed, *counters) >> np.uint64(11)
     return bits.astype(np.float64) * 2.0**-53
 
@@ -98,7 +102,7 @@ def permute_locally(indices: Ints, size: int, seed: int, *counters: int) -> Ints
 
 
 def _feistel(values: Bits, half_bits: Bits, keys: Bits) -> Bits:
-    """Permute the numbers of twice `half_bits` bits; both arrays (N,)."""
+    """Return the images of numbers, (N,), of twice `half_bits` bits under a permutation with a key for each round."""
     low_mask = (np.uint64(1) << half_bits) - np.uint64(1)
     left = values >> half_bits
     right = values & low_mask

@@ -42,34 +42,35 @@ class PackedRow(NamedTuple):
     mask_seed: int = 0
 
     def seeded(self) -> list[Segment]:
-        """Return the segments with the seeds of their masks."""
+        """Return the segments, each with a mask seed of its own that follows from the row's."""
         seeds = random_bits(self.mask_seed, np.arange(len(self.segments)))
         return with_mask_seeds(self.segments, seeds)
 
 
 SegmentRow = Segment | PackedRow
+"""What a row of a batch is made of."""
 
 
 def with_mask_seeds(rows: Sequence[Any], seeds: Bits) -> list[Any]:
-    """Return the rows with the seeds of their masks, (N,)."""
+    """Return the rows, each with its seed from `seeds`, (N,), in place of the one that it has."""
     return [row._replace(mask_seed=seed) for row, seed in zip(rows, seeds.tolist(), strict=True)]
 
 
 def segment_length(segment: Segment) -> int:
-    """Return the tokens of a segment with its special tokens: 2, or 3 for a pair."""
+    """Return how many tokens a segment has, with its 2 special tokens, or 3 if it is a pair."""
     if segment.second is None:
         return len(segment.first) + 2
     return len(segment.first) + len(segment.second) + 3
 
 
 class SegmentPolicy(Protocol):
-    """A policy: how documents become segments, or rows of several segments."""
+    """A policy that cuts documents into segments, or into rows of several segments."""
 
     def __len__(self) -> int:
-        """Return the rows per epoch."""
+        """Return the number of rows of an epoch."""
 
     def cut(self, epoch: int, indices: Ints) -> Sequence[SegmentRow]:
-        """Cut the rows `indices` of an epoch, each in [0, len(self))."""
+        """Return the rows with these numbers, each in [0, len(self)), of an epoch."""
 
 
 @dataclass(eq=False)
@@ -123,7 +124,7 @@ class EvaluationSegments(Dataset):
         return len(self.indices)
 
     def spread(self, count: int) -> list[int]:
-        """Return the positions of at most `count` segments, evenly over the text."""
+        """Return the positions of at most `count` segments that are spread evenly over the text."""
         evenly = np.linspace(0, len(self) - 1, count)
         return np.unique(evenly.round().astype(int)).tolist()
 
@@ -216,8 +217,8 @@ def _noise(seeds: Bits, places: Ints) -> NDArray[np.float32]:
     """Draw random numbers in [0, 1) of every token, float32 (B, L, 3), by segment seed and place in the segment.
 
     Args:
-        seeds: of the segment of each token, (B, L).
-        places: of the tokens in their segments, (B, L); padding belongs to the segment before it.
+        seeds: mask seed of the segment to which each token belongs, (B, L).
+        places: place of each token in its segment, (B, L); padding belongs to the segment before it.
     """
     bits = random_bits(0, seeds[..., None], places[..., None], np.arange(_SAMPLES))
     # 24 bits are exact in float32; rounding more bits could give 1.0.

@@ -65,21 +65,24 @@ from electra.tokenizers.load import tokenizer_fingerprint
 logger = logging.getLogger(__name__)
 
 SHARD_BYTES = 128_000_000
-"""Text of a shard that a process of this host builds; a kill loses at most this much for each process."""
+"""Bytes of text of a shard, where this host builds all of them; a kill loses at most this much for each process."""
 MOST_SHARDS = 1000
-"""Shards of a cache that this host builds alone."""
+"""Shards of a cache, at most, where this host builds all of them."""
 MOST_PROCESSES = 16
-"""Processes that build shards; each needs about 600 MB of memory, and can use several cores."""
+"""Processes that build shards, at most; each needs about 600 MB of memory, and can use several cores."""
 WARN_UNKNOWN_RATE = 0.05
 """Share of unknown tokens above which a warning asks for another tokenizer."""
 ARROW_NAME = "data.arrow"
 SUMS_NAME = "shard.json"
+"""Files in the folder of a shard: its tokens, and the sums that `Sums` describes."""
 WHAT = "the token cache"
+"""What is written under the lock, for messages of waiting."""
 _NAME = re.compile(r"shard-([0-9]{5})-of-([0-9]{5})")
+"""Name of a shard's folder: number of the shard from 0, number of all shards."""
 
 
 class Sums(TypedDict):
-    """What shard.json holds: the name of the cache, documents and tokens of each source, and unknown tokens."""
+    """The content of shard.json: the name of the cache, documents and tokens of each source, and unknown tokens."""
 
     cache: str
     sources: list[Counts]
@@ -94,7 +97,7 @@ def tokenize_corpus(
     seed: int = 42,
     **options: Any,
 ) -> TokenCache:
-    """Tokenize text once, and return its token cache; text that was tokenized before is found in `cache_dir`.
+    """Return the token cache of text; text that was tokenized before is found in `cache_dir`.
 
     Args:
         files: a text file, a folder or a glob such as "corpus/*.txt", or several; [] with `dataset_name`.
@@ -118,9 +121,9 @@ def load_or_build_cache(
     cache_dir: str | Path,
     may_merge: bool = True,
 ) -> TokenCache:
-    """Open the cache of a corpus under a tokenizer; build or complete it first if need be, with several processes.
+    """Return the cache of a corpus under a tokenizer; if need be, build or complete it first, by several processes.
 
-    Shards of jobs are merged if all are there; of a cache that was complete, damaged shards are built again.
+    Shards that jobs have built are merged if none is missing. Damaged shards of a complete cache are built again.
 
     Args:
         may_merge: False leaves a folder with shards of jobs as it is.
@@ -170,7 +173,7 @@ def _build_shards(
 
 
 def _start_worker(threads: int) -> None:
-    """Limit the threads of the tokenizer, and end with the process that started this one."""
+    """Set up a process that builds shards: limit the tokenizer's threads, and end with the process that started it."""
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     parent: Any = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
@@ -187,7 +190,7 @@ def build_shard(
     shard: int,
     count: int,
 ) -> None:
-    """Build one shard of the cache `target`, unless it is there."""
+    """Build one shard of the cache `target`, unless the shard is there."""
 
     def write(folder: Path) -> None:
         sums = _write_tokens(corpus, tokenizer, folder / ARROW_NAME, shard, count)
@@ -207,7 +210,7 @@ def _write_tokens(
     shard: int,
     count: int,
 ) -> dict[str, Any]:
-    """Tokenize a part of a corpus into a file; return documents and tokens of each source, and unknown tokens."""
+    """Write the tokens of a part of a corpus to a file, and return the sums that `Sums` describes."""
     encoder = DocumentEncoder(tokenizer)
     sources = [{"documents": 0, "tokens": 0} for _ in corpus.sources]
     unknown = 0
@@ -222,7 +225,7 @@ def _write_tokens(
 
 
 def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, Any]]:
-    """Return the sources of a corpus by the names that they have now, with their documents and tokens, for reports."""
+    """Return name, settings, documents and tokens of each source of a corpus, for reports."""
     counts = cache.description["sources"]
     if len(counts) != len(corpus.sources):
         raise UserError(f"{cache.path / DESCRIPTION_NAME} is of {len(counts)} sources; delete {cache.path.name}")
@@ -236,7 +239,7 @@ def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, Any]]:
 
 
 def _shards_of(target: Path) -> dict[int, set[int]]:
-    """Return the numbers of the shards that have a folder in a cache, whole or damaged, by N."""
+    """Return for each N, of shards "i of N", the numbers i whose folder is in a cache, whole or damaged."""
     found: dict[int, set[int]] = {}
     for path in target.glob("shard-*"):
         match = _NAME.fullmatch(path.name)
@@ -255,13 +258,13 @@ def _indexed_count(target: Path) -> int | None:
 
 
 def _wrong_shards(target: Path, count: int) -> dict[int, str]:
-    """Return what is wrong with the shards of a cache, as half a sentence, by the number of each that is not whole."""
+    """Return for each shard of a cache that is not whole, by its number, what is wrong: "is missing" or the like."""
     wrongs = {number: find_damage(target / _name(number, count)) for number in range(count)}
     return {number: wrong for number, wrong in wrongs.items() if wrong is not None}
 
 
 def _whole_count(target: Path) -> int | None:
-    """Return an N whose shards are all whole: that of the index, else the smallest; None if there is none."""
+    """Return an N of which all shards are whole: the index's own, else the smallest; None if there is no such N."""
     indexed = _indexed_count(target)
     counts = [count for count, numbers in _shards_of(target).items() if len(numbers) == count]
     ordered = sorted(counts, key=lambda count: (count != indexed, count))
@@ -269,13 +272,13 @@ def _whole_count(target: Path) -> int | None:
 
 
 def _count_to_build(target: Path, own_count: int, may_merge: bool) -> int:
-    """Return the N of the shards that a cache is to consist of; those that are not whole are to be built.
+    """Return into how many shards N a cache is divided; shards of this N that are not whole are to be built.
 
-    Shards that are all whole come first; then those of the index, which was complete; then those that are all there;
-    then `own_count`.
+    The first of these that there is: an N of which all shards are whole; the N of the index, which was complete; an N
+    of which all shards are there; `own_count`.
 
     Raises:
-        UserError: jobs have built some shards of another N, but not all; or all, and `may_merge` is False.
+        UserError: jobs have built shards of another N: not all, or all, but `may_merge` is False.
     """
     there = _shards_of(target)
     building: dict[int, set[int]] = {}
@@ -292,7 +295,7 @@ def _count_to_build(target: Path, own_count: int, may_merge: bool) -> int:
 
 
 def _advise(counts: Iterable[int], there: dict[int, set[int]], building: dict[int, set[int]]) -> str:
-    """Return how many shards of some N are there and being built, and what is to be done, as the end of a message."""
+    """Return the end of a message: how many shards of each N in `counts` are there or being built, and what to do."""
     parts = []
     for count in sorted(counts):
         at_work = building.get(count, set())
@@ -315,7 +318,7 @@ def _and_more(numbers: Collection[int]) -> str:
 
 
 def merge_shards(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
-    """Complete a cache whose shards are all there; one that is complete stays as it is.
+    """Complete a cache whose shards are all there; leave a complete cache as it is.
 
     Raises:
         UserError: a shard is missing, damaged or of another cache, or there is no text.
@@ -330,13 +333,13 @@ def merge_shards(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Pat
 
 
 def _is_merged(target: Path) -> bool:
-    """Return True if a cache is complete, and its shards are whole."""
+    """Return True if a cache is complete and all of its shards are whole."""
     count = _indexed_count(target)
     return count is not None and find_cache_damage(target) is None and not _wrong_shards(target, count)
 
 
 def _count_to_merge(target: Path) -> int:
-    """Return the N whose shards are to be merged, see `_whole_count`; UserError if no N has all of them."""
+    """Return the N whose shards are to be merged, see `_whole_count`; raise a UserError if no N has all its shards."""
     count = _whole_count(target)
     if count is not None:
         return count
@@ -350,7 +353,7 @@ def _count_to_merge(target: Path) -> int:
 
 
 def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, count: int) -> None:
-    """Write index and manifest of a cache whose `count` shards are whole, holding its lock."""
+    """Write index and manifest of a cache whose `count` shards are whole; the caller holds the cache's lock."""
     shards = [target / _name(number, count) for number in range(count)]
     sums = [read_json(shard / SUMS_NAME, Sums) for shard in shards]
     for shard, found in zip(shards, sums, strict=True):
@@ -397,7 +400,7 @@ def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, 
 
 
 def _move_index(unfinished: Path, target: Path) -> None:
-    """Move a complete index into the folder of its cache, which has no manifest until all is there."""
+    """Move a complete index into the folder of its cache, the manifest last."""
     (target / MANIFEST_NAME).unlink(missing_ok=True)
     shutil.rmtree(target / TOKENIZER_NAME, ignore_errors=True)
     for path in unfinished.iterdir():

@@ -40,28 +40,34 @@ from electra.io.files import read_json, write_file, write_json
 logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 6
+"""Version of the files of a cache: raise it when older files cannot be read as they are."""
 DESCRIPTION_NAME = "cache.json"
 TOKENIZER_NAME = "tokenizer"
+"""Names in the folder of a cache: its description, and the folder of its tokenizer."""
 LONGEST = 2**31 - 1
-"""Tokens of a document."""
+"""Tokens of a document, at most: lengths are int32."""
 REMEDY = "copy it again, or mend it with `electra cache` and its options"
+"""What to do with a damaged cache, the end of messages."""
 
 Lengths = NDArray[np.int32]
+"""Numbers of tokens; a document has fewer than 2^31."""
 IndexedFile = tuple[str, str, Ints, Lengths, Bits]
-"""A file of tokens: its path, in the cache's folder or absolute, and type; start, length and hash of each document."""
+"""A file of tokens: its path, absolute or within the folder of the cache; the type of its ids; and arrays with start,
+length and hash of each document."""
 
 ID_TYPES = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+"""Types that token ids may have on disk."""
 
 
 class Counts(TypedDict):
-    """The documents and tokens that were read of a source of a corpus, without special tokens."""
+    """The numbers of documents and tokens of a source of a corpus, special tokens not counted."""
 
     documents: int
     tokens: int
 
 
 class TokenFile(TypedDict):
-    """A file of tokens: its path, in the cache's folder or absolute, the type of its ids, its sizes."""
+    """A file of tokens as cache.json names it: its path, absolute or in the cache, the type of its ids, its sizes."""
 
     path: str
     dtype: str
@@ -70,7 +76,7 @@ class TokenFile(TypedDict):
 
 
 class Description(TypedDict):
-    """What cache.json holds."""
+    """The content of cache.json."""
 
     format_version: int
     tokenizer: str
@@ -84,7 +90,7 @@ class TokenCache:
     """A complete cache, memory-mapped. Pickled as a path: a worker process maps the files again.
 
     Raises:
-        UserError: it is of another version, or damaged. Its tokens are not read: `SegmentCollator` checks them.
+        UserError: the cache is of another version, or damaged. Tokens are not read: `SegmentCollator` checks them.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -129,7 +135,7 @@ class TokenCache:
         start: int,
         length: int,
     ) -> TokenIds:
-        """Return `length` token ids of a document from token `start` on, (length,): a view of the mapped file."""
+        """Return a view of the mapped file: `length` token ids of a document from its token `start` on, (length,)."""
         begin = self._starts[document] + start
         ids = self._ids[bisect_right(self._ends, document)][begin : begin + length]
         if len(ids) != length or begin < 0:
@@ -137,7 +143,7 @@ class TokenCache:
         return ids
 
     def line_lengths(self, document: int) -> NDArray[np.uint32]:
-        """Return the tokens of each line of a document, (number of lines,), which sum to the document's length."""
+        """Return how many tokens each line of a document has, (number of lines,), in all the document's length."""
         if not self.description["has_lines"]:
             return self.lengths[document : document + 1].astype(np.uint32)
         return self._lines[document].values.to_numpy()
@@ -149,7 +155,7 @@ class TokenCache:
 
 
 def _read_description(folder: Path) -> Description:
-    """Read cache.json; UserError if it is damaged or of another version."""
+    """Read cache.json; raise a UserError if the file is damaged or of another version."""
     description = read_json(folder / DESCRIPTION_NAME, Description)
     version = description["format_version"]
     if version != FORMAT_VERSION:
@@ -161,7 +167,7 @@ def _read_description(folder: Path) -> Description:
 
 
 def find_cache_damage(folder: Path) -> str | None:
-    """Return what is wrong with a cache, as half a sentence; None if nothing is.
+    """Return what is wrong with a cache, such as "has no manifest.json"; None if nothing is.
 
     The index is compared with its checksums; of the tokens, which may have terabytes, only the size is looked at.
     """
@@ -176,7 +182,7 @@ def find_cache_damage(folder: Path) -> str | None:
 
 
 def _wrong_size(folder: Path, path: str, size: int) -> str | None:
-    """Return what is wrong with the size of a file of tokens, as half a sentence; None if nothing is."""
+    """Return what is wrong with the size of a file of tokens, the end of a message; None if nothing is."""
     file = folder / path
     if not file.is_file():
         return f"has no {path}"
@@ -185,10 +191,10 @@ def _wrong_size(folder: Path, path: str, size: int) -> str | None:
 
 
 def map_tokens(path: Path, dtype: str) -> TokenIds:
-    """Map a file as token ids, which are not read. In an Arrow file, other bytes are between them.
+    """Map a file into memory as an array of token ids, without reading them. An Arrow file has other bytes in between.
 
     Raises:
-        UserError: the type is not one of `ID_TYPES`: bytes of the file would be taken for something else.
+        UserError: the type is not one of `ID_TYPES`, so that the bytes cannot be token ids.
     """
     if dtype not in ID_TYPES:
         raise UserError(f"{path} has tokens of the type {dtype:.20}, expected one of {', '.join(ID_TYPES)}")
@@ -216,14 +222,14 @@ def check_ids(ids: TokenIds, vocabulary: int) -> None:
 
 
 def as_lengths(counts: NDArray[Any]) -> Lengths:
-    """Return numbers of tokens as int32; ValueError if a document has more than 2^31 - 1."""
+    """Return numbers of tokens as int32; raise a ValueError if a document has more than 2^31 - 1."""
     if counts.max(initial=0) > LONGEST:
         raise ValueError(f"a document has {counts.max():,} tokens, more than {LONGEST:,}; cut it into several")
     return counts.astype(np.int32)
 
 
 def read_arrow(path: Path) -> tuple[pa.Table, pa.Buffer]:
-    """Map an Arrow stream into memory; return the table, and the bytes in which the table lies."""
+    """Return the table of an Arrow file that is mapped into memory, and the buffer in which the table lies."""
     with pa.memory_map(str(path)) as file:
         buffer = file.read_buffer()
     return pa.ipc.open_stream(buffer).read_all(), buffer
@@ -236,7 +242,9 @@ def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Lengths]:
-    """Return type, starts and lengths of the lists `input_ids` of a mapped table; starts count tokens of the file.
+    """Return the type of the ids in a mapped table's lists `input_ids`, and start and length of each list in tokens.
+
+    Starts are counted from the beginning of the file.
 
     Raises:
         ValueError: there is no such column, or something else than integers in its lists.
@@ -266,7 +274,7 @@ def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Length
 
 
 def _line_lengths(path: Path) -> pa.ChunkedArray:
-    """Read the tokens of each line of the documents in a file of our own."""
+    """Read how many tokens each line of each document has, from a file that tokenize.py wrote."""
     with naming_errors(str(path)):
         table, _ = read_arrow(path)
         column = _column(table, "line_lengths")
@@ -282,7 +290,7 @@ def write_index(
     description: dict[str, Any],
     root: Path | None = None,
 ) -> None:
-    """Write the index of a cache whose files of tokens are there: arrays of all documents, and the description.
+    """Write the index of a cache: the arrays of all documents, and the description. The files of tokens are there.
 
     Relative paths of files begin in `root`, which is `folder` unless given.
     """
@@ -301,11 +309,13 @@ def write_index(
 # ---- documents that are trained on, and documents that are held out
 
 DOCUMENTS_PER_BLOCK = 2**17
-"""Documents that are looked at together."""
+"""Documents whose hashes are looked at together, which bounds memory."""
 OF_TOKENS = "tokens:"
-"""Begins fingerprints of documents; those of earlier versions, which were of the text, begin otherwise."""
+"""Beginning of a fingerprint of documents; earlier versions made fingerprints of the text, which begin otherwise."""
 CHECKSUM_BYTES = 32
+"""Bytes of the BLAKE2b checksum at the end of a file of `load_or_compute`."""
 NONE: Ints = np.empty(0, dtype=np.int64)
+"""Numbers of no document."""
 
 
 class Documents:
@@ -335,23 +345,23 @@ class Documents:
 
 
 def blocks(hashes: Bits) -> Iterator[tuple[int, Bits]]:
-    """Yield stretches of an array with their first indices."""
+    """Yield the stretches of `DOCUMENTS_PER_BLOCK` hashes of an array, each behind the index of its first hash."""
     for first in range(0, len(hashes), DOCUMENTS_PER_BLOCK):
         yield first, hashes[first : first + DOCUMENTS_PER_BLOCK]
 
 
 def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: bool = False) -> Ints:
-    """Choose the documents that are held out; return their sorted numbers, int64. Equal documents stay together.
+    """Return the sorted numbers of the documents that are held out, int64. Equal documents stay together.
 
     Documents are ranked by random numbers; those with the lowest ranks are held out, for a test set those with the
     highest: the two sets do not depend on each other, and fractions with a sum below 1 give sets without a common
     document.
 
     Args:
-        hashes: of each document (equality.py), uint64 (D,).
+        hashes: hash of each document (equality.py), uint64 (D,).
         fraction: share of the distinct documents to hold out, in [0, 1); at least one document unless 0.
     Raises:
-        UserError: a document is to be held out, but all are equal.
+        UserError: a document is to be held out, but all documents are equal.
     """
     if fraction == 0:
         return NONE
@@ -379,7 +389,7 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: boo
 
 
 def _count_distinct(hashes: Bits) -> int:
-    """Count distinct hashes. Even and odd hashes are sorted one after the other: 4 bytes a document."""
+    """Count distinct hashes. Even and odd ones are sorted one after the other, which takes 4 bytes a document."""
     room = np.empty_like(hashes)
     distinct = 0
     for last_bit in range(2):
@@ -396,12 +406,12 @@ def _count_distinct(hashes: Bits) -> int:
 
 
 def shared_documents(hashes: Bits, others: Bits) -> Ints:
-    """Return the sorted numbers of the documents that are also among others, int64."""
+    """Return the sorted numbers of the documents whose hash is also among `others`, int64."""
     return np.concatenate([first + np.flatnonzero(np.isin(some, others)) for first, some in blocks(hashes)])
 
 
 def text_fingerprint(hashes: Bits, left_out: Ints = NONE) -> str:
-    """Return a checksum of documents in their order, but for those left out, whichever files they come from."""
+    """Return a checksum of the documents that are not left out, in their order, whichever files they come from."""
     checksum = hashlib.blake2b(digest_size=16)
     for first, some in blocks(hashes):
         inside = slice(*np.searchsorted(left_out, [first, first + DOCUMENTS_PER_BLOCK]))
@@ -410,7 +420,7 @@ def text_fingerprint(hashes: Bits, left_out: Ints = NONE) -> str:
 
 
 def load_or_compute(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return arrays that are made once and kept in a file; they are made again if the file was changed."""
+    """Return arrays by name, which `make` makes once and a file keeps; if the file was changed, make them again."""
     arrays = _read_arrays(path)
     if arrays is None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -423,7 +433,7 @@ def load_or_compute(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str,
 
 
 def _read_arrays(path: Path) -> dict[str, Any] | None:
-    """Read a file of `load_or_compute`; None, and a line in the log, if it is not as it was written."""
+    """Return the arrays in a file of `load_or_compute`; None, and a line in the log, if the file was changed."""
     if not path.is_file():
         return None
     content = path.read_bytes()

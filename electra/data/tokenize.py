@@ -41,11 +41,13 @@ logger = logging.getLogger(__name__)
 
 
 HELD_OUT_FRACTION = 0.05
+"""Share of the documents on which a tokenizer is measured and not trained."""
 MANY_UNKNOWN = 0.01
 """Share of characters in unknown words above which a tokenizer does not fit its text."""
 HELD_OUT_BYTES = 5_000_000
 """Bytes of held-out text, at most, that are kept in memory and measured on."""
 REPORT_NAME = "tokenizer_report.json"
+"""File with the measurements of a tokenizer, in its folder."""
 
 
 def train_tokenizer(
@@ -101,10 +103,10 @@ def train_on_corpus(
     source: PreTrainedTokenizerBase | None = None,
     new_tokens: int = 0,
 ) -> tuple[PreTrainedTokenizerBase, dict[str, Any]]:
-    """Train on all documents but a twentieth, measure on that twentieth.
+    """Train a tokenizer on all documents but a twentieth, and measure it on that twentieth.
 
     Args:
-        source: a tokenizer to extend with `new_tokens`; it is measured, too.
+        source: a tokenizer to extend with `new_tokens` more tokens, which is measured, too.
     Returns:
         the tokenizer and its report, which has no measurements if no document was held out.
     """
@@ -130,9 +132,9 @@ def train_on_corpus(
 
 @dataclass
 class _TrainingStream:
-    """The documents of a corpus to train on; those to measure on are kept in `held_out`.
+    """The documents of a corpus to train a tokenizer on; documents to measure it on are kept in `held_out`.
 
-    If all would be held out, which is one or two documents, they are trained on and nothing is measured.
+    If all documents would be held out, as can happen with one or two, they are trained on and nothing is measured.
     """
 
     corpus: Corpus
@@ -159,7 +161,7 @@ class _TrainingStream:
 
 
 def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[str, Any]:
-    """Measure the vocabulary, and how it cuts documents into tokens; no measurements without documents."""
+    """Return measurements of a tokenizer: its vocabulary and, if there are documents, how it cuts them into tokens."""
     sizes = {"vocab_size": len(tokenizer), "held_out_documents": len(documents)}
     if not documents:
         return sizes
@@ -217,7 +219,7 @@ _LINE_WITH_GAP = re.compile(r"\s*\S(?:[^\n]*\S)?")
 
 
 EncodedBatch = tuple[pa.RecordBatch, TokenIds]
-"""Rows of some documents, without those that have no token; the tokens of all rows."""
+"""Rows of documents, of which those without a token are left out; and the tokens of all rows."""
 
 
 class DocumentEncoder:
@@ -238,7 +240,7 @@ class DocumentEncoder:
         )
 
     def batches(self, documents: Iterator[str]) -> Iterator[EncodedBatch]:
-        """Yield the rows of the documents in their order."""
+        """Yield batches of the documents' rows, in order."""
         waiting: deque[Future[EncodedBatch]] = deque()
         with ThreadPoolExecutor(max_workers=2) as pool:
             for texts in _batches(documents):
@@ -272,7 +274,10 @@ class DocumentEncoder:
         return rows.filter(has_tokens), values
 
     def _lines(self, text: str) -> list[str]:
-        """Split a document into the lines that hold text; with newlines, joined again the lines are the document."""
+        """Return the lines of a document that hold text.
+
+        If the tokenizer keeps newlines, a line begins with the white space before it: joined, lines are the document.
+        """
         if not self.keeps_newlines:
             return [line for line in text.split("\n") if line.strip()]
         body = text.rstrip()

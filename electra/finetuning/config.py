@@ -35,12 +35,13 @@ if TYPE_CHECKING:  # its modules take seconds to import: help and errors of the 
 HeadName = Literal["google", "hf", "mean_pool", "bilstm"]
 """The heads of `EncoderWithHead` in electra/finetuning/heads.py."""
 FeatureName = Literal["last", "second_to_last", "concat_4", "mix_4", "mix_all", "embeddings"]
-"""What a tagger reads of a frozen encoder, see electra/finetuning/features.py."""
+"""Features that a tagger reads of a frozen encoder, see electra/finetuning/features.py."""
 HEADS = (
     "hf: that of transformers for this architecture, the only one that --save_model keeps; google: first token, "
     "dropout, linear layer; mean_pool: the two layers of rc2020_electra on the mean of all tokens; bilstm: a layer on "
     "the last states of a two-layer BiLSTM of 768, as in table 5 of BERT's paper."
 )
+"""The values of --head in words, for the help of several commands."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ class FineTuningArguments(Options):
 
 
 HYPERPARAMETERS = tuple(f.name for f in fields(FineTuningArguments) if rules_of(f).changes_score)
-"""Options that a score depends on. They are recorded with each result."""
+"""Options that a score depends on, which are recorded with each result."""
 
 
 @dataclass(frozen=True)
@@ -242,11 +243,12 @@ def parse_data_options(
     needs: Sequence[str] = ("train_file", "validation_file"),
     **default: str,
 ) -> Arguments:
-    """Parse the options of a command on files of the user, or else on a data set, by default `default`.
+    """Parse the options of a command that reads files of the user or a data set.
 
     Args:
-        argv: words; or options by name, as a program gives them.
-        needs: options that must be given without a data set.
+        argv: words of a command line; or options by name, as a program gives them.
+        needs: options that must be given if no data set is.
+        default: options that name the data set, where neither files nor a data set are given.
     """
     command_line = CommandLine(groups, description)
     encoder, options, tuning = command_line.parse(argv)
@@ -267,12 +269,12 @@ BY_HIDDEN_SIZE = (
     (1024, 1e-4, 0.8),
     (float("inf"), 5e-5, 0.9),
 )
-"""Upper bound of the hidden size, learning rate, layer decay: small, base and large in table 7 of the paper."""
+"""Upper bound of the hidden size, learning rate and layer decay of small, base and large: table 7 of the paper."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HyperParameters(FineTuningArguments):
-    """How one task is trained on one encoder and machine: all options are set."""
+    """Options of fine-tuning of which each has a value, for one task, encoder and machine."""
 
     learning_rate: float
     layerwise_lr_decay: float

@@ -30,17 +30,18 @@ from electra.io.rows import TABLES, Columns, PlacedRow, classes_of, name_classes
 Array = NDArray[Any]
 """An array of numpy, whose shape and type are said where it is used."""
 TOKENIZER_BATCH = 2000
+"""Texts of one call of the tokenizer, which bounds memory."""
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-"""Scripts without spaces between words, for expressions of the module regex."""
+"""Characters of scripts without spaces between words, as a part of a class in expressions of the module regex."""
 IGNORED = -100
 """Label of padding, as in transformers."""
 LABEL_FIELDS = ("labels", "start_positions")
-"""Columns that evaluation must not show to the model."""
+"""Columns with labels, which evaluation must not show to the model."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Labelled texts of one split, by column."""
+    """The texts of one split with their labels, by column."""
 
     first: list[str]
     second: Any = None  # list of texts, for pairs
@@ -89,7 +90,11 @@ def tokenize(
     *texts: Sequence[str],
     **options: Any,
 ) -> Columns:
-    """Return the tokenizer's columns for texts, or for pairs of two sequences of texts; int32, types uint8."""
+    """Return the columns that a tokenizer makes of texts, or of pairs of texts; int32, token types uint8.
+
+    Args:
+        texts: one sequence of texts, or two of equal length.
+    """
     columns: Columns = {}
     for start in range(0, len(texts[0]), TOKENIZER_BATCH):
         end = start + TOKENIZER_BATCH
@@ -103,10 +108,10 @@ def tokenize(
 
 
 def encode_examples(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ColumnRows:
-    """Tokenize and truncate to `max_length` tokens, of a pair the longer text first.
+    """Return examples as rows of at most `max_length` tokens; of a pair the longer text is truncated first.
 
     Returns:
-        Columns `input_ids`, `token_type_ids`, and `labels`: int64 class ids or float32 targets.
+        rows with the columns `input_ids`, `token_type_ids`, and `labels`: int64 class ids or float32 targets.
     """
     texts = [examples.first]
     if examples.second is not None:
@@ -163,7 +168,7 @@ def cut_windows(
 
 
 def windows_with_most_context(windows: Array) -> Array:
-    """Return the window that shows most context around each of T tokens of a text, int64 (T,), ascending.
+    """Return for each of T tokens of a text the number of the window that shows most context, int64 (T,), ascending.
 
     The context of a token is its distance from the nearer edge of the window, plus 1 % of the window's length. The
     first of equal windows is chosen. Windows are as `cut_windows` returns them.
@@ -188,7 +193,7 @@ def pad(rows: Sequence[Any], value: int) -> Tensor:
 
 @dataclass(frozen=True)
 class PaddingCollator:
-    """A collator of rows to a batch: columns and `attention_mask`, int64 (B, longest), or (B,) for single numbers."""
+    """A collator that makes a batch of rows: columns and `attention_mask` int64 (B, longest), single numbers (B,)."""
 
     pad_token_id: int
 
@@ -209,11 +214,11 @@ class PaddingCollator:
 
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
-"""Names of the splits here and on the Hub."""
+"""Name of a split here -> its name on the Hub."""
 
 
 def files_by_split(options: Any) -> dict[str, list[str]]:
-    """Return the files that `train_file`, `validation_file` and `test_file` name, one or several each."""
+    """Return the files of each split that `train_file`, `validation_file` and `test_file` name."""
     found = {}
     for split, theirs in SPLITS.items():
         named = getattr(options, f"{theirs}_file", None)
@@ -228,13 +233,14 @@ NAMELESS = re.compile(
 )
 """Names of files that say only which split of some data they are."""
 TEXT_ENDINGS = (".txt", ".conll", ".conllu", ".conllup", ".iob", ".iob2", ".bio", ".bioes")
+"""Endings of files of text or columns, which are no part of the name of a task."""
 
 
 def task_name(options: Any, kind: str, known: Collection[str] = ()) -> str:
-    """Return --task_name, the end of the data set's name, the name of the first training file, or else `kind`.
+    """Return the name of a task: --task_name, else that of the data set, the first training file, or `kind`.
 
-    A file that is named train, dev or the like, or is in a folder that is one of the `known` tasks, has the name of
-    its folder. The result is usable as a file name, and not that of a hidden file.
+    A file that is named train, dev or the like, or that lies in the folder of one of the `known` tasks, stands for its
+    folder. The result is usable as a file name, and not that of a hidden file.
     """
     named = ""
     if paths := files_by_split(options).get("train"):
@@ -252,7 +258,7 @@ def task_name(options: Any, kind: str, known: Collection[str] = ()) -> str:
 
 
 def data_settings(options: Any) -> dict[str, str]:
-    """Return the data of a task as recorded settings."""
+    """Return the settings that identify the data of a task in results."""
     if options.dataset_name is None:
         delimiter = getattr(options, "delimiter", None)
         return {**file_settings(files_by_split(options)), **({"delimiter": delimiter} if delimiter else {})}
@@ -264,7 +270,7 @@ def file_settings(files: Mapping[str, Sequence[str | Path]]) -> dict[str, str]:
 
 
 def dataset_settings(name: str, config: str | None = None) -> dict[str, str]:
-    """Return the recorded settings of a data set on the Hub, of a folder that `datasets` opens, or of given rows."""
+    """Return the settings that identify a data set of the Hub, a folder that `datasets` opens, or given rows."""
     if isinstance(name, GivenTables):
         return name.settings()
     if Path(name).is_dir():
@@ -275,7 +281,7 @@ def dataset_settings(name: str, config: str | None = None) -> dict[str, str]:
 
 
 def fingerprint(paths: Sequence[str | Path]) -> str:
-    """Return 12 hexadecimal digits of the contents of all files in order, independent of their names."""
+    """Return a hash of the contents of files in order, 12 hexadecimal digits; names do not count."""
     digest = hashlib.sha256()
     for path in paths:
         with open(expand(path), "rb") as file:
@@ -287,10 +293,10 @@ def fingerprint(paths: Sequence[str | Path]) -> str:
 
 
 class GivenTables(str):
-    """The name of rows that a program holds in memory, with the rows: an option `dataset_name` that needs no file.
+    """A value of the option `dataset_name` that holds rows of a program: a name, and the rows.
 
     Attributes:
-        tables: rows by split, train, validation or test: lists of dictionaries, or tables of `datasets`.
+        tables: rows of the splits train, validation and test: lists of dictionaries, or tables of `datasets`.
     """
 
     tables: Mapping[str, Any]
@@ -301,7 +307,7 @@ class GivenTables(str):
         return named
 
     def settings(self) -> dict[str, str]:
-        """Return 12 hexadecimal digits of the rows of each split, as recorded settings."""
+        """Return the settings that identify the rows: for each split a hash of 12 hexadecimal digits."""
         found = {}
         for split, table in self.tables.items():
             digest = hashlib.sha256()
@@ -312,14 +318,14 @@ class GivenTables(str):
 
 
 def given_table(rows: Any, name: str, text_column: str | None = None) -> Any:
-    """Return rows that a program gives as a table: one of `datasets` as it is, all others as a list of dictionaries.
+    """Return rows that a program gives as a table of `datasets`, if they are one, else as a list of dictionaries.
 
     Args:
         rows: dictionaries; a table of `datasets` or pandas; the path of a file. With `text_column` also one row, one
             text, or several texts, which become rows of this column.
         name: of the argument, for messages.
     Raises:
-        UserError: they are nothing of the kind.
+        UserError: `rows` is none of these.
     """
     if is_table_file(rows):
         return [row for _, row in read_rows(rows)]
@@ -342,24 +348,24 @@ def given_table(rows: Any, name: str, text_column: str | None = None) -> Any:
 
 
 def placed_rows(rows: Any, name: str, text_column: str) -> Iterator[PlacedRow]:
-    """Yield place and columns of rows or texts that a program gives; see `given_table`."""
+    """Yield place and columns of each row or text that a program gives; see `given_table`."""
     if is_table_file(rows):
         return read_rows(rows)
     return table_rows(given_table(rows, name, text_column), name)
 
 
 def is_table_file(rows: Any) -> bool:
-    """Return True for a path, and for text that ends as the name of a table does."""
+    """Return True if `rows` is a path, or a text that ends as the name of a table does."""
     return isinstance(rows, Path) or (isinstance(rows, str) and Path(rows).suffix.lower() in TABLES)
 
 
 def load_tables(name: str, config: str | None, instead: str) -> Any:
-    """Load the tables of a data set on the Hub, or of a folder that `datasets` saved or opens, by split.
+    """Return the tables of a data set by split: one of the Hub, or a folder that `datasets` saved or opens.
 
-    Those of a program are there already.
+    Tables that a program gives (`GivenTables`) are returned as they are.
 
     Args:
-        instead: the options to use if it cannot be loaded.
+        instead: options to use where the data set cannot be loaded, for the message.
     """
     if isinstance(name, GivenTables):
         return name.tables
@@ -386,7 +392,7 @@ def table_rows(
 ) -> Iterator[PlacedRow]:
     """Yield place and columns of each row of a table of `datasets`, or of a list of rows.
 
-    With `names_classes`, classes have their names instead of their numbers, None where they are hidden.
+    With `names_classes`, the numbers of classes are replaced by their names, or by None where labels are hidden.
     """
     features = getattr(table, "features", None) or {}
     classes = classes_of(features) if names_classes else {}
@@ -395,7 +401,7 @@ def table_rows(
 
 
 def files_of_folder(name: str, config: str | None) -> dict[str, list[str]] | None:
-    """Return the files of a folder by split, as `datasets` finds them; None if it is none, or not of tables alone."""
+    """Return the files of a folder by split, as `datasets` finds them; None if `name` is no folder of tables alone."""
     if isinstance(name, GivenTables) or not Path(name).is_dir() or (Path(name) / "dataset_dict.json").is_file():
         return None
     import datasets
@@ -411,7 +417,7 @@ def files_of_folder(name: str, config: str | None) -> dict[str, list[str]] | Non
 
 
 def check_accepted(row: Columns, place: str) -> None:
-    """Refuse a row of Prodigy that its annotator rejected or ignored: its labels are not those of the text."""
+    """Refuse a row of Prodigy that was rejected or ignored by its annotator, because its labels are wrong."""
     if "_task_hash" in row and row.get("answer") in ("reject", "ignore"):
         raise UserError(
             f"{place} has the answer '{row['answer']}' of Prodigy; leave out all rows but the accepted ones"
@@ -427,7 +433,7 @@ def rows_by_split(
     *,
     names_classes: bool = True,
 ) -> dict[str, Iterator[PlacedRow]]:
-    """Place and columns of the rows of each split, of the files of the user or of a data set.
+    """Return for each split an iterator of place and columns of its rows, from files of the user or a data set.
 
     Args:
         needs: the splits that a data set must have.

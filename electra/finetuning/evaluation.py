@@ -39,11 +39,12 @@ from electra.io.files import expand, holds_files, write_file, write_json
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, append_result, read_results
 
 NETWORKS = ("discriminator", "generator")
+"""Folders of exported networks, which are no part of the name of a run."""
 
 
 @dataclass
 class Evaluation:
-    """The evaluation of one command: options, encoder, tasks and folder, and the results in the folder."""
+    """An evaluation as one command makes it: options, encoder, tasks, folder, and the results in the folder."""
 
     args: Arguments
     encoder: Encoder  # not to be modified
@@ -72,7 +73,7 @@ class Evaluation:
         return sorted(scores, key=lambda seed: (-scores[seed], seed))
 
     def refresh(self) -> None:
-        """Read the results again: other commands add some. The same on every process."""
+        """Read the results again, to which other commands add; all processes then have the same."""
         self.results = on_main(lambda: read_results(self.folder / RESULTS_NAME))
 
     @contextmanager
@@ -99,7 +100,7 @@ class Evaluation:
         return FileLock(folder / f"{name}.lock")
 
     def begin(self, threads: int | None) -> None:
-        """Create the folder and write the options; on the main process, once there is something to run."""
+        """Create the folder and write the options; call it on the main process, once there is something to run."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / RESULTS_NAME).touch()
         write_yaml(self.args.record, self.folder / "config.yaml", "Effective options; --config reads them back.")
@@ -107,7 +108,7 @@ class Evaluation:
         write_json(content, self.folder / ENVIRONMENT_NAME)
 
     def add(self, result: Result) -> None:
-        """Keep the result of a run, unless it was repeated because other output was missing."""
+        """Append the result of a run to results.jsonl, unless the run was repeated for its other output."""
         if self.find(result.task, result.seed) is None:
             append_result(self.folder / RESULTS_NAME, result)
 
@@ -122,7 +123,7 @@ class Evaluation:
         return self.folder / "encoders" / f"{task}-{seed}"
 
     def read_logits(self, task: str, seed: int) -> Logits:
-        """Read the logits by split."""
+        """Return the logits of a run by split, from predictions/."""
         with np.load(self.predictions / f"{task}-{seed}.npz", allow_pickle=False) as file:
             return dict(file)
 
@@ -134,10 +135,11 @@ class Evaluation:
 
 
 Shared = TypeVar("Shared")
+"""Type of the value that the main process shares."""
 
 
 def on_main(function: Callable[[], Shared]) -> Shared:
-    """Return on every process what a function that only the main process calls returns, or raise its error."""
+    """Return on every process the result of a function, or raise its error; only the main process calls it."""
     state = PartialState()
     shared: list[Any] = [None]
     if state.is_main_process:
@@ -159,7 +161,7 @@ def open_evaluation(
     tasks: Sequence[Task],
     prefix: str,
 ) -> Evaluation:
-    """Read the results of a folder; the same on every process. Writes nothing.
+    """Return the evaluation of a command, with the results in its folder, the same on every process; write nothing.
 
     Without --experiment_name the folder is PREFIX_MODEL or PREFIX_MODEL_scratch.
     """
@@ -199,7 +201,7 @@ def is_sweep() -> bool:
 # ---- settings of results
 
 DEFAULTS = {"left_to_right": False}
-"""Options that are younger than some results, and what these were made with."""
+"""Options that are younger than some results, and the values with which these results were made."""
 
 
 def check_same(
@@ -208,7 +210,7 @@ def check_same(
     then: Mapping[str, Any],
     now: Mapping[str, Any],
 ) -> None:
-    """Refuse a folder whose results have other settings. Options that are gone do not count."""
+    """Refuse a folder whose results have other settings. Settings that only old results have do not count."""
     then = {**DEFAULTS, **with_batch(then)}
     differences = [
         f"{name} is {then.get(name)} there and {value} here"
@@ -223,7 +225,7 @@ def check_same(
 
 
 def with_batch(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the rows of a training step in place of the options that they result from."""
+    """Return settings with the rows of a training step in place of the options that decide this number."""
     rest = dict(settings)
     rows = rest.pop("per_device_train_batch_size", 1) * rest.pop("gradient_accumulation_steps", 1)
     rows *= rest.pop("processes", 1)

@@ -34,11 +34,11 @@ logger = logging.getLogger(__name__)
 
 
 class Reading(NamedTuple):
-    """Which states are read, of those of the embeddings and of N layers, and how several of them become one vector."""
+    """A choice of states, of the embeddings and of N layers, and the way in which several become one vector."""
 
     states: slice
     is_mixed: bool = False
-    """Whether they are summed up with learned weights; otherwise they stand one behind the other."""
+    """Whether the states are summed up with learned weights; otherwise they are concatenated."""
 
 
 READINGS: dict[FeatureName, Reading] = {
@@ -49,7 +49,7 @@ READINGS: dict[FeatureName, Reading] = {
     "mix_all": Reading(slice(1, None), is_mixed=True),
     "embeddings": Reading(slice(0, 1)),
 }
-"""The rows of table 7 of BERT's paper."""
+"""Choices of states by name: the rows of table 7 of BERT's paper."""
 FEATURES_KEY = "tagging_features"
 """Key in the configuration of a saved tagger: a name in `READINGS`."""
 FEATURE_TAGGING = "FeatureTagging"
@@ -57,7 +57,7 @@ FEATURE_TAGGING = "FeatureTagging"
 
 
 def check_features(features: Any, config: PreTrainedConfig) -> None:
-    """Refuse a name that is none, and an encoder with fewer layers than are read."""
+    """Refuse a name that is not in `READINGS`, and an encoder with fewer layers than are read."""
     if features not in READINGS:
         raise UserError(f"the features {features!r:.40} are unknown; choose one of {', '.join(READINGS)}")
     layers = config.num_hidden_layers
@@ -67,11 +67,11 @@ def check_features(features: Any, config: PreTrainedConfig) -> None:
 
 
 class FeatureHead(nn.Module):
-    """Features of words in S layers -> logits: their weighted sum or concatenation, a BiLSTM, a linear layer.
+    """A head that labels words by their features: weighted sum or concatenation of S states, a BiLSTM, a linear layer.
 
     Args:
-        features: what is read.
-        config: of the encoder.
+        features: a name in `READINGS`.
+        config: the encoder's configuration.
     """
 
     def __init__(self, features: FeatureName, config: PreTrainedConfig, num_labels: int, dropout: float) -> None:
@@ -84,7 +84,7 @@ class FeatureHead(nn.Module):
         self.classifier = nn.Linear(self.lstm.width, num_labels)
 
     def forward(self, features: Tensor, num_words: Tensor) -> Tensor:
-        """Return logits (B, W, C) of features, float32 (B, W, S, D), of the first `num_words` words, int64 (B,)."""
+        """Return logits (B, W, C) of features, float32 (B, W, S, D); row b has `num_words[b]` words, int64 (B,)."""
         if self.weights is None:
             values = features.flatten(2)
         else:
@@ -93,7 +93,7 @@ class FeatureHead(nn.Module):
 
 
 class FrozenEncoder(TaskModel):
-    """An encoder that is not trained and has no dropout, and a head, if any, that reads its features."""
+    """An encoder that is not trained and has no dropout, with or without a head that reads its features."""
 
     def __init__(self, encoder: PreTrainedModel, features: FeatureName, head: nn.Module) -> None:
         super().__init__(encoder, head)
@@ -185,8 +185,8 @@ class StoredFeatures(Sequence[Array]):
     """The features of N rows, float32 (W, S, D) of a row with W words, in a file that is mapped into memory.
 
     Args:
-        values: of all words, (T, S, D).
-        firsts, counts: first word and number of words of each row, (N,).
+        values: features of the T words of all rows, (T, S, D).
+        firsts, counts: first word and number of words of each row, int64 (N,).
     """
 
     def __init__(self, values: Array, firsts: Array, counts: Array) -> None:
@@ -203,7 +203,7 @@ class StoredFeatures(Sequence[Array]):
 
 
 class FeatureCollator(PaddingCollator):
-    """A `PaddingCollator` of rows that may have features; they are padded with zeros, float32 (B, W, S, D)."""
+    """A `PaddingCollator` of rows that may have features, which it pads with zeros: float32 (B, W, S, D)."""
 
     def __call__(self, rows: Sequence[Columns]) -> dict[str, Tensor]:
         others = [{name: value for name, value in row.items() if name != "features"} for row in rows]
@@ -236,7 +236,7 @@ def add_features(features: FeatureName, encoder: PreTrainedModel, tuning: HyperP
 
 
 def _store(model: FrozenEncoder, rows: ColumnRows, tuning: HyperParameters) -> StoredFeatures:
-    """Write the features of all rows into a temporary file, batches of similar length one after the other."""
+    """Compute the features of all rows, in batches of similar length, and return them in a temporary file."""
     device = model.encoder.device
     collator = PaddingCollator(model.encoder.config.pad_token_id or 0)
     precision = torch.float16 if tuning.fp16 else torch.bfloat16

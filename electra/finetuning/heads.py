@@ -53,11 +53,12 @@ from electra.runtime.device import row_multiple
 from electra.tokenizers.load import load_tokenizer, tokenizer_fingerprint, vocabulary_size
 
 UNBOUNDED = 2**20
-"""Positions of a model without a limit."""
+"""Length in tokens that stands for a model without a limit."""
 BILSTM_UNITS = 768
-"""Of each direction in each of two layers, whatever the width of the encoder: section 5.3 of BERT's paper."""
+"""Units of a BiLSTM in each direction of each of two layers, for encoders of any width: section 5.3 of BERT's
+paper."""
 LEFT_TO_RIGHT_KEY = "is_fine_tuned_left_to_right"
-"""Key in the configuration of an encoder whose tokens see no later ones in fine-tuning, too."""
+"""Key in the configuration of an encoder in which, also in fine-tuning, no token sees a later one."""
 
 
 def full_precision(hidden: Tensor) -> torch.autocast:
@@ -103,9 +104,10 @@ class TransformersHead(nn.Module):
     the saved model computes what was trained, whatever layers the class has.
 
     Args:
-        auto_class: class of transformers that has a class for each architecture.
-        config: of the encoder.
-        dropout: of all of the head's dropout layers.
+        auto_class: class of transformers that finds the class of an architecture, such as
+            `AutoModelForTokenClassification`.
+        config: the encoder's configuration.
+        dropout: probability of all dropout layers of the head.
         num_labels: number of logits; ignored by classes with a fixed number.
     Raises:
         UserError: transformers has no such class for this architecture.
@@ -145,7 +147,7 @@ class TransformersHead(nn.Module):
             return self.model(input_ids=attention_mask, inputs_embeds=states, attention_mask=attention_mask)
 
     def take_from(self, model: PreTrainedModel) -> None:
-        """Take all layers of a saved model but its encoder, which leaves the model: the inverse of `with_encoder`."""
+        """Take over all layers of a saved model but its encoder: the inverse of `with_encoder`."""
         setattr(model, model.base_model_prefix, GivenStates(model.base_model))
         self.model: PreTrainedModel = model
 
@@ -168,7 +170,7 @@ class TransformersHead(nn.Module):
 
 
 class LstmStates(NamedTuple):
-    """What a `BiLstm` returns."""
+    """The states of a BiLSTM: of all tokens, and the last ones of both directions."""
 
     outputs: Tensor  # of both directions, float32 (B, L, 2 U); 0 at padding
     last: Tensor  # of each direction at its end of the row, float32 (B, 2 U)
@@ -183,7 +185,7 @@ class BiLstm(nn.Module):
         self.width = 2 * units
 
     def forward(self, states: Tensor, lengths: Tensor) -> LstmStates:
-        """Read the first `lengths` states, int64 (B,), at least one, of rows of states, float32 (B, L, D)."""
+        """Return the BiLSTM's states for rows of the first `lengths`, int64 (B,), >= 1, states, float32 (B, L, D)."""
         packed = pack_padded_sequence(states, lengths.cpu(), batch_first=True, enforce_sorted=False)
         outputs, (last, _) = self.lstm(packed)
         outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=states.size(1))
@@ -242,7 +244,7 @@ class TaskModel(nn.Module):
         return self.transformers_head.with_encoder(self.encoder)
 
     def take_from(self, saved: PreTrainedModel) -> None:
-        """Take the head of a saved model, whose encoder is this model's."""
+        """Take over the head of a saved model that has the same encoder as this one."""
         self.transformers_head.take_from(saved)
 
     def hidden_states(
@@ -251,9 +253,9 @@ class TaskModel(nn.Module):
         attention_mask: Tensor,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
-        """Return the last hidden states (B, L, D); arguments int64 (B, L). Encoders of one type ignore token types.
+        """Return the last hidden states (B, L, D); arguments int64 (B, L). Encoders with one token type ignore types.
 
-        On a GPU the encoder sees rows of a multiple of 16 tokens, where it accepts them. Of an encoder that is
+        On a GPU the encoder sees rows of a multiple of 16 tokens, where it accepts them. In an encoder that is
         fine-tuned left to right, no token sees a later one.
         """
         return self.encoder_output(input_ids, attention_mask, token_type_ids)[0][:, : input_ids.size(1)]
@@ -265,7 +267,7 @@ class TaskModel(nn.Module):
         token_type_ids: Tensor | None = None,
         **options: Any,
     ) -> Any:
-        """Return the encoder's output, of which the first L places count; arguments as in `hidden_states`."""
+        """Return the encoder's output, in which only the first L places count; arguments as in `hidden_states`."""
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self.takes_token_types and token_type_ids is not None:
             inputs["token_type_ids"] = token_type_ids
@@ -283,7 +285,7 @@ class TaskModel(nn.Module):
 class EncoderWithHead(TaskModel):
     """An encoder of width D with one of four heads.
 
-    Of an encoder that is fine-tuned left to right, the last token stands in for the first, which sees no other.
+    In an encoder that is fine-tuned left to right, the first token sees no other, so the last one takes its part.
 
     Args:
         encoder: a base model whose output begins with the last hidden states (B, L, D).
@@ -348,7 +350,7 @@ class EncoderWithHead(TaskModel):
 
 
 UNUSED_ROWS = 1000
-"""Maximum number of embeddings without a token: tables are padded, that of mDeBERTa by 898 rows."""
+"""Embeddings without a token, at most: tables are padded, mDeBERTa's by 898 rows."""
 
 
 class Encoder(NamedTuple):
@@ -366,10 +368,11 @@ class Encoder(NamedTuple):
 
 
 def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encoder:
-    """Load a trained encoder, whatever `locate_model` finds, by default with the tokenizer in its folder.
+    """Load a trained encoder from whatever `locate_model` accepts, by default with the tokenizer in its folder.
 
     Raises:
-        UserError: it is no encoder, a weight is missing, damaged or not finite, or the tokenizer does not match.
+        UserError: the model is no encoder, a weight is missing, damaged or not finite, or the tokenizer does not
+            match.
     """
     source = locate_model(pretrain_path)
     model = load_weights(source, read_config(source))
@@ -387,9 +390,10 @@ def encoder_of(model: PreTrainedModel, processing_class: Any = None) -> Encoder:
     """Return a copy of the encoder of a model in memory, with the tokenizer `processing_class`.
 
     Args:
-        processing_class: a tokenizer or the path of one; None: that of the folder from which the model was loaded.
+        processing_class: a tokenizer or its path; None for the tokenizer in the folder from which the model was
+            loaded.
     Raises:
-        UserError: it is no encoder, a weight is not finite, or the tokenizer does not match.
+        UserError: the model is no encoder, a weight is not finite, or the tokenizer does not match.
     """
     name = name_of(model)
     return _put_together(base_model_of(model, name), tokenizer_of(model, processing_class), name)
@@ -427,10 +431,10 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
 
 
 def fine_tuned_left_to_right(model: PreTrainedModel, name: str) -> PreTrainedModel:
-    """Mark an encoder, whose tokens then see no later ones in fine-tuning either; the same encoder is returned.
+    """Mark an encoder so that no token sees a later one in fine-tuning either, and return this encoder.
 
     Raises:
-        UserError: the encoder was not trained so, or takes no such mask.
+        UserError: the encoder was not trained left to right, or takes no such mask.
     """
     config = model.config
     if not getattr(config, CAUSAL_KEY, False):
@@ -455,7 +459,7 @@ def _tokenizer(source: str, tokenizer_path: str | None) -> PreTrainedTokenizerBa
 
 
 def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> Encoder:
-    """Check that every id has an embedding, almost every embedding a token, and that batches can be padded."""
+    """Return the encoder of a model and a tokenizer; check that ids have embeddings, almost all embeddings ids."""
     if tokenizer.pad_token_id is None:
         raise UserError(f"the tokenizer of {name} has no pad token, which batches need; pass another --tokenizer_path")
     rows = model.get_input_embeddings().num_embeddings
@@ -470,7 +474,7 @@ def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, na
 
 
 def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:
-    """Return 12 hexadecimal digits of tokenizer and weights, or of the configuration if seeds draw the weights."""
+    """Return a hash, 12 hexadecimal digits, of tokenizer and weights; for a fresh encoder, of the configuration."""
     model = encoder.model
     digest = hashlib.sha256(tokenizer_fingerprint(encoder.tokenizer).encode())
     if is_fresh:

@@ -65,17 +65,17 @@ PREDICTORS = {
     "MultipleChoice": "electra.tasks.multiple_choice.task",
     "QuestionAnswering": "electra.tasks.squad.task",
 }
-"""End of the name of a model's class -> module with a function `predictor`, imported when it is needed."""
+"""End of the name of a model's class -> module with a function `predictor`, which is imported when it is needed."""
 WORD_FORMS = (".conllu", ".conllup", ".conll", ".iob", ".iob2", ".bio", ".bioes")
-"""Files of columns of words, which taggers take."""
+"""Endings of files with columns of words, which taggers read."""
 WINDOW = 4096
-"""Rows in memory."""
+"""Rows that are read, answered and written together."""
 LONGEST_TEXT = 512
-"""Tokens that are read of a text where the settings of training are unknown."""
+"""Tokens of a text that are read, at most, where the settings of training are unknown."""
 
 
 class Saved(NamedTuple):
-    """A fine-tuned model that was saved; `settings` are the name of its `task` and the options of its training."""
+    """A saved fine-tuned model; `settings` are the options of its training, and the name of its task as `task`."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -83,15 +83,16 @@ class Saved(NamedTuple):
 
 
 class FineTuned(NamedTuple):
-    """What `fine_tune` has found: the scores of each seed, and the saved model of the seed with the best score.
+    """The result of `fine_tune`: the scores of each seed, and the saved model of the seed with the best score.
 
     Args:
-        folder: of the evaluation, with results.jsonl, predictions/, report.html and, if a model is saved, models/.
+        folder: folder of the evaluation, with results.jsonl, predictions/, report.html and, if a model is saved,
+            models/.
         scores: metrics of the development set, and of a test set with the prefix test_, as fractions: medians over
             the seeds; None where one is undefined.
-        results: of each seed, in order: its `metrics` and all `settings`.
-        model_folder: of the saved model, which `predict` and the classes of transformers open; None if none is saved.
-            The attribute `model` loads it.
+        results: result of each seed, in order: `metrics` and all `settings`.
+        model_folder: folder of the saved model, which `predict` and the classes of transformers open; None without
+            one. The attribute `model` loads it.
     """
 
     folder: Path
@@ -105,19 +106,19 @@ class FineTuned(NamedTuple):
 
     @property
     def model(self) -> PreTrainedModel:
-        """Load the saved model, of the class of transformers for its task."""
+        """Load the saved model as the class of transformers for its task."""
         saved, _ = open_saved(self.saved_model())
         return saved.model
 
     def saved_model(self) -> Path:
-        """Return the folder of the saved model; raise an error if there is none."""
+        """Return the folder of the saved model; raise a UserError if there is none."""
         if self.model_folder is None:
             raise UserError(f"{self.folder} has no model; call fine_tune with save_model=True and a head such as hf")
         return self.model_folder
 
 
 class AskedColumns(NamedTuple):
-    """What a user asks of a saved model: its name, and columns of the texts if others than in training."""
+    """A user's request to a saved model: its name, and columns of the texts if they are not those of training."""
 
     model: str
     text_column: str | None = None
@@ -125,14 +126,14 @@ class AskedColumns(NamedTuple):
 
 
 class Predictor(NamedTuple):
-    """A way to answer rows with a model.
+    """A model with the functions that read rows for it and turn its logits into answers.
 
     Args:
         module: a model that takes the head of the saved model.
-        parse: (columns, place) of a row -> item; UserError if it cannot be read.
+        parse: (columns, place) of a row -> item; raises a UserError if the row cannot be read.
         answer: (items, forward) -> columns to add to each row; forward: R rows of tokens -> logits (R, ...).
         collator: as in `Task`.
-        read: path -> rows of a file of columns of words, if the model takes them.
+        read: path of a file with columns of words -> its rows; None if the model reads no such files.
     """
 
     module: TaskModel
@@ -143,7 +144,7 @@ class Predictor(NamedTuple):
 
 
 def open_saved(path: str | Path) -> tuple[Saved, str]:
-    """Return the model in a folder, or in an evaluation with one saved model, and its module in `PREDICTORS`.
+    """Return the model in a folder, or in an evaluation's folder with a single model, and its module in `PREDICTORS`.
 
     Raises:
         UserError: there is no fine-tuned model, or its files do not belong together.
@@ -200,9 +201,9 @@ def saved_in_memory(model: PreTrainedModel, processing_class: Any = None) -> tup
 
 
 def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Callable[[ColumnRows], Array]:
-    """Return the forward pass of the predictor's module with the weights of the saved model, as it was evaluated.
+    """Return the function rows -> logits of the predictor's module with the saved weights, as in the evaluation.
 
-    The pass raises a UserError if a logit is nan.
+    The function raises a UserError if a logit is nan.
     """
     predictor.module.take_from(saved.model)
     options = TrainingArguments(
@@ -279,7 +280,7 @@ def predict(
 def answer_windows(
     predictor: Predictor, forward: Any, rows: Iterable[SourceRow]
 ) -> Iterator[list[tuple[SourceRow, Columns]]]:
-    """Yield rows with their answers, `WINDOW` at a time; raise an error if a row cannot be read."""
+    """Yield rows with their answers, `WINDOW` at a time; raise a UserError if a row cannot be read."""
     waiting = iter(rows)
     while window := list(islice(waiting, WINDOW)):
         answers = predictor.answer([predictor.parse(row.columns, row.place) for row in window], forward)
@@ -310,13 +311,13 @@ def write_rows(
 
 
 def _behind(text: str, dialect: Dialect, cells: Sequence[str]) -> str:
-    """Return a row of a table with more cells behind the last one."""
+    """Return the text of a row with more cells behind the last one."""
     written = text.rstrip("\r\n")
     return f"{written}{dialect.delimiter}{dialect.join(cells)}{text[len(written) :] or chr(10)}"
 
 
 def _json_line(row: SourceRow, answer: Columns) -> str:
-    """Return a row as a line of JSON with its answer behind the other values, which stay as they are written."""
+    """Return a row and its answer as a line of JSON: the values of the row as they are written, then the answer."""
     if not row.text.strip().endswith("}"):
         return f"{as_json({**row.columns, **answer})}\n"
     before = row.text.strip()[:-1].rstrip()
@@ -324,7 +325,7 @@ def _json_line(row: SourceRow, answer: Columns) -> str:
 
 
 def free_names(columns: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    """Return a name for each column of the answers: its own, or all with the first number from 2 that is free."""
+    """Return a name for each column of answers, none of them in `taken`: its own, or for all NAME_2, NAME_3 ..."""
     for number in count(1):
         names = {name: name if number == 1 else f"{name}_{number}" for name in columns}
         if not set(names.values()) & set(taken):
@@ -337,7 +338,7 @@ def as_json(value: Any) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Answer the rows of a file; an output file appears when it is complete."""
+    """Answer the rows of a file, by default of `sys.argv`; the output file appears when it is complete."""
     parser = Parser(prog="electra predict", description="Answer the rows of a file with a fine-tuned model.")
     parser.add_argument("model", metavar="MODEL", help="folder of a saved model, or its evaluation")
     parser.add_argument(
@@ -371,7 +372,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _answer(given: Namespace, output: AbstractContextManager[IO[str]]) -> None:
-    """Answer the rows of the file that is `given`, and write them to the output."""
+    """Answer the rows of the file that the options in `given` name, and write them to the output."""
     saved, module = open_saved(given.model)
     asked = AskedColumns(given.model, given.text_column, given.text_pair_column)
     predictor: Predictor = import_module(module).predictor(saved, asked)

@@ -79,7 +79,7 @@ def evaluate(
 
 
 def open_encoder(args: Arguments) -> Encoder:
-    """Return the encoder to fine-tune, trained or of a configuration alone."""
+    """Return the encoder to fine-tune: a trained one, or a fresh one of a configuration."""
     path = args.encoder.pretrain_path
     tokenizer_path = args.encoder.tokenizer_path
     if path is not None:
@@ -106,18 +106,18 @@ class PlannedTask(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Number of rows that a run trains on. Between seeds it differs if texts are chosen and cut into windows."""
+        """Return how many rows a run trains on: with another seed others, if chosen texts are cut into windows."""
         return len(self.data.rows_of(self.seeds[0]))
 
     def prepared(self, encoder: PreTrainedModel) -> "PlannedTask":
-        """Return the task with what an encoder that no run changes computes once for all of them."""
+        """Return the task with the features of its data, if its runs do not change the encoder that computes them."""
         if self.task.prepare is None:
             return self
         return self._replace(data=self.task.prepare(encoder, self.tuning, self.data))
 
     @property
     def steps(self) -> int:
-        """Number of optimizer steps of a run with the processes of this command, as Trainer counts them."""
+        """Return how many optimizer steps a run has with the processes of this command, as Trainer counts them."""
         tuning = self.tuning
         processes = PartialState().num_processes
         step = tuning.per_device_train_batch_size * tuning.gradient_accumulation_steps * processes
@@ -125,7 +125,7 @@ class PlannedTask(NamedTuple):
 
 
 def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
-    """Compare the results in the folder, then read and tokenize the tasks with unfinished runs.
+    """Return the tasks with unfinished runs, read and tokenized; refuse a folder with results of other settings.
 
     Raises:
         UserError: the folder holds results of other settings or data, or no task has data.
@@ -214,7 +214,7 @@ class Progress(TrainerCallback):
 
 
 def run_all(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
-    """Make what is planned, in order, but leave out runs that other commands make or have made meanwhile."""
+    """Make the planned runs in order, but leave out runs that other commands make or have made meanwhile."""
     is_shown = PartialState().is_main_process and not evaluation.args.tuning.disable_tqdm
     progress = Progress(sum(p.steps * len(p.seeds) for p in to_do), is_shown=is_shown)
     for p in to_do:
@@ -234,7 +234,7 @@ def run_if_free(
     progress: Progress,
     timeout: float,
 ) -> bool:
-    """Make a run, unless it is finished; False if another command makes it, after `timeout` seconds."""
+    """Make a run unless it is finished; return False if another command still makes it after `timeout` seconds."""
     title = f"{p.task.name} seed {seed}"
     progress.bar.set_description_str(title)
     with evaluation.claim(p.task.name, seed, timeout) as is_free:
@@ -254,7 +254,7 @@ def run_if_free(
 
 
 def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progress) -> Result:
-    """Train, score and write one run."""
+    """Train and score one run, write its output, and return its result."""
     task = p.task
     data = p.data
     references = data.references
@@ -306,7 +306,7 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
 
 
 def start_of(evaluation: Evaluation, task: Task) -> tuple[str, Path | None]:
-    """Return what a run starts from: its name in the results, and its folder unless it is the encoder itself."""
+    """Return the name and the folder of the encoder that a run starts from; no folder for the evaluation's encoder."""
     if task.start is None:
         return evaluation.args.start, None
     (source,) = (other for other in evaluation.tasks if other.name == task.start)
@@ -333,7 +333,7 @@ def keep(
     logits: Logits,
     model: Any,
 ) -> None:
-    """Write predictions, encoder and model of a run, and last its line, which says that it is finished."""
+    """Write predictions, encoder and model of a run, and last its line in results.jsonl: then the run is finished."""
     task = p.task
     seed = result.seed
     evaluation.write_logits(task.name, seed, logits)
@@ -365,7 +365,7 @@ def keep(
 
 @contextmanager
 def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
-    """Track what follows as one run of a group in wandb; in a sweep, as a part of the trial's run."""
+    """Track the block as one run of a group in wandb; in a sweep, as a part of the trial's run."""
     if "wandb" not in report_to:
         yield
         return
@@ -404,7 +404,7 @@ def finish(evaluation: Evaluation) -> None:
 
 
 def copy_predictions(evaluation: Evaluation, task: Task) -> None:
-    """Copy the file of predictions of the best run for the test set, or else the development set."""
+    """Copy the best run's predictions for the test set, or else the development set, to the evaluation's folder."""
     for seed in evaluation.best_first(task)[:1]:
         run = f"{task.name}-{seed}"
         found = [path for split in ("test", "dev") for path in evaluation.predictions.glob(f"{run}-{split}.*")]
@@ -418,10 +418,10 @@ def copy_predictions(evaluation: Evaluation, task: Task) -> None:
 
 
 def set_evaluation_threads(evaluation: Evaluation, to_do: list[PlannedTask]) -> int | None:
-    """Let torch use the evaluation's number of threads, and return it.
+    """Let torch use the evaluation's number of threads, and return this number.
 
     Returns:
-        None on a GPU, unless the number is given, and if there is nothing to do and no number yet.
+        None on a GPU, unless the number is given or recorded, and if there is nothing to do and no number yet.
     """
     tuning = evaluation.args.tuning
     path = evaluation.folder / ENVIRONMENT_NAME

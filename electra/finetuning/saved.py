@@ -39,11 +39,11 @@ from electra.report.results import Result, read_result
 logger = logging.getLogger(__name__)
 
 SAVED_HEADS = {"hf", "linear"}
-"""Heads with a `TransformersHead`; linear is that of taggers."""
+"""Names of heads that are a `TransformersHead`, which can be saved; linear is the name in results of taggers."""
 
 
 def heads_of(args: Arguments) -> set[str]:
-    """Return the heads of all tasks."""
+    """Return the names of the heads that tasks of a command can have, with the overrides of single tasks."""
     return {args.tuning.head, *(chosen.get("head", args.tuning.head) for chosen in args.overrides.values())}
 
 
@@ -81,9 +81,9 @@ def save_model(
     model: Any,
     kept: Mapping[str, Any],
 ) -> None:
-    """Save the model of a run if it is the best; on the main process, before the result is written.
+    """Save the model of a run if it is the best one; call it on the main process, before the result is written.
 
-    Its config.json has the names of the labels, and what is `kept`.
+    config.json of the model gets the names of the labels, and the lists of `kept`.
     """
     if not evaluation.args.options.save_model or evaluation.best_first(task, result)[0] != result.seed:
         return
@@ -108,7 +108,7 @@ def save_model(
 
 
 def describe_model(evaluation: Evaluation, task: Task) -> None:
-    """Write the card of a saved model and its scores for the Hub, now that all seeds are known; log where it is."""
+    """Write the card of a saved model and its scores for the Hub, which need all seeds; log the model's folder."""
     result = read_saved(evaluation, task)
     if result is None:
         return
@@ -166,7 +166,7 @@ def write_scores(evaluation: Evaluation, task: Task) -> None:
 
 
 def hub_data(options: Any) -> HubData:
-    """Return the data set of the Hub that a command names; without a name for files of the user and given rows."""
+    """Return the data set of the Hub that options name; its name is empty for files of the user and given rows."""
     name = getattr(options, "dataset_name", None)
     if not name or isinstance(name, GivenTables) or not is_on_hub(name):
         return HubData()

@@ -20,16 +20,16 @@ from electra.report.evaluation import Reporting
 from electra.report.results import defined
 
 COLLAPSED_SHARE = 0.99
-"""Share of examples with the same answer from which a run may be collapsed."""
+"""Share of the examples with the same answer from which a run may be collapsed."""
 RARE_ANSWERS = 0.1
-"""Share of other answers, over their share in the references, below which a run is collapsed."""
+"""Ratio of the share of other answers to their share in the references, below which a run is collapsed."""
 
 
 class TaskKind(NamedTuple):
-    """A kind of task: what all tasks of one command have in common.
+    """A kind of task: facts that all tasks of one command have in common.
 
     Args:
-        name: of the package in electra/tasks.
+        name: name of the package in electra/tasks.
         command: what Python runs, such as `run_glue.py` or `-m electra squad`.
         auto_model: class of transformers that opens a saved model, such as `AutoModelForSequenceClassification`.
         pipeline: tag of the Hub.
@@ -55,7 +55,7 @@ class Split(NamedTuple):
         rows: N tokenized rows; for training with the column `labels`.
         references: whatever `metrics` and `predictions` compare the N logits with: labels, texts, windows.
         examples: number of examples, recorded with each result. There may be more rows: windows of long texts.
-        is_labelled: whether it is scored; otherwise its logits are only kept.
+        is_labelled: whether the split is scored; otherwise its logits are only kept.
     """
 
     rows: ColumnRows
@@ -70,11 +70,11 @@ class TaskData(NamedTuple):
     Args:
         splits: `train`, `dev` and others by name. Names of the development sets begin with dev.
         labels: names of the classes by number, for a saved model.
-        problem_type: of a saved sequence classifier, as in transformers' configuration.
+        problem_type: name in transformers' configuration of what a saved sequence classifier predicts.
         chosen: seed of a run -> numbers of the rows of `train` that it trains on, int64 (M,); None for all rows.
-        saved: what the configuration of a saved model says, beside the classes.
-        baselines: seed of a run -> logits of the scored splits by the name of what needs no network, such as the most
-            frequent answer, from the same rows as the run; None if there is nothing.
+        saved: values for the configuration of a saved model, beside the classes.
+        baselines: seed of a run -> name of a baseline, such as the most frequent answer -> logits of the scored
+            splits, from the same rows as the run and without a network; None without baselines.
     """
 
     splits: Mapping[str, Split]
@@ -111,8 +111,9 @@ Prepare = Callable[[PreTrainedModel, HyperParameters, TaskData], TaskData]
 Head = Callable[[PreTrainedModel, HyperParameters, TaskData], nn.Module]
 ComputeMetrics = Callable[[Logits, Mapping[str, Any]], dict[str, float]]
 ScoreSplit = Callable[[Array, Any], dict[str, float]]
-"""Metrics of one split from its logits (N, ...) and references."""
+"""Function of the logits (N, ...) and the references of one split that returns its metrics."""
 WritePredictions = Callable[[str, Logits, Mapping[str, Any]], Mapping[str, str | dict[str, Any]]]
+"""Types of the functions of a `Task`, which describes their arguments and results."""
 
 
 class Task(NamedTuple):
@@ -124,7 +125,7 @@ class Task(NamedTuple):
         kind: facts that all tasks of the command share.
         name: of the task in results and file names: word characters, dots and hyphens.
         headlines: the metric that runs are ranked by, then substitutes for results that do not have it.
-        settings: what a score depends on besides the hyperparameters, recorded with each result: data, options.
+        settings: data and options on which scores depend besides the hyperparameters; recorded with each result.
 
         load: (tokenizer, tuning) -> `TaskData`; None, after a warning, if the data is not there.
         head: (encoder, tuning, data) -> a module with the attributes `encoder` and `head`, drawn from torch's random
@@ -139,13 +140,13 @@ class Task(NamedTuple):
         predictions: (split, logits by split, references by split) -> end of a file's name -> text, or values to be
             written as JSON. The files are written for each run and split; their names begin with
             predictions/TASK-SEED.
-        kept: (logits by split, references by split) -> what a saved model keeps in its config.json.
-        start: the task whose best run has the encoder to start from; None for the pre-trained encoder.
-        note: for users of a saved model.
+        kept: (logits by split, references by split) -> values that a saved model keeps in its config.json.
+        start: the task from whose best encoder runs start; None for the pre-trained encoder.
+        note: a sentence for users of a saved model, in its card.
         example: Python code that answers an input with `model` and `tokenizer`, for the card of a saved model;
             MAX_LENGTH stands for the tokens of an input.
-        prepare: (encoder, tuning, data) -> the data with what an encoder that stays as it is computes of them, once
-            for all runs; None if there is nothing.
+        prepare: (encoder, tuning, data) -> the data with the features of a frozen encoder, computed once for all runs;
+            None if runs train the encoder.
     """
 
     kind: TaskKind
@@ -191,7 +192,7 @@ def of_one_split(write: Callable[[str, Array, Any], Mapping[str, Any]]) -> Write
 
 
 def has_one_answer(answers: Sequence[Any] | Array, references: Sequence[Any] | Array) -> bool:
-    """Return True if (almost) all examples get one answer, which fewer references are: the run has collapsed."""
+    """Return True if a run has collapsed: (almost) all examples get one answer that fewer references have."""
     found, counts = np.unique(answers, return_counts=True)
     most = counts.argmax()
     share = counts[most] / len(answers)
@@ -200,13 +201,18 @@ def has_one_answer(answers: Sequence[Any] | Array, references: Sequence[Any] | A
 
 
 CALIBRATION_RANGES = 15
+"""Ranges of probability of a calibration error, as Guo et al. (2017) use them."""
 
 
 def calibration_error(probabilities: Array, is_right: Array) -> float:
-    """Return the expected calibration error of N answers (N,): how far probabilities are from the share that is right.
+    """Return the expected calibration error: how far probabilities are from the share of right answers, on average.
 
-    Answers are put into 15 ranges of probability of equal width; the distance of each range counts by its answers (Guo
-    et al. 2017, arXiv:1706.04599). nan without answers, or if a probability is not finite.
+    Answers are put into 15 ranges of probability of equal width, and the distance of a range is weighted by its number
+    of answers (Guo et al. 2017, arXiv:1706.04599). nan without answers, or if a probability is not finite.
+
+    Args:
+        probabilities: probability that the model gives each answer, float (N,).
+        is_right: whether each answer is right, bool (N,).
     """
     if not len(probabilities) or not np.isfinite(probabilities).all():
         return math.nan
@@ -216,7 +222,12 @@ def calibration_error(probabilities: Array, is_right: Array) -> float:
 
 
 def pipeline_example(pipeline: str, given: str, options: str = "") -> str:
-    """Make `Task.example` from the tag of a pipeline of transformers, its input, and its options as code."""
+    """Return Python code for `Task.example` that calls a pipeline of transformers.
+
+    Args:
+        pipeline: tag of the pipeline.
+        given, options: code of the input, and of further arguments with a comma before each.
+    """
     return (
         "from transformers import pipeline\n\n"
         f'ask = pipeline("{pipeline}", model=model, tokenizer=tokenizer)\n'
@@ -225,7 +236,7 @@ def pipeline_example(pipeline: str, given: str, options: str = "") -> str:
 
 
 def classifier_example(*, is_pair: bool, has_several_classes: bool = False) -> str:
-    """Make `Task.example` of a classifier of texts or of pairs."""
+    """Return Python code for `Task.example` that calls a classifier of texts or of pairs."""
     given = '{"text": "A text.", "text_pair": "Another text."}' if is_pair else '"A text."'
     options = ", top_k=None" if has_several_classes else ""
     return pipeline_example("text-classification", given, f"{options}, truncation=True, max_length=MAX_LENGTH")

@@ -43,13 +43,15 @@ from electra.runtime.device import tune_networks, tune_process
 from electra.schedules import AdamWNoBiasCorrection, product_scheduler
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
-"""(output of the model, labels, number of labels of the step) -> contribution of the batch to the step's loss, ()."""
+"""Function of the model's output, labels and number of labels of the step that returns the batch's part of the loss,
+()."""
 ADAM_EPSILON = 1e-6
 """Epsilon of Adam in all code bases that fine-tune ELECTRA."""
 LEAST_GAIN = 0.001
-"""Gain of the score below which --patience takes an epoch for one without a gain; BabyLM's fine-tuning of 2026."""
+"""Gain of the score below which --patience takes an epoch for one without a gain, as in BabyLM's fine-tuning of
+2026."""
 Collator = Callable[[Any], dict[str, Tensor]]
-"""A list of rows -> a batch."""
+"""Function of a list of rows that returns a batch."""
 Logits = dict[str, Array]
 """Logits by name of the split."""
 
@@ -60,12 +62,12 @@ def step_loss(
     num_items_in_batch: Tensor | int | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """Return the part of a batch in the mean loss over the `num_items_in_batch` examples of a step, ().
+    """Return a batch's part of the mean loss over the examples of a step, `num_items_in_batch` of them, ().
 
     Args:
         logits: (B, C); C = 1 for a regression.
         labels: int64 (B,) for one of C classes, int64 (B, C) for any of them, 0 or 1 each; float (B,) for a number.
-        weights: (C,) of the classes, or of a yes to each of them; not for a number.
+        weights: weight of each of C classes, or of a yes to it, (C,); None for a number.
     """
     logits = logits.float()
     if weights is not None:
@@ -129,10 +131,10 @@ class ShuffledLengthGroups(LengthGroupedSampler):
 
 
 class FilledUp(Sampler[Any]):
-    """A sampler with the rows of another one and then `None`, up to a multiple of `size`.
+    """A sampler that yields the rows of another sampler, and then `None` up to a multiple of `size`.
 
-    So each of several processes gets as many batches as the others. accelerate would fill them up with the first rows
-    of the epoch, which would be trained on twice.
+    So each of several processes gets as many batches as the others. accelerate would fill up the batches with the
+    first rows of the epoch, which would be trained on twice.
     """
 
     def __init__(self, sampler: Any, size: int) -> None:
@@ -147,7 +149,7 @@ class FilledUp(Sampler[Any]):
 
 
 class TrainingRows(Dataset[Any]):
-    """The rows to train on, by their number; `None` stands for no row."""
+    """A data set of the rows to train on, by their number; the number `None` gives no row."""
 
     def __init__(self, rows: ColumnRows, collator: Collator) -> None:
         self.rows = rows
@@ -161,9 +163,9 @@ class TrainingRows(Dataset[Any]):
         return None if row is None else self.rows[row]
 
     def collate(self, rows: Sequence[Columns | None]) -> dict[str, Tensor]:
-        """Return a batch of the rows that are there; of none at all, a batch whose labels are all `IGNORED`.
+        """Return a batch of the rows that are not None; without any, a batch whose labels are all `IGNORED`.
 
-        A process without rows computes such a batch because the others wait for its gradient.
+        A process without rows computes such a batch because the other processes wait for its gradient.
         """
         there = [row for row in rows if row is not None]
         if there:
@@ -313,14 +315,14 @@ def train_and_score(
     name: str,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Outcome:
-    """Train a model and predict the development splits.
+    """Train a model, predict the development splits, and return the outcome.
 
     Everything random follows from the seed: fresh weights of the encoder, the head, dropout, the order of the data.
 
     Args:
-        make_model: returns the encoder with its head; called once, after seeding.
-        score: logits of the development splits -> the value that --select best maximises.
-        folder, name: where trackers write, and the name of the run there.
+        make_model: function that returns the encoder with its head; called once, after seeding.
+        score: function of the development splits' logits that returns the value which --select best maximises.
+        folder, name: folder in which trackers write, and their name of the run.
     """
     args = training_arguments(options, seed=seed, folder=folder, name=name)
     set_seed(seed)

@@ -32,22 +32,24 @@ logger = logging.getLogger(__name__)
 
 
 MANIFEST_NAME = "manifest.json"
+"""File with size and checksum of all other files of its folder."""
 PROVENANCE_NAME = "origin.json"
-"""A file that says what a run is trained on: `RunProvenance` of pretraining/run_folder.py."""
+"""File of a checkpoint that says what the run is trained on: `RunProvenance` of pretraining/run_folder.py."""
 UNFINISHED = "unfinished"
-"""A folder in which checkpoints and exported networks are written before they get their names."""
+"""Folder of a run in which checkpoints and exported networks are written before they get their names."""
 EARLIER = "move this folder out of its run and resume the run, which goes on from the checkpoint before"
-"""Advice where a checkpoint cannot be read."""
+"""What to do where a checkpoint cannot be read, the end of messages."""
 RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
-"""Prefixes of files that only resuming reads. They may be deleted where only the networks are wanted."""
+"""Beginnings of the names of files that only resuming reads; users who want the networks alone may delete them."""
 _PIECE_BYTES = 2**20
 _SAMPLES = 64
+"""Pieces of a large file that enter its checksum, of 1 MiB each, evenly spaced."""
 
 # ---- manifests
 
 
 def write_manifest(folder: Path, *editable: str) -> None:
-    """Sync all files of a complete folder to the disk and write their manifest, without those that users may edit."""
+    """Sync all files of a complete folder to the disk, and write a manifest of all but the `editable` ones."""
     paths = sorted(folder.rglob("*"))
     files = [path for path in paths if path.is_file() and path.name not in (MANIFEST_NAME, *editable)]
     for path in files:
@@ -70,13 +72,13 @@ class Entry(TypedDict):
 
 
 class Manifest(TypedDict):
-    """What manifest.json holds: the files of its folder by their path in it."""
+    """The content of manifest.json: the files of its folder by their path in the folder."""
 
     files: dict[str, Entry]
 
 
 def find_damage(folder: Path, *ignored: str) -> str | None:
-    """Return what is wrong with a folder by its manifest, as half a sentence; None if nothing is.
+    """Return how a folder differs from its manifest, such as "has no config.json"; None if it does not.
 
     Files whose names begin with `ignored` may differ or be missing.
     """
@@ -104,7 +106,7 @@ def find_damage(folder: Path, *ignored: str) -> str | None:
 
 
 def _checksum(path: Path) -> str:
-    """Return BLAKE2b of all bytes; of a large file, which may have hundreds of gigabytes, of 64 MiB."""
+    """Return BLAKE2b of a file: of all bytes, or of 64 MiB of a large file, which may have hundreds of gigabytes."""
     size = path.stat().st_size
     checksum = hashlib.blake2b(digest_size=32)
     is_sampled = path.suffix in (".arrow", ".npy") and size > _SAMPLES * _PIECE_BYTES
@@ -130,9 +132,9 @@ def step_of(checkpoint: Path) -> int:
 
 
 def checkpoint_named(path: str) -> str:
-    """Return the absolute path of the checkpoint that a user names: of a run, its latest valid one.
+    """Return the absolute path of the checkpoint that a user names; for a run, that of its latest valid checkpoint.
 
-    A name that is no folder, or not one of a run, is returned as it is.
+    A name that is no folder, or a folder that is no run, is returned as it is.
 
     Raises:
         UserError: the folder is a run without a checkpoint from which training can go on.
@@ -146,10 +148,10 @@ def checkpoint_named(path: str) -> str:
 
 
 def start_checkpoint(path: str) -> Path:
-    """Return the checkpoint that --init_checkpoint names, with its networks and its optimizer.
+    """Return the checkpoint that --init_checkpoint names, which has networks and the optimizer's state.
 
     Raises:
-        UserError: it is not there, or not complete.
+        UserError: there is no such checkpoint, or it is not complete.
     """
     checkpoint = Path(checkpoint_named(path))
     if not checkpoint.is_dir():
@@ -161,7 +163,7 @@ def start_checkpoint(path: str) -> Path:
 
 
 def why_not_resumable(checkpoint: Path) -> str | None:
-    """Return why a run cannot be resumed from a checkpoint, such as "has no origin.json"; None if it can be resumed.
+    """Return why a run cannot be resumed from a checkpoint, such as "has no origin.json"; None if a run can be.
 
     A valid checkpoint can lack the optimizer (--save_only_model): Trainer would continue with a fresh one.
     """
@@ -172,7 +174,7 @@ def why_not_resumable(checkpoint: Path) -> str | None:
 
 
 def latest_valid_checkpoint(run: Path) -> Path:
-    """Find the latest checkpoint of a run that can be resumed; log which checkpoints are skipped, and why."""
+    """Return the latest checkpoint from which a run can be resumed; log which checkpoints are skipped, and why."""
     reasons = []
     for checkpoint in checkpoints_of(run):
         wrong = why_not_resumable(checkpoint)
@@ -186,7 +188,7 @@ def latest_valid_checkpoint(run: Path) -> Path:
 
 @contextmanager
 def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLIER) -> Iterator[None]:
-    """Turn whatever damaged files of a checkpoint raise into one line, which says that `what` cannot be read."""
+    """Turn any error of the block, which reads `what` from a checkpoint, into a UserError that says so."""
     try:
         yield
     except Exception as error:  # an unpickler may raise anything
@@ -196,13 +198,13 @@ def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLI
 
 
 def unreadable(checkpoint: str | None, what: str, error: Exception, advice: str = EARLIER) -> UserError:
-    """Return the error of one line that says that `what` of a checkpoint cannot be read."""
+    """Return the UserError that says that `what` of a checkpoint cannot be read, and what to do."""
     reason = first_line(error).split(". ")[0]  # without torch's advice to run the code in a file
     return UserError(f"{what} of {checkpoint} cannot be read ({type(error).__name__}: {reason}); {advice}")
 
 
 def describe_latest_valid(run: Path, until: int | None = None) -> str:
-    """Return a clause for error messages: the latest valid checkpoint of a run, up to the step `until` if given."""
+    """Return a part of a message: which valid checkpoint of a run is the latest, up to the step `until` if given."""
     if not run.is_dir():
         return "no checkpoint is left"
     older = (path for path in checkpoints_of(run) if until is None or step_of(path) <= until)
@@ -235,7 +237,7 @@ def discard(checkpoint: Path) -> None:
 
 @contextmanager
 def translate_write_errors(folder: Path, kept: Callable[[], str]) -> Iterator[None]:
-    """Turn a failed write into `folder`, most often on a full disk, into one line that ends with what is `kept`."""
+    """Turn errors of a block that writes into `folder`, as on a full disk, into a UserError that ends in `kept()`."""
     try:
         yield
     except Exception as error:
@@ -259,7 +261,7 @@ def translate_write_errors(folder: Path, kept: Callable[[], str]) -> Iterator[No
 
 
 def _last_written(folder: Path) -> Path:
-    """Return the file below a folder that was written last, apart from a log; the folder itself if there is none."""
+    """Return the file below a folder that was written last, logs excepted; the folder itself if there is no file."""
     times = {}
     for path in folder.rglob("*"):
         with suppress(OSError):  # another process has removed it
@@ -269,7 +271,7 @@ def _last_written(folder: Path) -> Path:
 
 
 def _reason_of_torch(folder: Path) -> str:
-    """Return what the system says to a large write into a folder, because torch's message does not."""
+    """Return the system's reason for which writing into a folder fails, because torch's message has none."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(_PIECE_BYTES))
@@ -292,10 +294,11 @@ def _reason_of_torch(folder: Path) -> str:
 _LOCK = ".lock"
 _UNFINISHED = ".unfinished"
 _PREVIOUS = ".previous"
+"""Ends of the names that stand beside a folder while it is built, see above."""
 
 
 def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None:
-    """Make `target` once, whatever is killed and however many processes try: nobody sees an incomplete folder.
+    """Make the folder `target` by calling `build`, once for all processes, so that nobody ever sees it incomplete.
 
     `build` writes to a folder of another name. When it returns, the folder gets a manifest and is renamed. A folder
     that is damaged is built again.
@@ -322,7 +325,7 @@ def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None
 
 @contextmanager
 def locked(target: Path, what: str) -> Iterator[None]:
-    """Wait for the lock of a folder, to write `what` there, and hold the lock.
+    """Hold the lock of a folder while the block writes `what` there; wait for the lock first.
 
     If the writing fails, no lock file is left, nor a folder that is still empty.
     """
@@ -347,7 +350,7 @@ def locked(target: Path, what: str) -> Iterator[None]:
 
 
 def is_being_built(target: Path) -> bool:
-    """Return True if a process holds the lock of a folder, or if the lock file belongs to somebody else."""
+    """Return True if a process holds the lock of a folder, or the lock file belongs to another user."""
     try:
         if Path(f"{target}{_LOCK}").exists():
             FileLock(f"{target}{_LOCK}").acquire(timeout=0).lock.release()
@@ -357,7 +360,7 @@ def is_being_built(target: Path) -> bool:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left of the folders that are built in this one; what is being built stays."""
+    """Remove unfinished folders that killed processes left in a folder, but none that is being built."""
     for path in folder.glob(f"*{_LOCK}"):
         with suppress(OSError), FileLock(path, timeout=0):  # filelock.Timeout: a process is at work
             for ending in (_UNFINISHED, _PREVIOUS):

@@ -43,6 +43,7 @@ def printable(text: str) -> str:
 
 
 LOG_NAME = "log.txt"
+"""File in the folder of a run with all lines of its log."""
 SECRET = re.compile(r"token$|password|secret|api_?key")
 """Names of options with secret values, such as `hub_token`."""
 
@@ -67,7 +68,7 @@ def format_bytes(count: float) -> str:
 
 
 class _Printable(logging.Formatter):
-    """A log formatter that escapes what labels and file names may hold to steer a terminal."""
+    """A log formatter that escapes characters which would steer a terminal, such as those in names of files."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
@@ -76,8 +77,8 @@ class _Printable(logging.Formatter):
 class _StopsAtFailure(logging.StreamHandler[TextIO]):
     """A handler that writes no more lines once a write has failed, on a full disk or to a pipe without a reader.
 
-    The command goes on: it must not lose its work because a line cannot be shown. If `says_so`, one line on stderr
-    tells of it, unless the reader has ended.
+    The command goes on, so that no work is lost because a line cannot be shown. With `says_so`, one line on stderr
+    tells of the failure, unless the reader has ended.
     """
 
     failure: OSError | None = None
@@ -100,7 +101,7 @@ class _StopsAtFailure(logging.StreamHandler[TextIO]):
 
 
 class _LogFile(_StopsAtFailure, logging.FileHandler):
-    """The log of a run as a file."""
+    """A handler that writes the log of a run to a file."""
 
 
 class _Lines(_StopsAtFailure):
@@ -117,7 +118,7 @@ class _Lines(_StopsAtFailure):
 
 
 class _CurrentOutput(_Lines):
-    """`_Lines` on whatever is the standard output when a line is written: a notebook has one for each cell."""
+    """A handler like `_Lines` that looks up the standard output for each line: a notebook has one for each cell."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -128,14 +129,14 @@ class _CurrentOutput(_Lines):
 
 
 def log_plainly(stream: TextIO | None = None) -> None:
-    """Log messages as plain lines, by default to stdout; processes other than the main one log errors only."""
+    """Set up logging of plain lines, by default to stdout; processes other than the main one log errors only."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without "±" shows an escape instead of failing
         sys.stdout.reconfigure(errors="backslashreplace")
     _log_to(_Lines(stream or sys.stdout))
 
 
 def log_by_default() -> None:
-    """Log as `log_plainly` does where a program has not set up logging, as Trainer prints its log by default."""
+    """Set up logging as `log_plainly` does, unless the program has set up logging."""
     package = logging.getLogger("electra")
     if not package.handlers and not (package.hasHandlers() and package.isEnabledFor(logging.INFO)):
         _log_to(_CurrentOutput())
@@ -158,7 +159,7 @@ def shows_bars() -> bool:
 
 
 def setup_logging(stream: TextIO | None = None) -> None:
-    """Log as `log_plainly` does, and show no progress bars for reading and writing weights."""
+    """Set up logging as `log_plainly` does, without progress bars for reading and writing weights."""
     log_plainly(stream)
     _hide_bars_of_transformers()
 
@@ -178,7 +179,7 @@ class RunLog(logging.handlers.MemoryHandler):
         logging.getLogger("electra").addHandler(self)
 
     def write_to(self, folder: Path) -> None:
-        """Append to the file, which has the lines of the run's earlier starts; OSError if that fails now."""
+        """Append the kept lines and all later ones to log.txt of a folder; raise an OSError if that fails now."""
         path = folder / LOG_NAME
         file = _LogFile(path, encoding="utf-8")
         file.setFormatter(_Printable("%(asctime)s  %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
@@ -201,7 +202,7 @@ def environment() -> dict[str, Any]:
 
 
 def git_commit(package: Path) -> str | None:
-    """Return the commit of the checkout that a package is imported from, with `-dirty` if tracked files were changed.
+    """Return the commit of the checkout from which a package is imported, with `-dirty` if tracked files were changed.
 
     None if the package is no part of a checkout of its own project: a wheel, or a copy within another repository. A
     project is known by the name in its pyproject.toml, which is the package's.
@@ -224,7 +225,7 @@ def git_commit(package: Path) -> str | None:
 
 
 def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options whose values are no secrets."""
+    """Return the options without those whose values are secrets."""
     return {name: value for name, value in options.items() if not SECRET.search(str(name))}
 
 

@@ -15,22 +15,24 @@ from typing import Any, Literal, NamedTuple
 from electra.io.errors import UserError
 
 Quotes = Literal["none", "minimal", "excel", "all"]
-"""none: marks are ordinary characters; minimal: cells with a mark, delimiter or line break are quoted; excel: those
-with a comma, too; all: every cell but numbers and missing values."""
+"""Style of quoting. none: marks are ordinary characters; minimal: cells with a mark, delimiter or line break are
+quoted; excel: cells with a comma, too; all: every cell but numbers and missing values."""
 CANDIDATES = (",", ";", "\t", "|")
+"""Delimiters among which a table's own is found, where its name says none that fits."""
 NAMED_DELIMITERS = {"tab": "\t", r"\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}
+"""Word for a delimiter on a command line -> the character."""
 SAMPLE_LINES = 200
-"""Lines in which a delimiter is looked for."""
+"""Lines at the beginning of a table in which the delimiter is looked for."""
 LONGEST_RECORD = 10_000
-"""Lines of one row; a quotation mark that opens more of them is none."""
+"""Lines of one row, at most; a quotation mark that opens more lines is an ordinary character."""
 LARGEST_CELL = 2**31 - 1
-"""Characters; the csv module's own limit is 131,072."""
+"""Characters of a cell, at most; the csv module's own limit is 131,072."""
 SEP_LINE = re.compile(r'"?sep=(.)"?[,;\t]*[\r\n]*', re.IGNORECASE)
-"""The first line that Excel reads and writes."""
+"""The line `sep=;` before a table, with which Excel names the delimiter."""
 
 
 class Dialect(NamedTuple):
-    """How the rows of a table are written.
+    """The form of a table: delimiter, style of quoting, and whether rows have names.
 
     Args:
         has_row_names: rows have one cell more than the header, the name of the row, as R writes them.
@@ -61,7 +63,7 @@ class Record(NamedTuple):
 
 
 class _TooLong(Exception):
-    """A quotation mark opens more than `LONGEST_RECORD` lines."""
+    """An error: a quotation mark opens more lines than a row may have."""
 
 
 def read_records(
@@ -74,9 +76,10 @@ def read_records(
     """Yield the rows of a table with their text; rows without any cell are left out.
 
     Args:
-        longest: lines of one row that are too many.
+        longest: number of lines in one row above which `_TooLong` is raised; None for no limit.
     Raises:
-        csv.Error: a quotation mark is neither at the end of a cell nor doubled; its argument is the line's number.
+        csv.Error: a quotation mark is neither at the end of a cell nor doubled; the second argument is the line's
+        number.
     """
     csv.field_size_limit(LARGEST_CELL)
     taken: list[str] = []
@@ -107,7 +110,7 @@ def read_records(
 
 
 def as_delimiter(given: str) -> str:
-    """Return the character that a delimiter is named by: itself, or tab, space, comma, semicolon."""
+    """Return the delimiter that a user gives: a character, or one of the words tab, space, comma and semicolon."""
     found = NAMED_DELIMITERS.get(given.lower(), given)
     if len(found) != 1 or found in '"\r\n':
         raise UserError(f"--delimiter {given!r} is not possible: it must be one character, such as ';', or tab")
@@ -119,12 +122,12 @@ def find_dialect(
     natural: str,
     delimiter: str | None,
 ) -> Dialect:
-    """Return how a table is written.
+    """Return the dialect in which a table is written.
 
     Args:
-        open_lines: opens the table's lines from its header on, each time anew.
-        natural: the delimiter that the file's name says.
-        delimiter: the given one, None to find it.
+        open_lines: function that returns an iterator of the table's lines from the header on.
+        natural: the usual delimiter of files with such a name.
+        delimiter: the delimiter that the user gives; None to find it.
     """
     sample = list(islice(open_lines(), SAMPLE_LINES))
     is_cut = len(sample) == SAMPLE_LINES
@@ -134,7 +137,7 @@ def find_dialect(
 
 
 def sample_rows(sample: Sequence[str], delimiter: str, quotes: Quotes, is_cut: bool) -> list[list[str]]:
-    """Return the cells of the first rows, without the last one of a sample that is cut; none if they are broken."""
+    """Return the cells of the rows in a sample, without the last row if the sample is cut; [] if a row is broken."""
     try:
         rows = [record.cells for record in read_records(sample, delimiter, quotes)]
     except csv.Error:
@@ -143,9 +146,10 @@ def sample_rows(sample: Sequence[str], delimiter: str, quotes: Quotes, is_cut: b
 
 
 def find_delimiter(sample: Sequence[str], natural: str, is_cut: bool) -> str:
-    """Return the delimiter that gives all rows as many cells as the header, two or more: the natural one if it does.
+    """Return the delimiter with which all rows have as many cells as the header, two or more; `natural` comes first.
 
-    Where none does, a row is broken: then the natural one if the header has it, else that of most cells of the header.
+    If there is no such delimiter, a row is broken: return `natural` if the header has it, else the delimiter that cuts
+    the header into most cells.
     """
     others = [one for one in CANDIDATES if one != natural]
     if sample and sample[0].startswith('"'):
@@ -166,7 +170,7 @@ def find_delimiter(sample: Sequence[str], natural: str, is_cut: bool) -> str:
 
 
 def is_even(rows: Sequence[Sequence[str]]) -> bool:
-    """Return True if all rows have as many cells as the header, but for empty ones at their end, or all one more."""
+    """Return True if all rows have as many cells as the header, or all one more, without empty cells at the end."""
     width = len(rows[0])
     found = {max(width, len(_without_end(row))) if len(row) >= width else len(row) for row in rows[1:]}
     return found <= {width} or found == {width + 1}
@@ -180,7 +184,7 @@ def _without_end(row: Sequence[str]) -> Sequence[str]:
 
 
 def has_row_names(rows: Sequence[Sequence[str]]) -> bool:
-    """Return True if every row has one cell more than the header, and the first ones are different numbers."""
+    """Return True if every row has one cell more than the header, and the first cells are different numbers."""
     if len(rows) < 2 or not all(len(_without_end(row)) == len(rows[0]) + 1 for row in rows[1:]):
         return False
     names = [row[0] for row in rows[1:]]
@@ -198,16 +202,17 @@ _STYLES: dict[Any, re.Pattern[str]] = {
         "all": rf"{_QUOTED}|[-+]?[0-9]*\.?[0-9]*(?:e[-+]?[0-9]+)?|NA|NaN|-?Inf|TRUE|FALSE",
     }.items()
 }
+"""Style of quoting -> expression of a whole row of a table with tabs that a program writes in this style."""
 _DOUBLED = re.compile(r'"[^"\t\r\n]*""')
-"""The beginning of a cell that is quoted because of a mark in it."""
+"""The beginning of a quoted cell with a doubled quotation mark inside."""
 
 
 def find_quotes(lines: Iterable[str]) -> Quotes:
-    """Return which cells of a table with tabs are in quotation marks that belong to the form.
+    """Return the style of quoting of a table with tabs.
 
-    If the lines as they are have equal numbers of cells, marks are taken for ordinary characters unless the whole
-    table is as a program writes it, and a cell has doubled marks or the header is quoted. If only the quoted reading
-    has equal numbers of cells, this is the reading.
+    If all lines have equal numbers of cells with marks as ordinary characters, they are ordinary characters, unless
+    the whole table is as a program writes it, and a cell has doubled marks or the header is quoted. If rows have equal
+    numbers of cells only with quoting, marks are quotation marks.
     """
     widths: set[int] = set()
     plain_widths: set[int] = set()
@@ -239,7 +244,7 @@ def find_quotes(lines: Iterable[str]) -> Quotes:
 
 
 def _width(cells: Sequence[str], width: int) -> int:
-    """Return the number of cells, without empty ones behind those of the header."""
+    """Return the number of cells of a row, without empty cells beyond the header's width."""
     return len(cells) if any(cells[width:]) else min(len(cells), width)
 
 

@@ -16,7 +16,7 @@ from electra.io.console import is_encodable, printable
 from electra.io.streams import flush_outputs
 
 OPTIONAL = {"optuna", "tensorboard", "wandb"}
-"""Packages that only some commands need; each belongs to an extra of this package."""
+"""Packages that only some commands need; each has an extra of this package."""
 
 
 _NO_MEMORY = re.compile(
@@ -31,7 +31,7 @@ _LOST = re.compile(
 )
 """Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
 LOST_PROCESS = "another process of the run has ended or cannot be reached"
-"""Message of an error for which `is_lost_process` is true."""
+"""Beginning of the message for an error for which `is_lost_process` is true."""
 
 
 class UserError(ValueError):
@@ -39,13 +39,13 @@ class UserError(ValueError):
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error of a library, which often has many or none; else the error's type."""
+    """Return the first line of an error's message, or the error's type if the message is empty."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
 
 
 def check_words(words: Iterable[str]) -> None:
-    """Refuse words of a command line that are not UTF-8, or hold NUL: no file of results could hold them."""
+    """Refuse words of a command line that are not UTF-8 or hold NUL, because no file of results can hold them."""
     for word in words:
         if not is_encodable(word) or "\0" in word:
             raise UserError(f"{word!r:.200} is not UTF-8; convert the text, or rename the file or folder")
@@ -71,7 +71,7 @@ def own_words(error: Exception) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """An `ArgumentParser` that raises `UserError`, which does not repeat secret values."""
+    """An `ArgumentParser` that raises a `UserError`, without secret values, in place of ending the program."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         from electra.io.console import hide_secrets  # here, because that module needs libraries
@@ -143,10 +143,10 @@ def run_script(main: Callable[[], None]) -> NoReturn:
 
 
 def _exit(code: Any, waits: bool) -> NoReturn:
-    """Exit; in a distributed run after the main process, which writes last, and without tearing down the interpreter.
+    """End the program with an exit code; in a distributed run, without cleanup, and if `waits` after the main process.
 
-    Threads of gloo may still run then and abort the process (torch 2.13: one exit in four on a busy machine).
-    torchrun would report a failure and stop the other processes.
+    While the interpreter is torn down, threads of gloo may still run and abort the process (torch 2.13: one exit in
+    four on a busy machine). torchrun would report a failure and stop the other processes.
     """
     distributed = getattr(sys.modules.get("torch"), "distributed", None)  # not every command imports torch
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():

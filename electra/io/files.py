@@ -24,15 +24,16 @@ from electra.io.errors import UserError
 from electra.io.shapes import T, as_shape, parse_json
 
 _PACKAGE = Path(electra.__file__).parent
+"""Folder of the installed package or of the checkout's `electra/`."""
 CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
-"""The experiment files: inside the installed package, beside it in a checkout."""
+"""Folder of the experiment files: inside the installed package, or beside the package in a checkout."""
 
 # ---- writing
 
 
 @contextmanager
 def open_new(path: Path) -> Iterator[TextIO]:
-    """Open a text file to be written, which appears at `path` when it is complete: no reader sees a part of it.
+    """Open a text file to write, which appears at `path` when it is complete: no reader sees a part of the file.
 
     A symbolic link stays, and its target is written. A file that is replaced keeps its mode and, if possible, its
     owner. A device, a pipe and an open file such as /dev/stdout cannot be replaced: they are written directly.
@@ -61,7 +62,7 @@ def open_new(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Name the file in an error of a write, for example on a full disk."""
+    """Add the name of a file to errors of the block that writes it, such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -85,7 +86,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _open_beside(path: Path) -> tuple[int, Path]:
-    """Open a new hidden file in the folder of `path`, locked while it is open; remove those that killed writers left.
+    """Open a new hidden file, locked while it is open, in the folder of `path`; remove hidden files of killed writers.
 
     Returns:
         the descriptor, and the path of the new file: .NAME.RANDOM.unfinished.
@@ -111,7 +112,7 @@ def _open_beside(path: Path) -> tuple[int, Path]:
 
 
 def write_file(content: bytes, path: Path) -> None:
-    """Write bytes to a new file, or in place of a file, as `open_new` does."""
+    """Write bytes to a file that is new or replaced, as `open_new` does."""
     with open_new(path) as file:
         file.buffer.write(content)
 
@@ -131,10 +132,10 @@ def read_json(path: Path, shape: type[T]) -> T: ...
 
 
 def read_json(path: Path, shape: Any = dict[str, Any]) -> Any:
-    """Return what a JSON file holds, as its shape says (shapes.py).
+    """Return the content of a JSON file as a value of `shape` (shapes.py).
 
     Raises:
-        UserError: the file is missing, is no JSON, or holds something else.
+        UserError: the file is missing, is no JSON, or is not of the shape.
     """
     if not path.is_file():
         raise UserError(f"{path} is {'no file' if path.exists() else 'missing'}; restore it")
@@ -158,7 +159,7 @@ def holds_files(folder: Path) -> bool:
 
 
 def check_results(folder: Path, name: str, about: Mapping[str, Any]) -> None:
-    """Refuse a folder of other files, or with results of which `about` is not true."""
+    """Refuse a folder that holds other files than results, or results with other values of `about`."""
     path = folder / name
     found = read_json(path) if path.is_file() else {}
     if holds_files(folder) and not about.items() <= found.items():
@@ -167,7 +168,7 @@ def check_results(folder: Path, name: str, about: Mapping[str, Any]) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """Make a folder and its parents; if what follows fails, remove those that were made and are empty."""
+    """Make a folder and its parents; if the block fails, remove the folders that were made and are still empty."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -202,7 +203,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def config_path(name: str) -> Path:
-    """Return the file of this name, else that of the package: `configs/glue/paper.yaml` works from any folder."""
+    """Return the path of a file, or of the package's file with this name: `configs/glue/paper.yaml` works anywhere."""
     path = Path(name)
     if path.exists() or path.is_absolute():
         return path
@@ -214,13 +215,13 @@ def expand(path: str | Path) -> Path:
     """Return the path with `~` replaced by the home folder, if that user exists.
 
     Raises:
-        UserError: a name is not UTF-8, or holds NUL: libraries and files of options cannot take it.
+        UserError: a name is not UTF-8 or holds NUL, which libraries and files of options cannot take.
     """
     return Path(_checked(os.path.expanduser(path)))
 
 
 def absolute(path: str) -> str:
-    """Return the absolute path, see `expand`."""
+    """Return the absolute path of a file or folder, with `~` replaced; see `expand`."""
     return _checked(os.path.abspath(expand(path)))
 
 
@@ -231,19 +232,19 @@ def _checked(path: str) -> str:
 
 
 def split_name(given: str) -> tuple[str, str]:
-    """Split `name=path` into name, or "", and path; a text that is the path of a file has no name."""
+    """Return name and path of `name=path`; "" and the whole text if that is a path without a name."""
     match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)=(.+)", given)
     return match.groups() if match and not expand(given).exists() else ("", given)  # type: ignore[return-value]
 
 
 def absolute_named(given: str) -> str:
-    """`name=path`, or a path, with the path absolute."""
+    """Return `name=path`, or a path without a name, with the path made absolute."""
     name, path = split_name(given)
     return f"{name}={absolute(path)}" if name else absolute(path)
 
 
 def absolute_if_there(name: str) -> str:
-    """Return the absolute path of an existing file or folder; anything else, such as a Hub id, unchanged."""
+    """Return the absolute path of an existing file or folder; return anything else, such as a Hub id, unchanged."""
     return absolute(name) if expand(name).exists() else name
 
 
@@ -260,11 +261,11 @@ def may_be_hub_id(name: str) -> bool:
 # ---- fine-tuned models that were saved
 
 RESULT_NAME = "result.json"
-"""The line of results.jsonl of a saved model, in its folder."""
+"""File in the folder of a saved model with the line of results.jsonl of its run."""
 
 
 def saved_models(folder: Path) -> list[Path]:
-    """Return the folder itself if it is a fine-tuned model, else those in the `models/` of an evaluation, by name."""
+    """Return the folders of fine-tuned models: `folder` itself if it is one, else those in its `models/`, by name."""
     if (folder / RESULT_NAME).is_file():
         return [folder]
     found = sorted(path.parent for path in folder.glob(f"models/[!.]*/{RESULT_NAME}"))
@@ -274,11 +275,11 @@ def saved_models(folder: Path) -> list[Path]:
 # ---- YAML
 
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError)
-"""Errors of a text that cannot be read. ValueError: an encoding other than UTF-8."""
+"""Errors of reading a text that is no YAML; ValueError for an encoding other than UTF-8."""
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z")
 """Numbers such as 1e-4, which PyYAML takes for text."""
 LONGEST_YAML = 2**20
-"""Characters, which PyYAML reads in three seconds; the options of a run have a few thousand."""
+"""Characters of a YAML text, at most: PyYAML reads this many in three seconds; a run's options have a few thousand."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -311,7 +312,7 @@ _TextLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null
 
 
 def read_yaml(text: str) -> Any:
-    """Return what a text of YAML holds.
+    """Return the value that a text of YAML stands for.
 
     Raises:
         yaml.YAMLError, ValueError, RecursionError: see `YAML_ERRORS`.
@@ -329,7 +330,7 @@ def read_options(folder: Path) -> dict[str, Any] | None:
     """Return the options of a run from its config.yaml; None if the folder has none.
 
     Raises:
-        UserError: the file cannot be read, or holds something else.
+        UserError: the file cannot be read, or is no mapping.
     """
     path = folder / "config.yaml"
     if not path.is_file():
@@ -358,12 +359,14 @@ class RunOptions(TypedDict, total=False):
 
 
 _PART_OF_RUN = re.compile(r"discriminator|generator|checkpoint-\d+")
+"""Names of folders in a run whose options are those of the run."""
 
 
 def run_options(path: str) -> dict[str, Any]:
-    """Return the options of the run that a folder is, or is a part of; empty for other folders and for Hub ids.
+    """Return the options of a run, given its folder or a folder in it; {} for other folders and for Hub ids.
 
-    A run has a `discriminator/` or checkpoints. The config.yaml of another folder may be of another program.
+    Only a folder with a `discriminator/` or checkpoints is a run: another program may have written another
+    config.yaml.
     """
     folder = expand(path).resolve()
     if not folder.is_dir():
@@ -374,7 +377,7 @@ def run_options(path: str) -> dict[str, Any]:
 
 
 def read_as_written(text: str) -> Any:
-    """Return what `read_yaml` does, but the outer mapping has text, or lists of text, except for null and mappings.
+    """Return the mapping of a text of YAML with values as text or lists of text, except for null and mappings.
 
     The type of an option then decides how its value is read, as on a command line: `experiment_name: 1e5` is a name.
     """
@@ -386,5 +389,5 @@ def read_as_written(text: str) -> Any:
 
 
 def write_as_yaml(values: Any) -> str:
-    """Return values as text that `read_yaml` and other readers of YAML read back."""
+    """Return values as a text of YAML that `read_yaml` and other programs read back."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

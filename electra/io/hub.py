@@ -24,8 +24,9 @@ from electra.io.files import RESULT_NAME, saved_models
 logger = logging.getLogger(__name__)
 
 CARD = "README.md"
+"""File with the card of a model, by the Hub's convention."""
 _OPENED = re.compile(r'(?<=from_pretrained\(")[^"\n]*(?="\))')
-"""The folder in the examples of a card."""
+"""The folder that a card's example code opens."""
 
 
 def push_run(
@@ -68,7 +69,7 @@ def push_run(
 
 
 def scores_in(folder: Path) -> list[Path]:
-    """Return the scores of an evaluation that the Hub reads, at least one."""
+    """Return the files in an evaluation's `.eval_results/`, at least one: scores that the Hub reads."""
     found = sorted(folder.glob(".eval_results/*.yaml"))
     if not found:
         raise UserError(
@@ -78,7 +79,7 @@ def scores_in(folder: Path) -> list[Path]:
 
 
 def repositories(run: Path, hub_model_id: str) -> dict[Path, str]:
-    """Return the repository of each folder that is uploaded."""
+    """Return the folders to upload, each with the id of its repository."""
     networks = [run / name for name in ("discriminator", "generator")]
     networks = [folder for folder in networks if (folder / "config.json").is_file()]
     if networks:
@@ -98,9 +99,9 @@ def repositories(run: Path, hub_model_id: str) -> dict[Path, str]:
 
 
 def operations(folder: Path, repository: str, scores: Sequence[Path]) -> list[CommitOperationAdd]:
-    """Return the files of a model, and scores, as additions of a commit.
+    """Return the operations of a commit that add the files of a model, and scores.
 
-    Card and result name no folder of this machine.
+    Card and result are changed so that they name no folder of this machine.
     """
     changed = {}
     card = folder / CARD

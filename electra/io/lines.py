@@ -21,9 +21,11 @@ COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
     ".xz": lzma.open,
     ".zst": lambda file: pa.CompressedInputStream(file, "zstd"),
 }
+"""Ending of a compressed file -> function that opens it or wraps its bytes."""
 BYTE_ORDERS = (b"\xff\xfe", b"\xfe\xff")
-"""The first two bytes of UTF-16."""
+"""The first two bytes of a file in UTF-16, of either order."""
 CONVERT = "convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: latin1, utf-16, gb18030, ...)"
+"""What to do with a text in another encoding, the end of messages."""
 
 
 FOREIGN = {
@@ -40,7 +42,7 @@ FOREIGN = {
 
 
 def form_of(path: str | Path) -> str:
-    """Return the extension of a file, in lower case, without that of a compression; of the standard input its form."""
+    """Return the extension of a file in lower case, without a compression's; for "-" one that its bytes fit."""
     if path == "-":
         waiting: Any = sys.stdin.buffer
         start = waiting.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -60,7 +62,7 @@ def open_bytes(path: str | Path) -> Any:
 
 
 def encoding_of(path: str | Path) -> str:
-    """Return how a file is encoded: UTF-8, or UTF-16 if its first bytes say so."""
+    """Return Python's name of a file's encoding: UTF-16 if the first bytes say so, else UTF-8."""
     return "utf-16" if _first_bytes(path, 2) in BYTE_ORDERS else "utf-8-sig"
 
 
@@ -83,7 +85,7 @@ def why_no_text(path: str | Path) -> str:
 
 
 def open_lines(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a file, or of the standard input, as they are, without a byte-order mark.
+    """Yield the lines of a file, or of the standard input for "-", with their ends and without a byte-order mark.
 
     Raises:
         UserError: a line is not UTF-8.

@@ -37,8 +37,11 @@ PlacedRow = tuple[str, Columns]
 """The place of a row, "FILE:LINE", and its columns."""
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+"""Ending of a table of text -> its usual delimiter."""
 JSON_LINES = (".jsonl", ".ndjson", ".json")
+"""Endings of files of JSON, lines or a whole value."""
 TABLES = (*DELIMITERS, *JSON_LINES, ".parquet")
+"""Endings of files whose rows have named columns."""
 NO_TEXT = frozenset(
     [
         ".xlsx",
@@ -68,15 +71,15 @@ NO_TEXT = frozenset(
         ".sqlite",
     ]
 )
-"""Endings of formats that are no text."""
+"""Endings of files that are no text and are never read."""
 TEXT_COLUMN = "text"
-"""The column of a line of plain text."""
+"""Name of the only column of a file of plain text."""
 STREAM_SAMPLE = 1 << 16
-"""Bytes of a stream by which its delimiter is found."""
+"""First bytes of a stream by which its delimiter is found."""
 
 
 class TableHead(NamedTuple):
-    """What stands before the rows of a csv or tsv, with the ends of lines, and how rows are written."""
+    """The head of a csv or tsv: the text before its rows, with the ends of lines, and the form of the rows."""
 
     text: str
     dialect: Dialect
@@ -86,8 +89,8 @@ class SourceRow(NamedTuple):
     """A row as it is read and as it is written.
 
     Args:
-        text: of csv, tsv and JSON lines the row as it stands in the file, with the end of the line; otherwise "".
-        head: of csv and tsv.
+        text: the row as it stands in a csv, tsv or file of JSON lines, with the end of the line; "" in other files.
+        head: head of a csv or tsv; None in other files.
     """
 
     place: str
@@ -103,7 +106,7 @@ def read_rows(
     names_classes: bool = True,
     reads_text: bool = False,
 ) -> Iterator[PlacedRow]:
-    """Yield place and columns of each row; blank lines are left out. For arguments and errors see `read_source`."""
+    """Yield place and columns of each row of a file; arguments and errors are those of `read_source`."""
     for row in read_source(path, delimiter, names_classes=names_classes, reads_text=reads_text):
         yield row.place, row.columns
 
@@ -120,9 +123,10 @@ def read_source(
     The path "-" is the standard input: JSON if its first character is a brace or a bracket, otherwise csv.
 
     Args:
-        delimiter: of csv and tsv, None to find it.
-        names_classes: classes in a parquet file of `datasets` have their names, None where they are hidden.
-        reads_text: a file of another extension than TABLES is text, a row per line; otherwise it is refused.
+        delimiter: delimiter of a csv or tsv; None to find it.
+        names_classes: return classes in a parquet file of `datasets` by name, None where they are hidden.
+        reads_text: read a file with an extension that is not in `TABLES` as text, a row per line, instead of refusing
+            it.
     Raises:
         UserError: the file is damaged or not UTF-8, its header is wrong, or a row has another number of cells.
     """
@@ -148,17 +152,17 @@ def read_source(
 
 
 def refusal(path: str | Path) -> str:
-    """Return why a file is not read: its extension."""
+    """Return the message that a file cannot be read because of its extension."""
     advice = "save it as csv or jsonl" if form_of(path) in NO_TEXT else "convert it to one of these"
     endings = f"{', '.join(TABLES)}, also compressed as {', '.join(COMPRESSIONS)}"
     return f"{path} must be one of {endings}; {advice}"
 
 
 def text_of(row: Columns, column: str, place: str, option: str = "") -> str:
-    """Return the text in a column of a row; raise an error if there is none.
+    """Return the text in a column of a row; raise a UserError if there is none.
 
     Args:
-        option: the option that names another column.
+        option: the option that names another column, for the message.
     """
     if column not in row:
         advice = f"choose one with {option}" if option else "rename one"
@@ -180,14 +184,14 @@ def shown_names(row: Mapping[str, Any]) -> str:
 
 
 def check_encodable(value: Any, place: str) -> None:
-    """Refuse a value of a row, or a list of values, with half of a surrogate pair: it cannot be read nor written."""
+    """Refuse a value of a row, or a list of values, with half of a surrogate pair, which is no valid Unicode."""
     for one in value if isinstance(value, list) else [value]:
         if isinstance(one, str) and not is_encodable(one):
             raise UserError(f"{place} has {one!r:.60}, which is no text in UTF-8; correct it")
 
 
 def parse_value(written: Any) -> list[Any] | dict[str, Any] | None:
-    """Return the list or mapping that a cell holds as text, as JSON, Python or numpy write it, else None."""
+    """Return the list or mapping that a cell holds as text of JSON, Python or numpy; None if it holds neither."""
     if isinstance(written, list | dict):
         return written
     text = written.strip() if isinstance(written, str) else ""
@@ -210,7 +214,7 @@ def parse_value(written: Any) -> list[Any] | dict[str, Any] | None:
 
 
 def _evaluated(text: str) -> Any:
-    """Return the value of a literal of Python, None if the text is none."""
+    """Return the value of a text that is a literal of Python; None for other text."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -257,11 +261,11 @@ def csv_rows(
 ) -> Iterator[SourceRow]:
     """Yield the rows of a table from the lines of its header on.
 
-    Cells behind the last column are left out if they are empty, and so are columns without a name, with a warning
-    unless they are empty, but for the first one, whose cells are names of rows.
+    Empty cells behind the last column are left out, and so are columns without a name: with a warning if they are not
+    empty, unless the column is the first one, which has names of rows.
 
     Args:
-        before, skipped: what stands before the lines, and its number of lines.
+        before, skipped: the text before the header, and its number of lines.
     """
     names: list[str] = []
     head = TableHead(before, dialect)
@@ -308,7 +312,7 @@ def _header(cells: Sequence[str], dialect: Dialect, path: str | Path) -> list[st
 
 
 def _uneven(place: str, count: int, names: Sequence[str], dialect: Dialect) -> str:
-    """Return what is wrong with a row that has another number of cells than the header."""
+    """Return the message for a row that has another number of cells than the header."""
     advice = "quote cells with a delimiter"
     if len(names) == 1:
         advice = "leave out what stands above the names of the columns"
@@ -359,7 +363,7 @@ def _json_rows(lines: Iterable[str], path: str | Path) -> Iterator[SourceRow]:
 
 
 def is_one_value(path: str | Path) -> bool:
-    """Return True if a file of JSON has no row in each line: its first line is no complete object."""
+    """Return True if a file of JSON has no row in each line, because its first line is no complete object."""
     with open_bytes(path) as file:
         text = io.TextIOWrapper(file, "utf-8-sig", errors="replace")
         first = next((line for line in text if line.strip()), "{}")
@@ -371,7 +375,7 @@ def is_one_value(path: str | Path) -> bool:
 
 
 def _values(lines: Sequence[str], place: str) -> Iterator[Any]:
-    """Yield the JSON values of a text that is no JSON lines, one behind the other."""
+    """Yield the JSON values that stand one behind the other in a text, over any number of lines."""
     decoder = json.JSONDecoder()
     text = "".join(lines)
     start = len(text) - len(text.lstrip())
@@ -402,11 +406,12 @@ def _object(value: Any, place: str) -> Columns:
 
 
 def rows_in(value: Any) -> list[Any]:
-    """Return the rows of a JSON value that is a whole file.
+    """Return the rows in the JSON value of a whole file.
 
-    An array has a row in each element. `data` of an object, as pandas (orient table, split) and SQuAD write it, has
-    them, too, and `rows`, as the viewer of the Hub gives them. Objects of numbered values, as pandas writes them
-    (orient columns, index), are columns, or rows; lists of one length are columns, but for the words of one sentence.
+    The elements of an array are rows, and so are those of `data` in an object, as SQuAD and pandas (orient table,
+    split) write it, and of `rows`, as the viewer of the Hub gives it. An object of objects of numbered values has
+    columns, and a numbered object of objects has rows, as pandas writes them (orient columns, index). Lists of one
+    length are columns, unless they are the words of one sentence. Any other value is one row.
     """
     if isinstance(value, list):
         return value
@@ -453,7 +458,7 @@ def _classes(schema: pa.Schema) -> dict[str, Sequence[str]]:
 
 
 def classes_of(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """Return the names of the classes by column, from the features of a table of `datasets`."""
+    """Return for each column of classes the names of its classes, from the features of a table of `datasets`."""
     classes = {}
     for column, kind in features.items():
         names = getattr(getattr(kind, "feature", kind), "names", None)  # of a list, or of one class
@@ -463,7 +468,7 @@ def classes_of(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
 
 
 def name_classes(row: Columns, classes: Mapping[str, Sequence[str]]) -> Columns:
-    """Return the row with names of classes instead of their numbers, None where they are hidden."""
+    """Return the row with classes by name in place of number, None where labels are hidden."""
     return {**row, **{column: _named(row[column], names) for column, names in classes.items()}}
 
 

@@ -16,11 +16,12 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from electra.io.console import is_encodable
 
 T = TypeVar("T")
+"""Type of the value that a shape describes."""
 
 DEEPEST = 20
-"""Lists and mappings within each other where the shape is `Any`."""
+"""Lists and mappings within each other, at most, where the shape is `Any`."""
 LARGEST = 2**63
-"""Whole numbers are below it, so that they fit into an int64 and, rounded, into a float."""
+"""Bound below which whole numbers must be, so that they fit into an int64 and, rounded, into a float."""
 NAMES: dict[Any, str] = {
     int: "a whole number",
     float: "a finite number",
@@ -29,17 +30,18 @@ NAMES: dict[Any, str] = {
     type(None): "null",
     list: "a list",
 }
+"""Type of a shape -> its name in messages."""
 
 
 class ShapeError(ValueError):
-    """An error: a value is not of its shape. The message says where, what was got and what was expected."""
+    """The error of a value that is not of its shape. The message says where, what was got and what was expected."""
 
 
 def parse_json(text: str, shape: type[T]) -> T:
-    """Return what a text of JSON holds, see `as_shape`.
+    """Return the value of a text of JSON, see `as_shape`.
 
     Raises:
-        ValueError: it is not JSON, or of another shape, for which it is a `ShapeError`.
+        ValueError: the text is not JSON, or its value is of another shape (`ShapeError`).
     """
     try:
         values = json.loads(text)
@@ -49,10 +51,10 @@ def parse_json(text: str, shape: type[T]) -> T:
 
 
 def as_shape(value: Any, shape: type[T]) -> T:
-    """Return a value of JSON or YAML as its shape says.
+    """Return a value of JSON or YAML as a value of its shape.
 
-    A mapping for a dataclass or a `NamedTuple` becomes one. Keys that the shape does not name are left out there and
-    kept in a `TypedDict`: another version may have written them.
+    A mapping becomes a dataclass or a `NamedTuple` if that is its shape, without keys that the class does not have. A
+    `TypedDict` keeps such keys: another version may have written them.
 
     Raises:
         ShapeError: the value, or a part of it, is of another type, or an entry is missing.
@@ -121,7 +123,7 @@ def _record(value: Any, shape: Any, place: str) -> Any:
 
 @lru_cache
 def _fields_of(shape: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the fields of a class with their shapes, and the names of those that must be there."""
+    """Return the shape of each field of a class, and the names of the fields that must be there."""
     hints = get_type_hints(shape)
     if is_typeddict(shape):
         return hints, shape.__required_keys__
@@ -134,7 +136,7 @@ def _fields_of(shape: Any) -> tuple[dict[str, Any], frozenset[str]]:
 
 
 def _check_plain(value: Any, place: str, depth: int) -> None:
-    """Refuse what fails in formatting or writing: deep nesting, huge numbers, text with NUL or that is no UTF-8."""
+    """Refuse a value that cannot be written: nested too deep, a huge number, text with NUL or no UTF-8."""
     if isinstance(value, str) and (not is_encodable(value) or "\0" in value):
         raise ShapeError(f"{place or 'it'} holds {value!r:.40}, which is no text in UTF-8")
     if isinstance(value, int) and not -LARGEST <= value < LARGEST:

@@ -7,7 +7,7 @@ from typing import TextIO
 
 
 def flush_outputs() -> None:
-    """Flush stdout and stderr. What cannot be written is dropped: Python would try again at exit, and complain."""
+    """Flush stdout and stderr, and drop what cannot be written: Python would try again at exit, and complain."""
     for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed
         try:
             stream.flush()
@@ -16,6 +16,6 @@ def flush_outputs() -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Let what is written to a stream vanish, because it cannot be written: each later `print` would fail, too."""
+    """Make a stream that cannot be written discard what is written to it, so that no later `print` fails."""
     with suppress(OSError):  # a stream without a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -25,7 +25,7 @@ from electra.objectives import (
 )
 
 HEAD_POSITIONS = 2048
-"""Positions per piece where the LM head is applied to all of them: 250 MB of logits."""
+"""Positions of a piece, where the LM head is applied to all positions in pieces: 250 MB of logits."""
 
 
 def predict_originals(
@@ -35,16 +35,17 @@ def predict_originals(
     mlm_positions: Tensor,
     original_ids: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
-    """Predict the originals at the chosen positions: MLM and Replace MLM.
+    """Return loss and predictions of the originals at the chosen positions: MLM and Replace MLM.
 
     Args:
         network: a masked language model.
-        hidden: its last hidden states, (B, L, D).
-        input_ids: its input, int64 (B, L).
+        hidden: the network's last hidden states, (B, L, D).
+        input_ids: the network's input, int64 (B, L).
         mlm_positions, original_ids: the chosen positions and the tokens that stood there, int64 (B, K).
     Returns:
-        the loss at these positions, 0 at others, float32 (B, L); in evaluation the predictions, the input at other
-        positions, int64 (B, L).
+        the loss at the chosen positions, 0 at others, float32 (B, L); in evaluation the predictions, which are the
+        input
+            at other positions, int64 (B, L), in training None.
     """
     at_chosen = gather_hidden(hidden, mlm_positions).flatten(0, 1)  # (B * K, D)
     logits = lm_logits(network, at_chosen)  # (B * K, V)
@@ -64,18 +65,18 @@ def copy_or_predict(
     input_ids: Tensor,
     original_ids: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
-    """Copy the input or predict the original, at all positions: All-Tokens MLM.
+    """Return loss and predictions at all positions of a network that copies the input or predicts: All-Tokens MLM.
 
     The logits over the vocabulary are computed in pieces, and again in the backward pass: for 128 x 128 positions and
     30,522 tokens they would take 2 GB, several times over.
 
     Args:
         network: a masked language model.
-        hidden: its last hidden states, (B, L, D).
-        copy_logits: the gate's, positive for "copy", (B, L).
-        input_ids, original_ids: its input and the original text, int64 (B, L).
+        hidden: the network's last hidden states, (B, L, D).
+        copy_logits: logits of the copy gate, positive for "copy", (B, L).
+        input_ids, original_ids: the network's input and the original text, int64 (B, L).
     Returns:
-        the loss, float32 (B, L); in evaluation the predictions, int64 (B, L).
+        the loss, float32 (B, L); in evaluation the predictions, int64 (B, L), in training None.
     """
 
     def piece(hidden: Tensor, copy_logits: Tensor, seen: Tensor, originals: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,20 +113,22 @@ def adversarial_loss(
     mlm_mask: Tensor,
     count: Tensor | None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the REINFORCE loss of an adversarial generator plus its baseline's, means over the chosen positions.
+    """Return the REINFORCE loss of an adversarial generator plus the loss of its baseline, and parts for the log.
 
-    The paper sums over a text's positions. Every other loss here is a mean, and Adam ignores a constant factor.
+    Both are means over the chosen positions, as every other loss here. The paper sums over a text's positions; Adam
+    ignores a constant factor.
 
     Args:
-        logits: the generator's, any float (B * K, V).
-        baseline_logits: w^T h_G of detached h_G, any float (B * K,).
+        logits: the generator's logits, any float (B * K, V).
+        baseline_logits: w^T h_G of the generator's detached hidden states h_G, any float (B * K,).
         sampled_ids: the generator's samples from softmax(logits), int64 (B, K).
         rewards: the discriminator's loss at these positions, float32 (B, K); gets no gradient.
         mlm_mask: which slots are used, bool (B, K).
         count: see `weighted_mean`.
     Returns:
-        the loss, float32 (); both parts and the generator's entropy, detached, as fields of
-        `ElectraPretrainingOutput`.
+        the loss, float32 (); detached, both parts, float32 (), and the generator's entropy, float32 (B, K), as fields
+        of
+            `ElectraPretrainingOutput`.
     """
     rewards = rewards.detach().flatten()  # (B * K,)
     is_used = mlm_mask.flatten()
@@ -141,7 +144,7 @@ def adversarial_loss(
 
 
 class NoisyText(NamedTuple):
-    """Electric's input, int64 (B, L), where it is noise, bool (B, L), and log q of chosen tokens, float32 (B, K)."""
+    """Electric's input, int64 (B, L), the mask of its noise, bool (B, L), and log q of the K slots, float32 (B, K)."""
 
     input_ids: Tensor
     is_noise: Tensor
@@ -160,10 +163,10 @@ def noisy_text(
 
     Args:
         input_ids: the original text, int64 (B, L).
-        mlm_positions, mlm_mask: the chosen positions, int64 (B, K), and which slots are used, bool (B, K).
-        mask_noise: uniform numbers that choose half of the positions, float (B, K).
+        mlm_positions, mlm_mask: the chosen positions, int64 (B, K), and the mask of used slots, bool (B, K).
+        mask_noise: uniform numbers in [0, 1) that choose half of the positions, float (B, K).
         sampled_ids: the generator's samples from softmax(logits), int64 (B, K).
-        logits: any float (B * K, V).
+        logits: the generator's logits, any float (B * K, V).
     """
     is_noise = mlm_mask & (mask_noise < NOISE_SHARE)  # (B, K)
     shown, _ = replace_tokens(input_ids, mlm_positions, is_noise, sampled_ids)

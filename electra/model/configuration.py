@@ -22,10 +22,11 @@ SIZE_NAMES = (
     "intermediate_size",
     "max_position_embeddings",
 )
-"""Options that give the sizes of a network; a trained network has its own."""
+"""Options that give the sizes of a new network; a trained network keeps its sizes."""
 CAUSAL_KEY = "has_causal_attention"
 """Key in the configuration of a network that predicts each token from those before it."""
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+"""Options that give the dropouts of a network, by BERT's names for them."""
 
 
 class ElectraPretrainingConfig(PreTrainedConfig):
@@ -34,7 +35,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
     Args:
         generator, discriminator: configurations of the networks, or dicts of them. "Discriminator" is the full-size
             network, also where the objective trains it as a masked language model; `generator` is None for objectives
-            without one. Left out only by transformers, which makes an empty configuration to compare others with.
+            without one. Only transformers leaves both out, to make an empty configuration for comparisons.
         objective: a name of `objectives.OBJECTIVES`.
         mask_token_id: id of [MASK].
         special_token_ids: ids that are never chosen.
@@ -43,7 +44,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         mlm_random_probability: share of the chosen tokens that becomes a random token; the others are kept. Both
             shares together are at most 1.
         discriminator_weight: lambda, weight of the discriminator's loss.
-        sampling_temperature: of the generator's samples, > 0.
+        sampling_temperature: temperature of the generator's samples, > 0.
         disallow_correct: the generator may not sample the original token.
         tie: which weights the networks share (tying.py); the objective's default if None.
         uniform_generator: samples are drawn uniformly from the vocabulary; `generator` is None then.
@@ -105,12 +106,12 @@ def network_config(
     model_type: str = "electra",
     **sizes: Any,
 ) -> PreTrainedConfig:
-    """Build the configuration of a network, discriminator or generator, of these sizes.
+    """Build the configuration of a network, a discriminator or a generator, from its sizes.
 
     Args:
-        embedding_size: ignored by architectures without an embedding projection: there it is the hidden size.
+        embedding_size: width of the embeddings; architectures without an embedding projection use the hidden size.
         model_type: a name of `BACKBONES`.
-        sizes: other values by BERT's names for them: vocab_size, pad_token_id, num_hidden_layers, intermediate_size,
+        sizes: other values by BERT's names: vocab_size, pad_token_id, num_hidden_layers, intermediate_size,
             max_position_embeddings (tokens of the longest text, with special tokens), dropouts, initializer_range.
     Raises:
         UserError: the heads do not divide the hidden size, or have a width that the architecture does not allow.
@@ -148,10 +149,10 @@ def value_of(config: PreTrainedConfig, name: str) -> Any:
 
 
 def set_rope_bases(networks: Sequence[PreTrainedConfig], full: float | None, local: float | None) -> None:
-    """Change the bases of rotary positions in configurations; those without rotary positions stay as they are.
+    """Change the bases of rotary positions in the configurations of networks that have such positions.
 
     Args:
-        full, local: of layers with full and with local attention; None keeps what a configuration has.
+        full, local: bases of layers with full and with local attention; None keeps what a configuration has.
     Raises:
         UserError: no configuration has such layers.
     """
@@ -167,7 +168,7 @@ def set_rope_bases(networks: Sequence[PreTrainedConfig], full: float | None, loc
 
 
 def _set_rope_base(config: PreTrainedConfig, base: float, kind: str) -> bool:
-    """Set the base of the layers of one kind; return False if there are none."""
+    """Set the rotary base of the layers of one kind, such as full_attention; return False without such layers."""
     if not BACKBONES[config.model_type].is_rotary:
         return False
     parameters = copy.deepcopy(config.rope_parameters)
@@ -180,14 +181,14 @@ def _set_rope_base(config: PreTrainedConfig, base: float, kind: str) -> bool:
 
 
 def embedding_width(config: PreTrainedConfig) -> int:
-    """Return the width of the word embeddings, for any backbone."""
+    """Return the width of the word embeddings of a network of any backbone."""
     if BACKBONES[config.model_type].projection is None:
         return config.hidden_size
     return getattr(config, "embedding_size", config.hidden_size)  # released DeBERTas have one size
 
 
 def first_position(config: PreTrainedConfig) -> int:
-    """Return the position of the first token, for any backbone."""
+    """Return the index of the first token's position in the table of positions, for any backbone."""
     if BACKBONES[config.model_type].counts_positions_behind_padding:
         return config.pad_token_id + 1
     return 0
@@ -206,7 +207,7 @@ def _rounded(value: float) -> int:
 def generator_width(
     discriminator: PreTrainedConfig, generator_size: float, num_attention_heads: int | None
 ) -> tuple[int, int]:
-    """Return the generator's width and number of heads, see `generator_config`."""
+    """Return the generator's hidden size and number of attention heads, see `generator_config`."""
     wanted = generator_size * discriminator.hidden_size
     head_width = discriminator.hidden_size // discriminator.num_attention_heads
     unit = SMALLEST_HEAD
@@ -243,9 +244,9 @@ def generator_config(
         generator_size: width relative to the discriminator's, > 0.
         generator_layer_size: number of layers relative to the discriminator's, > 0; at least one layer is built.
         model_type: a name of `BACKBONES`; the discriminator's if not given.
-        num_attention_heads, intermediate_size: in place of the rules above.
+        num_attention_heads, intermediate_size: values in place of the rules above; None for the rules.
     Raises:
-        UserError: too narrow for one head.
+        UserError: the generator would be too narrow for one head.
     """
     hidden_size, heads = generator_width(discriminator, generator_size, num_attention_heads)
     layers = max(1, _rounded(generator_layer_size * discriminator.num_hidden_layers))

@@ -22,17 +22,19 @@ from electra.objectives import OBJECTIVES
 from electra.samples import REPLACED, Sample
 
 REPLACEMENT_SHARES = ("mlm_replacement_probability", "mlm_random_probability")
+"""Options whose default values are those of the objective."""
 OPTIONS_OF_CORRUPTION = {
     **{name: name for name in ("mlm_probability", "disallow_correct", *REPLACEMENT_SHARES)},
     "temperature": "sampling_temperature",
 }
-"""Options of a run -> values of `ElectraPretrainingConfig`."""
+"""Option of a run that says how text is corrupted -> name of its value in `ElectraPretrainingConfig`."""
 
 
 def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
-    """Return how the run of the networks corrupts text: by its checkpoint or config.yaml, else by default.
+    """Return a configuration that corrupts text as the run of the networks does.
 
-    It is a copy, because a joint configuration sets the attention implementation of its parts.
+    It is that of the checkpoint, or made of the run's config.yaml, or else ELECTRA's. The result is a copy, because a
+    joint configuration sets the attention implementation of its parts.
     """
     config = copy.deepcopy(networks.joint)
     if config is None:
@@ -50,9 +52,10 @@ def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
 
 
 class DetectedBatch(NamedTuple):
-    """A batch before and after corruption, with the main network's verdict on each token; see `Sample`.
+    """A batch before and after corruption, with the main network's verdict on each token.
 
-    Token ids are int64 (B, L), probabilities float32 (B, L); None where no network computes them.
+    Token ids are int64 (B, L), probabilities float32 (B, L); what no network computes is None. `Sample` describes
+    them.
 
     Args:
         is_real: 1 for real tokens, 0 for padding, int64 (B, L).
@@ -81,9 +84,9 @@ def corrupt_and_detect(
     Args:
         generator: a masked language model. A discriminator without one judges the text as given.
         discriminator: the main network: a discriminator or a masked language model.
-        batch: on the device of the networks; the noise may be missing where nothing is masked.
-        config: how to corrupt.
-        may_diverge: logits may be nan, as at the end of a run that has diverged.
+        batch: result of `SegmentCollator` on the networks' device; its noise may be missing where nothing is masked.
+        config: shares, temperature and tokens of the corruption.
+        may_diverge: accept logits that are nan, as at the end of a run that has diverged.
     Raises:
         UserError: a logit is nan or infinite.
     """
@@ -127,9 +130,9 @@ def corrupt(
     *,
     may_diverge: bool = False,
 ) -> tuple[MaskedText, Tensor]:
-    """Return what the generator sees, and the text with its samples at the masked positions, int64 (B, L).
+    """Return the masked text, and the text with the generator's samples at the masked positions, int64 (B, L).
 
-    The rest is as in `corrupt_and_detect`.
+    Arguments and errors are those of `corrupt_and_detect`.
     """
     input_ids = batch["input_ids"]
     is_real = batch.get("attention_mask", torch.ones_like(input_ids))
@@ -156,7 +159,7 @@ def inspect_texts(
 ) -> list[Sample]:
     """Return one sample per text; the same seed gives the same masks and replacements.
 
-    Text is corrupted as in the run of the networks, with `mlm_probability` in place of its share of masked tokens.
+    Text is corrupted as in the run of the networks; `mlm_probability` replaces the run's share of masked tokens.
     Texts are cut to the positions of the model.
     """
     config = run_corruption(networks)
@@ -179,7 +182,7 @@ def inspect_texts(
 
 
 def to_samples(detected: DetectedBatch, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:
-    """Return one sample per row, without its padding."""
+    """Return one sample per row of a batch, without padding."""
     samples = []
     for row, size in enumerate(detected.is_real.sum(dim=1).tolist()):
         texts = {}
@@ -194,7 +197,7 @@ def to_samples(detected: DetectedBatch, tokenizer: PreTrainedTokenizerBase) -> l
 
 
 def token_texts(ids: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Return the text of each token, with the space before, if any; special tokens by name, ids of no token as [id].
+    """Return the text of each token with the space before it; of special tokens the name, of other ids [id].
 
     WordPiece marks pieces that continue a word with ##; byte-level BPE and Unigram mark the first piece with Ġ or ▁.
     """

@@ -31,15 +31,16 @@ from electra.model.tying import DisentangledEmbedding
 from electra.tokenizers.load import vocabulary_size
 
 LOCAL_SCORES = (6.0, 2.0, 2.0, 2.0)
-"""What each rotation adds to the score of the neighbour, nats. The fastest tells it from the tokens beside it, the
-others from distances at which the fastest comes round again. In a ModernBERT of width 128 with weights of .06 the
-neighbour has on average .7 of the attention of a text of 64 tokens, .6 of 128 and .3 of 512."""
+"""Nats that each rotation adds to the score of the neighbour. The fastest rotation tells the neighbour from the tokens
+beside it, the others tell it from tokens at which the fastest rotation comes round again. In a ModernBERT of width 128
+with weights of .06 the neighbour has on average .7 of the attention in a text of 64 tokens, .6 of 128 and .3 of
+512."""
 ANGLES = (1.0, 0.473, 0.224, 0.106)
 """Radians per position of the sinusoids: those of ModernBERT's first layer with heads of width 32."""
 SPREAD = 5.0
 """Amplitude of the sinusoids, in standard deviations of the other embeddings."""
 NEIGHBOURS = (-1, 1)
-"""Distance at which the first heads look."""
+"""Distance in tokens at which each of the first heads looks."""
 
 
 # ---- configurations
@@ -56,8 +57,8 @@ def joint_config(
 
     Args:
         sizes, objective: the options of a recipe, changed as the user likes.
-        tokenizer: its vocabulary size, [MASK] and special tokens.
-        discriminator, generator: configurations of trained networks, in place of those that `sizes` describe.
+        tokenizer: gives vocabulary size, [MASK] and special tokens.
+        discriminator, generator: configurations of trained networks, in place of new ones of `sizes`.
     Raises:
         UserError: the sizes do not fit the architecture.
     """
@@ -89,7 +90,7 @@ def joint_config(
 
 
 def untrained_discriminator(sizes: ModelArguments, tokenizer: PreTrainedTokenizerBase) -> PreTrainedConfig:
-    """Build the configuration of a discriminator, or of the main network in its place."""
+    """Build the configuration of a new discriminator, or of the main network in its place."""
     config = network_config(
         vocab_size=vocabulary_size(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
@@ -130,7 +131,7 @@ def initialize(network: PreTrainedModel, initialization: str) -> None:
                       the embedding projection and the discriminator's output
     local             normal, but two heads of a new discriminator look at the neighbouring tokens
 
-    In all of them biases are zero and normalizations the identity.
+    In all modes biases are zero and normalizations the identity.
 
     Source: google-research/electra, model/modeling.py (create_initializer; embeddings_project has none) and
     run_pretraining.py (the discriminator's last layer has none: TensorFlow's default is Glorot's).
@@ -157,7 +158,7 @@ def initialize(network: PreTrainedModel, initialization: str) -> None:
 
 
 def allow_local_heads(config: PreTrainedConfig) -> None:
-    """Give ModernBERT's attention the biases that local heads need; refuse architectures that cannot have them."""
+    """Give ModernBERT's attention the biases that local heads need; refuse architectures without local heads."""
     if config.model_type == "modernbert":
         config.attention_bias = True
     elif config.model_type != "electra":
@@ -178,9 +179,10 @@ def set_local_heads(network: PreTrainedModel) -> None:
 
 
 def _set_biases(network: PreTrainedModel) -> None:
-    """Set biases q of queries, k of keys, which add (R(i) q)^T R(j) k to the score of tokens i, j; R(t) rotates by t.
+    """Set biases q of queries and k of keys so that the first heads look at a neighbour, with rotary positions.
 
-    k is the same for both heads, q is k turned by the distance: the summand is largest at j = i + distance.
+    They add (R(i) q)^T R(j) k to the score of tokens i and j, where R(t) rotates by t. k is the same for both heads,
+    and q is k turned by the distance, so the summand is largest at j = i + distance.
     """
     config = network.config
     layer = network.base_model.layers[0]
@@ -207,7 +209,7 @@ def _set_biases(network: PreTrainedModel) -> None:
 def _set_sinusoids(network: PreTrainedModel) -> None:
     """Set the first rows of a head's queries and keys to sinusoids of the position.
 
-    Those of the keys are turned back by a distance, so that the product is largest at this distance.
+    The sinusoids of keys are turned back by a distance, so that the product is largest at this distance.
     """
     config = network.config
     base = network.base_model
@@ -255,7 +257,7 @@ def _set_sinusoids(network: PreTrainedModel) -> None:
 
 
 def _look_back(query: Tensor, key: Tensor, turns: Tensor, size: Tensor) -> None:
-    """Let queries read the sinusoids, and keys the sinusoids turned back by `turns`; weights are (used, D)."""
+    """Set weights, (used, D), so that queries read the sinusoids, and keys the sinusoids turned back by `turns`."""
     query.zero_()
     key.zero_()
     cos = size * turns.cos()

@@ -61,13 +61,13 @@ from electra.objectives import (
 # B rows of L tokens; K is the number of slots for chosen positions in a row.
 
 Fields = dict[str, Tensor | None]
-"""Fields of `ElectraPretrainingOutput`, or arguments of `encode`, by name."""
+"""Values by name: fields of `ElectraPretrainingOutput`, or arguments of `encode`."""
 
 
 class MaskedText(NamedTuple):
-    """The generator's input, int64 (B, L), and what was masked, (B, K) each; see `ElectraPretrainingOutput`.
+    """The generator's input, int64 (B, L), with the chosen positions and tokens, (B, K) each.
 
-    `mask_noise`: the numbers in [0, 1) that decided on [MASK].
+    `ElectraPretrainingOutput` describes the fields; `mask_noise` are the numbers in [0, 1) that decided on [MASK].
     """
 
     input_ids: Tensor
@@ -82,10 +82,10 @@ class Generated(NamedTuple):
     """The generator's answers about the K chosen positions of each of B rows.
 
     Args:
-        hidden: its last hidden states, (B * K, D), with gradient.
-        logits: (B * K, V), with gradient.
-        probabilities: p_G, the softmax of the logits, without gradient.
-        loss: of masked language modelling, (), with gradient.
+        hidden: the generator's last hidden states, (B * K, D), with gradient.
+        logits: the generator's logits, (B * K, V), with gradient.
+        probabilities: p_G, the softmax of the logits, float32 (B * K, V), without gradient.
+        loss: loss of masked language modelling, (), with gradient.
         is_trained: whether the total loss includes the generator's.
         fields: values of `ElectraPretrainingOutput`.
     """
@@ -99,10 +99,10 @@ class Generated(NamedTuple):
 
 
 class CorruptedText(NamedTuple):
-    """The main network's input, int64 (B, L), where it was replaced, bool (B, L), and the samples, int64 (B, K).
+    """The main network's input, int64 (B, L), the mask of replaced tokens, bool (B, L), and the samples, int64 (B, K).
 
-    For Electric, "replaced" means noise, even where it equals the original, and `log_q` is the generator's log
-    probability of the tokens at the chosen positions, float32 (B, K).
+    For Electric, a token is "replaced" if it is noise, even if the noise equals the original; `log_q` is the
+    generator's log probability of the tokens at the chosen positions, float32 (B, K).
     """
 
     input_ids: Tensor
@@ -124,11 +124,11 @@ class ElectraForJointPretraining(PreTrainedModel):
         token_type_ids: 0 or 1, int64 (B, L).
         mask_noise: see `mask_text`; drawn from the device's random state if not given.
         sample_noise: a uniform number per position for the generator's sample, float (B, L); drawn likewise.
-        token_counts: what sums of losses are divided by, see `count_tokens`, float (2,); the batch's own if not given.
-            Where a step has several batches, pass their averages: the mean of the batches' losses is then the mean
-            over all tokens of the step, however rows of different lengths are split into batches.
-        segment_lengths: tokens of each of the segments that share a row, int64 (B, S); nothing passes from one to
-            another, and losses are those of rows of their own.
+        token_counts: divisors of the sums of losses, see `count_tokens`, float (2,); the counts of the batch if not
+            given. Where a step has several batches, pass their mean counts: the mean of the batches' losses is then
+            the mean over all tokens of the step, however rows of different lengths are split into batches.
+        segment_lengths: tokens of each of the segments that share a row, int64 (B, S); nothing passes from one segment
+            to another, and losses are those of segments in rows of their own.
         corrupted_input_ids: a text that was corrupted before, int64 (B, L): the discriminator judges it, and nothing
             is masked.
         train_generator: in training, False runs the generator without gradient.
@@ -187,8 +187,8 @@ class ElectraForJointPretraining(PreTrainedModel):
 
         Args:
             recipe: a name of `RECIPES`: tiny, mini, small, modern-small, small++, base, large.
-            tokenizer: its vocabulary size, [MASK] and special tokens.
-            seed: of the weights.
+            tokenizer: gives vocabulary size, [MASK] and special tokens.
+            seed: seed of the weights.
             options: fields of `ModelArguments` and `ObjectiveArguments` in place of the recipe's, such as
                 generator_size, tie, discriminator_type, objective.
         Raises:
@@ -206,7 +206,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         Args:
             initialization: see `initialize`.
         Raises:
-            UserError: the second stage shall start from a generator of another size.
+            UserError: the second stage is to start from a generator of another size.
         """
         set_seed(seed)
         model = cls(config)
@@ -226,7 +226,7 @@ class ElectraForJointPretraining(PreTrainedModel):
     def get_input_embeddings(self) -> nn.Module | None:
         """Return the discriminator's embeddings, which FSDP shards as a group of their own.
 
-        None if the networks share them, because a weight belongs to one group only.
+        Return None if the networks share embeddings, because a weight belongs to one group only.
         """
         embeddings = self.discriminator.get_input_embeddings()
         if self.generator is not None and self.generator.get_input_embeddings().weight is embeddings.weight:
@@ -248,7 +248,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         segment_lengths: Tensor | None = None,
         **others: Tensor,
     ) -> Tensor:
-        """Count chosen positions and real tokens of a batch, int64 (2,): what the losses are divided by."""
+        """Count the chosen positions and the real tokens of a batch, int64 (2,): the divisors of its losses."""
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         maskable = maskable_tokens(input_ids, is_real, self.config.special_token_ids)
         if segment_lengths is None:
@@ -270,7 +270,10 @@ class ElectraForJointPretraining(PreTrainedModel):
         train_generator: bool = True,
         train_discriminator: bool = True,
     ) -> ElectraPretrainingOutput:
-        """Mask, generate, replace, discriminate (section 2 of the paper). The class describes the arguments."""
+        """Return losses of a batch: mask, generate, replace, discriminate (section 2 of the paper).
+
+        The class describes the arguments.
+        """
         if corrupted_input_ids is not None:
             return detect_replaced(self.discriminator, input_ids, corrupted_input_ids, attention_mask, token_type_ids)
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
@@ -316,7 +319,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         token_type_ids: Tensor | None,
         segment_lengths: Tensor | None,
     ) -> Fields:
-        """Return what both networks see beside their tokens, as `encode` takes it."""
+        """Return the arguments of `encode` that both networks share, which are all but the tokens."""
         numbers = position_ids = None
         if segment_lengths is not None:
             numbers, position_ids = segment_numbers(segment_lengths, input_ids.size(1))
@@ -331,7 +334,7 @@ class ElectraForJointPretraining(PreTrainedModel):
     def generate(
         self, masked: MaskedText, rows: Fields, num_chosen: Tensor | None, *, is_trained: bool = True
     ) -> Generated | None:
-        """Compute p_G(x_t | x_masked) at the chosen positions, and the MLM loss; None without a generator."""
+        """Return p_G(x_t | x_masked) at the chosen positions, with the MLM loss; None without a generator."""
         if self.generator is None:
             return None
         with torch.set_grad_enabled(torch.is_grad_enabled() and is_trained):
@@ -349,7 +352,7 @@ class ElectraForJointPretraining(PreTrainedModel):
     def replace(
         self, input_ids: Tensor, masked: MaskedText, generated: Generated | None, sample_noise: Tensor
     ) -> CorruptedText:
-        """Return REPLACE(x, m, x_hat), x_hat ~ p_G or uniform; x_masked where the objective has no samples."""
+        """Return REPLACE(x, m, x_hat) with x_hat ~ p_G or uniform; for objectives without samples, x_masked."""
         noise = sample_noise.gather(1, masked.mlm_positions)
         if generated is not None:
             sampled_ids = sample_tokens(
@@ -376,7 +379,7 @@ class ElectraForJointPretraining(PreTrainedModel):
     ) -> tuple[Tensor, Fields]:
         """Return the main network's loss at each token, float32 (B, L), and fields of the output.
 
-        ELECTRA's is whether the token was replaced; a masked language model's is in ablations.py.
+        ELECTRA's loss is that of telling replaced tokens; the losses of masked language models are in ablations.py.
         """
         if corrupted.is_replaced is not None and self.objective.finds_replaced:
             logits = replaced_logits(self.discriminator, hidden)
@@ -402,7 +405,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         corrupted: CorruptedText,
         num_chosen: Tensor | None,
     ) -> tuple[Tensor, Fields]:
-        """Return the total loss, (), and the generator's fields of the output."""
+        """Return the total loss, the main one with the generator's, (), and the generator's fields of the output."""
         if generated is None:
             return main_loss, {}
         generator_loss = generated.loss
@@ -431,13 +434,14 @@ def mask_text(
     segment_lengths: Tensor | None = None,
     most_in_shared_rows: int | None = None,
 ) -> MaskedText:
-    """Choose positions and mask them: m, then x_masked = REPLACE(x, m, [MASK]).
+    """Return x_masked = REPLACE(x, m, [MASK]) for chosen positions m.
 
     Args:
         input_ids: original token ids, int64 (B, L).
         is_real: 1 for real tokens, 0 for padding, (B, L).
-        mask_noise: uniform numbers that choose [..., 0] and mask [..., 1] positions, float (B, L, 2).
-        config: shares and special tokens.
+        mask_noise: uniform numbers in [0, 1) that choose positions, [..., 0], and mask them, [..., 1]; float (B, L,
+            2).
+        config: shares of chosen tokens, [MASK] and random tokens, and special tokens.
         segment_lengths, most_in_shared_rows: see `ElectraForJointPretraining`.
     """
     noise_of_choice, noise_of_mask = mask_noise.unbind(dim=2)  # (B, L)
@@ -469,6 +473,6 @@ for _auto_class in (AutoModel, AutoModelForPreTraining):
 
 
 def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:
-    """Count the parameters of each network on its own, and of both together with shared ones counted once."""
+    """Count the parameters of each network alone, and of both together, where shared parameters count once."""
     networks = {"discriminator": model.discriminator, "generator": model.generator, "total": model}
     return {name: 0 if network is None else network.num_parameters() for name, network in networks.items()}

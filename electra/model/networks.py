@@ -31,7 +31,7 @@ from electra.objectives import discriminator_nll, weighted_mean
 from electra.runtime.device import ATTENTION, call_with_cast_weights, linear_of_aligned_rows
 
 BIAS_ATTENTION = ("eager", "sdpa", ATTENTION)
-"""Attention implementations that add a float mask; others have masks of their own."""
+"""Attention implementations that add a float mask; other implementations have masks of other kinds."""
 
 
 def backbone_of(network: PreTrainedModel) -> Backbone:
@@ -53,9 +53,9 @@ def rtd_model(config: PreTrainedConfig) -> PreTrainedModel:
 
 @functools.cache
 def _detector_class(config_class: Any) -> type[PreTrainedModel]:
-    """Make the class of an architecture that has no replaced-token detector: encoder and ELECTRA's head.
+    """Return a class of an architecture's encoder with ELECTRA's head, where transformers has no such detector.
 
-    Its base class, the encoder's `*PreTrainedModel`, initializes weights and selects attention kernels.
+    The base class, the encoder's `*PreTrainedModel`, initializes weights and selects attention kernels.
     """
     encoder_class = MODEL_MAPPING[config_class]
     has_pooler = BACKBONES[config_class.model_type].has_pooler
@@ -89,8 +89,8 @@ def is_detector(network: PreTrainedModel) -> bool:
 def class_of(config: PreTrainedConfig) -> Any:
     """Return the class of an exported network or a released model, by its `architectures`.
 
-    If these name neither a detector nor a masked language model, an ELECTRA counts as a discriminator, any other
-    network as a masked language model (BertForPreTraining is one).
+    If `architectures` has neither a detector nor a masked language model, an ELECTRA counts as a discriminator, any
+    other network as a masked language model (BertForPreTraining is one).
     """
     config_class: Any = type(config)
     names = " ".join(config.architectures or [])
@@ -108,12 +108,12 @@ def attention_bias(
 ) -> Tensor | None:
     """Return the bias of attention scores: 0, or the smallest number of its type at padding, (B, 1, 1, L).
 
-    With `segment_numbers`, int64 (B, L), it is (B, 1, L, L), and also keeps tokens of two segments apart. None without
-    padding and segments.
+    With `segment_numbers`, int64 (B, L), the bias is (B, 1, L, L) and also keeps tokens of two segments apart. Without
+    padding and segments the result is None.
 
-    Given a mask of 0 and 1, each network would build this itself, wait for the device to see whether anything is
-    padded, and expand it to (B, H, L, L) in every layer. The type is autocast's, else `dtype`, so that no layer
-    converts it.
+    Given a mask of 0 and 1, each network would build the bias itself, wait for the device to see whether anything is
+    padded, and expand the bias to (B, H, L, L) in every layer. Its type is autocast's, else `dtype`, so that no layer
+    has to convert it.
     """
     if segment_numbers is not None:
         of_query = segment_numbers[:, None, :, None]
@@ -132,7 +132,7 @@ def attention_bias(
 
 
 def can_share_rows(config: PreTrainedConfig, length: int) -> bool:
-    """Return True if segments can share a row of `length` tokens of this network."""
+    """Return True if a network keeps segments apart that share a row of `length` tokens."""
     backbone = BACKBONES[config.model_type]
     takes_bias = _adds_bias(config, length) or backbone.takes_mask_by_layer
     # None: not chosen yet; transformers will take one of these.
@@ -150,9 +150,9 @@ def _adds_bias(config: PreTrainedConfig, length: int) -> bool:
 
 
 def causal_bias(input_ids: Tensor, dtype: torch.dtype, bias: Tensor | None = None) -> Tensor:
-    """Return a bias that hides the later tokens from each token, and what `bias` hides, (B, 1, L, L).
+    """Return `bias` with every later token hidden from each token, (B, 1, L, L).
 
-    Without a bias, padding follows the text, so that no token of the text sees padding.
+    Without `bias` nothing else is hidden: padding follows the text, so no token of the text sees padding.
     """
     mask: Any = attention_bias(torch.ones_like(input_ids), dtype) if bias is None else bias
     place = torch.arange(input_ids.size(1), device=input_ids.device)
@@ -160,7 +160,7 @@ def causal_bias(input_ids: Tensor, dtype: torch.dtype, bias: Tensor | None = Non
 
 
 def attention_inputs(config: PreTrainedConfig, bias: Tensor) -> dict[str, Any]:
-    """Return the argument by which a network takes a bias; {} if the network takes none."""
+    """Return the keyword argument with which a network takes a bias; {} if the network takes no bias."""
     backbone = BACKBONES[config.model_type]
     if config._attn_implementation not in BIAS_ATTENTION:
         return {}
@@ -191,8 +191,8 @@ def encode(
     `bias`, a result of `attention_bias`, takes the mask's place where the network can add it. `position_ids`, int64
     (B, L), are given where segments share rows; the bias keeps them apart then.
 
-    In a causal network no token sees a later one, and its state is that of the token before it, which predicts it. The
-    first token's is without meaning.
+    In a causal network no token sees a later one. At each token the result has the state of the token before it, from
+    which the token is predicted; the state at the first token has no meaning.
     """
     config = network.config
     backbone = BACKBONES[config.model_type]
@@ -211,7 +211,7 @@ def encode(
 
 
 def gather_hidden(hidden: Tensor, positions: Tensor) -> Tensor:
-    """Gather hidden states at some positions of each row: (B, L, D), (B, K) -> (B, K, D)."""
+    """Return the hidden states at some positions of each row: (B, L, D), (B, K) -> (B, K, D)."""
     index = positions.unsqueeze(2).expand(-1, -1, hidden.size(2))  # (B, K, D)
     return hidden.gather(1, index)
 
@@ -237,21 +237,21 @@ def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
 
 
 def replaced_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
-    """Return the logits of having been replaced: (B, L, D) -> (B, L)."""
+    """Return each token's logit of having been replaced, or Electric's energy: (B, L, D) -> (B, L)."""
     return network.discriminator_predictions(hidden)
 
 
 def check_finite(logits: Tensor) -> None:
-    """Refuse logits that are nan or infinite; -infinity, which is a masked position, is possible.
+    """Refuse logits that are nan or infinite; -infinity is accepted, because it stands at masked positions.
 
-    Weights that are finite, but huge, give such logits: every answer would be nan, and look like one.
+    Finite but huge weights give such logits, from which answers would be computed that mean nothing.
     """
     if not (logits < math.inf).all():
         raise UserError("the network answers nan: it has diverged, or its weights are damaged; name another one")
 
 
 def embedding_modules(network: PreTrainedModel) -> dict[str, Any]:
-    """Return the embeddings of a network that can be shared, by role (`Backbone.embeddings`)."""
+    """Return by role (`Backbone.embeddings`) the embeddings of a network that can be shared."""
     modules = dict(network.base_model.named_modules())
     paths = backbone_of(network).embeddings
     return {role: modules[path] for role, path in paths.items() if path in modules}
@@ -265,27 +265,29 @@ class ElectraPretrainingOutput(ModelOutput):
     """Losses and per-token results of a step, all but `loss` without gradient.
 
     K is the number of slots for chosen positions in a row; `mlm_mask` tells which slots a row uses. Fields that the
-    objective does not have are None; so are those of the main network in a step that trains the generator alone.
+    objective does not have are None, and so are fields of the main network in a step that trains the generator alone.
 
     Args:
         loss: the total loss, float32 ().
-        generator_loss: mean over the chosen positions, float32 ().
-        adversarial_loss, baseline_loss: of an adversarial generator and its baseline, means over the chosen positions,
-            float32 ().
-        main_loss: of the discriminator, or of the masked language model in its place; mean over the tokens that the
-            objective asks for, float32 ().
-        mlm_positions, mlm_mask: the chosen positions, int64 (B, K), and which slots are used, bool (B, K).
-        is_mask_token: where [MASK] was shown, bool (B, K).
+        generator_loss: the generator's MLM loss, a mean over the chosen positions, float32 ().
+        adversarial_loss, baseline_loss: losses of an adversarial generator and its baseline, means over the chosen
+            positions, float32 ().
+        main_loss: loss of the discriminator, or of the masked language model in its place; mean over the tokens that
+            the objective asks for, float32 ().
+        mlm_positions, mlm_mask: the chosen positions, int64 (B, K), and the mask of used slots, bool (B, K).
+        is_mask_token: mask of the slots at which [MASK] was shown, bool (B, K).
         generator_nll: -log probability of the original token, float32 (B, K).
-        generator_entropy: of an adversarial generator's distribution, nats, float32 (B, K).
+        generator_entropy: entropy of an adversarial generator's distribution, nats, float32 (B, K).
         predicted_ids, sampled_ids: the generator's most likely and its sampled token, int64 (B, K); the former in
             evaluation only.
         corrupted_input_ids: the main network's input, int64 (B, L).
-        is_replaced: where the input differs from the original, bool (B, L); for Electric, where it is a sample.
-        main_nll: of the main network, float32 (B, L); 0 at positions where a masked language model has no loss.
-        discriminator_logits: positive for "replaced", (B, L); minus the copy gate's for All-Tokens MLM.
-        mlm_predictions: the most likely originals of a masked language model in the discriminator's place, its input
-            at positions that it does not predict, int64 (B, L); in evaluation only.
+        is_replaced: mask of the tokens that differ from the original, bool (B, L); for Electric, of the samples.
+        main_nll: the main network's loss at each token, float32 (B, L); 0 where a masked language model predicts
+            nothing.
+        discriminator_logits: the discriminator's logits, positive for "replaced", (B, L); for All-Tokens MLM minus the
+            logits of the copy gate.
+        mlm_predictions: the most likely originals by a masked language model in the discriminator's place, at
+            positions without a prediction the input, int64 (B, L); in evaluation only.
     """
 
     loss: Tensor | None = None

@@ -178,8 +178,9 @@ class ObjectiveArguments(Options):
 # ---- what the options of an objective and its networks need
 
 SET_BY_OBJECTIVE = ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight")
-"""Options whose values are those of the objective where they are not given."""
+"""Options that have the objective's values unless they are given."""
 MASKING = ("mlm_probability", "mlm_replacement_probability", "mlm_random_probability")
+"""Options that choose and mask positions; with an objective that masks nothing they do nothing."""
 _OF_GENERATOR = (
     "tie",
     "init_generator",
@@ -192,14 +193,14 @@ _OF_GENERATOR = (
     "discriminator_weight",
     "generator_gate",
 )
-"""Options of a generator network, and of training it together with the main one."""
+"""Options of a generator network, and of training the generator together with the main network."""
 
 
 def given_objective(options: Any, generator_type: str | None) -> Objective:
-    """Return what an objective trains, with the shares and the weight that the user gives.
+    """Return an objective with the shares and the weight that the user gives in place of its own.
 
     Args:
-        options: `ObjectiveArguments`, or anything with these attributes.
+        options: `ObjectiveArguments`, or any object with the same attributes.
     """
     objective = objective_of(options.objective, generator_type == UNIFORM)
     given = {name: getattr(options, name) for name in SET_BY_OBJECTIVE}
@@ -207,7 +208,7 @@ def given_objective(options: Any, generator_type: str | None) -> Objective:
 
 
 def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArguments, ObjectiveArguments]:
-    """Return a recipe's options of the networks and of the objective, with others in their place.
+    """Return a recipe's options of the networks and of the objective, with `options` in place of its own values.
 
     Raises:
         UserError: an unknown recipe or option, or options that do not go together.
@@ -236,7 +237,7 @@ def _spec(o: Any) -> Objective:
 
 
 def _fits_share(o: Any, other: float | None) -> bool:
-    """Return True unless the shares of [MASK] and of random tokens exceed 1 because of the one that is not given."""
+    """Return True unless the share of [MASK] and that of random tokens, one of them the objective's, exceed 1."""
     spec = _spec(o)
     return other is not None or spec.mlm_replacement_probability + spec.mlm_random_probability <= 1 + 1e-9
 
@@ -256,7 +257,7 @@ def _fits_generator_type(o: Any) -> bool:
 
 
 def _backbones(o: Any) -> list[Backbone]:
-    """Return the rows of the architectures of new networks that the installed transformers has."""
+    """Return the backbones of the new networks, as far as the installed transformers has them."""
     types = (o.discriminator_type, o.generator_type or o.discriminator_type)
     return [BACKBONES[name] for name in types if name in BACKBONES]
 
@@ -266,14 +267,14 @@ def _projects_embeddings(o: Any) -> bool:
 
 
 def _has_hidden_dropout(o: Any) -> bool:
-    """Return True unless no network has dropout of hidden states; trained networks are asked when they are read."""
+    """Return True if a network has, or may have, dropout of hidden states: trained networks are not read yet."""
     backbones = _backbones(o)
     is_unknown = bool(o.init_discriminator or o.init_generator or not backbones)
     return is_unknown or any("hidden_dropout_prob" not in backbone.lacks for backbone in backbones)
 
 
 def _has_rotary_positions(o: Any) -> bool:
-    """Return True unless no network has rotary positions; trained networks are asked when they are read."""
+    """Return True if a network has, or may have, rotary positions: trained networks are not read yet."""
     backbones = _backbones(o)
     is_unknown = bool(o.init_discriminator or o.init_generator or not backbones)
     return is_unknown or any(backbone.is_rotary for backbone in backbones)
@@ -387,3 +388,4 @@ MODEL_NEEDS = [
         "embeddings of --discriminator_type {discriminator_type} are as wide as the network",
     ),
 ]
+"""Needs of options of networks and objective among each other."""

@@ -43,11 +43,11 @@ logger = logging.getLogger(__name__)
 STEP_KEY = "pretraining_step"
 """Key in the configuration of an exported network: the step of its run at which it was exported."""
 ENERGY_KEY = "head_gives_energies"
-"""Key in the configuration of an exported Electric: its head gives energies."""
+"""Key in the configuration of an exported Electric, which says that the head gives energies."""
 
 
 def locate_model(pretrain_path: str) -> str:
-    """Return the folder that holds config.json, or a Hub id as it is.
+    """Return the folder of a trained model's config.json; a Hub id is returned as it is.
 
     Args:
         pretrain_path: a run folder of run_pretraining.py (its `discriminator/`, else its latest valid checkpoint), a
@@ -64,7 +64,7 @@ def locate_model(pretrain_path: str) -> str:
 
 
 def trained_source(path: str, role: str) -> str:
-    """Return the folder or Hub id of a trained generator or discriminator; of a run, the exported one."""
+    """Return the folder or Hub id of a trained generator or discriminator; for a run, the exported network's."""
     exported = expand(path) / role
     return locate_model(str(exported) if exported.is_dir() else path)
 
@@ -95,7 +95,7 @@ def read_config(source: str) -> PreTrainedConfig:
     Args:
         source: a result of `locate_model`, or a config.json file.
     Raises:
-        UserError: it cannot be read, or its type is unknown or not a text encoder.
+        UserError: the configuration cannot be read, or its type is unknown or not a text encoder.
     """
     try:
         values, _ = PreTrainedConfig.get_config_dict(source)
@@ -133,13 +133,13 @@ def _check_sizes(config: PreTrainedConfig) -> None:
 
 
 def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
-    """Load the base model in float32 with every weight of its encoder from the files; heads are dropped.
+    """Load a base model in float32, with every weight of the encoder from the files; heads are dropped.
 
     Args:
         source: a result of `locate_model`.
-        config: a result of `read_config`; of the joint model, the discriminator's encoder is taken.
+        config: a result of `read_config`; for that of a joint model, the discriminator's encoder is loaded.
     Raises:
-        UserError: there are no weights, or one of the encoder's is missing, damaged or of another size.
+        UserError: there are no weights, or a weight of the encoder is missing, damaged or of another size.
     """
     if isinstance(config, ElectraPretrainingConfig):
         model, _ = load_network(ElectraForJointPretraining, source, config)
@@ -153,10 +153,10 @@ def base_model_of(model: PreTrainedModel, source: str) -> PreTrainedModel:
     """Return a copy of the base model of a network in memory, in float32 on the CPU; heads are dropped.
 
     Args:
-        model: of any class of transformers; of a joint model, the discriminator's encoder is taken.
-        source: its name in messages.
+        model: model of any class of transformers; for a joint model, the discriminator's encoder is copied.
+        source: name of the model in messages.
     Raises:
-        UserError: it is no text encoder, or a weight is not finite.
+        UserError: the model is no text encoder, or a weight is not finite.
     """
     network = main_network(model)
     if type(network.config) not in MODEL_FOR_MASKED_LM_MAPPING:
@@ -177,15 +177,15 @@ def main_network(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def name_of(model: PreTrainedModel) -> str:
-    """Return where a model in memory was loaded from, else the name of its class."""
+    """Return the path or Hub id from which a model in memory was loaded, or else the name of its class."""
     return str(getattr(model.config, "_name_or_path", "") or type(model).__name__)
 
 
 def tokenizer_of(model: PreTrainedModel, processing_class: Any = None) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a model in memory: as given, or the one beside the files that it was loaded from.
+    """Return the tokenizer of a model in memory: the given one, or the one beside the files of the model.
 
     Raises:
-        UserError: there is none, or it has no token for some use.
+        UserError: there is no tokenizer, or it lacks a token that pre-training needs.
     """
     if processing_class is None:
         source = name_of(model)
@@ -213,11 +213,11 @@ def load_network(
     Args:
         network_class: class of transformers.
         source: a result of `locate_model`.
-        config: in place of the one in the source.
-        encoder_only: heads may be missing.
-        options: of `from_pretrained`; with a `state_dict`, no file is read.
+        config: configuration in place of the one in the source.
+        encoder_only: accept files without weights of heads.
+        options: arguments of `from_pretrained`; with a `state_dict`, no file is read.
     Returns:
-        the network, and the names of its heads' weights that are missing or of another size: they are fresh.
+        the network, and the names of weights of its heads that are fresh, because the files have none of this size.
     Raises:
         UserError: the files are damaged, weights and configuration do not fit each other, or a weight is not finite.
     """
@@ -250,9 +250,9 @@ def load_network(
 
 
 def _check_finite(source: str, network: PreTrainedModel) -> None:
-    """Refuse weights that are nan or infinite: every answer of the network would be nan, and look like one.
+    """Refuse weights that are nan or infinite, from which answers would be computed that mean nothing.
 
-    The smallest and the largest value are nan if any is; they are found in one pass without memory for a copy.
+    The smallest and the largest value of a weight are nan if any value is; one pass finds both, without a copy.
     """
     for name, value in chain(network.named_parameters(), network.named_buffers()):
         if value.is_floating_point() and value.numel() and not torch.stack(value.aminmax()).isfinite().all():
@@ -262,7 +262,7 @@ def _check_finite(source: str, network: PreTrainedModel) -> None:
 
 
 def _missing_shared_weights(network: PreTrainedModel, source: str) -> set[str]:
-    """Name shared weights that the files of a joint model lack: transformers would draw them in silence."""
+    """Return the names of shared weights that a joint model's files lack: transformers would draw them in silence."""
     if not isinstance(network, ElectraForJointPretraining):
         return set()
     stored: set[str] = set()
@@ -300,7 +300,7 @@ class Networks(NamedTuple):
 
 
 def networks_of(model: PreTrainedModel, processing_class: Any = None) -> Networks:
-    """Return the networks of a model in memory, as `load_networks` does those of files.
+    """Return the networks of a model in memory, as `load_networks` returns those of files.
 
     Args:
         model: a joint model, a discriminator or a masked language model.
@@ -323,8 +323,9 @@ def load_networks(
     Args:
         checkpoint: a run folder (its exported networks, else its latest valid checkpoint), a checkpoint of the joint
             model, an exported folder, or a Hub id.
-        generator: the same, for its generator or masked language model, in place of the checkpoint's own generator.
-        of_any_type: also masked language models of a type that is no backbone.
+        generator: where to find another generator, a run folder, checkpoint, folder or Hub id, in place of the
+            checkpoint's own; a masked language model will do.
+        of_any_type: accept masked language models of a type that is no backbone.
     """
     source = locate_model(checkpoint)
     small, large, joint = _load_pair(source, of_any_type)  # before the tokenizer: a wrong name is not a lack of one
@@ -350,9 +351,9 @@ def load_networks(
 def _load_pair(
     source: str, of_any_type: bool
 ) -> tuple[PreTrainedModel | None, PreTrainedModel, ElectraPretrainingConfig | None]:
-    """Load generator, main network and joint configuration of a checkpoint, or an exported network alone.
+    """Return generator, main network and joint configuration of a checkpoint; an exported network alone has no others.
 
-    An exported network is a discriminator or a masked language model, whichever its configuration names.
+    The configuration of an exported network says whether it is a discriminator or a masked language model.
     """
     config = read_config(source)
     if isinstance(config, ElectraPretrainingConfig):
@@ -376,7 +377,7 @@ def load_tokenizer_beside_model(source: str) -> PreTrainedTokenizerBase:
 
 
 def own_tokenizer(source: str, other: str) -> PreTrainedTokenizerBase | None:
-    """Load the tokenizer that lies with a model, or `other` in its place; None if none can be read."""
+    """Load the tokenizer that lies with a model, or else the one at `other`; None if neither can be read."""
     if not may_have_tokenizer(source):
         return None
     try:
@@ -387,13 +388,13 @@ def own_tokenizer(source: str, other: str) -> PreTrainedTokenizerBase | None:
 
 
 def without_pooling(config: PreTrainedConfig) -> dict[str, bool]:
-    """Return the options that leave the base model's pooler out: heads draw their own, so it has no gradient."""
+    """Return the options that leave the pooler of a base model out, which no head uses and no gradient reaches."""
     return pooling_option(MODEL_MAPPING[type(config)], False)
 
 
 @contextmanager
 def silent_transformers() -> Iterator[None]:
-    """Suppress transformers' report of unused heads, and its progress bars from now on."""
+    """Suppress transformers' report of unused heads in the block, and its progress bars from now on."""
     level = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()

@@ -29,16 +29,16 @@ POSITIONS_KEY = "pretraining_positions"
 
 @dataclass(frozen=True)
 class VocabularyRows:
-    """A plan of the rows of a vocabulary's tables: from which old rows each row comes."""
+    """A plan for the rows of a vocabulary's tables: which old rows each new row comes from."""
 
     kept: dict[int, int]
-    """Id -> old id."""
+    """New id of a token -> its old id."""
     averaged: dict[int, list[int]]
-    """Id -> old ids of its pieces."""
+    """New id of a token -> old ids of the pieces into which the old tokenizer cuts it."""
     size: int
 
     def fill(self, table: Tensor, old: Tensor) -> Tensor:
-        """Return the table, (V, ...), with the rows that come from the old one; the others stay."""
+        """Return a copy of `table`, (V, ...), in which each planned row is the old table's row that it comes from."""
         filled = table.clone()
         rows = list(self.kept)
         sources = list(self.kept.values())
@@ -52,7 +52,7 @@ def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBas
     """Match two vocabularies of one algorithm, token by token.
 
     Raises:
-        UserError: the algorithms differ, so that a token such as `s` stands for other text.
+        UserError: the algorithms differ, so that a token such as `s` means something else.
     """
     model = old.backend_tokenizer.model
     algorithm = type(model).__name__
@@ -90,7 +90,7 @@ def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBas
 
 
 def _end_cutter(tokenizer: PreTrainedTokenizerBase, model: WordPiece) -> Tokenizer:
-    """Return a function that cuts an end of a word, written without its ##, into pieces of the end only."""
+    """Return a tokenizer that cuts the end of a word, written without ##, into the pieces that old words end with."""
     vocabulary = tokenizer.get_vocab()
     pieces = {token[2:]: index for token, index in vocabulary.items() if token.startswith("##")}
     pieces[model.unk_token] = vocabulary[model.unk_token]
@@ -102,7 +102,7 @@ def _end_cutter(tokenizer: PreTrainedTokenizerBase, model: WordPiece) -> Tokeniz
 
 
 def trained_positions(config: PreTrainedConfig) -> int:
-    """Return how many positions of a network were trained: all, unless its run had shorter text."""
+    """Return how many positions of a network were trained: all, unless the run had shorter segments."""
     longest = longest_text(config)
     return min(longest, getattr(config, POSITIONS_KEY, longest))
 
@@ -115,7 +115,7 @@ def resize(
     positions: int,
     layers: int,
 ) -> None:
-    """Change the sizes in a configuration; `positions` are tokens of the longest text."""
+    """Change the sizes in a configuration; `positions` counts the tokens of the longest text."""
     longest = longest_text(config)
     config.vocab_size = vocab_size
     config.pad_token_id = pad_token_id
@@ -134,12 +134,12 @@ def transfer(
     rows: VocabularyRows | None,
     repeated: int,
 ) -> dict[str, Tensor]:
-    """Return the trained weights in the sizes of `network`.
+    """Return the weights for `network`, by name: those of the trained network, in the sizes of `network`.
 
     Args:
-        state: the network's own weights, which rows without a source keep.
-        rows: None if the vocabularies are one.
-        repeated: trained positions, repeated in the rest of the table; 0 keeps all rows.
+        state: weights of `network` by name, which rows without a source keep.
+        rows: plan for the rows of the vocabulary; None if both networks have the same vocabulary.
+        repeated: number of trained positions, which are repeated in the rest of the table; 0 keeps all rows.
     """
     old = trained.state_dict()
     new = {name: old[name] for name in state}  # the first layers, if it has fewer
@@ -166,7 +166,7 @@ def transfer(
 
 
 def _tables(network: PreTrainedModel) -> list[str]:
-    """Name the weights with a row for each token: word embeddings, matrix and bias of the LM head."""
+    """Return the names of weights with a row for each token: word embeddings, matrix and bias of the LM head."""
     tables = {id(embedding_modules(network)["word"].weight)}
     head: Any = network.get_output_embeddings()
     if head is not None:

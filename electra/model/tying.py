@@ -27,7 +27,7 @@ EMBEDDING_ROLES = {
     "embeddings": ("word", "position", "token_type", "norm"),
     "gdes": ("word", "position"),
 }
-"""The embeddings that a mode shares, by role (`Backbone.embeddings`)."""
+"""Mode of --tie -> roles of the embeddings that it shares (`Backbone.embeddings`)."""
 
 
 class DisentangledEmbedding(nn.Embedding):
@@ -36,7 +36,7 @@ class DisentangledEmbedding(nn.Embedding):
     Gradient-disentangled embedding sharing, section 3.3 of DeBERTaV3 (He et al. 2021). E_delta starts at zero.
 
     Args:
-        shared: the generator's table. It is no submodule of this one: its owner saves and moves it.
+        shared: the generator's embedding, which is no submodule here: the generator saves and moves it.
     """
 
     shared: nn.Embedding
@@ -58,10 +58,10 @@ class DisentangledEmbedding(nn.Embedding):
 
 
 def tied_weights(generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str) -> dict[str, str]:
-    """Name the discriminator's shared weights, each with the generator's that replaces it.
+    """Return the names of the discriminator's shared weights, each with the name of the generator's own weight.
 
     Returns:
-        names in the joint model, in which the networks are `generator` and `discriminator`.
+        names as in the joint model, where they begin with `generator.` and `discriminator.`.
     Raises:
         UserError: weights that are to be shared differ in shape.
     """
@@ -86,7 +86,7 @@ def tied_weights(generator: PreTrainedModel, discriminator: PreTrainedModel, tie
 
 
 def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
-    """Return the weights of one network on its own; a `DisentangledEmbedding` becomes one table."""
+    """Return the weights of a single network by name, with each `DisentangledEmbedding` as one table."""
     state = network.state_dict()
     for name, module in network.named_modules():
         if isinstance(module, DisentangledEmbedding):
@@ -95,7 +95,7 @@ def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def load_plain_state(network: PreTrainedModel, state: dict[str, Tensor]) -> None:
-    """Load what `plain_state` returned: a `DisentangledEmbedding` keeps the difference to the shared table."""
+    """Load a result of `plain_state`; a `DisentangledEmbedding` gets the difference to the shared table."""
     state = dict(state)
     for name, module in network.named_modules():
         if isinstance(module, DisentangledEmbedding):
@@ -118,7 +118,7 @@ def _shared_roles(
     discriminator: PreTrainedModel,
     tie: str,
 ) -> list[str]:
-    """Return the roles whose embeddings a mode shares: those that both networks have, in one shape."""
+    """Return the roles of the embeddings that a mode shares, without roles that a network lacks."""
     ours = embedding_modules(discriminator)
     theirs = embedding_modules(generator)
     width = ours["word"].weight.size(1)
@@ -143,7 +143,7 @@ def encoder_weights(network: PreTrainedModel) -> dict[str, nn.Parameter]:
 
 
 def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> str | None:
-    """Return the first difference in size between the encoders; None if they are of one size."""
+    """Return a sentence about the first difference in size between two encoders; None if there is no difference."""
     ours = _sizes(generator)
     theirs = _sizes(discriminator)
     for name in sorted(ours | theirs):

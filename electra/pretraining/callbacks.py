@@ -41,9 +41,9 @@ _METRICS = (
     ("pairs_accuracy", "pairs", ".3f"),
     ("probe_accuracy", "probe", ".3f"),
 )
-"""Metrics of a line, as far as the log has them: name, label, format."""
+"""Metrics of a line of the log, in order: name, label and format."""
 PEAK_SECONDS = 1.0
-"""Seconds of the longest measurement of the peak; in short runs a measurement takes a tenth of the training."""
+"""Seconds that a measurement of the peak rate takes, at most; in short runs a tenth of the training."""
 
 
 class ReadableLog(TrainerCallback):
@@ -55,7 +55,7 @@ class ReadableLog(TrainerCallback):
 
 
 class ProgressBar(ProgressCallback):
-    """Trainer's progress bars, without its dictionaries."""
+    """A callback that shows Trainer's progress bars, but not the dictionaries that Trainer prints."""
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Print nothing: `ReadableLog` writes the line."""
@@ -91,9 +91,9 @@ def _metrics(logs: Mapping[str, Any], prefix: str) -> list[str]:
 
 
 def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> float | None:
-    """Time spent on training steps, from a `TrainerState.log_history`; None if no line has a rate.
+    """Return the seconds spent on training steps, from a `TrainerState.log_history`; None if no line has a rate.
 
-    For those of the run's `tokens` that come after the last line, the mean rate is assumed.
+    Tokens of the run, `tokens` in all, that come after the last line are taken to have the mean rate.
     """
     seconds = 0.0
     logged = 0
@@ -107,7 +107,7 @@ def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> f
 
 
 def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> dict[str, Any]:
-    """Return `compute` of metrics.json, at the end of training, see docs/glossary.md; unknown values are left out."""
+    """Return the known values of `compute` in metrics.json (docs/glossary.md), at the end of training."""
     tokens = state.num_input_tokens_seen
     done = state.global_step / plan.steps
     dtype = dtype_of(args)
@@ -134,7 +134,7 @@ def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> 
 # strong a generator or too high a learning rate it never gets further.
 
 LEAD = 0.05
-"""AUC above that of token frequencies from which a discriminator has started to learn."""
+"""Lead of the AUC over that of token frequencies, from which a discriminator has started to learn."""
 FREQUENCIES_AUC = 0.55
 """AUC of token frequencies against a trained generator: .53 to .56 (docs/results.md)."""
 START_BUDGET = 25_000_000
@@ -151,7 +151,7 @@ class DiscriminatorHealth(TrainerCallback):
     """A callback that warns when the discriminator should have started to learn and has not.
 
     Args:
-        more: how the user gets more steps.
+        more: advice to a user who needs more steps.
     """
 
     more: str = "raise --max_steps"
@@ -173,8 +173,8 @@ class DiscriminatorHealth(TrainerCallback):
     def has_learned(self, evaluation: Mapping[str, Any], frequencies_auc: float = FREQUENCIES_AUC) -> bool:
         """Return True if the discriminator is better than token frequencies and better than the base rate.
 
-        An untrained generator samples random tokens, of which frequencies detect more: give `frequencies_auc`, their
-        AUC on the same masks, where it is known.
+        Token frequencies detect more of the random tokens that an untrained generator samples: give their AUC on the
+        same masks, `frequencies_auc`, where it is known.
         """
         is_better = evaluation["eval_discriminator_loss"] < base_rate_loss(evaluation["eval_replaced_rate"])
         return bool(is_better and evaluation["eval_discriminator_auc"] >= frequencies_auc + LEAD)
@@ -185,7 +185,7 @@ class DiscriminatorHealth(TrainerCallback):
         return is_warm and state.num_input_tokens_seen >= START_BUDGET
 
     def verdict(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
-        """Return one line: whether the discriminator learns, the numbers of the last evaluation, and what to try."""
+        """Return a line that says whether the discriminator learns, with numbers of the last evaluation and advice."""
         last = last_evaluation(state)
         tokens = f"{state.num_input_tokens_seen:,} tokens"
         if self.has_learned(last, frequencies_auc):
@@ -211,16 +211,17 @@ class DiscriminatorHealth(TrainerCallback):
 
 
 def last_evaluation(state: TrainerState) -> dict[str, Any]:
-    """Return the last line of Trainer's log with metrics of the discriminator."""
+    """Return the last line of Trainer's log that has metrics of the discriminator; there must be one."""
     return next(logs for logs in reversed(state.log_history) if "eval_discriminator_auc" in logs)
 
 
 # ---- what else is measured at each evaluation, and how long it takes
 
 Probe = Callable[[Any], dict[str, float]]
-"""The joint model, in evaluation mode -> its metrics, without the prefix eval_; see electra/probes.py."""
+"""Function of the joint model, in evaluation mode, that returns metrics without the prefix eval_; see
+electra/probes.py."""
 MOST_PROBING = 0.05
-"""Share of the time from one evaluation to the next above which probes are said to be slow."""
+"""Share of the time from one evaluation to the next above which a warning says that probes are slow."""
 
 
 class ProbeClock:
@@ -256,7 +257,7 @@ class ProbeClock:
 def default_callbacks(
     model: ElectraForJointPretraining, args: ElectraTrainingArguments, plan: Plan
 ) -> list[TrainerCallback]:
-    """Return what logs a run and keeps its checkpoints: a readable line, warnings, a progress bar in a terminal."""
+    """Return the callbacks that save checkpoints, log readable lines and warnings, and show bars in a terminal."""
     callbacks: list[TrainerCallback] = [SavesAt(plan.checkpoint_steps), ReadableLog()]
     # The thresholds hold for ELECTRA's task and base rates.
     if model.config.objective == "electra" and model.generator is not None:

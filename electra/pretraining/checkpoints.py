@@ -51,12 +51,12 @@ logger = logging.getLogger(__name__)
 
 
 KEPT_NAME = "kept"
-"""A file in a checkpoint of --checkpoint_fractions or --checkpoint_words; a run with more steps keeps it.
+"""File in a checkpoint of --checkpoint_fractions or --checkpoint_words, which a run with more steps keeps.
 
-Of --checkpoint_words it has BabyLM's name of the checkpoint, such as chck_10M; else it is empty.
+For --checkpoint_words it holds BabyLM's name of the checkpoint, such as chck_10M; else it is empty.
 """
 WORD_MILESTONES = (*range(1, 11), *range(20, 101, 10))
-"""Millions of words seen."""
+"""Millions of words after which --checkpoint_words saves: the checkpoints that BabyLM asks for."""
 
 
 class AtomicCheckpoints(TrainerCallback):
@@ -64,11 +64,11 @@ class AtomicCheckpoints(TrainerCallback):
 
     Trainer writes into `unfinished/` of the run's folder. While training goes on, a thread syncs the files to the
     disk, writes their manifest and renames the folder; then it deletes older checkpoints. When Trainer has read a
-    checkpoint, the options of the command replace those that it holds.
+    checkpoint, the options of the command replace the checkpoint's.
 
     Args:
         trainer: an `ElectraTrainer`.
-        provenance: see run_folder.py; written into each checkpoint.
+        provenance: what the run is trained on (run_folder.py), which is written into each checkpoint.
     """
 
     def __init__(self, trainer: Any, provenance: RunProvenance | None) -> None:
@@ -89,9 +89,9 @@ class AtomicCheckpoints(TrainerCallback):
         self.loaded = None
 
     def explain_first_step(self, error: BaseException) -> UserError | None:
-        """Return the failure of the optimizer in its first step with a loaded state as one line; None for others.
+        """Return the UserError for an optimizer that fails in its first step with a loaded state; None for other ones.
 
-        What a state must hold only its optimizer knows: each takes any state without a check.
+        Optimizers load any state without a check, and only the step shows whether the state is complete.
         """
         if self.loaded is None or not isinstance(error, Exception):
             return None
@@ -103,7 +103,7 @@ class AtomicCheckpoints(TrainerCallback):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Let Trainer write the state of this step in the block: complete, or not at all."""
+        """Make the checkpoint that Trainer writes in the block complete, or remove it if the block fails."""
         trainer = self.trainer
         is_writer = trainer.args.should_save
         target = self.run_folder / f"{PREFIX_CHECKPOINT_DIR}-{trainer.state.global_step}"
@@ -143,7 +143,7 @@ class AtomicCheckpoints(TrainerCallback):
         return translate_write_errors(self.run_folder / UNFINISHED, lambda: describe_latest_valid(self.run_folder))
 
     def _complete(self, unfinished: Path) -> None:
-        """Write what Trainer does not, and delete its pickled options, which hold the Hub's token."""
+        """Write the files that Trainer does not, and delete Trainer's pickled options, which hold the Hub's token."""
         trainer = self.trainer
         (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
         step = trainer.state.global_step
@@ -158,16 +158,16 @@ class AtomicCheckpoints(TrainerCallback):
 
 
 def prune(run: Path, limit: int | None) -> None:
-    """Delete all checkpoints of a run but those that are kept and the newest `limit` of the others."""
+    """Delete the checkpoints of a run, except those with a file `KEPT_NAME` and the newest `limit` of the others."""
     others = [checkpoint for checkpoint in checkpoints_of(run) if not (checkpoint / KEPT_NAME).is_file()]
     for checkpoint in others[limit:] if limit else []:
         discard(checkpoint)
 
 
 def check_fused_state(optimizer: torch.optim.Optimizer) -> None:
-    """Refuse a loaded state whose tensors lie in memory in another way than the weights.
+    """Refuse a loaded state of a fused optimizer whose tensors are not of the shapes and layouts of the weights.
 
-    A fused kernel reads them without looking at their sizes. Other optimizers may have tensors of other shapes.
+    A fused kernel reads the tensors without looking at their sizes. Other optimizers may have tensors of other shapes.
 
     Raises:
         ValueError: a tensor is of another shape or layout.
@@ -195,9 +195,9 @@ def _is_of_optimizer(error: BaseException) -> bool:
 
 @contextmanager
 def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | None) -> Iterator[None]:
-    """Restore the options' learning rate, decay and betas after the block has loaded a checkpoint's over them.
+    """Restore learning rate, decay and betas of the options after the block, which loads those of a checkpoint.
 
-    Loading an optimizer replaces its parameter groups, loading a schedule its base rates.
+    Loading an optimizer's state replaces its parameter groups, and loading a schedule's state replaces its base rates.
     """
     # Truth values choose a kernel, to which the loaded state belongs.
     options = [
@@ -236,15 +236,17 @@ class NoSchedule:
 
 OUT_OF_TIME = 85
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
+"""Exit code after --max_hours, and signals that end a run, as far as this system has them; see above."""
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
-"""Signals that end the process at once when they come again."""
+"""Signals of which a second one ends the process at once."""
 REPEAT = 1.0
-"""Seconds after which a signal counts as a second one. `timeout`, and a scheduler together with torchrun, send two."""
+"""Seconds after which a signal counts as a second one: `timeout`, and a scheduler with torchrun, send each signal
+twice."""
 
 
 def say(line: str) -> None:
-    """Write a line to stderr, if possible, past Python's buffers."""
+    """Write a line to stderr past Python's buffers; nothing happens if that fails."""
     with suppress(OSError):
         os.write(2, f"{line}\n".encode())
 
@@ -252,7 +254,9 @@ def say(line: str) -> None:
 class StopRequests(TrainerCallback):
     """A callback that saves and ends training after the step in which a signal arrives, the same on all processes.
 
-    `max_hours` are counted from `started`, the `time.monotonic()` at the start of the command; None for no limit.
+    Args:
+        max_hours: hours from the start of the command after which the run ends; None for no limit.
+        started: `time.monotonic()` at the start of the command, in seconds.
     """
 
     def __init__(self, max_hours: float | None = None, started: float = 0.0) -> None:
@@ -264,9 +268,9 @@ class StopRequests(TrainerCallback):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle the signals while the block runs.
+        """Note the signals that arrive while the block runs.
 
-        Python calls a handler between two of its own operations, so never in a step that waits in C for ever. A thread
+        Python calls a handler between two of its own operations, so never while a step waits in C. Therefore a thread
         reads the numbers of the signals that the system has delivered.
         """
         reading, writing = socket.socketpair()
@@ -290,7 +294,7 @@ class StopRequests(TrainerCallback):
         self._asked = 128 + number
 
     def _listen(self, reading: socket.socket) -> None:
-        """Say that a signal has arrived, and end the process at the second one, until a 0 is read."""
+        """Log each signal whose number arrives, and end the process at the second one; return when a 0 arrives."""
         first: dict[int, float] = {}
         while number := reading.recv(1)[0]:
             if number not in SIGNALS:  # such as SIGCHLD, for which torch has a handler
@@ -328,7 +332,7 @@ class StopRequests(TrainerCallback):
 
 
 def adapt_loader(loader: DataLoader) -> DataLoader:
-    """Return a loader whose workers leave signals to the run; a corrupted test set has its own collator."""
+    """Return the loader with workers that leave signals to the run, and with the collator of a corrupted test set."""
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps it
     inner.worker_init_fn = set_up_worker  # Trainer's seeds random states, which no worker uses
     inner.collate_fn = getattr(inner.dataset, "collate", inner.collate_fn)
@@ -338,7 +342,7 @@ def adapt_loader(loader: DataLoader) -> DataLoader:
 
 
 def set_up_worker(worker: int) -> None:
-    """Set up a data loader's worker. It leaves signals to the run, and ends with the run or when it cannot send.
+    """Set up a data loader's worker, which ignores signals and ends with the run, or when it cannot send a batch.
 
     Signals that stop a run are often sent to all processes. multiprocessing's threads repeat without end what fails,
     for example for lack of file descriptors, or leave a batch out, for which the run would wait for ever.
@@ -360,9 +364,9 @@ def _end_with(parent: int) -> None:
 
 
 def kill_workers() -> None:
-    """End a data loader's workers that are left when the program ends: they ignore the SIGTERM that would end them.
+    """Kill workers of data loaders that are left when the program ends, because they ignore SIGTERM.
 
-    An error of a worker keeps its loader alive, and multiprocessing would wait for the other workers for ever.
+    The error of a worker keeps its loader alive, and multiprocessing would wait for the other workers for ever.
     """
     if hasattr(signal, "SIGCHLD"):
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would report the ends of workers as errors
@@ -372,15 +376,15 @@ def kill_workers() -> None:
 
 
 def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
-    """Return the steps of fractions, in (0, 1], of a run of `max_steps`: rounded, at least 1, ascending, unique."""
+    """Return the steps at which fractions, in (0, 1], of a run of `max_steps` are done: rounded, ascending, unique."""
     return sorted({max(1, round(fraction * max_steps)) for fraction in fractions})
 
 
 def word_steps(words: int | None, epochs_per_step: float, max_steps: int) -> dict[int, int]:
-    """Return the first step at which each of `WORD_MILESTONES` is reached: step -> millions, of several the last.
+    """Return step -> the largest of `WORD_MILESTONES`, in millions of words, that the run first reaches at this step.
 
     Args:
-        words: of an epoch; None for no steps.
+        words: number of words in an epoch; None for no steps.
         epochs_per_step: share of an epoch that a step sees.
     """
     if words is None:
@@ -392,7 +396,7 @@ def word_steps(words: int | None, epochs_per_step: float, max_steps: int) -> dic
 
 @dataclass(eq=False)
 class SavesAt(TrainerCallback):
-    """A callback that saves after certain optimizer steps."""
+    """A callback that saves checkpoints after the optimizer steps in `steps`."""
 
     steps: Sequence[int]
 

@@ -40,9 +40,9 @@ from electra.pretraining.device import choose_for_device, compiles_by_default, j
 from electra.tokenizers.options import OF_TRAINING, TokenizerArguments, TokenizerPathArguments
 
 MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
-"""Fewest evaluations, checkpoints and log lines of a run, unless the steps between them are given."""
+"""Option -> number of evaluations, checkpoints or log lines that a run has at least, unless the option is given."""
 CONFIG_NAME = "config.yaml"
-"""The options of a run, in its folder."""
+"""File in the folder of a run with its options."""
 _KEPT = ("optim", "optim_args", "optim_target_modules", "lr_scheduler_type", "lr_scheduler_kwargs")
 _RECORDED = (
     "fp16",
@@ -54,7 +54,7 @@ _RECORDED = (
     "save_strategy",
     "dataloader_drop_last",
 )
-"""What resuming does with options that only transformers declares; the others are free."""
+"""Options that only transformers declares and that a resumed run keeps or records; the others are free."""
 
 
 def seconds_of(budget: str) -> float:
@@ -264,7 +264,7 @@ class ElectraTrainingArguments(TrainingArguments):
 
     @property
     def n_gpu(self) -> int:
-        """Return one at most: with more GPUs, Trainer would multiply the batch and use `nn.DataParallel`."""
+        """Return the number of GPUs, at most 1: with more, Trainer would multiply the batch in `nn.DataParallel`."""
         return min(1, self.visible_gpus)
 
     @property
@@ -274,7 +274,7 @@ class ElectraTrainingArguments(TrainingArguments):
 
     @property
     def segments_per_step(self) -> int:
-        """Return the segments of an optimizer step, over all devices and accumulated batches."""
+        """Return the number of segments of an optimizer step, over all devices and accumulated batches."""
         return self.train_batch_size * self.gradient_accumulation_steps * self.world_size
 
 
@@ -296,9 +296,9 @@ NOT_USED = (
     "hub_strategy",
     "include_num_input_tokens_seen",
 )
-"""Options of Trainer."""
+"""Options of Trainer that are refused, because they do nothing here."""
 OF_OPTIMIZER = ("optim", "optim_args", "optim_target_modules", "adam_bias_correction")
-"""Options that decide what the state of the optimizer is."""
+"""Options that decide which values the optimizer's state has."""
 TRAINING_NEEDS = [
     Need("plan", lambda o: not o.plan or o.resume_from_checkpoint is None, "it is for a new run", is_strict=True),
     Need(
@@ -358,6 +358,7 @@ TRAINING_NEEDS = [
         for name in ("torch_compile_mode", "torch_compile_backend")
     ),
 ]
+"""Needs of options of the training among each other."""
 
 
 @dataclass(frozen=True)
@@ -408,9 +409,10 @@ class Configuration(OptionGroups):
 
 
 GROUPS: tuple[Any, ...] = tuple(group.type for group in fields(OptionGroups))
+"""Groups of the options of `electra pretrain`, in the order of `OptionGroups`."""
 RESUMING: dict[str, Resuming] = {
     **{f.name: rules_of(f).resuming or group.resuming for group in GROUPS for f in fields(group)},
     **dict.fromkeys(_KEPT, "kept"),
     **dict.fromkeys(_RECORDED, "recorded"),
 }
-"""What resuming does with another value, by option."""
+"""Option -> what resuming a run with another value does."""

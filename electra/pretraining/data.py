@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PretrainingData:
-    """The data of a run."""
+    """The data of a run: tokenizer, training segments, and what is held out."""
 
     segments: SegmentArguments
     tokenizer: PreTrainedTokenizerBase
@@ -65,10 +65,10 @@ class PretrainingData:
 
 
 def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
-    """Open the corpora, tokenize them or open the cache, hold documents out, make training and evaluation segments.
+    """Return the data of a run: open or make the token caches, hold documents out, make segments.
 
     Args:
-        checkpoint: the one to resume, if any; it decides the tokenizer.
+        checkpoint: checkpoint to resume, which decides the tokenizer; None for a new run.
     """
     options = args.segments
     # One process of a host opens the text and builds what is not there yet; all of them open the result.
@@ -98,7 +98,7 @@ def data_of_run(
     segments: SegmentArguments | None,
     args: ElectraTrainingArguments,
 ) -> PretrainingData:
-    """Return the data of a run: as they are, or made of token caches."""
+    """Return the data of a run, made of token caches unless `train` is the data."""
     if isinstance(train, PretrainingData):
         return train
     if not isinstance(train, TokenCache):
@@ -120,12 +120,13 @@ def data_of_corpus(
     seed: int,
     eval_seed: int,
 ) -> PretrainingData:
-    """Make training and evaluation segments of token caches.
+    """Return the data of a run on a token cache: its training and evaluation segments.
 
     Args:
-        held_out: texts by name, the first of which decides about checkpoints; without one, a share of the corpus is
-            held out.
-        seed, eval_seed: of the segments and masks of training, of the held-out documents and their masks.
+        held_out: held-out texts by name, the first of which decides about checkpoints; {} to hold out a share of the
+            corpus.
+        seed: seed of training segments and their masks.
+        eval_seed: seed of the choice of held-out documents, and of their masks.
     """
     check_tokenizer(tokenizer, "of the token cache")
     split = _split(corpus, [*held_out.values()], segments, eval_seed)
@@ -203,7 +204,7 @@ class Prepared(NamedTuple):
 
 
 def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
-    """Return what is built once, or was found: tokenizer, token caches and split."""
+    """Return tokenizer, token caches and split of a run, found or built now."""
     seed = args.training.eval_seed
     folder = args.cache.cache_dir
     may_merge = not args.training.plan  # which leaves the shards of jobs as they are
@@ -235,9 +236,10 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
 
 
 def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentArguments, seed: int) -> dict[str, Any]:
-    """Return `left_out`, the held-out documents, `test`, and `training_text`, a fingerprint of the other documents.
+    """Return the split of a cache's documents by name, as arrays.
 
-    The test set is a part of the held-out documents, without a document that is also in a text of the evaluations.
+    `left_out` are the numbers of the documents that are held out, `test` those of the test set, a part of them without
+    documents that an evaluation's text also has; `training_text` is the fingerprint of the other documents.
     """
     hashes = cache.content_hashes
     if held_out:
@@ -263,7 +265,7 @@ def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentA
 
 
 def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus | None) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of the checkpoint, the named one, or that of the networks or the cache, or train one."""
+    """Return the first tokenizer that there is: the checkpoint's, the named, the networks', the cache's, a new one."""
     sources = []
     start = None
     if args.training.init_checkpoint and checkpoint is None:

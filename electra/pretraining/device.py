@@ -32,12 +32,13 @@ logger = logging.getLogger(__name__)
 # with the same random numbers, and if that works, compiling was to blame.
 
 ADVICE = "add --torch_compile false"
+"""What to do where compilation fails, the end of messages."""
 LONGEST_REASON = 300
-"""Characters of a compiler's message that are shown."""
+"""Characters of a compiler's message that are shown, at most."""
 
 
 def compiles_by_default(training: Any) -> bool:
-    """Return True if a run compiles its step unless it is told not to: on GPUs that Triton supports."""
+    """Return True if a run compiles its step by default: on GPUs that Triton supports."""
     is_sharded = training.fsdp or training.deepspeed
     return training.device.type == "cuda" and not is_sharded and torch.cuda.get_device_capability() >= (7, 0)
 
@@ -56,7 +57,7 @@ def uses_cuda_graphs(options: Any) -> bool:
 
 
 def compile_model(model: nn.Module, training: Any) -> None:
-    """Compile the model at its first call, with fixed shapes, as the options say.
+    """Let the model be compiled at its first call, with fixed shapes, as the options say.
 
     Raises:
         UserError: --torch_compile_mode or --torch_compile_backend has a value that torch does not know.
@@ -81,12 +82,12 @@ def take_compiled_step(
     """Return the loss of a step, (); if the compiled step fails, of the same step without compilation.
 
     Args:
-        step: computes loss and gradients of a batch.
-        undo: drops the gradients of the batch that failed, and returns True if that was possible.
-        training: options of the run; from the failure on, `torch_compile` is False.
+        step: function that computes loss and gradients of a batch.
+        undo: function that drops the gradients of the batch that failed, and returns True if that was possible.
+        training: options of the run, whose `torch_compile` becomes False at a failure.
     Raises:
         UserError: the step works without compilation, but compilation was asked for.
-        Exception: what `step` raises without compilation, too.
+        Exception: the error that `step` raises without compilation, too.
     """
     has_gpu = training.device.type == "cuda"
     state = torch.get_rng_state()
@@ -109,7 +110,7 @@ def take_compiled_step(
 
 
 def give_up_compiling(training: Any, reason: str) -> None:
-    """Train without compilation from now on, in this whole process, and log a warning.
+    """Switch compilation off in this process from now on, and log a warning.
 
     Raises:
         UserError: compilation was asked for.
@@ -123,7 +124,7 @@ def give_up_compiling(training: Any, reason: str) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return a compiler's message in one line: its first line, and the first that tells of an error."""
+    """Return a compiler's message in one line: its first line, and the first line that names an error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines[1:] if re.search(r"\berror\b:|Error:", line)]
     return " ".join([first_line(error), *telling[:1]])[:LONGEST_REASON]
@@ -132,14 +133,15 @@ def reason_of(error: Exception) -> str:
 # ---- precision and processes
 
 MOST_WORKERS = 4
-"""Loader processes of a run on a GPU; one prepares the batches of several million tokens a second."""
+"""Loader processes of a run on a GPU, at most; one process prepares batches of several million tokens a second."""
 LONGEST_WAIT = timedelta(days=30)
-"""Tokenizing a corpus takes longer than any collective of the training may."""
+"""Time that processes wait for one that makes something for all: tokenizing a corpus takes long."""
 Made = TypeVar("Made")
+"""Type of the value that one process makes for all."""
 
 
 def choose_for_device(training: Any) -> None:
-    """Fill in Trainer's options that were not given and depend on the device."""
+    """Set Trainer's options that depend on the device and were not given."""
     has_cuda = torch.cuda.is_available() and not training.use_cpu
     if training.bf16 is None:
         training.bf16 = not training.fp16 and computes_bf16(use_cpu=training.use_cpu)
@@ -151,14 +153,14 @@ def choose_for_device(training: Any) -> None:
 
 
 def dtype_of(training: Any) -> torch.dtype:
-    """Return the type in which the matrix products of a run are computed."""
+    """Return the number type in which the matrix products of a run are computed."""
     if training.bf16 or training.fp16:
         return torch.bfloat16 if training.bf16 else torch.float16
     return torch.float32
 
 
 def join_processes(training: Any) -> None:
-    """Connect the processes of a run where transformers would not do it right."""
+    """Connect the processes of a run in the cases in which transformers would not connect them correctly."""
     environ = os.environ
     timeout = timedelta(seconds=training.ddp_timeout)
     restarts = environ.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -178,7 +180,11 @@ def join_processes(training: Any) -> None:
 
 
 def main_process_first(make: Callable[[], Made], per_host: bool = True) -> Made:
-    """Return what `make` returns, which one process of each host, or of all hosts, calls; all raise its error."""
+    """Return the result of `make`, or raise its error, on all processes; one process calls it.
+
+    Args:
+        per_host: one process of each host calls `make`, instead of one of all hosts.
+    """
     if not (dist.is_available() and dist.is_initialized()):
         return make()
     group = dist.new_group(timeout=LONGEST_WAIT, backend="gloo")
@@ -205,15 +211,15 @@ def main_process_first(make: Callable[[], Made], per_host: bool = True) -> Made:
 # ---- workers of the data loader, and processes that are lost
 
 FILES = 60
-"""Open files of a run without workers, at most."""
+"""Files that a run without workers has open, at most."""
 FILES_OF_WORKER = 6
-"""Open files of the pipes of a worker."""
+"""Files that the pipes of a worker have open."""
 TENSORS = 8
-"""Open files of a batch that a worker has sent: one for each tensor."""
+"""Files that a batch from a worker has open: one for each tensor."""
 LOADERS = 2
-"""Loaders that have workers at the same time: of training, and of an evaluation."""
+"""Loaders with workers at the same time: that of training, and that of an evaluation."""
 PREFETCHED = 2
-"""Batches that a worker prepares in advance by default, of torch."""
+"""Batches that a worker prepares in advance, torch's default."""
 _LOST_WORKER = re.compile(
     r"DataLoader worker \(pid|Pin memory thread|Too many open files|shared memory|ancdata|unable to (mmap|write)"
 )
@@ -221,7 +227,7 @@ _LOST_WORKER = re.compile(
 
 
 def allow_open_files(training: Any) -> None:
-    """Raise this process's limit of open files to what the loader's workers need; UserError if that is not allowed.
+    """Raise this process's limit of open files to the loader's need; raise a UserError if that is not allowed.
 
     Each batch of a worker comes as an open file for each of its tensors.
     """
@@ -244,7 +250,7 @@ def allow_open_files(training: Any) -> None:
 
 
 def explain_lost_worker(error: BaseException) -> UserError | None:
-    """Return the loss of a loader's worker as an error of one line; None for other errors."""
+    """Return the UserError for an error that says that a worker of a loader was lost; None for other errors."""
     if not isinstance(error, RuntimeError) or not _LOST_WORKER.search(str(error)):
         return None
     reason = first_line(error).split(". ")[0].rstrip(".")  # without torch's advice, which names other options
@@ -255,7 +261,7 @@ def explain_lost_worker(error: BaseException) -> UserError | None:
 
 
 def explain_lost_process(error: BaseException, run: Path) -> UserError | None:
-    """Return the loss of another process as an error of one line; None for other errors."""
+    """Return the UserError for an error that says that another process was lost; None for other errors."""
     if not is_lost_process(error):
         return None
     return UserError(

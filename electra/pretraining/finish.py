@@ -41,7 +41,7 @@ from electra.samples import write_samples
 logger = logging.getLogger(__name__)
 
 SAMPLES = 5
-"""Held-out segments in samples.json."""
+"""Number of held-out segments in samples.json, at most."""
 
 # ---- the end of a run
 
@@ -49,17 +49,17 @@ SAMPLES = 5
 def finish_run(
     trainer: ElectraTrainer, options: Mapping[str, Any] = MappingProxyType({}), *, first_column: str = "untrained"
 ) -> None:
-    """Evaluate, and write, print and track the results; call it on every process.
+    """Evaluate the networks at the end of a run, and write, print and track the results; call it on every process.
 
     The run's folder gets the networks in `generator/` and `discriminator/`, with model cards, and metrics.json,
     samples.json, trainer_state.json and report.html.
 
     Args:
-        options: those of the run, by name, for the model cards.
-        first_column: the name of the networks before the first step.
+        options: options of the run by name, for the model cards.
+        first_column: title of the column of the networks before the first step.
 
-    With FSDP each process has a part of each weight: the first one gathers the whole model, which becomes the
-    trainer's own, and writes.
+    With FSDP each process has a part of each weight: the first process gathers the whole model, which becomes the
+    trainer's own, and writes it.
     """
     results = evaluate_at_end(trainer, first_column)
     test = trainer.evaluate_test_set()
@@ -86,14 +86,14 @@ def finish_run(
 
 
 ENGLISH = "the of and to in is that for it as was with on by be this are from or which not have at but"
-"""Common words; a vocabulary of English text has them as whole tokens."""
+"""Common words of English, which a vocabulary of English text has as whole tokens."""
 
 
 def next_step(trainer: ElectraTrainer, results: Mapping[str, Any]) -> str:
-    """Return what to do with the networks of a run: train on where they have not started to learn, else fine-tune.
+    """Return advice for the user: train on if the networks have not started to learn, else fine-tune them.
 
     Args:
-        results: see `evaluate_at_end`.
+        results: a result of `evaluate_at_end`.
     """
     folder = trainer.run_folder
     health = health_of(trainer)
@@ -105,13 +105,13 @@ def next_step(trainer: ElectraTrainer, results: Mapping[str, Any]) -> str:
 
 
 def health_of(trainer: ElectraTrainer) -> DiscriminatorHealth | None:
-    """Return the run's callback that watches whether the networks learn; None without one."""
+    """Return the trainer's callback that watches whether the networks learn; None if it has no such callback."""
     callbacks = trainer.callback_handler.callbacks
     return next((callback for callback in callbacks if isinstance(callback, DiscriminatorHealth)), None)
 
 
 def fine_tuning_command(tokenizer: PreTrainedTokenizerBase, path: str) -> str:
-    """Return the command that fine-tunes a network: on GLUE where its vocabulary is English, else on own labels."""
+    """Return a command that fine-tunes a network: on GLUE if its vocabulary is English, else on labels of the user."""
     if is_english(tokenizer):
         return f"python run_glue.py --pretrain_path {path}"
     return (
@@ -127,10 +127,10 @@ def is_english(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def evaluate_at_end(trainer: ElectraTrainer, start: str) -> dict[str, dict[str, float]]:
-    """Measure held-out text by the untrained pair, by token frequencies alone, and by the trained pair.
+    """Return the metrics on held-out text by column: of the untrained pair, of token frequencies, of the trained pair.
 
-    All three are measured on the same segments with the same masks, so a run resumed with other held-out text has no
-    first column, which is called `start`. Empty if nothing is held out.
+    All three columns are of the same segments with the same masks, so a run that was resumed with other held-out text
+    lacks the first one, which is called `start`. Without held-out text there are no columns.
     """
     data = trainer.data
     if data.evaluation is None:
@@ -168,7 +168,7 @@ def evaluate_at_end(trainer: ElectraTrainer, start: str) -> dict[str, dict[str, 
 def _write_results(
     trainer: ElectraTrainer, options: Mapping[str, Any], results: dict[str, dict[str, float]], test: dict[str, float]
 ) -> None:
-    """Write log, samples, networks, metrics.json and the report into the run folder; send the report to wandb."""
+    """Write log, samples, networks, metrics.json and report into the run folder, and send the report to wandb."""
     folder = trainer.run_folder
     model = trainer.model
     plan = trainer.plan
@@ -196,7 +196,7 @@ def _write_results(
 
 
 def results_table(columns: Mapping[str, Mapping[str, float]], rows: MetricRows) -> str:
-    """Return aligned text with one row per metric and one column per model; missing values stay empty."""
+    """Return a table as aligned text: a row per metric, a column per model, empty cells for missing values."""
     values = pd.DataFrame(columns, index=[name for name, _ in rows]).rename(dict(rows))
     return values.to_string(float_format="{:.4f}".format, na_rep="")
 
@@ -212,13 +212,13 @@ def export_networks(
     metrics: Mapping[str, float],
     options: Mapping[str, Any],
 ) -> dict[str, Path]:
-    """Write run_folder/discriminator and, if there is one, run_folder/generator; neither if anything fails.
+    """Write run_folder/discriminator and, if the model has a generator, run_folder/generator; or nothing on failure.
 
     Args:
         metrics: held-out metrics without the `eval_` prefix, for the cards.
-        options: effective ones, for the cards.
+        options: options that had an effect, by name, for the cards.
     Returns:
-        the folder of each network. Earlier ones are replaced.
+        the folder of each network by its name. Earlier folders are replaced.
     """
     pair: dict[str, PreTrainedModel | None] = {"generator": model.generator, "discriminator": model.discriminator}
     networks = {name: network for name, network in pair.items() if network is not None}
@@ -246,6 +246,7 @@ def export_networks(
 
 
 _TO_FINE_TUNE = "This is the network to fine-tune; the classes of transformers for a task drop its head and report so."
+"""A sentence for cards of networks that are worth fine-tuning."""
 ABOUT = {
     "discriminator": f"Detects for every token whether it was replaced. {_TO_FINE_TUNE}",
     "generator": "Fills in masked tokens. It was trained to challenge the other network, not for use downstream.",
@@ -253,7 +254,7 @@ ABOUT = {
     "causal language model": "Predicts each token from those before it. As a masked language model of transformers it "
     f"sees all tokens; electra.model.networks.encode hides the later ones. {_TO_FINE_TUNE}",
 }
-"""Kind of a network -> what the network does, a sentence for its model card."""
+"""Kind of a network -> sentences of its model card that say what the network does."""
 HOW_IT_WAS_TRAINED = {
     ("mlm", "discriminator"): " It was trained like BERT, with [MASK] at most of the predicted positions.",
     ("replace_mlm", "discriminator"): " It was trained on replaced tokens and never saw [MASK].",
@@ -269,11 +270,12 @@ HOW_IT_WAS_TRAINED = {
     ("adversarial", "generator"): " It was trained by REINFORCE on the other network's mistakes alone, without the "
     "original tokens. Its baseline is in the checkpoints only, not in this folder.",
 }
-"""Objective and network -> a sentence."""
+"""Objective and network -> a sentence of the model card that says how the network was trained."""
 OWN_HEAD = (
     " transformers has no such head for this architecture: it is in the file as discriminator_predictions, and "
-    "electra.model.networks.token_detector makes the model that reads it."
+    "electra.model.networks.class_of gives the class that reads it."
 )
+"""A sentence for the card of a detector that is no ELECTRA."""
 
 
 def _card(
@@ -285,7 +287,7 @@ def _card(
     metrics: Mapping[str, float],
     options: Mapping[str, Any],
 ) -> tuple[ModelCardData, Card]:
-    """Build the card of the `network` "discriminator", which stands for the main network, or "generator"."""
+    """Return the card of a network: "discriminator", which stands for the main network, or "generator"."""
     objective = model.objective
     is_main = network == "discriminator"
     kind = objective.main_network.replace("LM", "language model") if is_main else network

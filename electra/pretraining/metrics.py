@@ -25,19 +25,20 @@ from electra.report.drawing import METRIC_LABELS
 from electra.report.runs import TESTSET
 
 ELECTRA = OBJECTIVES["electra"]
+"""The objective of functions that are called without one."""
 PADDING = -100.0
-"""Number with which Trainer pads gathered arrays; here it also marks the padding of a row."""
+"""Number with which Trainer pads gathered arrays, and which here marks the padding of a row, too."""
 MAX_COUNTED_TOKENS = 20_000_000
-"""A larger text is counted in every n-th document."""
+"""Tokens of a text that are counted, about: of a larger text, every n-th document is."""
 
 MetricRows = tuple[tuple[str, str], ...]
-"""Names of metrics and their labels in the table at the end of a run."""
+"""Rows of the table at the end of a run: name and label of each metric."""
 PROBE_ROWS: MetricRows = tuple((name, METRIC_LABELS[name]) for name in ("pairs_accuracy", "probe_accuracy"))
-"""Metrics of --eval_pairs and --eval_classify."""
+"""Rows of the metrics of --eval_pairs and --eval_classify."""
 
 
 class Field(IntEnum):
-    """The columns of a token record, in lower case named like the fields of `ElectraPretrainingOutput`."""
+    """A column of a token record; its name in lower case is that of a field of `ElectraPretrainingOutput`."""
 
     ORIGINAL_IDS = 0
     """`PADDING` where there is no token; such records do not count."""
@@ -56,13 +57,16 @@ class Field(IntEnum):
 
 
 _NO_TOKENS = np.empty((0, 1, len(Field)), dtype=np.float32)
-"""Token records by which the names of metrics are found."""
+"""Records of no token, which have metrics of all names."""
 
 
 def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: ElectraPretrainingOutput) -> Tensor:
-    """Record what the metrics need of each token, float32 (B, L, 12); see `Field`. Ids below 2^24 are exact.
+    """Return a record of each token for the metrics, float32 (B, L, 12), with the columns `Field`.
 
-    `input_ids` are the original ids, int64 (B, L). Fields that the objective does not have are zero.
+    Ids below 2^24 are exact. Columns that the objective does not have are zero.
+
+    Args:
+        input_ids: the original ids, int64 (B, L).
     """
     records = torch.zeros(*input_ids.shape, len(Field), dtype=torch.float32, device=input_ids.device)
     records[..., Field.ORIGINAL_IDS] = input_ids
@@ -83,7 +87,7 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
 
 
 def _columns(records: NDArray[np.float32], *, chosen: bool = False) -> Any:
-    """Return the fields of all tokens, or of those at chosen positions, by their names: arrays (tokens,)."""
+    """Return the columns of records by name, each an array (T,) of T tokens: all, or those at chosen positions."""
     tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
     if chosen:
         tokens = tokens[tokens[:, Field.MLM_MASK] == 1]
@@ -95,15 +99,15 @@ def evaluation_metrics(
     discriminator_weight: float,
     objective: Objective = ELECTRA,
 ) -> dict[str, float]:
-    """Compute all held-out metrics of a model: those of docs/glossary.md, without a prefix.
+    """Return all held-out metrics of a model by their names in docs/glossary.md, without a prefix.
 
-    Undefined ones are nan: AUC where nothing or everything was replaced, or a logit is not finite; an accuracy over no
-    positions. Precision, recall, F1 and MCC are 0 where they would be 0/0, as usual.
+    Undefined metrics are nan: AUC where nothing or everything was replaced, or a logit is not finite; an accuracy over
+    no positions. Precision, recall, F1 and MCC are 0 where they would be 0/0, as usual.
 
     Args:
-        records: of all rows, (N, L, 12), padding marked in `Field.ORIGINAL_IDS`.
+        records: results of `token_records` for N rows, (N, L, 12); `Field.ORIGINAL_IDS` marks padding.
         discriminator_weight: lambda, for the total loss.
-        objective: of the model.
+        objective: objective of the model.
     """
     tokens = _columns(records)
     chosen = _columns(records, chosen=True)
@@ -135,14 +139,14 @@ def evaluation_metrics(
 
 
 def metrics_of_corrupted(records: NDArray[np.float32]) -> dict[str, float]:
-    """Compute a discriminator's metrics on a fixed corrupted test set, over all tokens; see `evaluation_metrics`."""
+    """Return a discriminator's metrics on all tokens of a corrupted test set; see `evaluation_metrics`."""
     tokens = _columns(records)
     metrics = {"replaced_rate": _mean(tokens.is_replaced), "tokens": float(len(tokens.original_ids))}
     return metrics | _detection_metrics(tokens, "discriminator_")
 
 
 def _detection_metrics(tokens: Any, prefix: str) -> dict[str, float]:
-    """Compute the loss, and metrics of decisions at probability 0.5, which is logit 0."""
+    """Return the loss, the AUC, and metrics of decisions at probability 0.5, which is logit 0."""
     is_replaced = tokens.is_replaced == 1
     decisions = tokens.discriminator_logits >= 0
     precision = recall = f1 = mcc = 0.0
@@ -164,7 +168,7 @@ def _detection_metrics(tokens: Any, prefix: str) -> dict[str, float]:
 
 
 def area_under_curve(is_replaced: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
-    """Return ROC AUC, ties counted half; nan unless both classes occur and all scores are finite."""
+    """Return the area under the ROC curve, ties counted half; nan without both classes or if a score is not finite."""
     if is_replaced.all() or not is_replaced.any() or not np.isfinite(scores).all():
         return math.nan
     return float(roc_auc_score(is_replaced, scores))
@@ -176,14 +180,14 @@ def unigram_metrics(
     special_token_ids: Sequence[int] = (),
     objective: Objective = ELECTRA,
 ) -> dict[str, float]:
-    """Compute the metrics of token frequencies p on the same masks: a baseline without context.
+    """Return the metrics of a baseline without context, which knows token frequencies p, on the same masks.
 
     The generator, or masked language model, always predicts p and samples from it. The discriminator, or copy gate,
     gets the same corrupted text and scores a token by -log p. Special tokens, which are never chosen, get the lowest
     score, 0.
 
     Args:
-        token_counts: of the training text by id, int64 (V,).
+        token_counts: number of each id in the training text, int64 (V,).
         special_token_ids: ids that are never chosen.
         records, objective: see `evaluation_metrics`.
     """
@@ -210,7 +214,7 @@ def unigram_metrics(
 
 
 def token_counts(cache: TokenCache, documents: Documents | NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
-    """Count each id in the documents, or in every n-th of them, about 20 million tokens, int64 (V,)."""
+    """Return the number of each id in the documents, int64 (V,); of over 20 million tokens, in every n-th document."""
     stride = math.ceil(cache.num_tokens / MAX_COUNTED_TOKENS)
     counts = np.zeros(vocab_size, dtype=np.int64)
     chosen = documents[np.arange(0, len(documents), stride)]
@@ -227,7 +231,7 @@ def _mean(values: NDArray) -> float:
 
 
 def rows_of(objective: Objective) -> MetricRows:
-    """Return names and labels of the metrics that an objective has, found by measuring no tokens."""
+    """Return name and label of each metric that an objective has."""
     measured = evaluation_metrics(_NO_TOKENS, 1.0, objective)
     return tuple((name, label) for name, label in METRIC_LABELS.items() if name in measured)
 

@@ -40,10 +40,11 @@ def build_model(
 ) -> ElectraForJointPretraining:
     """Build the joint model with new weights, or those of --init_discriminator and --init_generator.
 
-    With --init_checkpoint it has the sizes of that checkpoint; `take_weights` loads the weights.
+    With --init_checkpoint the model has the sizes of that checkpoint; `take_weights` loads the weights.
 
     Args:
-        checkpoint: the one to resume. Trainer loads all weights from it, so trained networks are not read.
+        checkpoint: checkpoint to resume, from which Trainer loads all weights, so that no trained network is read
+            here.
     Raises:
         UserError: the options do not fit the networks.
     """
@@ -90,7 +91,13 @@ def _trained_config(
     resumed: Any,
     discriminator: PreTrainedConfig | None = None,
 ) -> PreTrainedConfig:
-    """Return the configuration of a trained network with this run's dropout; a generator needs the discriminator's."""
+    """Return the configuration of a trained network with this run's dropout.
+
+    Args:
+        role: discriminator or generator.
+        resumed: joint configuration of the checkpoint to resume, which has the network's; None for a new run.
+        discriminator: the discriminator's configuration, which the generator must fit.
+    """
     if resumed is not None:
         config: PreTrainedConfig = getattr(resumed, role)
     else:
@@ -100,7 +107,7 @@ def _trained_config(
 
 
 def _set_dropouts(args: Configuration, config: PreTrainedConfig, *, only_given: bool) -> None:
-    """Write this run's dropouts into the configuration of a trained network, which keeps its own otherwise."""
+    """Write this run's dropouts into the configuration of a trained network; with `only_given` only given options."""
     dropouts = {name for name in DROPOUTS if not only_given or args.is_given(name)}
     backbone = BACKBONES[config.model_type]
     refused = sorted(dropouts & set(backbone.lacks) & args.flags)
@@ -118,7 +125,7 @@ def _resized_config(
 ) -> PreTrainedConfig:
     """Return the configuration of a trained network for this run's tokenizer, length and layers.
 
-    Refused are other sizes and types on the command line. Sizes in a file, which may be for several runs, have no
+    Other sizes or types are refused on the command line. In a file, which may be for several runs, they have no
     effect.
     """
     path = getattr(args.model, f"init_{role}")
@@ -145,7 +152,7 @@ def _resized_config(
 
 
 def _positions(args: Configuration, config: PreTrainedConfig, own: dict[str, Any]) -> int:
-    """Return the tokens of the longest text of a trained network in this run; one that is asked for joins `own`."""
+    """Return how many tokens a trained network reads in this run; write the number into `own` if the user gives it."""
     positions = max(longest_text(config), args.segments.max_length)
     if "max_position_embeddings" in args.flags:
         positions = max(positions, args.model.max_position_embeddings)
@@ -154,7 +161,12 @@ def _positions(args: Configuration, config: PreTrainedConfig, own: dict[str, Any
 
 
 def _refuse_other_sizes(args: Configuration, own: Mapping[str, Any], start: str) -> None:
-    """Refuse sizes of the command line that are not those of the trained networks, by the names of the options."""
+    """Refuse sizes on the command line that differ from those of the trained networks.
+
+    Args:
+        own: sizes of the trained networks by the names of the options.
+        start: the option that names the networks, for messages.
+    """
     for name in own.keys() & args.flags:
         given = getattr(args.model, name)
         if given != own[name]:
@@ -167,10 +179,10 @@ def load_into(
     """Load a trained network's weights; a head that it does not have stays fresh, with a warning.
 
     Args:
-        tokenizer: of this run; rows of tokens that are not the network's come from others (transfer.py).
-        max_length: tokens of this run's segments; positions beyond those that were trained repeat these.
+        tokenizer: tokenizer of this run; tokens that the network does not have get rows of other tokens (transfer.py).
+        max_length: tokens of this run's segments; more positions than were trained are repetitions of trained ones.
     Raises:
-        UserError: its weights cannot be read, or do not fit its configuration.
+        UserError: the weights cannot be read, or do not fit the configuration.
     """
     name = f"--init_{role} {path}"
     source = trained_source(path, role)
@@ -224,7 +236,10 @@ def _sizes_beside(discriminator: PreTrainedConfig, generator: PreTrainedConfig, 
 
 
 def _config_of_checkpoint(args: Configuration, resumed: Any) -> ElectraPretrainingConfig:
-    """Return the joint configuration of --init_checkpoint with this run's dropout and length; resumed: the run's."""
+    """Return the joint configuration of --init_checkpoint, or of the checkpoint to resume, for this run.
+
+    Dropout and length are those of this run.
+    """
     path = str(args.training.init_checkpoint)
     joint = read_config(path) if resumed is None else resumed
     if not isinstance(joint, ElectraPretrainingConfig):
@@ -253,7 +268,7 @@ def _config_of_checkpoint(args: Configuration, resumed: Any) -> ElectraPretraini
 
 
 def _positions_of_checkpoint(config: PreTrainedConfig, checkpoint: str) -> int:
-    """Return how many positions of a network were trained by the run of a checkpoint and by those before."""
+    """Return how many positions of a network were trained by a checkpoint's run and by the runs before it."""
     if hasattr(config, POSITIONS_KEY):
         return trained_positions(config)
     options = read_json(Path(checkpoint) / PROVENANCE_NAME, RunProvenance).options
@@ -261,7 +276,7 @@ def _positions_of_checkpoint(config: PreTrainedConfig, checkpoint: str) -> int:
 
 
 def take_start(model: ElectraForJointPretraining, args: ElectraTrainingArguments, max_length: int) -> Path | None:
-    """Load the weights of --init_checkpoint; return the checkpoint, None if there is none or the run has begun."""
+    """Load the weights of --init_checkpoint, and return this checkpoint; None without one, or if the run has begun."""
     folder = Path(args.output_dir)
     if args.init_checkpoint is None or (folder.is_dir() and checkpoints_of(folder)):
         return None
@@ -272,10 +287,10 @@ def take_start(model: ElectraForJointPretraining, args: ElectraTrainingArguments
 
 
 def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length: int) -> None:
-    """Load all weights of a checkpoint of another run; positions beyond those that were trained repeat these.
+    """Load all weights of a checkpoint of another run.
 
     Args:
-        max_length: tokens of this run's segments.
+        max_length: tokens of this run's segments; more positions than were trained are repetitions of trained ones.
     Raises:
         UserError: a weight is missing on one side or has another shape, so that the optimizer's state would not fit.
     """
@@ -307,7 +322,7 @@ def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length:
 def with_given_parts(
     args: Configuration, model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase
 ) -> Configuration:
-    """Return the configuration with the sizes of trained networks and of a given tokenizer, not the recipe's."""
+    """Return the configuration with the sizes that trained networks and a given tokenizer have."""
     sizes: dict[str, Any] = {}
     generator = model.config.generator
     discriminator = model.config.discriminator
@@ -329,7 +344,7 @@ def with_given_parts(
 
 
 def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
-    """Return which networks a joint model trains when, without a gate."""
+    """Return the options of the objective that say which networks a joint model trains when, without a gate."""
     return ObjectiveArguments(
         objective=config.objective,
         generator_steps=config.generator_steps or None,
@@ -338,6 +353,6 @@ def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
 
 
 def network_options_of(config: ElectraPretrainingConfig) -> dict[str, Any]:
-    """Return the options that a joint model was made with and that a resumed run keeps, by name."""
+    """Return by name the options with which a joint model was made, as far as a resumed run keeps them."""
     names = ("objective", "mlm_probability", *SET_BY_OBJECTIVE, "disallow_correct", "tie")
     return {name: getattr(config, name) for name in names} | {"temperature": config.sampling_temperature}

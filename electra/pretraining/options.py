@@ -43,10 +43,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 QUICKSTART = CONFIGS / "pretraining" / "quickstart.yaml"
+"""Options of `electra pretrain` where neither a corpus nor a configuration is named."""
 SIZED = {"model_size", "hidden_size", "init_discriminator", "init_generator", "init_checkpoint"}
-"""Options beside which --budget does not choose a recipe."""
+"""Options that say how large the networks are; beside one of them, --budget does not choose a recipe."""
 WARM_UP = 10
-"""A warm-up that is not given is at most this part of the run."""
+"""Steps of a run over the steps of a warm-up that is not given, at least."""
 
 # ---- options that do not go together
 
@@ -56,7 +57,7 @@ def _evaluates(o: Any) -> bool:
 
 
 def _metrics(o: Any) -> list[str]:
-    """Return the metrics that a --generator_gate can have."""
+    """Return the names of the metrics that a --generator_gate can have."""
     from electra.pretraining.metrics import rows_of  # imports scikit-learn
 
     return ["loss", *(name for name, _ in rows_of(given_objective(o, o.generator_type)))]
@@ -99,12 +100,13 @@ PRETRAINING_NEEDS: list[Need] = [
     ),
     Need("generator_gate", lambda o: not o.generator_gate or o.generator_gate[0] in _metrics(o), _of_gate),
 ]
+"""Needs of all options of a run: those of each subject, and those between subjects."""
 
 # ---- parsing
 
 
 def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
-    """Parse and check the options; those of the quickstart if neither a corpus nor a configuration is named."""
+    """Return the configuration of a command line; the quickstart's if neither a corpus nor a file is named."""
     command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.", PRETRAINING_NEEDS)
     command_line.read(argv, _default_config)
     groups = command_line.fill(_inherited)
@@ -132,7 +134,7 @@ def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
 
 
 def _default_config(flags: Values) -> str | None:
-    """Return the file of options where none is named: that of the resumed run, or without a corpus the quickstart."""
+    """Return the file of options if none is named: the resumed run's, or, without a corpus, the quickstart's."""
     resumed = flags.get("resume_from_checkpoint")
     if resumed:
         folder = Path(resumed).resolve()
@@ -149,7 +151,7 @@ def _default_config(flags: Values) -> str | None:
 
 
 def _inherited(given: Values) -> Values:
-    """Return options of the run whose networks this one starts from; none if the networks are not of a run."""
+    """Return options of the run whose networks the new run starts from; {} if the networks are of no run."""
     if given.get("init_checkpoint"):
         before = _options_of_checkpoint(given["init_checkpoint"])
         names = {*before} & OF_PHASE
@@ -166,19 +168,20 @@ def _inherited(given: Values) -> Values:
 
 
 def _options_of_checkpoint(path: str) -> Values:
-    """Return the options of the run of a checkpoint: what the checkpoint has recorded, and what config.yaml has."""
+    """Return the options of a checkpoint's run: those that the checkpoint has recorded, and others of config.yaml."""
     origin = Path(checkpoint_named(path)) / PROVENANCE_NAME
     recorded = read_json(origin, RecordedOptions)["options"] if origin.is_file() else {}
     return {**recorded, **run_options(path)}
 
 
 class RecordedOptions(TypedDict):
-    """What origin.json of a checkpoint says of the options of its run."""
+    """The content of origin.json in a checkpoint, as far as options of the run go."""
 
     options: dict[str, Any]
 
 
 INHERITED = {f.name for group in GROUPS for f in fields(group) if rules_of(f).inherited}
+"""Options that a run has from the run whose trained networks it starts from, unless they are given."""
 OF_PHASE = {
     *(f.name for group in (ModelArguments, ObjectiveArguments) for f in fields(group)),
     *("max_length", "segment_policy", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"),
@@ -187,12 +190,12 @@ OF_PHASE = {
     *("model_size", "init_discriminator", "init_generator", "init_generator_layers", "initialization"),
     *("rope_theta", "local_rope_theta"),
 }
-"""Options that a run has from the run of its --init_checkpoint, unless they are given. Its recipe is not one of them:
-the sizes are those of the networks, and steps and warm-up are the new run's own."""
+"""Options that a run has from the run of its --init_checkpoint, unless they are given. The recipe is not one of them:
+sizes are those of the networks, and steps and warm-up are the new run's own."""
 
 
 def _check(c: Configuration) -> None:
-    """Refuse values that do not go together."""
+    """Refuse values of several options that do not go together."""
     if c.segments.max_length > c.model.max_position_embeddings:
         raise UserError(
             f"--max_length {c.segments.max_length} is more than --max_position_embeddings "
@@ -222,7 +225,7 @@ def _check(c: Configuration) -> None:
 
 
 def resolve_options(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_out: bool) -> Configuration:
-    """Return the configuration with the run's folder, and with steps in place of epochs, shares and defaults.
+    """Return the configuration with the run's folder, and with numbers of steps for epochs, shares and defaults.
 
     Args:
         has_held_out: whether there is held-out text; without it, nothing is evaluated.
@@ -244,7 +247,7 @@ def resolve_options(asked: Configuration, run: "Run", segments_per_epoch: int, h
 
 
 class FittedSteps(NamedTuple):
-    """Options with steps in place of epochs, shares of steps and defaults; `chosen` has those that were not given."""
+    """Options with numbers of steps for epochs, shares and defaults; `chosen` has the options that were set here."""
 
     training: ElectraTrainingArguments
     objective: ObjectiveArguments
@@ -261,13 +264,13 @@ def fit_steps(
     resumed: Values = MappingProxyType({}),
     step: int | None = None,
 ) -> FittedSteps:
-    """Return options with steps in place of epochs, shares of steps and defaults.
+    """Return options with numbers of steps in place of epochs, shares and defaults.
 
     Args:
         has_held_out: whether there is held-out text; without it, nothing is evaluated.
-        is_given: whether the user chose the value of an option. Steps of the warm-up, and between events, that are
-            not given are at most a part of the run; a resumed run keeps its own.
-        resumed, step: options and step of the checkpoint that the run continues from.
+        is_given: function of an option's name that returns True if the user chose the value. Steps of the warm-up and
+            between events that are not given are at most a part of the run; a resumed run keeps its own.
+        resumed, step: options and step of the checkpoint from which the run continues.
     """
     steps_per_epoch = segments_per_epoch / training.segments_per_step
     max_steps = training.max_steps

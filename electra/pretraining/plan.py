@@ -27,14 +27,15 @@ from electra.schedules import stage_lengths
 logger = logging.getLogger(__name__)
 
 MOST_SOURCES = 20
-"""Sources with a line of their own; a glob such as `books/*.txt` can name hundreds."""
+"""Sources that get a line of their own, at most; a glob such as `books/*.txt` can name hundreds."""
 SHORT_DOCUMENT = 256
-"""Mean length in tokens below which documents look like paragraphs, as they do if they fill no segment."""
+"""Mean length in tokens below which documents look like paragraphs, unless they fill segments."""
 MUCH_PADDING = 0.2
-"""Share of padding above which packing pays."""
+"""Share of padding above which a line advises to pack segments."""
 SAMPLED_ROWS = 500
+"""Rows of an epoch whose padding is counted, for a share that is right to about 2 %."""
 LONG_DOCUMENT = 50_000
-"""Mean length in tokens above which plain text has no blank lines between its documents."""
+"""Mean length in tokens above which plain text seems to have no blank lines between its documents."""
 MOST_EPOCHS = 40
 """Epochs above which more repetition teaches little: Muennighoff et al. (2023), arXiv:2305.16264."""
 # ---- sizes
@@ -42,10 +43,10 @@ MOST_EPOCHS = 40
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan: the sizes of a run. Tokens include padding; FLOPs are of all steps.
+    """A plan of a run: its sizes. Tokens include padding; FLOPs are those of all steps.
 
-    `discriminator_*` describes the main network, whatever its objective. Without a generator, its numbers are 0 and
-    its shape is empty.
+    `discriminator_*` describes the main network of any objective. Without a generator, the generator's numbers are 0
+    and its shape is "".
     """
 
     objective: str
@@ -81,7 +82,7 @@ class Plan:
     """Share of the tokens of a step that is padding, estimated from rows of the first epoch."""
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return what is trained, on what, for how long: names, and sentences about them."""
+        """Return the facts of a plan as pairs of name and sentence: what is trained, on what, for how long."""
         facts = [("corpus", _amount(self.documents, self.corpus_tokens))]
         for source in self.sources[:MOST_SOURCES]:
             facts.append(("source", f"{source['name']}: {_amount(source['documents'], source['tokens'])}"))
@@ -122,7 +123,12 @@ def make_plan(
     data: PretrainingData,
     changes: Sequence[str] = (),
 ) -> Plan:
-    """Make the plan of a run with resolved options; `changes`: see `RunProvenance`."""
+    """Return the plan of a run.
+
+    Args:
+        training: resolved options.
+        changes: lines about changed options, see `RunProvenance`.
+    """
     config = model.config
     parameters = parameter_counts(model)
     cache = data.cache
@@ -166,7 +172,7 @@ def make_plan(
 
 
 def padding_share(policy: SegmentPolicy, max_length: int) -> float:
-    """Return the share of padding in rows of `max_length` tokens, of up to 500 rows spread over the first epoch."""
+    """Return the share of padding in up to 500 rows of `max_length` tokens that are spread over the first epoch."""
     indices = np.unique(np.linspace(0, len(policy) - 1, SAMPLED_ROWS).astype(np.int64))
     tokens = 0
     for row in policy.cut(0, indices):
@@ -179,7 +185,7 @@ def padding_share(policy: SegmentPolicy, max_length: int) -> float:
 
 
 def announce_plan(args: Configuration, plan: Plan) -> None:
-    """Log a plan, with warnings of options that look like mistakes."""
+    """Log a plan, with warnings about options that look like mistakes."""
     for name, fact in (*plan.facts(), ("run folder", args.training.output_dir)):
         logger.info("%-14s %s", name, fact)
     _warn_of_steps(args, plan)
@@ -193,7 +199,7 @@ def announce_plan(args: Configuration, plan: Plan) -> None:
 
 
 def _warn_of_steps(args: Configuration, plan: Plan) -> None:
-    """Warn of too many epochs, and of steps between events that do not fit the length of the run."""
+    """Warn of too many epochs, and of numbers of steps between events that do not fit the length of the run."""
     training = args.training
     steps = plan.steps
     if plan.epochs > MOST_EPOCHS:
@@ -215,7 +221,7 @@ def _warn_of_steps(args: Configuration, plan: Plan) -> None:
 
 
 def check_documents(plan: Plan) -> None:
-    """Warn of text files whose documents look like paragraphs, or like whole corpora."""
+    """Warn of text whose documents look like paragraphs, or like whole corpora."""
     texts = [source for source in plan.sources if source.get("text_files")]
     files = sum(source["text_files"] for source in texts)
     documents = sum(source["documents"] for source in texts)
@@ -241,11 +247,11 @@ def check_documents(plan: Plan) -> None:
 def training_flops(
     config: ElectraPretrainingConfig, *, max_length: int, batch_size: int, steps: int
 ) -> tuple[float, float]:
-    """Count 6 N T with attention, and the original's FLOPs, each summed over the networks.
+    """Return the training FLOPs of all networks by two counts: 6 N T with attention, and the original's.
 
-    A main network that predicts tokens has an LM head, at the chosen or at all positions. With two stages, the first
-    has no discriminator, and in the second the generator runs only forward. Not counted: recomputation, and single
-    rows, the copy gate and the baseline of the adversarial objective.
+    A main network that predicts tokens has an LM head, at the chosen or at all positions. Of two stages, the first has
+    no discriminator, and in the second the generator runs only forward. Recomputation, the copy gate and the baseline
+    of the adversarial objective are not counted.
     """
     objective = objective_of(config.objective, config.uniform_generator)
     sizes: dict[str, Any] = {"max_length": max_length, "train_batch_size": batch_size}
@@ -281,7 +287,7 @@ def _shape(config: PreTrainedConfig) -> TransformerShape:
 
 
 def describe_network(config: PreTrainedConfig) -> str:
-    """Return the sizes of a network, and its type if it is not ELECTRA."""
+    """Return the sizes of a network in words, with its type unless it is ELECTRA."""
     kind = "" if config.model_type == "electra" else f"{config.model_type}, "
     return (
         f"{kind}{config.num_hidden_layers} layers of {config.hidden_size}, {config.num_attention_heads} heads, "

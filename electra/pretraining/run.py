@@ -50,7 +50,13 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def pretrain(args: Configuration, log: RunLog, started: float) -> None:
-    """Run a pre-training as `args` ask; `started` is when the command began, in seconds."""
+    """Run a pre-training.
+
+    Args:
+        args: configuration of the run.
+        log: log that keeps lines until the run folder is known.
+        started: `time.monotonic()` at the start of the command, in seconds.
+    """
     check_trackers(args.training.report_to)
     check_optimizer(args.training)
     allow_open_files(args.training)
@@ -121,7 +127,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
 def prepare_model(
     asked: Configuration, run: Run, data: PretrainingData
 ) -> tuple[Configuration, ElectraForJointPretraining]:
-    """Return the configuration with steps and sizes for this text, and the model."""
+    """Return the configuration with the steps and sizes that this text and the networks give, and the model."""
     args = resolve_options(asked, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer, run.checkpoint)
     return with_given_parts(args, model, data.tokenizer), model
@@ -135,9 +141,9 @@ def with_threads(args: Configuration, threads: int | None) -> Configuration:
 def time_steps(
     args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan, steps: int
 ) -> Trial:
-    """Train the model for a few steps in a temporary folder, and measure their time; nothing is logged.
+    """Return the time of a few training steps, which the model takes in a temporary folder without a log.
 
-    With --budget an evaluation is timed, too: that of a few held-out segments.
+    With --budget an evaluation of a few held-out segments is timed, too.
     """
     clock = Clock()
     segments = [] if data.evaluation is None else [data.evaluation, *data.more_evaluations.values()]
@@ -166,6 +172,6 @@ def time_steps(
 
 
 def make_callbacks(args: Configuration, model: ElectraForJointPretraining, plan: Plan) -> list[TrainerCallback]:
-    """Return what watches and logs a run, keeps its checkpoints, and records its options for trackers."""
+    """Return the callbacks of a run: those that save, log and warn, and those of trackers."""
     settings = RecordSettings({"options": without_secrets(args.record), "plan": asdict(plan)})
     return [settings, *default_callbacks(model, args.training, plan)]

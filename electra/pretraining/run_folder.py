@@ -48,11 +48,11 @@ from electra.report.runs import METRICS_NAME, STATE_NAME, RunMetrics, TrainingSt
 logger = logging.getLogger(__name__)
 
 _OF_START = ("resume_from_checkpoint", "auto_resume", "budget")
-"""Options that say how a command starts, not what the run is."""
+"""Options that say how a command starts a run, and are no property of the run."""
 SAME_STATE = {"adamw_torch_fused": "adamw_torch"}
-"""Optimizers -> others with the same state: the same optimizer with another kernel."""
+"""Optimizer -> an optimizer with the same state: the same one with another kernel."""
 _LOCKS: dict[Path, BaseFileLock] = {}
-"""Held by this process, by run folder, so that two processes never write the same run."""
+"""Run folder -> lock of this process, so that two processes never write the same run."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class RunProvenance:
 
     Attributes:
         training_text, held_out_text, test_text: fingerprints of the documents; "" without a test set.
-        first_held_out_text: fingerprint of what was evaluated on before the first step.
+        first_held_out_text: fingerprint of the text that was evaluated before the first step.
         batch_size: segments of an optimizer step, over all devices.
-        options: resolved ones, by name, that are kept or recorded.
+        options: resolved options, by name, that a resumed run keeps or records.
         changes: options that were changed when the run was resumed, a line for each time.
     """
 
@@ -78,7 +78,7 @@ class RunProvenance:
 
 
 class Run(NamedTuple):
-    """A run: the folder in which it writes, and the checkpoint that it continues from, if any."""
+    """A run: the folder in which it writes, and the checkpoint from which it continues, if any."""
 
     folder: Path
     checkpoint: str | None = None
@@ -91,7 +91,7 @@ class Run(NamedTuple):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Return the options of the checkpoint that are kept or recorded."""
+        """Return the options that the checkpoint has recorded, by name; {} for a new run."""
         return self.provenance.options if self.provenance else {}
 
 
@@ -99,7 +99,7 @@ class Run(NamedTuple):
 
 
 def open_run(args: Configuration) -> Run:
-    """Find the checkpoint to resume, or a free folder, which `first_files` makes; the same on every process."""
+    """Return the run to resume, or a new one in a free folder, which is not made yet; the same on every process."""
     training = args.training
     run = main_process_first(lambda: _find_run(training), per_host=False)
     if run.is_finished:
@@ -127,7 +127,7 @@ def _find_run(training: ElectraTrainingArguments) -> Run:
 
 
 def start_or_continue(folder: Path, training: ElectraTrainingArguments) -> Run:
-    """Return the run in a folder: resumed from its checkpoint, new if it has none, or finished."""
+    """Return the run in a folder: finished, or going on from its latest checkpoint, or new."""
     _lock_or_refuse(folder)
     metrics = folder / METRICS_NAME
     is_exported = metrics.is_file() and (folder / "discriminator" / "config.json").is_file()
@@ -148,7 +148,7 @@ def start_or_continue(folder: Path, training: ElectraTrainingArguments) -> Run:
 
 
 def _resumed(checkpoint: Path) -> Run:
-    """Return the run that goes on from a checkpoint, with what the checkpoint's files say."""
+    """Return the run that goes on from a checkpoint, with provenance and step from the checkpoint's files."""
     _lock_or_refuse(checkpoint.parent)
     shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
     step = _step_of_state(checkpoint)
@@ -163,7 +163,7 @@ def _resumed(checkpoint: Path) -> Run:
 
 
 class ResumedState(TrainingState, total=False):
-    """What trainer_state.json holds of a run that goes on, beside what Trainer computes anew."""
+    """The content of trainer_state.json, as far as Trainer does not compute it anew in a run that goes on."""
 
     num_input_tokens_seen: int
     total_flos: float
@@ -172,7 +172,7 @@ class ResumedState(TrainingState, total=False):
 
 
 def _step_of_state(checkpoint: Path) -> int:
-    """Return the step of a checkpoint; UserError if trainer_state.json is not as Trainer reads and extends it."""
+    """Return the step of a checkpoint; raise a UserError if Trainer could not read its trainer_state.json."""
     path = checkpoint / STATE_NAME
     state = read_json(path, ResumedState)
     for line in state["log_history"]:
@@ -203,7 +203,7 @@ def latest_step(folder: str) -> int | None:
 
 
 def new_run_folder(output_dir: Path, experiment_name: str) -> Path:
-    """Lock output_dir/experiment_name, or -2, -3 ... if that is taken. An empty folder is free; none is made."""
+    """Return and lock output_dir/experiment_name, or else -2, -3 ...: the first that is free, missing or empty."""
     folder = output_dir / experiment_name
     number = 1
     while not _lock(folder) or folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
@@ -213,7 +213,7 @@ def new_run_folder(output_dir: Path, experiment_name: str) -> Path:
 
 
 def _lock(folder: Path) -> bool:
-    """Lock a run by a file beside it until this process ends; the system frees it, even after a kill."""
+    """Lock a run by a file beside its folder until this process ends, even by a kill; return False if it is locked."""
     folder = folder.resolve()
     lock = FileLock(folder.parent / f".{folder.name}.lock")
     try:
@@ -225,13 +225,13 @@ def _lock(folder: Path) -> bool:
 
 
 def _lock_or_refuse(folder: Path) -> None:
-    """Lock a run, which this process may have locked before."""
+    """Lock a run, which this process may have locked before; raise a UserError if another process has."""
     if folder.resolve() not in _LOCKS and not _lock(folder):
         raise UserError(f"{folder} is locked by another process; wait for it or stop it")
 
 
 def find_checkpoint(resume_from_checkpoint: str) -> Path:
-    """Return the checkpoint to resume: the named one, or the latest valid one of the named run."""
+    """Return the checkpoint that --resume_from_checkpoint names, or the latest valid one of the run that it names."""
     folder = Path(resume_from_checkpoint).resolve()
     if not folder.is_dir():
         raise UserError(f"nothing to resume: there is no folder {folder}; name a run or a checkpoint that exists")
@@ -256,8 +256,8 @@ def provenance_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_siz
     """Return the provenance of this start.
 
     Args:
-        options: resolved ones that do something, by name; those that are kept or recorded are selected here.
-        text: fingerprints, see `PretrainingData`.
+        options: resolved options that do something, by name, of which those to keep or record are selected.
+        text: fingerprints of the documents by name, see `PretrainingData`.
         batch_size: segments of an optimizer step, over all devices.
     """
     kept = {name: value for name, value in options.items() if RESUMING.get(name) in ("kept", "recorded")}
@@ -266,10 +266,10 @@ def provenance_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_siz
 
 
 def check_resumed(run: Run, now: RunProvenance) -> RunProvenance:
-    """Refuse text or options that would make it another run.
+    """Refuse to resume a run with text or options that would make it another run; return its provenance.
 
-    `now` is of this start. It is returned with the text that was evaluated on before the first step, and all changes
-    so far.
+    Args:
+        now: provenance of this start, which is returned with the first evaluated text and all changes so far.
     """
     before = run.provenance
     if before is None:
@@ -315,7 +315,7 @@ def check_optimizer_of(checkpoint: Path, options: Mapping[str, Any]) -> None:
     """Refuse an optimizer whose state is not that of a checkpoint.
 
     Args:
-        options: of the run that starts, by name.
+        options: options of the run that starts, by name.
     """
     before = read_json(checkpoint / PROVENANCE_NAME, RunProvenance).options
     for name in OF_OPTIMIZER:
@@ -339,7 +339,7 @@ def check_optimizer_of(checkpoint: Path, options: Mapping[str, Any]) -> None:
 
 @contextmanager
 def first_files(run: Run) -> Iterator[None]:
-    """Make the run folder, in which the block writes; if a write fails, a folder that was new is removed again."""
+    """Make the run folder for the block that writes there; if a write fails, remove a folder that was new."""
     run.folder.mkdir(exist_ok=True)
     is_new = not any(run.folder.iterdir())
     try:

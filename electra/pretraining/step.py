@@ -35,17 +35,17 @@ logger = logging.getLogger(__name__)
 
 
 MOST_IN_A_ROW = 10
-"""Skipped steps in a row, before a line of the log, that end the run."""
+"""Skipped steps in a row, up to a line of the log, that end a run."""
 
 
 @dataclass(eq=False)
 class StepGuard(TrainerCallback):
-    """A callback that clips gradients, skips steps that are not finite, and ends a run of nothing else.
+    """A callback that clips gradients, skips steps that are not finite, and ends a run after many such steps.
 
     Args:
-        max_grad_norm: infinite for no clipping.
-        run_folder: the error for too many skipped steps names a checkpoint in it.
-        is_sharded: no process has all gradients (FSDP, DeepSpeed).
+        max_grad_norm: norm to which gradients are clipped; infinite for no clipping.
+        run_folder: folder whose latest checkpoint the error for too many skipped steps names.
+        is_sharded: whether no process has all gradients (FSDP, DeepSpeed).
     """
 
     accelerator: Accelerator
@@ -62,24 +62,25 @@ class StepGuard(TrainerCallback):
     def on_optimizer_step(
         self, args: Any, state: Any, control: Any, optimizer: Any = None, lr_scheduler: Any = None, **kwargs: Any
     ) -> None:
-        """Let the schedule go on where Trainer holds it back, because fp16's scaler has left the step out."""
+        """Advance the schedule where Trainer does not, because fp16's scaler has left the step out."""
         if getattr(optimizer, "step_was_skipped", False) and isinstance(lr_scheduler, LambdaLR):
             lr_scheduler.step()
 
     @property
     def can_skip_on_device(self) -> bool:
-        """Return True if the optimizer obeys `grad_scale` and `found_inf`."""
+        """Return True if the optimizer reads `grad_scale` and `found_inf`, by which a device skips a step."""
         # On Apple's GPUs, torch's fused optimizers ignore both tensors (pull request 186360 of pytorch).
         is_possible = not self.is_sharded and self.accelerator.device.type != "mps"
         return is_possible and bool(self.optimizer.defaults.get("fused"))
 
     def check(self, model: nn.Module, loss: Tensor) -> tuple[Tensor, Tensor]:
-        """Clip the gradients of a step, or see to it that the optimizer leaves everything as it is.
+        """Clip the gradients of a step, or, if they are not finite, make the optimizer skip the step.
 
         Args:
-            loss: of the step, float ().
+            loss: loss of the step, float ().
         Returns:
-            whether it is skipped, bool (); the norm for the log, of the last step that was not skipped, else nan.
+            whether the step is skipped, bool (); the gradient norm of the last step that was not skipped, else nan,
+            float ().
         """
         norm = self._norm_on_device(model) if self.can_skip_on_device else self._clip_on_host(model)
         is_bad = ~torch.isfinite(loss + norm)
@@ -111,7 +112,7 @@ class StepGuard(TrainerCallback):
         """Log the number of steps that were skipped since the last line of the log; waits for the device.
 
         Raises:
-            UserError: too many in a row.
+            UserError: too many steps in a row were skipped.
         """
         in_a_row = int(self._in_a_row)
         if in_a_row >= MOST_IN_A_ROW:
@@ -135,11 +136,11 @@ def values_of_batch(
     objective: Objective,
     token_counts: Tensor | None,
 ) -> tuple[dict[str, Tensor | None], Tensor]:
-    """Return what a batch adds to the log: its losses, None where there is none, and its number of tokens.
+    """Return the losses of a batch for the log, None for a loss that it does not have, and its number of tokens.
 
     Args:
         inputs: the batch, as `ElectraForJointPretraining.forward` takes it.
-        token_counts: what sums are divided by, see `count_tokens`; the batch's own if None.
+        token_counts: divisors of the sums of losses, see `count_tokens`; None for the counts of the batch.
     """
     num_chosen, num_real = (None, None) if token_counts is None else token_counts
     tokens = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).sum()
@@ -160,9 +161,9 @@ def values_of_batch(
 
 @dataclass
 class LogWindow:
-    """Losses and tokens summed up since the last line of the log; skipped steps count for tokens only.
+    """Sums of losses and tokens since the last line of the log; of skipped steps only tokens count.
 
-    Sums stay on the device until they are read.
+    The sums stay on the device until they are read.
     """
 
     started: float | None = None
@@ -177,13 +178,13 @@ class LogWindow:
     _batches: int = 0
 
     def start(self, step: int) -> None:
-        """Note the time of the first batch after `step` steps."""
+        """Begin the window at the first batch after `step` steps."""
         if self.started is None:
             self.started = time.monotonic()
             self.first_step = step
 
     def pause_since(self, started: float) -> None:
-        """Leave the time since `started`, which was not training, out of tokens per second."""
+        """Leave the time since `started`, in which nothing was trained, out of the tokens per second."""
         if self.started is not None:
             self.started += time.monotonic() - started
 
@@ -197,12 +198,12 @@ class LogWindow:
 
     @property
     def is_at_new_step(self) -> bool:
-        """Return True if no batch of the step was added yet."""
+        """Return True if no batch of the current step was added yet."""
         return self._batches == 0
 
     @property
     def step_loss(self) -> Tensor:
-        """Return the mean loss of the batches of this step so far, ()."""
+        """Return the mean loss of the current step's batches so far, float ()."""
         return self._step["loss"] / self._batches
 
     def end_step(self, is_bad: Tensor) -> None:
@@ -216,7 +217,7 @@ class LogWindow:
         self._batches = 0
 
     def read_tokens(self, gather: Callable[[Tensor], Tensor]) -> int:
-        """Return the tokens of all processes since the last call."""
+        """Return the number of tokens of all processes since the last call."""
         if self.unread_tokens is None:
             return 0
         count = int(gather(self.unread_tokens.reshape(1)).sum())
@@ -225,9 +226,10 @@ class LogWindow:
         return count
 
     def read(self, gather: Callable[[Tensor], Tensor]) -> tuple[dict[str, float], int]:
-        """Return the means over batches and processes, and the number of skipped steps.
+        """Return the mean of each loss over batches and processes, by name, and the number of skipped steps.
 
-        `gather` concatenates a tensor's rows from all processes. A name is missing where all its steps were skipped.
+        `gather` concatenates the rows of a tensor from all processes. A loss is missing if all steps with it were
+        skipped.
         """
         totals: Counter[str] = Counter()
         batches: Counter[str] = Counter()

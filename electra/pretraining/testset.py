@@ -57,21 +57,24 @@ from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
 logger = logging.getLogger("electra.testset")
 
 ROWS_AT_ONCE = 64
-"""Rows that the generator sees at once; another number could change the last bit of a probability, thus a sample."""
+"""Rows of a batch of the generator; another number could change the last bit of a probability, and with it a
+sample."""
 _DTYPES = {
     "original_ids": np.int32,
     "corrupted_ids": np.int32,
     "token_type_ids": np.uint8,
     "attention_mask": np.uint8,
 }
+"""Name of an array of the file -> its type."""
 _INPUTS = {"original_ids": "input_ids", "corrupted_ids": "corrupted_input_ids"}
-"""Names of arrays in a batch, where they differ."""
+"""Name of an array in the file -> its name in a batch, where they differ."""
 Arrays = dict[str, NDArray[Any]]
+"""Arrays of the file by name."""
 
 
 @dataclass(frozen=True)
 class CorruptedTestSet(Dataset):
-    """A test set in memory, a row for each segment."""
+    """A corrupted test set in memory, with a row for each segment."""
 
     arrays: Arrays
     """The arrays of the file but `frequencies_auc`, (N, L)."""
@@ -86,7 +89,7 @@ class CorruptedTestSet(Dataset):
 
     @property
     def length(self) -> int:
-        """Return the tokens of a row, special tokens and padding included."""
+        """Return the number of tokens of a row, special tokens and padding included."""
         return self.arrays["original_ids"].shape[1]
 
     @property
@@ -100,7 +103,7 @@ class CorruptedTestSet(Dataset):
 
     @staticmethod
     def collate(rows: Sequence[Arrays]) -> dict[str, Tensor]:
-        """Return `input_ids` (the originals), `corrupted_input_ids`, `token_type_ids`, `attention_mask`, int64 (B, L).
+        """Return originals (`input_ids`), `corrupted_input_ids`, `token_type_ids`, `attention_mask`; int64 (B, L).
 
         As in `SegmentCollator`, a batch without padding has no `attention_mask`.
         """
@@ -117,7 +120,7 @@ def write_test_set(
     frequencies_auc: float,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Write batches of equal length to a file: what `CorruptedTestSet.collate` returns, with an `attention_mask`."""
+    """Write batches of equal length, as of `CorruptedTestSet.collate` with an `attention_mask`, to a file."""
     arrays: Arrays = {"frequencies_auc": np.array([frequencies_auc])}
     for name, dtype in _DTYPES.items():
         parts = [batch[_INPUTS.get(name, name)].numpy() for batch in batches]
@@ -130,7 +133,7 @@ def read_test_set(path: str) -> CorruptedTestSet:
     """Read a test set from its file.
 
     Raises:
-        UserError: it is not there, or not a file of `write_test_set`.
+        UserError: there is no such file, or `write_test_set` has not written it.
     """
     file = expand(path)
     try:
@@ -185,9 +188,9 @@ def make_test_set(
 
     Args:
         generator: a masked language model with the tokenizer's vocabulary.
-        segments: their seed decides masks and samples.
-        counts: of the token ids of a text, int64 (V,), for the baseline: AUC of token frequencies, without context.
-        length: tokens of a row, the longest of a segment.
+        segments: segments to corrupt, whose seed decides masks and samples.
+        counts: number of each token id in a text, int64 (V,), for the baseline: AUC of token frequencies.
+        length: tokens of a row: as many as the longest segment has.
         mlm_probability: share of the tokens that is masked.
     """
     special = sorted(tokenizer.all_special_ids)
@@ -229,7 +232,7 @@ def corrupt_held_out_text(
     max_length: int | None,
     mlm_probability: float | None,
 ) -> None:
-    """Make a test set of text files with the generator of a run, as `electra testset` does."""
+    """Make a corrupted test set of text files with the generator of a run, as `electra testset` does."""
     options = run_options(pretrain_path)
     length = max_length or options.get("max_length", 128)
     share = mlm_probability or options.get("mlm_probability", 0.15)

@@ -95,7 +95,7 @@ from electra.tokenizers.load import vocabulary_size
 logger = logging.getLogger(__name__)
 
 ALONE = "start from the networks alone with --init_discriminator and --init_generator"
-"""What to do where the optimizer of another run does not fit."""
+"""What to do where the optimizer's state of another run does not fit, the end of messages."""
 
 
 class ElectraTrainer(Trainer):
@@ -108,20 +108,20 @@ class ElectraTrainer(Trainer):
         trainer.train()
 
     Args:
-        model: with untrained or trained networks; memory, modules and compilation are made to suit the device.
-        args: options. Epochs and shares of steps become steps; steps that are not given are made to fit the length of
-            the run.
-        train_dataset: a token cache, or the data that were made of one.
+        model: joint model with new or trained networks; memory, modules and compilation are made to suit the device.
+        args: options of the training. Epochs and shares become numbers of steps; numbers that are not given are made
+            to fit the length of the run.
+        train_dataset: a token cache, or the data that were made of a token cache.
         eval_dataset: held-out texts: a token cache, or several by name, the first of which decides about checkpoints.
             Without one, `segments.validation_fraction` of the corpus is held out.
         processing_class: the tokenizer of the token caches.
         segments: how documents become segments: length, policy, share of held-out documents. By default those of the
             paper's ELECTRA-Small, 128 tokens.
-        callbacks: what watches the run; by default `default_callbacks`.
-        objective: which networks are trained when; by default as `model.config` says.
+        callbacks: callbacks that watch the run; by default `default_callbacks`.
+        objective: options that say which networks are trained when; by default those of `model.config`.
         plan: sizes and FLOPs of the run; made here if not given, and then `args` may have epochs and shares.
-        provenance: what the run is trained on and how, written into each checkpoint; see run_folder.py.
-        probes: what else is measured at each evaluation.
+        provenance: text and options of the run, which are written into each checkpoint; see run_folder.py.
+        probes: functions that measure the model at each evaluation.
 
     With `args.init_checkpoint` a new run takes the weights of that checkpoint into `model`, and the state of its
     optimizer; `ElectraForJointPretraining.from_pretrained(checkpoint)` is such a model.
@@ -235,11 +235,11 @@ class ElectraTrainer(Trainer):
         return provenance_of(values, self.data.text, self.args.segments_per_step)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
-        """Train to the end.
+        """Train to the end of the run, and return Trainer's output.
 
         Args:
-            resume_from_checkpoint: a checkpoint; None: the latest valid one in `args.output_dir`, if there is one;
-                False: none.
+            resume_from_checkpoint: checkpoint to resume; None for the latest valid one in `args.output_dir`, if there
+                is one; False for none.
         Raises:
             UserError: the run in the folder was trained on other text, or with other options that must be kept.
         """
@@ -277,7 +277,7 @@ class ElectraTrainer(Trainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Tensor]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Tensor]], Tensor | None]:
-        """Return the batches of a step and, if there are several on all processes, their mean number of tokens."""
+        """Return the batches of a step, and their mean `count_tokens`, None for a single batch on one process."""
         # Trainer averages the losses of batches, which differ in their number of tokens where rows are padded.
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         parts = len(batches) * self.accelerator.num_processes
@@ -290,7 +290,7 @@ class ElectraTrainer(Trainer):
     # ---- one step
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """Train on a batch, and return its loss, or 0 in place of a loss that is not finite."""
+        """Compute the gradients of a batch, and return its loss, or 0 in place of a loss that is not finite."""
         self._begin_step()
         self._values_of_batch = None
         step = partial(super().training_step, model, inputs, num_items_in_batch)
@@ -341,7 +341,7 @@ class ElectraTrainer(Trainer):
         return norm
 
     def floating_point_ops(self, inputs: dict[str, Tensor | Any]) -> int:
-        """Return the FLOPs of a batch, of both networks, by the plan's count; Trainer adds them up as `total_flos`."""
+        """Return the FLOPs of a batch by the plan's count for both networks; Trainer sums them up as `total_flos`."""
         return int(self.plan.flops / self.plan.total_tokens * inputs["input_ids"].numel())
 
     # ---- optimizer and schedule
@@ -354,7 +354,7 @@ class ElectraTrainer(Trainer):
             return super().create_optimizer(model)
 
     def take_optimizer(self, checkpoint: Path) -> None:
-        """Load the state of the optimizer of another run's checkpoint; rates, decay and betas are this run's."""
+        """Load the optimizer's state from a checkpoint of another run; rates, decay and betas stay this run's."""
         schedule = self.lr_scheduler
         self.lr_scheduler = NoSchedule()
         rates = [group["lr"] for group in self.optimizer.param_groups]
@@ -403,7 +403,7 @@ class ElectraTrainer(Trainer):
         return None, records, records[:, :1, 0]  # Trainer computes metrics only where there are labels
 
     def evaluate_test_set(self) -> dict[str, float]:
-        """Return the metrics of the test set, `test_*`, which are logged; {} without one."""
+        """Log and return the metrics of the test set, `test_*`; {} without a test set."""
         if self.data.test is None:
             return {}
         kept = self.last_records
@@ -412,18 +412,21 @@ class ElectraTrainer(Trainer):
         return {name: value for name, value in metrics.items() if name.startswith(f"{TEST}_")}
 
     def _held_out_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Return the metrics of held-out text, which the generator of this run corrupts; keep the token records."""
+        """Return the metrics of held-out text that this run's generator corrupts; keep the token records."""
         self.last_records = np.asarray(prediction.predictions)
         return evaluation_metrics(self.last_records, self.model.config.discriminator_weight, self.model.objective)
 
     def _corrupted_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Return the metrics of the corrupted test set, which another generator has corrupted."""
+        """Return the metrics of the corrupted test set, whose text another generator has corrupted."""
         return metrics_of_corrupted(np.asarray(prediction.predictions))
 
     # ---- logging
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add the means of the logging window, which begins anew, to its losses: one device sync."""
+        """Log values; to those of training add the mean losses of the window, which begins anew.
+
+        Reading the window waits for the device, once.
+        """
         state = self.state
         state.epoch = state.global_step * self.get_total_train_batch_size(self.args) / self.plan.segments_per_epoch
         self._read_tokens()

@@ -30,30 +30,31 @@ from electra.runtime.threads import choose_threads, most_threads, threads_of_use
 logger = logging.getLogger(__name__)
 
 TRIAL_STEPS = 10
-"""Timed steps of a trial, after one for warm-up."""
+"""Steps of a trial that are timed, after one for warm-up."""
 TRIAL_SECONDS = 20.0
-"""A trial of one process ends after this time, with the steps that it has."""
+"""Seconds after which a trial of a single process ends, with the steps that it has."""
 RECIPE_FLOPS = {"tiny": 5.5e14, "mini": 7.1e15, "small": 1.2e18, "base": 6.7e19, "large": 9.1e20}
-"""FLOPs of all steps of a recipe by 6 N T and attention."""
+"""Recipe -> FLOPs of all its steps by 6 N T and attention."""
 MEASURED_UTILIZATION = {
     "float32": {"tiny": 0.42, "mini": 0.47, "small": 0.54, "base": 0.70},
     "bfloat16": {"small": 0.44, "base": 0.59},
     "bfloat16 with AMX": {"tiny": 0.09, "mini": 0.10, "small": 0.14, "base": 0.21},
 }
-"""Type of the products -> recipe -> share of the rate of a matrix product that training reaches on CPUs. Sources:
-docs/results.md for small and base, docs/log.md for the others."""
+"""Type of matrix products -> recipe -> share of the rate of a large matrix product that training reaches on CPUs.
+Sources: docs/results.md for small and base, docs/log.md for the others."""
 UNMEASURED_UTILIZATION = 0.25
-"""Share of the rate of a matrix product where it was not measured, as on GPUs: an estimate."""
+"""Share of the rate of a large matrix product that training reaches where nothing was measured, as on GPUs: an
+estimate."""
 OVERHEAD = 0.05
-"""Share of a --budget for checkpoints and the export."""
+"""Share of a --budget that checkpoints and the export take."""
 EVALUATION_SHARE = 0.1
-"""Share of a --budget for evaluations, unless two, before the first and after the last step, take longer."""
+"""Share of a --budget for evaluations, unless the two before the first and after the last step take longer."""
 LONG = 86_400.0
-"""Seconds of a run on a CPU from which a line says how to choose less."""
+"""Seconds of a run on a CPU from which a line advises a smaller one: a day."""
 
 
 class Trial(NamedTuple):
-    """The measurements of a trial."""
+    """The measurements of a trial: the time of a step and, if it was measured, of an evaluation."""
 
     steps: int
     seconds_per_step: float
@@ -89,7 +90,7 @@ class Clock(TrainerCallback):
 
 
 class FirstSteps(TrainerCallback):
-    """Logs what a run will take after its first steps, where no trial has measured it."""
+    """A callback that logs after the first steps how long the run will take, where no trial has measured that."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -122,16 +123,16 @@ class FirstSteps(TrainerCallback):
 
 
 def shows_time(training: ElectraTrainingArguments) -> bool:
-    """Return True if a few steps are timed before every run, not only with --plan or --budget.
+    """Return True if a few steps are timed before a run even without --plan and --budget.
 
-    Compiling a step takes longer than these steps, and several processes would have to wait for each other: there,
-    `FirstSteps` times steps of the run itself.
+    Compiling a step takes longer than these steps, and several processes would have to wait for each other. In these
+    cases, `FirstSteps` times steps of the run itself.
     """
     return training.world_size == 1 and not (training.torch_compile or training.fsdp or training.deepspeed)
 
 
 def trial_arguments(args: Configuration, folder: str, steps: int) -> Configuration:
-    """Return the options of a run of `steps` timed steps in another folder, without evaluations and checkpoints."""
+    """Return the options of a run of `steps` steps in another folder, without evaluations and checkpoints."""
     training = args.training.with_values(
         max_steps=min(steps + 1, args.training.max_steps),
         output_dir=folder,
@@ -151,11 +152,11 @@ def trial_arguments(args: Configuration, folder: str, steps: int) -> Configurati
 def announce_trial(
     trial: Trial, training: ElectraTrainingArguments, plan: Plan, step: int = 0, what: str = "trial"
 ) -> None:
-    """Log the speed that a trial has measured, and what the run will take.
+    """Log the speed that a trial has measured, and the time that the run will take.
 
     Args:
-        step: steps that the run has already.
-        what: the first word of the line.
+        step: number of steps that the run has taken already.
+        what: first word of the line.
     """
     rate = plan.tokens_per_step / trial.seconds_per_step
     seconds = trial.seconds_per_step * (plan.steps - step)
@@ -169,7 +170,12 @@ def announce_trial(
 
 
 def announce_elsewhere(plan: Plan, device_flops: float, utilization: float) -> None:
-    """Log what the run would take on another device that reaches this share of its peak, in FLOP/s."""
+    """Log the time that the run would take on another device.
+
+    Args:
+        device_flops: peak rate of the device in FLOP/s.
+        utilization: share of the peak rate that training reaches.
+    """
     duration = format_seconds(plan.flops / (device_flops * utilization))
     logger.info(
         f"elsewhere      about {duration} at {utilization:.0%} of {device_flops:.3g} FLOP/s, by 6NT and attention; "
@@ -192,7 +198,7 @@ def announce_memory(training: ElectraTrainingArguments) -> None:
 
 
 def recipe_for(training: ElectraTrainingArguments) -> str:
-    """Choose the largest recipe whose steps fit into --budget by the rate of a matrix product; else tiny."""
+    """Return the largest recipe whose steps fit into --budget at the rate of a large matrix product, or else tiny."""
     dtype = dtype_of(training)
     kind = str(dtype).removeprefix("torch.") if training.device.type == "cpu" else ""
     if kind == "bfloat16" and has_amx():
@@ -208,9 +214,9 @@ def recipe_for(training: ElectraTrainingArguments) -> str:
 
 
 def fit_to_budget(asked: Configuration, trial: Trial, plan: Plan) -> Configuration:
-    """Return the options with the steps, and the steps between evaluations, that fit into --budget by a trial.
+    """Return the options with the numbers of steps, in all and between evaluations, that fit into --budget.
 
-    Text is repeated 40 times at most.
+    The times are those of a trial. Text is repeated 40 times at most.
     """
     seconds = seconds_of(str(asked.training.budget))
     useful = MOST_EPOCHS * plan.segments_per_epoch // plan.batch_size
@@ -236,10 +242,10 @@ def fit_to_budget(asked: Configuration, trial: Trial, plan: Plan) -> Configurati
 
 
 def _affordable(asked: Configuration, seconds: float, trial: Trial, plan: Plan) -> tuple[int, int | None]:
-    """Return the steps that fit into the time, and the number of evaluations if it is not the usual one.
+    """Return the number of steps that fit into the time, and the number of evaluations, None for the usual number.
 
-    An evaluation comes before the first step and after the last. In between they are thinned out if they would take
-    more than a tenth of the time; but not if the user chose the steps between them, or if a gate needs them.
+    There is an evaluation before the first step and after the last one. The others are thinned out if they would take
+    more than a tenth of the time, but not if the user chose the steps between them, or if a gate needs them.
     """
     training = asked.training
     available = seconds * (1 - OVERHEAD)
@@ -266,7 +272,7 @@ def _affordable(asked: Configuration, seconds: float, trial: Trial, plan: Plan) 
 
 
 def set_threads(args: Configuration, run: Run, model: ElectraForJointPretraining, data: PretrainingData) -> int | None:
-    """Let torch use the run's number of threads, and return it; None on a GPU, unless it is given."""
+    """Let torch use the run's number of threads, and return this number; None on a GPU, unless it is given."""
     training = args.training
     recorded = run.options.get("threads")
     if training.device.type != "cpu":  # which computes little on the cores
@@ -289,7 +295,7 @@ def set_threads(args: Configuration, run: Run, model: ElectraForJointPretraining
 
 
 def make_step(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData) -> Callable[[], None]:
-    """Return a function that does the forward and the backward pass of the first batch, and changes no weights."""
+    """Return a function that does forward and backward pass of the first batch without changing weights."""
     training = args.training
     tokenizer = data.tokenizer
     collator = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)

@@ -31,7 +31,7 @@ class Text(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The sentence that a reader needs first; `is_good` decides its colour, None where nothing says what is good."""
+    """A block: the sentence that a reader needs first. `is_good` decides the colour, None gives it no colour."""
 
     text: str
     is_good: bool | None
@@ -47,12 +47,12 @@ class Code(NamedTuple):
 
     @property
     def fence(self) -> str:
-        """Return backquotes, more of them than the text has in a row."""
+        """Return the backquotes around the code in Markdown: more than the code has in a row."""
         return "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
 
 
 class Table(NamedTuple):
-    """A table whose first column names the rows. Columns whose cells are mostly numbers are aligned to the right."""
+    """A block: a table whose first column names the rows; columns of mostly numbers are aligned to the right."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -62,19 +62,19 @@ class Table(NamedTuple):
         return column > 0 and 2 * sum(cell[:1].isdigit() for cell in cells) > len(cells)
 
     def has_spread(self, column: int) -> bool:
-        """Return True if a number of the column has a standard deviation behind it: its numbers stay aligned."""
+        """Return True if a column of numbers has standard deviations, so that its numbers must stay aligned."""
         return self.is_number(column) and any(" ± " in row[column] for row in self.rows)
 
 
 def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
-    """Make a table of rows by column title; columns without any text are left out."""
+    """Return a table of rows with cells by column title; columns without any text are left out."""
     titles = dict.fromkeys(title for row in rows for title in row)
     shown = [title for title in titles if any(row.get(title) for row in rows)]
     return Table(shown, [[row.get(title, "") for title in shown] for row in rows])
 
 
 class Figure(NamedTuple):
-    """An SVG picture; only in HTML. `text` describes it. A wide one is scrolled where the screen is narrow."""
+    """A block: an SVG picture, which only HTML shows, with a description. A wide one is scrolled on narrow screens."""
 
     svg: bytes
     text: str
@@ -82,12 +82,12 @@ class Figure(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Return the picture as an address, so that its identifiers and styles stay apart from the page's."""
+        """Return the picture as a data URL, which keeps its identifiers and styles apart from the page's."""
         return f"data:image/svg+xml;base64,{base64.b64encode(self.svg).decode()}"
 
 
 class Fold(NamedTuple):
-    """Blocks that a page shows when their title is clicked."""
+    """A block: others under a title, which a page shows when the title is clicked."""
 
     title: str
     blocks: Sequence[Any]
@@ -95,6 +95,7 @@ class Fold(NamedTuple):
 
 Block = Heading | Text | Verdict | BulletList | Code | Table | Figure | Fold | Sample
 Blocks = list[Block]
+"""A part of a page, and a page of such parts, in order."""
 
 
 class Report(NamedTuple):
@@ -106,7 +107,7 @@ class Report(NamedTuple):
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """Write report.md and report.html into a folder; log the table and where they are."""
+    """Write report.md and report.html into a folder; log the table and the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
         folder / "report.md": to_markdown([Heading(report.title, 1), *report.blocks]),
@@ -122,12 +123,12 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
-    """Render GitHub's Markdown, with a final newline."""
+    """Return blocks as GitHub's Markdown, with a final newline."""
     return _render("page.md", blocks=blocks)
 
 
 def text_table(table: Table) -> str:
-    """Render the table for a terminal: the first column aligned to the left, the others to the right."""
+    """Return a table as text for a terminal: the first column aligned to the left, the others to the right."""
     lines = [[printable(" ".join(cell.split())) for cell in line] for line in (table.header, *table.rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = []
@@ -139,7 +140,7 @@ def text_table(table: Table) -> str:
 
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
-    """Render a complete page with its style sheet; light and dark."""
+    """Return a complete HTML page of blocks, with a light and a dark style sheet."""
     return _render("page.html", title=title, blocks=blocks, marked=marked)
 
 
@@ -167,7 +168,7 @@ def _escaped(cell: str) -> str:
 
 
 _FOLDERS = re.compile(r"(?<![^\s'\"=(|])/(?:[^\s/'\"]+/)+(?=[^\s/'\"])")
-"""The folders of an absolute path: they say nothing to a reader, and much about a machine."""
+"""The folders of an absolute path, which cards leave out: they say nothing to a reader, and much about a machine."""
 
 
 class Card(NamedTuple):
@@ -175,14 +176,14 @@ class Card(NamedTuple):
 
     Args:
         about: what the model does.
-        auto_class: the class of transformers that opens it.
-        folder: what to open.
-        example: code that answers an input with `model` and `tokenizer`; "" if the network is not meant for that.
-        scores: with a metric in each row.
-        training: name and value of what was trained, on what, for how long.
-        command: what made the model.
-        options: YAML; "" if the command has them all.
-        fine_tune: the command that trains the model on; "" if it is not meant for that.
+        auto_class: the class of transformers that opens the model.
+        folder: folder or Hub id of the model.
+        example: code that answers an input with `model` and `tokenizer`; "" if the model is not meant for answers.
+        scores: table with a metric in each row.
+        training: facts, name and value: what was trained, on what, for how long.
+        command: command line that made the model.
+        options: options of the command as YAML; "" if the command line has them all.
+        fine_tune: command that trains the model further; "" if the model is not meant for that.
     """
 
     title: str

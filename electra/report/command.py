@@ -29,7 +29,7 @@ logger = logging.getLogger("electra.report")
 
 
 class Environment(TypedDict, total=False):
-    """What environment.json holds: of an evaluation its kind, the name of a package in electra/tasks."""
+    """The content of environment.json, as far as it is read: the kind of an evaluation, a package in electra/tasks."""
 
     kind: Literal["glue", "classify", "squad", "tagging", "multiple_choice", "minimal_pairs"]
 

@@ -61,7 +61,7 @@ METRIC_DEFINITIONS = {
     "probe_accuracy": "Linear probe: cross-validated accuracy of a logistic regression on the mean of the last hidden "
     "states of the texts of --eval_classify. The network itself is not trained on them.",
 }
-"""One sentence or two for each metric that a reader may not know."""
+"""Metric that a reader may not know -> one sentence or two about it."""
 
 
 THEIR_METRICS: dict[str, dict[str, str]] = {
@@ -90,11 +90,14 @@ THEIR_METRICS: dict[str, dict[str, str]] = {
         "learning_rate": "learning_rate",
     },
 }
-"""Code base -> metric -> its name there: what its training plots show. docs/glossary.md compares definitions."""
+"""Code base -> metric of its training plots -> the metric's name there. docs/glossary.md compares definitions."""
 
 
 def their_value(names: str, metric: str, value: float, options: Mapping[str, Any]) -> float:
-    """Return a value as the other code base counts it: rc2020_electra's generator is right at all kept positions."""
+    """Return a metric's value as the code base `names` counts it.
+
+    For rc2020_electra, the generator is right at all positions at which the original was kept.
+    """
     if (names, metric) == ("rc2020", "masked_accuracy_mask_token"):
         masked = float(options.get("mlm_replacement_probability") or 0.85)
         return 1 - masked + masked * value
@@ -102,7 +105,7 @@ def their_value(names: str, metric: str, value: float, options: Mapping[str, Any
 
 
 def metric_title(name: str, names: str = "") -> str:
-    """Return the name of a metric where it stands alone, here or in another code base, a key of `THEIR_METRICS`."""
+    """Return the title of a metric that stands alone: ours, or that of the code base `names` in `THEIR_METRICS`."""
     if names:
         return THEIR_METRICS[names][name]
     return "total loss" if name == "loss" else METRIC_LABELS.get(name, name.replace("_", " "))
@@ -128,19 +131,19 @@ MAIN = (
         "tokens_per_second",
     ),
 )
-"""The metrics that have a panel, without `eval_`."""
+"""Metrics that have a panel, in order, without `eval_`."""
 LEADING = (
     *("discriminator_auc", "masked_accuracy", "pairs_accuracy", "probe_accuracy"),
     *("mlm_accuracy", "all_tokens_accuracy", "copy_gate_auc"),
 )
-"""The metrics whose panels lead a page: whether the networks learn."""
+"""Metrics whose panels stand first on a page, because they show whether the networks learn."""
 
 
 class Curve(NamedTuple):
-    """One line of a panel: the number of its run, and points with x ascending.
+    """A curve of a panel: the number of its run, its kind, and points with x ascending.
 
-    The kind is `training`, `held-out`, `held-out: NAME` for another held-out text, or `frequencies`: a baseline, one
-    value from the first to the last x.
+    The kind is `training`, `held-out`, `held-out: NAME` for another held-out text, or `frequencies` for a baseline
+    with one value from the first to the last x.
     """
 
     run: int
@@ -150,10 +153,10 @@ class Curve(NamedTuple):
 
 
 def make_panels(runs: Sequence[RunRecord], names: str = "") -> dict[str, list[Curve]]:
-    """Collect the curves of each metric of `MAIN` in a log, over the steps of one run or the tokens of several.
+    """Return the curves of each metric in logs, over the steps of one run or the tokens of several.
 
     Args:
-        names: another code base, a key of `THEIR_METRICS`: its metrics, as it counts them.
+        names: code base of `THEIR_METRICS`, for its metrics as it counts them; "" for the metrics of `MAIN`.
     """
     wanted = tuple(THEIR_METRICS[names]) if names else MAIN
     panels: dict[str, list[Curve]] = {name: [] for name in wanted}
@@ -184,7 +187,7 @@ def make_panels(runs: Sequence[RunRecord], names: str = "") -> dict[str, list[Cu
 
 
 def _kind_and_name(key: str) -> tuple[str, str]:
-    """Split a key of the log: eval_new_discriminator_auc -> held-out: new, discriminator_auc."""
+    """Return kind of curve and metric of a key of the log: eval_new_mlm_loss -> "held-out: new", "mlm_loss"."""
     if not key.startswith("eval_"):
         return "training", key
     rest = key.removeprefix("eval_")
@@ -195,7 +198,7 @@ def _kind_and_name(key: str) -> tuple[str, str]:
 
 
 COLOURS = ("#0b62c4", "#c2410c", "#047857", "#a21caf", "#a16207", "#0e7490", "#be123c", "#4b5563")
-"""Colours of curves that remain distinguishable."""
+"""Colours of curves, which remain distinguishable; further runs use them again."""
 STYLES: dict[str, dict[str, Any]] = {
     "training": {"linewidth": 0.8, "alpha": 0.8},
     "held-out": {"linewidth": 1.5, "marker": "o", "markersize": 2},
@@ -205,24 +208,25 @@ STYLES: dict[str, dict[str, Any]] = {
     "seed": {"linestyle": "none", "marker": "o", "markersize": 5, "alpha": 0.6, "color": COLOURS[0]},
     "of seeds": {"linestyle": "none", "marker": "|", "markersize": 12, "markeredgewidth": 2, "color": COLOURS[1]},
 }
-"""Kind of a curve -> its line."""
+"""Kind of a curve -> the style of its line in matplotlib."""
 CURVE_LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, no context"}
-"""Kind of a curve -> its label in the legend, if that is another."""
+"""Kind of a curve -> its label in the legend, where that is not the kind."""
 PANEL_COLUMNS = 4
+"""Panels of a row of a figure: a page of usual width has room for so many."""
 LONGEST_NAME = 32
-"""Characters of a name beside a chart."""
+"""Characters of a name beside a chart, at most."""
 MOST_WITHOUT_LINE = 2
-"""Points up to which a curve is drawn as points: a line would look as if something had been measured between them."""
+"""Points of a curve, at most, that are drawn without a line, which would suggest measurements in between."""
 MOST_POINTS = 2000
-"""Longer curves are part of the SVG as pixels, so that a page stays small."""
+"""Points of a curve from which it is part of the SVG as pixels, so that a page stays small."""
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "electra", "text.parse_math": False, "font.size": 8}
-"""Text stays text; the same numbers give the same bytes; names of runs may contain $."""
+"""Settings of matplotlib: text stays text, the same numbers give the same bytes, and names of runs may contain $."""
 
 
 def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names: str = "") -> Any:
-    """Draw a matplotlib figure with the panels in rows of up to four, and a legend of runs and kinds of curves.
+    """Return a matplotlib figure of the panels in rows of up to four, with a legend of runs and kinds of curves.
 
-    Batches of several runs may differ: their curves are over tokens, without padding. `names`: as in `make_panels`.
+    Curves of several runs, whose batches may differ, are over tokens without padding. `names` is as in `make_panels`.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -259,7 +263,7 @@ def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names
 
 
 def render(figure: Any, form: Literal["svg", "png"]) -> bytes:
-    """Return the bytes of a figure."""
+    """Return a matplotlib figure as bytes of an SVG or PNG."""
     from matplotlib import rc_context
 
     content = io.BytesIO()
@@ -270,9 +274,9 @@ def render(figure: Any, form: Literal["svg", "png"]) -> bytes:
 
 
 class Scatter(NamedTuple):
-    """Scores over the values of one option: each point, and medians of the points with the same value.
+    """A panel of scores over the values of one option: each point, and medians of the points with the same value.
 
-    Values that are no numbers have places next to each other.
+    Values that are no numbers stand next to each other.
     """
 
     option: str

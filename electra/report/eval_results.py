@@ -15,9 +15,9 @@ from electra.report.evaluation import Reporting
 from electra.report.results import Spread, TaskSummary
 
 EVAL_RESULTS = ".eval_results"
-"""The folder that the Hub reads."""
+"""Folder of a repository in which the Hub looks for scores."""
 MNLI_SPLITS = ("matched", "mismatched")
-"""Ends of the names of metrics of the Hub's splits validation_matched and validation_mismatched."""
+"""Ends of the names of metrics on the Hub's splits validation_matched and validation_mismatched."""
 
 
 class HubData(NamedTuple):
@@ -28,16 +28,17 @@ class HubData(NamedTuple):
 
 
 OWN_FILES = HubData()
+"""The data set of scores on files of the user: none of the Hub."""
 
 
 class HubScore(NamedTuple):
-    """One score: a metric of one split, of one seed or the median of several.
+    """A score: a metric of one split, for one seed or as the median of several seeds.
 
     Args:
-        task, title: the task, as results and reports name it.
-        split: as the Hub names it, such as validation.
-        value: a fraction.
-        notes: the metric in words, seeds and spread.
+        task, title: names of the task in results and in reports.
+        split: name of the split on the Hub, such as validation.
+        value: score as a fraction.
+        notes: sentence about the metric, the seeds and the spread.
         is_headline: whether the metric is the one that represents the task.
     """
 
@@ -58,8 +59,8 @@ def hub_scores(
     """Return the defined scores of a task.
 
     Args:
-        data: what the user named; an official task with all of its rows has its own data set.
-        seed: of the model that is described; None for the median over all seeds.
+        data: data set that the user named; an official task with all of its rows has its own.
+        seed: seed of the model that is described; None for the median over all seeds.
     """
     task = summary.task
     if task.name in reporting.datasets and has_official_rows(summary):
@@ -95,7 +96,7 @@ def split_and_metric(name: str) -> tuple[str, str]:
 
 
 def of_seeds(spread: Spread, seed: int | None) -> str:
-    """Return which seeds a score is of, and the spread over all of them."""
+    """Return words about the seeds of a score, and about the spread over all seeds."""
     seeds = " ".join(map(str, spread.values))
     median = "undefined" if spread.median is None else f"{spread.median:.4f}"
     std = "" if spread.std is None else f", std {spread.std:.4f}"
@@ -105,7 +106,7 @@ def of_seeds(spread: Spread, seed: int | None) -> str:
 
 
 def model_index(scores: Sequence[HubScore], pipeline: str) -> list[EvalResult]:
-    """Return the scores for the metadata of a card; `pipeline` is the tag of the Hub."""
+    """Return scores as the metadata of a card has them; `pipeline` is the Hub's tag of the kind of model."""
     return [
         EvalResult(
             task_type=pipeline,
@@ -122,7 +123,7 @@ def model_index(scores: Sequence[HubScore], pipeline: str) -> list[EvalResult]:
 
 
 def write_eval_results(scores: Sequence[HubScore], folder: Path) -> None:
-    """Write `.eval_results/TASK-SPLIT.yaml` of a folder for the headline of each split of a data set of the Hub."""
+    """Write the headline score of each split of a Hub's data set to `.eval_results/TASK-SPLIT.yaml` of a folder."""
     for score in scores:
         if not score.data.name or not score.is_headline:
             continue

@@ -19,6 +19,7 @@ from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskS
 from electra.report.runs import names_of
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation."
+"""Sentence above the overview of every report."""
 GENERAL_DEFINITIONS = (
     "All scores are in percent, on development sets unless they begin with test. Higher is better, except for RMSE "
     "and ECE.",
@@ -33,22 +34,25 @@ GENERAL_DEFINITIONS = (
     "where e is the error that the size of the development set gives: sqrt(p (1 - p) / N) for a share p of N, "
     "(1 - r^2) / sqrt(N) for a correlation r.",
 )
+"""Definitions at the end of every report."""
 CLEAR_ERRORS = 2.0
-"""Errors by which a score differs from that of a baseline if it is called better or worse."""
+"""Margin in standard errors from which a score is called better or worse than that of a baseline."""
 ABOUT_RUNS = ("Model", "Start", "Params")
-"""Columns of the overview behind the scores."""
+"""Titles of the columns of the overview that stand behind the scores."""
 CORRELATIONS = ("mcc", "pearson", "spearman")
+"""Metrics in [-1, 1] whose standard error is that of a correlation."""
 PLAIN_NAMES = {"majority or mean": "one answer to all"}
-"""What needs no network -> its name in a sentence, if that is another."""
+"""Title of a baseline -> its name in a sentence, where that is not the title."""
 NOT_PUBLIC = "Another set than above, without runs of this report: the labels of the test sets are not public."
+"""Sentence above published scores of test sets."""
 
 
 class PublishedScores(NamedTuple):
-    """One row of a published table, in percent with one decimal, as printed by the source.
+    """A row of a published table, in percent with one decimal, as the source prints it.
 
     Args:
         scores: task -> metric -> percent; empty if the source reports an average alone.
-        source, table: URL, and the table within it.
+        source, table: URL of the source, and the table within the source.
         split: "dev", or "test" where the labels are not public.
         printed_average: the mean of the tasks as the source prints it.
         notes: corrections and inconsistencies of the source.
@@ -72,16 +76,16 @@ class PublishedScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Reporting:
-    """A description of how one kind of task is reported.
+    """A description of the reports on one kind of task.
 
     Args:
         tasks: the official tasks by name, in the order of the tables.
         metrics: metric -> its title in tables.
         definitions: sentences about the metrics.
-        headlines: for tasks that are named after their data: the first of these metrics that a result has is the
-            headline. Without any, other tasks than the official ones are refused.
-        published: rows to show beside the runs; those without scores have an average only.
-        averages: name -> the tasks that it is the mean of. Published rows have the first one.
+        headlines: metrics of tasks that are named after their data; the first one that a result has is the headline.
+            If empty, only official tasks are accepted.
+        published: published rows to show beside the runs; a row without scores has an average only.
+        averages: name of an average -> tasks that it is the mean of. Published rows have the first average only.
         datasets: official task -> data set of the Hub with its rows, and configuration.
     """
 
@@ -95,7 +99,7 @@ class Reporting:
     datasets: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
 
     def report(self, folders: Sequence[Path]) -> Report:
-        """Return the report of evaluations, with an overview for a terminal that has a row per score."""
+        """Return the report of the evaluations in folders, with a table for a terminal that has a row per score."""
         runs = [*self.read_runs(folders), *self.read_baselines(folders)]
         overview = self.overview(runs)
         names, *columns = zip(overview.header, *overview.rows, strict=True)
@@ -105,11 +109,11 @@ class Reporting:
         return Report(self.title, blocks, terminal)
 
     def details(self, folders: Sequence[Path]) -> Blocks:
-        """Return what a kind of task shows of each folder besides its scores."""
+        """Return the blocks with which a kind of task describes each folder, besides its scores."""
         return []
 
     def verdicts(self, folders: Sequence[Path]) -> list[Verdict]:
-        """Return a sentence for each run: its score, and whether it is better than what needs no network."""
+        """Return a sentence for each run with its score, and whether the score is better than the baselines."""
         found = []
         for folder, name in names_of(folders).items():
             baselines = {
@@ -122,7 +126,7 @@ class Reporting:
         return found
 
     def verdict(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> Verdict:
-        """Return the sentence about a run; of several tasks it counts those that are better than every baseline."""
+        """Return the sentence about a run, which for several tasks says how many are better than every baseline."""
         compared = {}
         for name, summary in run.tasks.items():
             of_task = {title: one.tasks[name] for title, one in baselines.items() if name in one.tasks}
@@ -148,14 +152,14 @@ class Reporting:
         return Verdict(f"{text}.", 2 * len(behind) < len(titles))
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
-        """Read one summary per folder and model."""
+        """Return one summary per folder and model, from the folders' results."""
         runs = []
         for folder, name in names_of(folders).items():
             runs += self.summarize(read_evaluation(folder), name)
         return runs
 
     def read_baselines(self, folders: Sequence[Path]) -> list[RunSummary]:
-        """Return what needs no network: rows for each folder, or one for all with equal scores."""
+        """Return the baselines, which need no network: rows for each folder, or one for folders with equal scores."""
         groups: dict[str, dict[str, tuple[list[Result], list[str]]]] = defaultdict(dict)
         for folder, name in names_of(folders).items():
             for title, results in self.baselines_of(folder).items():
@@ -169,13 +173,14 @@ class Reporting:
         return rows
 
     def baselines_of(self, folder: Path) -> dict[str, list[Result]]:
-        """Return the scores of what needs no network, by its name, from the files of one folder."""
+        """Return the scores of the baselines, which need no network, by name, from the files of one folder."""
         return read_baselines(folder, read_evaluation(folder))
 
     def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:
         """Return one summary per model in the folder `name`.
 
-        A model may have several names, such as a path with and without a slash at its end: its fingerprint counts.
+        Models are told apart by their fingerprint, because one may have several names, such as a path with a final
+        slash.
         """
         by_encoder: dict[str, list[Result]] = defaultdict(list)
         for result in results:
@@ -223,7 +228,7 @@ class Reporting:
     # ---- blocks
 
     def blocks(self, runs: Sequence[RunSummary], details: Blocks) -> Blocks:
-        """Return the report without its title and its verdicts; `details` stand behind the scores."""
+        """Return the blocks of the report without title and verdicts; `details` stand behind the scores."""
         overview, *remarks = self.section(runs)
         blocks: Blocks = [Heading("Development sets"), Text(SUMMARY), overview, *remarks]
         if charts := self.charts(runs):
@@ -247,7 +252,7 @@ class Reporting:
         return blocks
 
     def section(self, runs: Sequence[RunSummary]) -> Blocks:
-        """Return overview and remarks, the part of the report that other pages include."""
+        """Return the blocks with overview and remarks, the part of the report that other pages include."""
         remarks = []
         for run in runs:
             for summary in run.tasks.values() if run.model else ():
@@ -260,9 +265,9 @@ class Reporting:
         return [overview, BulletList(remarks)] if remarks else [overview]
 
     def overview(self, runs: Sequence[RunSummary]) -> Table:
-        """Return a row per run: the scores and, behind them, the averages and what the run is of.
+        """Return a table with a row per run: scores, averages, and `ABOUT_RUNS`.
 
-        A single task that is named after the user's data needs no name in the titles.
+        If a single task is named after the user's data, the titles do not name it.
         """
         tasks = self.tasks_in(runs)
         is_own = len(tasks) == 1 and not tasks.keys() & self.tasks.keys()
@@ -283,7 +288,7 @@ class Reporting:
         return table_of(rows)
 
     def charts(self, runs: Sequence[RunSummary]) -> list[ScoreRows]:
-        """Return the headline of each task in percent: every seed of the runs, and medians of the baselines."""
+        """Return a chart of each task's headline in percent: every seed of the runs, and medians of the baselines."""
         charts = []
         for name, task in self.tasks_in(runs).items():
             networks: dict[str, list[float]] = {}
@@ -300,7 +305,7 @@ class Reporting:
         return charts
 
     def _by_seed(self, runs: Sequence[RunSummary]) -> Blocks:
-        """Make a table per task with all metrics and seeds. Metrics without a title are called by their names."""
+        """Return a table per task with all metrics and seeds. A metric without a title is shown by its name."""
         blocks: Blocks = []
         for name, task in self.tasks_in(runs).items():
             rows = []
@@ -323,7 +328,7 @@ class Reporting:
         return blocks
 
     def _published_table(self, published: Sequence[PublishedScores], runs: Sequence[RunSummary]) -> Table:
-        """Put the runs above the published rows, with the tasks that both have; all tasks without runs."""
+        """Return a table of the runs above the published rows; with runs, only tasks of both have columns."""
         tasks = self.tasks_in(runs) if runs else self.tasks
         columns = {
             (task, metric): f"{tasks[task].title} {self.metrics.get(metric, metric)}"
@@ -365,16 +370,16 @@ def score_of(summary: TaskSummary) -> str:
 
 
 class Comparison(NamedTuple):
-    """A score beside that of a baseline: words, and whether the score is clearly better."""
+    """A comparison of a score with a baseline's: words, and whether the score is clearly better."""
 
     text: str
     is_better: bool
 
 
 def compare(summary: TaskSummary, baselines: Mapping[str, TaskSummary]) -> list[Comparison]:
-    """Return the headline of a task beside that of each baseline, the best first.
+    """Return the comparisons of a task's headline with that of each baseline, the best baseline first.
 
-    An undefined score is that of one answer to all, which has no correlation: it counts as 0.
+    An undefined score counts as 0, because it is the correlation of one answer to all.
     """
     metric = summary.task.headline
     score = summary.headline.median or 0.0
@@ -403,7 +408,7 @@ def sampling_error(metric: str, score: float, examples: int) -> float:
 
 
 def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
-    """Return a fraction in percent; `empty` if it is undefined."""
+    """Return a fraction as text in percent; `empty` for None."""
     return empty if fraction is None else f"{round(100 * fraction, digits) + 0.0:.{digits}f}"  # + 0.0: never -0.0
 
 
@@ -414,7 +419,7 @@ def cell(
     *,
     with_std: bool = True,
 ) -> str:
-    """Return a score such as `53.5 ± 1.2 (1 of 3 collapsed)`; empty if the run has no such score."""
+    """Return a score as text, such as `53.5 ± 1.2 (1 of 3 collapsed)`; "" if the run has no such score."""
     summary = run.tasks.get(task)
     if summary is None or metric not in (summary.task.headline, *summary.metrics):
         return ""

@@ -21,12 +21,14 @@ ABOUT_HELD_OUT = (
     "All columns of a run, but for a test set, use the same held-out text and masks. 'frequencies' is a baseline that "
     "knows how frequent each token is, and no context."
 )
+"""Sentence above the table of held-out metrics."""
 ABOUT_SAMPLES = (
     "Segments of held-out documents. A segment is usually split into two parts at a random place, A [SEP] B [SEP], "
     "because tasks on pairs of texts need trained type embeddings; so [SEP] may stand inside a sentence. Replaced "
     "tokens are underlined. A darker background means that the discriminator considers the token more likely to be "
     "replaced; the number above is this probability in percent."
 )
+"""Sentences above the samples."""
 RUN_SIZES = {
     "objective": "objective",
     "documents": "documents",
@@ -53,7 +55,7 @@ RUN_SIZES = {
     "dtype": "matrix products in",
     "peak_flops_per_second": "peak measured, each device",
 }
-"""Names in the plan and in the cost of a run -> their titles."""
+"""Name of a value in the plan or in the cost of a run -> its title."""
 
 
 def report_blocks(
@@ -62,12 +64,12 @@ def report_blocks(
     more: Sequence[Block] = (),
     names: str = "",
 ) -> Blocks:
-    """Build the page of some runs.
+    """Return the blocks of the page about runs.
 
     Args:
-        panels: the curves of each metric, see `make_panels`; none for a log without metrics.
-        more: a section of its own, such as GLUE results.
-        names: another code base, whose metrics the curves have; see `THEIR_METRICS`.
+        panels: the curves of each metric, see `make_panels`; empty for a log without metrics.
+        more: blocks of a further section, such as GLUE results.
+        names: code base of `THEIR_METRICS` whose metrics the curves show; "" for ours.
     """
     blocks: Blocks = []
     for run in runs:
@@ -87,7 +89,7 @@ def report_blocks(
 
 
 def _curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names: str) -> Blocks:
-    """Return a figure of the metrics that say whether the networks learn, and a folded one of the others."""
+    """Return a figure of the metrics that say whether the networks learn, and one of the others, which is folded."""
     leading = {name: panels[name] for name in LEADING if name in panels} if not names else dict(panels)
     others = {name: curves for name, curves in panels.items() if name not in leading}
     figures = []
@@ -104,7 +106,7 @@ def _curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], na
 
 
 def _held_out(runs: Sequence[RunRecord]) -> Blocks:
-    """Return all columns of one run, or the last column of each of several runs."""
+    """Return the table of held-out metrics: all columns of one run, or the last column of each of several runs."""
     columns = runs[0].held_out
     if len(runs) > 1:
         columns = {run.name: list(run.held_out.values())[-1] for run in runs if run.held_out}
@@ -125,7 +127,7 @@ def _held_out(runs: Sequence[RunRecord]) -> Blocks:
 
 
 def _value(metric: str, value: float | None) -> str:
-    """Return a metric for a table: losses in nats, areas and correlations as numbers, shares in percent."""
+    """Return a metric's value as text for a table: losses, areas and correlations as numbers, shares in percent."""
     if value is None:
         return ""
     is_number = "(nats)" in METRIC_LABELS[metric] or metric.endswith(("_auc", "_mcc"))
@@ -133,7 +135,7 @@ def _value(metric: str, value: float | None) -> str:
 
 
 def _sizes(runs: Sequence[RunRecord]) -> Blocks:
-    """Plan and cost, a column per run."""
+    """Return the table of plan and cost, with a column per run."""
     facts = [{**run.plan, **run.compute} for run in runs]
     rows = []
     for key, label in RUN_SIZES.items():
@@ -154,7 +156,7 @@ def _samples(runs: Sequence[RunRecord]) -> Blocks:
 
 
 def _options(runs: Sequence[RunRecord]) -> Blocks:
-    """Return all options of one run, or those that differ between several runs."""
+    """Return the table of options: all of one run, or those in which several runs differ."""
     rows = []
     for name in dict.fromkeys(name for run in runs for name in run.options):
         values = [str(run.options.get(name, "")) for run in runs]
@@ -184,10 +186,12 @@ def write_run_report(
     more: Sequence[Block] = (),
     names: str = "",
 ) -> list[Path]:
-    """Write report.html and training_curves.png; returns their files. Runs may be unfinished.
+    """Write report.html and training_curves.png of runs, finished or not, and return the paths.
 
-    Without `output`, their folder is the run's, or that of the first of several runs. For `more` see `report_blocks`.
-    With `names`, the curves are those of another code base (`THEIR_METRICS`), whose name the files end with.
+    Args:
+        output: folder of the files; None for the folder of the run, or of the first run.
+        more: see `report_blocks`.
+        names: code base of `THEIR_METRICS` whose metrics the curves show; the names of the files then end with it.
     """
     runs = [read_run(folder, name) for folder, name in names_of(folders).items()]
     folder = output or runs[0].folder
@@ -208,7 +212,7 @@ def write_run_report(
 
 
 def try_to_report(folder: Path) -> list[Path]:
-    """Write the report after a run; a failure is logged, and the run, whose networks are saved, goes on."""
+    """Write the report at the end of a run and return its paths; on failure log it, because the networks are saved."""
     try:
         files = write_run_report([folder])
     except Exception as error:
@@ -231,6 +235,7 @@ HEADER = (
     *("Model", "Parameters", "Training time and hardware", "pfs-days, hardware", "pfs-days, FLOPs"),
     *("AVG", "GLUE", "pfs-days per AVG", "pfs-days per GLUE"),
 )
+"""Titles of the columns of `PUBLISHED_COSTS`."""
 PUBLISHED_COSTS = (
     ("GPT", "110 M", "30 d on 8 x P6000", "0.950", "0.459", "77.9", "75.4", "1.220", "1.260"),
     ("DistilBERT", "67 M", "3.75 d on 8 x V100", "0.155", "", "", "77.0", "", "0.202"),
@@ -238,9 +243,9 @@ PUBLISHED_COSTS = (
     ("ELECTRA-Small, rc2020_electra", "14 M", "3.75 d on 1 x RTX 3090",
      "0.044", "0.015", "78.8", "76.7", "0.056", "0.057"),
 )  # fmt: skip
-"""https://github.com/cccwam/rc2020_electra, README, Efficiency analysis; computed anew from its times, the
-float32 peak rates of the data sheets (12.0, 15.7, 35.6 TFLOP/s) and its scores. FLOPs: google-research/electra,
-flops_computation.py."""
+"""Rows of published models: times and scores of https://github.com/cccwam/rc2020_electra (README, Efficiency
+analysis), computed anew with the float32 peak rates of the data sheets (12.0, 15.7, 35.6 TFLOP/s). FLOPs:
+google-research/electra, flops_computation.py."""
 NOTES = (
     "pfs-days, hardware: devices x days x peak TFLOP/s x 0.33 / 1000; for this run the peak that it measured. "
     "pfs-days, FLOPs: the original's count of training FLOPs / 8.64e19. They count different things. Per AVG and per "
@@ -251,12 +256,14 @@ NOTES = (
     "rc2020_electra: the source prints 0.03 pfs-days; 3.75 days at 35.6 TFLOP/s and 0.33 are 0.044. It prints AVG "
     "79.2; the mean of its own row is 78.8. Its 0.05 pfs-days per AVG follow from neither.",
 )
+"""Sentences below the table of costs."""
 
 
 def efficiency_section(run: RunRecord, averages: Mapping[str, float | None]) -> Blocks:
-    """Put the row of a run above the published ones; empty if the run does not say how long it trained.
+    """Return the table of costs, the run's row above published ones; [] if the run does not say how long it trained.
 
-    `averages` are AVG and GLUE as fractions, None if a task is missing.
+    Args:
+        averages: AVG and GLUE as fractions, None if a task is missing.
     """
     compute = run.compute
     needed = {"training_seconds", "peak_flops_per_second", "devices", "device", "google_flops"}

@@ -21,15 +21,17 @@ from electra.io.files import read_json
 from electra.io.shapes import ShapeError, as_shape, parse_json
 
 RESULTS_NAME = "results.jsonl"
+"""File in the folder of an evaluation with a line per finished run."""
 ENVIRONMENT_NAME = "environment.json"
+"""File in the folder of an evaluation with host, versions and the kind of its tasks."""
 BASELINES_ENDING = "-baselines.json"
-"""End of the name of a file in predictions/: scores of what needs no network, for a task and seed."""
+"""End of the name of a file in predictions/ with the scores of baselines for a task and seed."""
 ERRORS = ("rmse", "ece")
-"""Metrics of which less is better."""
+"""Ends of the names of metrics of which less is better."""
 
 
 class Settings(TypedDict, total=False):
-    """The settings of a run that are read from its result; there are others. Whole numbers are at least 1."""
+    """The settings of a run, as far as they are read from its result. Whole numbers are at least 1."""
 
     encoder: str
     per_device_train_batch_size: int
@@ -47,15 +49,15 @@ class Settings(TypedDict, total=False):
 
 
 class Result(NamedTuple):
-    """One finished run.
+    """The result of a finished run.
 
     Args:
-        metrics: of the development set, as fractions; None if undefined.
-        collapsed: whether it gives the same answer to (almost) every example.
-        epoch: passes over the training data of the scored weights.
-        start: "pretrained", "scratch", or the run that it started from, such as "mnli-42".
+        metrics: metrics of the development set, as fractions; None if undefined.
+        collapsed: whether the model gives (almost) every example the same answer.
+        epoch: passes over the training data after which the weights were scored.
+        start: "pretrained", "scratch", or the run from whose encoder the run started, such as "mnli-42".
         model, parameters: the encoder as named on the command line, and its size.
-        rows: number of examples per split.
+        rows: number of examples in each split.
         settings: hyperparameters and fingerprints of the data.
     """
 
@@ -72,7 +74,7 @@ class Result(NamedTuple):
 
 
 def read_results(path: Path) -> list[Result]:
-    """Read all results of a file, in order; none if there is no file. An incomplete last line is ignored."""
+    """Return all results of a file in order, [] if there is no file. An incomplete last line is ignored."""
     if not path.exists():
         return []
     whole, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
@@ -86,7 +88,7 @@ def read_results(path: Path) -> list[Result]:
 
 
 def parse_result(text: str) -> Result:
-    """Return the result that a text of JSON holds; ValueError if the text is not JSON or of another shape."""
+    """Return the result in a text of JSON; raise a ValueError if the text is no JSON or no result."""
     result = parse_json(text, Result)
     for name, value in as_shape(result.settings, Settings).items():
         if name in Settings.__annotations__ and isinstance(value, int) and value < 1:
@@ -95,7 +97,7 @@ def parse_result(text: str) -> Result:
 
 
 def read_result(path: Path) -> Result:
-    """Return the result in a file of its own; a `UserError` if there is none."""
+    """Return the result in a file of its own; raise a UserError if there is none."""
     try:
         return parse_result(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -103,7 +105,7 @@ def read_result(path: Path) -> Result:
 
 
 def read_evaluation(folder: Path) -> list[Result]:
-    """Read the results in the folder of an evaluation; a `UserError` if there is none."""
+    """Return the results in the folder of an evaluation; raise a UserError if there is none."""
     results = read_results(folder / RESULTS_NAME)
     if not results:
         raise UserError(f"{folder} has no results in {RESULTS_NAME}; name the output folder of an evaluation")
@@ -111,14 +113,14 @@ def read_evaluation(folder: Path) -> list[Result]:
 
 
 def without_model(result: Result, metrics: dict[str, float | None]) -> Result:
-    """Return the scores of what needs no network, with the rows of a result."""
+    """Return the result of a baseline: its metrics, with task, seed and rows of another result."""
     return result._replace(metrics=metrics, collapsed=False, start="", model="", parameters=0, settings={})
 
 
 def read_baselines(folder: Path, results: Collection[Result]) -> dict[str, list[Result]]:
-    """Return what needs no network by name, as results without a model, one for each task and seed of an evaluation.
+    """Return the results of the baselines by name, one for each task and seed of an evaluation.
 
-    Equal scores of all seeds of a task are one result.
+    If a baseline has equal scores for all seeds of a task, they are one result.
     """
     found: dict[str, list[Result]] = {}
     for task in dict.fromkeys(result.task for result in results):
@@ -136,7 +138,7 @@ def read_baselines(folder: Path, results: Collection[Result]) -> dict[str, list[
 
 
 def append_result(path: Path, result: Result) -> None:
-    """Append and sync a line, after removing an incomplete last line."""
+    """Append a result as a line to a file and sync the file; first remove an incomplete last line."""
     line = json.dumps(result._asdict(), allow_nan=False) + "\n"
     with open(path, "a+b") as file:
         file.seek(0)
@@ -156,12 +158,12 @@ def defined(value: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class ScoredTask:
-    """A task and the metrics that represent it.
+    """A task with the metrics that represent it.
 
     Args:
-        headline: the metric that averages and pictures have.
+        headline: the metric that averages and pictures show.
         rows: official number of rows by split, if there is one.
-        columns: the metrics of the overview; the headline if empty.
+        columns: the metrics in the overview; if empty, the headline.
     """
 
     name: str
@@ -172,7 +174,7 @@ class ScoredTask:
 
 
 class Spread(NamedTuple):
-    """A metric over seeds: seed -> value, None if undefined."""
+    """The values of a metric by seed, None where it is undefined."""
 
     values: Mapping[int, float | None]
     worst: float = -math.inf
@@ -187,12 +189,12 @@ class Spread(NamedTuple):
 
     @property
     def median(self) -> float | None:
-        """Return the median, in which undefined values count as the worst; None if the median is one of them."""
+        """Return the median, in which undefined values count as the worst ones; None if the median is undefined."""
         return defined(statistics.median([*self.defined, *[self.worst] * self.undefined]))
 
     @property
     def std(self) -> float | None:
-        """Return the standard deviation with n - 1; None for one seed, or if any value is undefined."""
+        """Return the standard deviation over n seeds, with n - 1; None for one seed, or if a value is undefined."""
         return None if self.undefined or len(self.values) < 2 else statistics.stdev(self.defined)
 
 
@@ -235,6 +237,6 @@ class RunSummary(NamedTuple):
 
     @property
     def scalars(self) -> dict[str, float | None]:
-        """Return the averages, and `median/TASK` of the headline metrics."""
+        """Return the averages by name, and the medians of the headline metrics as `median/TASK`."""
         medians = {f"median/{name}": summary.headline.median for name, summary in self.tasks.items()}
         return {**medians, **self.averages}

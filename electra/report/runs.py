@@ -16,14 +16,16 @@ from electra.io.files import read_json, read_options
 from electra.samples import Sample, read_samples
 
 STATE_NAME = "trainer_state.json"
+"""File of a run or checkpoint with Trainer's state and its log."""
 METRICS_NAME = "metrics.json"
+"""File of a finished run with its plan, metrics and cost."""
 HAS_LEARNED = "has started to learn"
-"""Words in the verdict of metrics.json if the discriminator learns: a page shows that verdict in green."""
+"""Words in the verdict of metrics.json if the discriminator learns; a page shows such a verdict in green."""
 TESTSET = "fixed"
-"""The name of a fixed corrupted test set (--eval_corruption) among the held-out texts."""
+"""Name of a corrupted test set (--eval_corruption) among the held-out texts."""
 
 TEST = "test"
-"""The name of the test set (--test_fraction): its metrics begin with `test_`."""
+"""Name of the test set (--test_fraction), whose metrics begin with `test_`."""
 
 
 class LogLine(TypedDict):
@@ -34,7 +36,7 @@ class LogLine(TypedDict):
 
 
 class TrainingState(TypedDict, total=False):
-    """What trainer_state.json holds of a run, as far as it is read here."""
+    """The content of trainer_state.json, as far as it is read here."""
 
     global_step: Required[int]
     max_steps: Required[int]
@@ -42,7 +44,7 @@ class TrainingState(TypedDict, total=False):
 
 
 class PlanRecord(TypedDict, total=False):
-    """The plan of a run in metrics.json; tokens include padding. Of a run without a generator, its numbers are 0."""
+    """The plan of a run in metrics.json; tokens include padding, and numbers of a missing generator are 0."""
 
     steps: Required[int]
     epochs: float
@@ -80,7 +82,7 @@ class ComputeRecord(TypedDict, total=False):
 
 
 class RunMetrics(TypedDict, total=False):
-    """What metrics.json holds of a finished run."""
+    """The content of metrics.json of a finished run."""
 
     plan: Required[PlanRecord]
     held_out: dict[str, dict[str, float | None]]
@@ -91,10 +93,10 @@ class RunMetrics(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as its files describe it: Trainer's log by step, and the number of optimizer steps.
+    """A record of a run from its files: Trainer's log by step, the number of optimizer steps, options, metrics.
 
-    `metrics` is metrics.json, None until the run ends; `options` is config.yaml without secrets. `notes` are
-    sentences about the state of the run.
+    `metrics` is the content of metrics.json, None until the run ends; `options` is that of config.yaml without
+    secrets. `notes` are sentences about the state of the run.
     """
 
     name: str
@@ -116,13 +118,13 @@ class RunRecord:
 
     @property
     def test(self) -> dict[str, float]:
-        """Return the metrics of the test set, without `test_`; none before the run ends, or without a test set."""
+        """Return the metrics of the test set, without `test_`; {} before the run ends, or without a test set."""
         found = self.metrics.get("test", {}) if self.metrics else {}
         return {name.removeprefix(f"{TEST}_"): value for name, value in found.items() if value is not None}
 
     @property
     def held_out(self) -> dict[str, dict[str, float]]:
-        """Return the columns of held-out metrics; none before the run ends."""
+        """Return the columns of held-out metrics by name; {} before the run ends."""
         columns = self.metrics.get("held_out", {}) if self.metrics else {}
         return {
             name: {metric: value for metric, value in column.items() if value is not None}
@@ -131,14 +133,14 @@ class RunRecord:
 
 
 def names_of(folders: Sequence[Path]) -> dict[Path, str]:
-    """Return a name for each folder: its own, or the paths if two folders have the same name."""
+    """Return the name of each folder, or its path if two folders have the same name."""
     names = {folder: folder.resolve().name for folder in folders}
     is_unique = len(set(names.values())) == len(names)
     return names if is_unique else {folder: str(folder) for folder in folders}
 
 
 def read_run(folder: Path, name: str = "") -> RunRecord:
-    """Read a run folder or a single checkpoint."""
+    """Return the record of a run from its folder, or from a single checkpoint."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; name a run of run_pretraining.py")
     files = [path / STATE_NAME for path in (folder, *checkpoints_of(folder)[:1])]

@@ -33,14 +33,14 @@ M_TRIM_THRESHOLD = -1
 M_TOP_PAD = -2
 M_MMAP_THRESHOLD = -3
 LONGEST_DENSE = 512
-"""Tokens up to which attention keeps its weights; for longer texts memory matters more. With dropout torch keeps
-them as well."""
+"""Tokens of a text up to which attention keeps the weights of the softmax; for longer texts memory matters more. With
+dropout torch keeps them, too."""
 ATTENTION = "sdpa_or_dense"
 """Name of `attend` as an attention implementation of transformers."""
 
 
 def tune_process(device: torch.device) -> None:
-    """Keep freed memory in the process, and use the faster exact matrix products: for training on a CPU."""
+    """Tune the process for training on a CPU: keep freed memory, and use the faster exact matrix products."""
     if device.type != "cpu":
         return
     if platform.libc_ver()[0] == "glibc":
@@ -56,7 +56,7 @@ def tune_process(device: torch.device) -> None:
 
 
 def tune_networks(model: PreTrainedModel) -> None:
-    """Replace torch's dropout and attention in a model; attention other than "sdpa" was chosen by the user."""
+    """Replace torch's dropout, and attention if it is "sdpa", in a model; other attention was chosen by the user."""
     for module in model.modules():
         if type(module) is nn.Dropout:
             module.__class__ = Dropout
@@ -65,7 +65,7 @@ def tune_networks(model: PreTrainedModel) -> None:
 
 
 def prepare_network(*networks: PreTrainedModel, use_cpu: bool = False) -> None:
-    """Put networks on the accelerator, if there is one, in evaluation mode."""
+    """Put networks on the accelerator, if there is one, and into evaluation mode."""
     device = torch.device("cpu")
     if not use_cpu:
         device = torch.accelerator.current_accelerator(check_available=True) or device
@@ -77,7 +77,7 @@ def prepare_network(*networks: PreTrainedModel, use_cpu: bool = False) -> None:
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout`, several times faster on a CPU, where its probability is rounded to 1/65536."""
+    """A dropout like `nn.Dropout`, but several times faster on a CPU, where the probability is rounded to 1/65536."""
 
     def forward(self, input: Tensor) -> Tensor:
         is_elsewhere = input.device.type != "cpu" or torch.compiler.is_compiling()
@@ -87,13 +87,13 @@ class Dropout(nn.Dropout):
 
 
 def drop(values: Tensor, probability: float) -> Tensor:
-    """Zero each value with `probability` and scale the others to keep the mean; any float, any shape."""
+    """Return values, any float, any shape, each zeroed with `probability` or else scaled up to keep the mean."""
     dropped: Tensor = _Drop.apply(values, round(probability * 2**16))
     return dropped
 
 
 class _Drop(torch.autograd.Function):
-    """Dropout in which a random 64-bit number gives 16 bits to each of four values; it keeps a byte per value."""
+    """A dropout that takes 16 bits of a random 64-bit number for each of four values, and keeps a byte per value."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, threshold: int) -> Tensor:
@@ -123,10 +123,13 @@ def attend(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute softmax(Q K^T / sqrt(d)) V, with dropout on the softmax, as an attention function of transformers.
+    """Return softmax(Q K^T / sqrt(d)) V, with dropout on the softmax, as an attention function of transformers.
 
-    query, key and value are any float (B, H, L, d), the mask is bool, True where attention is allowed, or float, which
-    is added (B or 1, 1 or H, L, L). Returns (B, L, H, d), and None in place of the weights.
+    Args:
+        query, key, value: any float (B, H, L, d).
+        attention_mask: (B or 1, 1 or H, L, L): bool, True where attention is allowed, or float, which is added.
+    Returns:
+        the result, (B, L, H, d), and None in place of the weights.
     """
     is_elsewhere = query.device.type != "cpu" or torch.compiler.is_compiling()
     is_long = query.size(2) > LONGEST_DENSE and dropout == 0
@@ -168,11 +171,11 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
 ALIGNED_ROWS = 64
-"""The number of rows of logits is a multiple of this."""
+"""Divisor of the number of logits over the vocabulary on a GPU, whose matrix products are faster on aligned rows."""
 
 
 def row_multiple(device: torch.device) -> int:
-    """Return a number: rows of another number of tokens than a multiple of it would be slow on the device.
+    """Return the number of which the length of rows, in tokens, must be a multiple to be fast on the device.
 
     cuDNN's attention, which torch chooses on some GPUs, plans anew for each length.
     """
@@ -180,7 +183,7 @@ def row_multiple(device: torch.device) -> int:
 
 
 def is_autocast(device: torch.device) -> bool:
-    """Return True if a GPU casts to another precision now."""
+    """Return True if the device is a GPU, and autocast is on."""
     return device.type == "cuda" and torch.is_autocast_enabled("cuda")
 
 
@@ -202,7 +205,7 @@ def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
 
 
 class _CastAll(torch.autograd.Function):
-    """A cast of tensors of float32 to another precision, and of their gradients back, in one operation each."""
+    """A cast of float32 tensors to another precision, and of their gradients back, all tensors in one operation."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -222,7 +225,7 @@ def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ..
 
 
 def tune_for_gpu(model: nn.Module) -> None:
-    """Make one product of query, key and value, and embed token types without an index."""
+    """Tune a model for training on a GPU: one product for query, key and value, token types without an index."""
     module: Any
     for module in model.modules():
         layers = [getattr(module, name, None) for name in ("query", "key", "value")]
@@ -237,7 +240,7 @@ def tune_for_gpu(model: nn.Module) -> None:
 
 
 def _multiply_at_once(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the inputs of attention with the hidden states cast; its layers get their parts of one product."""
+    """Return the inputs of attention with the hidden states cast, and give its layers their parts of one product."""
     if not inputs or not is_autocast(inputs[0].device):
         return None
     hidden, *others = inputs
@@ -253,7 +256,7 @@ def _multiply_at_once(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...] |
 
 
 class PartOfProduct(nn.Linear):
-    """`nn.Linear` whose result may be there already, as part of a product with other layers."""
+    """A linear layer whose result may be there already, as part of a product with other layers."""
 
     part: Tensor | None = None
 
@@ -273,7 +276,7 @@ def tune_compiler() -> None:
 
 
 class TwoEmbeddings(nn.Embedding):
-    """`nn.Embedding` of two rows; compiled, it selects one of them, so that their gradients are two sums."""
+    """An embedding of two rows, from which compiled code selects one row, so that the gradients are two sums."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not torch.compiler.is_compiling():
@@ -282,7 +285,7 @@ class TwoEmbeddings(nn.Embedding):
 
 
 def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear) -> Tensor:
-    """Apply a linear layer, and add outputs of the smallest value up to a multiple of 64: (N, D) -> (N, V or more)."""
+    """Return the outputs of a linear layer, (N, D) -> (N, V'), with smallest values up to V', a multiple of 64."""
     missing = -layer.out_features % ALIGNED_ROWS
     dtype = layer.weight.dtype
     if is_autocast(hidden.device):
@@ -299,7 +302,7 @@ def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear) -> Tensor:
 
 
 def computes_bf16(*, use_cpu: bool = False) -> bool:
-    """Return True if the device has bfloat16 instructions, rather than a slow emulation."""
+    """Return True if the device computes in bfloat16 by instructions of its own, not by a slow emulation."""
     if torch.cuda.is_available() and not use_cpu:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if torch.accelerator.is_available() and not use_cpu:
@@ -308,12 +311,12 @@ def computes_bf16(*, use_cpu: bool = False) -> bool:
 
 
 def has_amx() -> bool:
-    """Return True if this CPU multiplies matrices in units of their own, in bfloat16."""
+    """Return True if this CPU has units for matrix products in bfloat16 (AMX)."""
     return torch.cpu._is_amx_tile_supported()
 
 
 def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds: float = 1.0) -> float:
-    """Measure the best rate of a square matrix product within `seconds`, FLOP/s; float32 is TF32 if allowed."""
+    """Return the best rate of a square matrix product within `seconds`, in FLOP/s; float32 is TF32 if allowed."""
     from torch.utils.benchmark import Timer
 
     size = 1024 if torch.device(device).type == "cpu" else 8192

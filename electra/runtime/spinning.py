@@ -20,20 +20,21 @@ from pathlib import Path
 from typing import Any
 
 SPINS = "5000"
-"""A third of a millisecond. On a quiet machine more spinning makes nothing faster."""
+"""Spins of a waiting thread: a third of a millisecond. On a quiet machine more spinning makes nothing faster."""
 INTERVAL = 0.5
-"""Seconds between two looks at the time that threads have waited."""
+"""Seconds between two looks at the times that threads have waited for cores."""
 CROWDED = 0.4
-"""Other work takes part of the cores if the threads of this process together wait for them this share of the time."""
+"""Share of the time that this process's threads together wait for cores, above which other work takes part of them."""
 QUIET = 0.15
-"""The machine is quiet again if they wait less than this during `PATIENCE` intervals."""
+"""Share of the time below which, during `PATIENCE` intervals, the machine is quiet again."""
 PATIENCE = 4
+"""Intervals in a row that a machine must be quiet, two seconds together."""
 
 
 def limit_spinning() -> None:
-    """Let the threads of this process and of its children spin briefly. Call it before torch is loaded.
+    """Limit the spinning of threads in this process and its children; call it before torch is loaded.
 
-    A user who has set GOMP_SPINCOUNT or OMP_WAIT_POLICY has decided: nothing changes.
+    Nothing changes if the user has set GOMP_SPINCOUNT or OMP_WAIT_POLICY.
     """
     if "OMP_WAIT_POLICY" in os.environ or os.environ.get("GOMP_SPINCOUNT", SPINS) != SPINS:
         return
@@ -42,7 +43,7 @@ def limit_spinning() -> None:
 
 
 def _watch() -> None:
-    """Keep sleeping threads in this process while its other threads wait for cores; never returns on Linux."""
+    """Keep sleeping threads in this process while its other threads wait for cores; on Linux never return."""
     sleepers: threading.Event | None = None
     quiet = 0
     before = _waiting_times()
@@ -64,7 +65,7 @@ def _watch() -> None:
 
 
 def _waiting_times() -> dict[str, float]:
-    """Return the seconds that each thread of this process could have run but had no core, by the thread's number."""
+    """Return thread id -> seconds in which a thread of this process could have run, but had no core."""
     times = {}
     for file in Path("/proc/self/task").glob("*/schedstat"):
         try:
@@ -76,10 +77,10 @@ def _waiting_times() -> dict[str, float]:
 
 
 def _add_sleepers() -> threading.Event | None:
-    """Add so many sleeping threads to libgomp that it has more than there are cores.
+    """Add sleeping threads to libgomp, until it has more threads than there are cores.
 
     Returns:
-        the event that ends them; None if torch is not loaded, computes with one thread, or without libgomp.
+        the event that ends the threads; None if torch is not loaded, computes with one thread, or without libgomp.
     """
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "get_num_threads") or torch.get_num_threads() == 1:
@@ -95,7 +96,7 @@ def _add_sleepers() -> threading.Event | None:
 
 
 def _keep_sleepers(run_in_parallel: Any, ended: threading.Event) -> None:
-    """Give this thread a pool of libgomp's threads, which sleep until `ended` is set and this thread ends."""
+    """Let a pool of libgomp's threads sleep, which belongs to the calling thread, until `ended` is set."""
     do_nothing = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)  # free(NULL)
     count = len(os.sched_getaffinity(0)) + 1  # this thread is one of them, and libgomp does not count it
     run_in_parallel(do_nothing, None, ctypes.c_uint(count), ctypes.c_uint(0))

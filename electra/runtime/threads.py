@@ -22,23 +22,25 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 SHORT_STEPS = 1000
-"""Steps of a run; a shorter run keeps all cores."""
+"""Steps below which a run is short, and uses all cores."""
 SHORT_SECONDS = 120.0
-"""Seconds of a run; a shorter run keeps all cores."""
+"""Seconds below which a run is short, and uses all cores."""
 MOST_SHARE = 0.02
-"""Share of the time of a run that the choice may cost, unless `FEWEST_ROUNDS` take longer."""
+"""Share of the time of a run that the choice takes, at most, unless `FEWEST_ROUNDS` take longer."""
 MOST_SECONDS = 8.0
-"""Seconds that the choice may cost, unless `FEWEST_ROUNDS` take longer."""
+"""Seconds that the choice takes, at most, unless `FEWEST_ROUNDS` take longer."""
 SETTLING = 1.1
 """Seconds before the first measured step, in which electra/runtime/spinning.py notices other work."""
 FEWEST_ROUNDS = 3
 MOST_ROUNDS = 9
+"""Rounds that time each number of threads once, at least and at most: a median of three ignores one outlier."""
 ROUND_SECONDS = 0.1
-"""Seconds that the steps of one number take in a round, about."""
+"""Seconds that the steps with one number of threads take in a round, about."""
 TOO_SLOW = 3.0
-"""Time of a number over that of the best; numbers are tried from all cores downward until one takes longer."""
+"""Ratio of times: numbers of threads are tried from all cores downward until one takes this many times the best
+time."""
 CLEARLY_FASTER = 0.9
-"""Time of fewer threads over that of all cores; fewer threads are chosen below it."""
+"""Ratio of times: fewer threads are chosen only if they take less than this share of the time of all cores."""
 
 logger = logging.getLogger(__name__)
 
@@ -46,18 +48,18 @@ logger = logging.getLogger(__name__)
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use: of its affinity mask, within its container's limit."""
+    """Return the number of cores that this process may use, by its affinity mask and its container's limit."""
     has_mask = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if has_mask else os.cpu_count() or 1
     return math.ceil(min(cores, container_limit()))
 
 
 def container_limit(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> float:
-    """Return the number of cores whose time the control groups of this process may use; infinite without a limit.
+    """Return how many cores' time the control groups of this process may use; infinity without a limit.
 
     Args:
-        groups: lists the control groups of the process, of version 1 and 2.
-        root: where their file system is mounted.
+        groups: file with the control groups of the process, of version 1 and 2.
+        root: folder where the file system of control groups is mounted.
     """
     limits = [math.inf]
     for line in groups.read_text().splitlines() if groups.is_file() else []:
@@ -93,7 +95,7 @@ def share_of_cores() -> int:
 
 
 def threads_of_user() -> int | None:
-    """Return the number in OMP_NUM_THREADS, None without one, or if only torchrun has set it."""
+    """Return the number in OMP_NUM_THREADS; None without a number, or if torchrun has set it."""
     number, _, _ = os.environ.get("OMP_NUM_THREADS", "").partition(",")
     if not number.strip().isdigit() or int(number) == 0:
         return None
@@ -106,7 +108,7 @@ def threads_of_user() -> int | None:
 
 
 def most_threads() -> int:
-    """Return the number of threads without a choice: OMP_NUM_THREADS, or torch's own, but at most one per core."""
+    """Return the number of threads by default: OMP_NUM_THREADS, or else torch's own, at most one per core."""
     import torch
 
     given = threads_of_user()
@@ -118,7 +120,7 @@ def most_threads() -> int:
 
 
 def limit_threads() -> None:
-    """Let torch use no more threads than there are cores: torch knows the affinity mask, but not other limits."""
+    """Let torch use at most as many threads as this process may use cores; torch knows the affinity mask only."""
     import torch
 
     torch.set_num_threads(most_threads())
@@ -128,10 +130,10 @@ def limit_threads() -> None:
 
 
 def choose_threads(step: Callable[[], object], *, steps: int, seconds: float | None = None) -> int:
-    """Return the number of threads with which a run is fastest, and let torch use them.
+    """Return the number of threads with which a run is fastest, and let torch use this number.
 
     Args:
-        step: takes the time of a step; changes nothing but torch's random state, which is restored.
+        step: function that takes as long as a step and changes nothing but torch's random state, which is restored.
         steps: length of the run.
         seconds: length of the run where its steps are not known yet.
     """
@@ -154,16 +156,16 @@ def choose_threads(step: Callable[[], object], *, steps: int, seconds: float | N
 
 
 def _fastest(times: dict[int, float], most: int) -> int:
-    """Return the number with the shortest time; `most` unless that is clearly shorter."""
+    """Return the number of threads with the shortest time, or `most` unless this time is clearly shorter."""
     best = min(times, key=lambda number: times[number], default=most)
     return best if times and times[best] < CLEARLY_FASTER * times[most] else most
 
 
 def _time_numbers(step: Callable[[], object], most: int, length_of_run: Callable[[float], float]) -> dict[int, float]:
-    """Return the median time of a step by number of threads, seconds; empty if the run is short.
+    """Return number of threads -> median time of a step in seconds; {} if the run is short.
 
     Args:
-        length_of_run: the seconds of a step -> of the run.
+        length_of_run: function of the seconds of a step that returns the seconds of the run.
     """
     import torch
 
@@ -204,5 +206,5 @@ def _time_numbers(step: Callable[[], object], most: int, length_of_run: Callable
 
 
 def _numbers(most: int) -> list[int]:
-    """Return all cores, and the powers of two below them, downward."""
+    """Return the numbers of threads to try: `most`, and the powers of two below it, downward."""
     return [most, *(2**power for power in reversed(range(most.bit_length())) if 2**power < most)]

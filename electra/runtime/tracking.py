@@ -45,7 +45,7 @@ ALERTED = ("wandb", "trackio")
 
 
 def send_alert(report_to: Sequence[str], title: str, text: str) -> None:
-    """Send a warning about a run to the trackers that have alerts; on the main process."""
+    """Send a warning about a run to the trackers that have alerts; call it on the main process."""
     for name in ALERTED:
         if name not in report_to:
             continue
@@ -60,9 +60,9 @@ def track_results(
     scalars: Mapping[str, float],
     files: Sequence[Path],
 ) -> None:
-    """Send final results to wandb; on the main process, after everything else is written.
+    """Send final results to wandb; call it on the main process, after everything else is written.
 
-    It gets the scalars, and the pages (.html) and pictures (.png) among the files, by their stems.
+    wandb gets the scalars, and the pages (.html) and pictures (.png) among the files, by the stems of their names.
     """
     if "wandb" not in report_to:
         return

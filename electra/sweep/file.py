@@ -24,30 +24,34 @@ logger = logging.getLogger(__name__)
 
 
 PROGRAMS = {"run_pretraining.py": "pretrain", "run_glue.py": "glue"}
-"""Program of a sweep file -> the command's verb."""
+"""Program that a sweep file names -> verb of the command."""
 METHODS = ("grid", "random", "bayes")
+"""Ways to choose the points of a sweep, by wandb's names."""
 GOALS = ("minimize", "maximize")
+"""Goals of a metric, by wandb's names."""
 RANGES = ("int_uniform", "uniform", "log_uniform_values", "q_uniform")
 """wandb's distributions of numbers between `min` and `max`."""
 ENTRIES = ("program", "method", "metric", "parameters", "command", "run_cap")
+"""Entries of a sweep file that this command obeys."""
 UNUSED = ("name", "description", "project", "entity")
-"""Entries that are for wandb's server and change nothing here."""
+"""Entries of a sweep file for wandb's server, which change nothing here."""
 MOST_STEPS = 10**9
-"""Values of a q_uniform; optuna counts them in decimal numbers of 28 digits."""
+"""Values of a q_uniform, at most; optuna counts them in decimal numbers of 28 digits."""
 MACRO = re.compile(r"\$\{(env|interpreter|program|args\w*)\}")
-"""Macros that wandb's agent replaces in `command`, and for which this command writes the words itself."""
+"""Macros in `command` that wandb's agent replaces, and in whose place this command puts its own words."""
 STARTERS = ("/usr/bin/env", "python", "python3")
+"""Words before the program in `command` that start an interpreter."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep file.
+    """The content of a sweep file.
 
     Attributes:
-        program: the script that is run for each point, one of `PROGRAMS`.
+        program: script that runs for each point, one of `PROGRAMS`.
         parameters: option of the script -> its entry in the file, such as {"values": [1, 2]}.
-        run_cap: the most points, if the file has a number.
-        words_before, words_after: words of the script in `command`, before and after the parameters.
+        run_cap: largest number of points; None if the file has none.
+        words_before, words_after: words of `command` for the script, before and after the parameters.
     """
 
     program: str
@@ -61,12 +65,12 @@ class Sweep:
 
     @property
     def verb(self) -> str:
-        """Return the command of the program: pretrain or glue."""
+        """Return the verb of the program's command: pretrain or glue."""
         return PROGRAMS[self.program]
 
     @property
     def swept(self) -> list[str]:
-        """Return the names of the parameters that have more than a fixed value."""
+        """Return the names of the parameters that are swept, because they have no fixed value."""
         return [name for name, entry in self.parameters.items() if "value" not in entry]
 
 
@@ -74,7 +78,7 @@ def read_sweep(path: Path) -> Sweep:
     """Read a sweep file.
 
     Raises:
-        UserError: the file cannot be read, an entry is missing or wrong, or works with wandb's own agent only.
+        UserError: the file cannot be read, or an entry is missing, wrong, or understood by wandb's own agent only.
     """
     try:
         content = read_yaml(path.read_text(encoding="utf-8"))
@@ -119,7 +123,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def why_wrong(name: Any, entry: Any, method: str) -> str | None:
-    """Return what is wrong with a parameter, None if nothing. Values are not repeated: they may be secret."""
+    """Return what is wrong with a parameter, without its values, which may be secret; None if nothing is."""
     if not isinstance(name, str):
         return "is no name of an option; put it in quotes"
     if not isinstance(entry, dict) or not entry.keys() & {"value", "values", "min", "max"}:
@@ -149,7 +153,7 @@ def why_wrong(name: Any, entry: Any, method: str) -> str | None:
 
 
 def _why_no_range(entry: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with `min`, `max` and `q`; None if nothing."""
+    """Return what is wrong with `min`, `max` and `q` of a parameter, the end of a message; None if nothing is."""
     for bound in entry.keys() & {"min", "max", "q"}:
         if not _is_number(entry[bound]):
             return f"has {bound} {entry[bound]!r}, which must be a finite number"
@@ -172,7 +176,7 @@ def _why_no_range(entry: Mapping[str, Any]) -> str | None:
 
 
 def distribution_of(entry: Mapping[str, Any]) -> str:
-    """Return the distribution of a range: without one, whole numbers if both ends are whole numbers."""
+    """Return the distribution of a range: as given, else of whole numbers if both ends are whole, else uniform."""
     are_whole = type(entry["min"]) is type(entry["max"]) is int
     kind: str = entry.get("distribution") or ("int_uniform" if are_whole else "uniform")
     return kind
@@ -187,7 +191,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_value(value: Any) -> bool:
-    """Return True for what a command line can give an option: text, number, boolean, null, or a list or mapping."""
+    """Return True if a command line can give an option this value: text, number, boolean, null, list or mapping."""
     if isinstance(value, list):
         return all(_is_value(one) for one in value)
     if isinstance(value, dict):
@@ -201,9 +205,9 @@ def _is_value(value: Any) -> bool:
 
 
 def _script_words(command: Any, path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words for the script in wandb's `command`, before and after the parameters; log what is not used.
+    """Return the words for the script in wandb's `command`: those before, and those after the parameters.
 
-    The sweep starts the program itself, so words before the program have no effect.
+    The sweep starts the program itself, so words before the program have no effect, which is logged.
     """
     if command is None:
         return (), ()
@@ -230,18 +234,18 @@ def _script_words(command: Any, path: Path) -> tuple[tuple[str, ...], tuple[str,
 
 
 SweepValues = Mapping[str, Any]
-"""A value for each parameter of the sweep, by name."""
+"""Values of the parameters of a point, by name."""
 BEFORE_LEARNING = 10
-"""A Bayesian search draws its first points at random: optuna's n_startup_trials."""
+"""Points of a Bayesian search that are drawn at random before it learns: optuna's n_startup_trials."""
 LONGEST_NAME = 140
-"""Bytes of a point's name. File systems allow 255, endings included."""
+"""Bytes of a point's name, at most: file systems allow 255, endings included."""
 
 
 # ---- values of points
 
 
 def count_points(sweep: Sweep, max_runs: int | None) -> int | None:
-    """Return the number of points; None for a search without an end."""
+    """Return the number of points of a sweep; None for a search without an end."""
     limits = [limit for limit in (sweep.run_cap, max_runs) if limit is not None]
     if sweep.method == "grid":
         limits.append(math.prod(len(sweep.parameters[name]["values"]) for name in sweep.swept))
@@ -253,7 +257,7 @@ def count_points(sweep: Sweep, max_runs: int | None) -> int | None:
 def propose(sweep: Sweep, total: int) -> Generator[SweepValues, float | None]:
     """Yield the values of `total` points, the same ones whenever the sweep is started.
 
-    A Bayesian search learns from the score that is sent back for each point; None for a point without a score.
+    A Bayesian search learns from the score of each point that is sent to the generator; None for no score.
     """
     if sweep.method == "grid":
         lists = [entry.get("values", [entry.get("value")]) for entry in sweep.parameters.values()]
@@ -291,7 +295,7 @@ def draw_point(trial: Any, name: str, entry: Mapping[str, Any]) -> Any:
 
 
 def point_name(sweep: Sweep, values: SweepValues) -> str:
-    """Return the name of a point, which its run folder has: the swept options and their values."""
+    """Return the name of a point and of its run folder, made of the swept options and their values."""
     swept = "_".join(f"{name}_{values[name]}" for name in sweep.swept)
     name = re.sub(r"[^\w.-]", "-", swept) or "point"
     if len(name.encode()) <= LONGEST_NAME:
@@ -300,7 +304,7 @@ def point_name(sweep: Sweep, values: SweepValues) -> str:
 
 
 def add_point(points: dict[str, SweepValues], sweep: Sweep, values: SweepValues) -> str:
-    """Add the values of a point under its name, which is returned; UserError if the name stands for other values."""
+    """Add the values of a point to `points` and return its name; raise a UserError if other values have this name."""
     name = point_name(sweep, values)
     if points.setdefault(name, values) != values:
         raise UserError(f"two points would be called {name}; write their values in another way")
@@ -311,7 +315,7 @@ def add_point(points: dict[str, SweepValues], sweep: Sweep, values: SweepValues)
 
 
 def options_in(words: Sequence[str]) -> dict[str, str]:
-    """Return the options that a command line names, with their words; secrets are hidden."""
+    """Return each option that a command line names with its words as text; secrets are hidden."""
     found: dict[str, str] = {}
     name = ""
     for word in hide_secrets(words):
@@ -325,7 +329,7 @@ def options_in(words: Sequence[str]) -> dict[str, str]:
 
 
 def flags_of_point(values: SweepValues) -> list[str]:
-    """Return values as words of a command line, written as wandb's agent writes them; null leaves an option out."""
+    """Return values as words of a command line, in the form of wandb's agent; an option with null is left out."""
     words = []
     for name, value in values.items():
         if value is not None:
@@ -339,8 +343,8 @@ class Commands:
     """A maker of the command lines of points.
 
     Attributes:
-        flags: for the script; they override the sweep file.
-        glue: options of run_glue.py, which then fine-tunes each discriminator; None to leave that out.
+        flags: words for the script, which override the sweep file.
+        glue: words for run_glue.py, which fine-tunes each discriminator; None for no fine-tuning.
     """
 
     sweep: Sweep
@@ -349,7 +353,7 @@ class Commands:
     glue: Sequence[str] | None = None
 
     def of(self, name: str, values: SweepValues) -> dict[str, list[str]]:
-        """Return the command lines of a point by verb, in the order in which they run."""
+        """Return verb -> command line for the point `name`, in the order in which they run."""
         electra = [sys.executable, "-m", "electra"]
         words = [*self.sweep.words_before, *flags_of_point(values), *self.sweep.words_after]
         words += ["--report_to", "none", "--disable_tqdm", *self.flags]
@@ -364,7 +368,7 @@ class Commands:
         return commands
 
     def refuse_own_options(self) -> None:
-        """Refuse options that the sweep sets itself for each point."""
+        """Raise a UserError if file or flags have options that the sweep itself sets for each point."""
         own = {"experiment_name", "output_dir", "plan"}
         if self.sweep.verb == "pretrain":
             own |= {"auto_resume", "resume_from_checkpoint"}

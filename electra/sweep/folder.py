@@ -35,8 +35,9 @@ from electra.tasks.glue.task import read_test_rows
 from electra.tasks.glue.tasks import KNOWN_TASKS
 
 SETTINGS_NAME = "settings.yaml"
+"""File of a sweep with what its points depend on."""
 Point = dict[str, Any]
-"""The swept values and the metrics of a finished point, by name."""
+"""A finished point: swept values and metrics by name."""
 
 
 # ---- points
@@ -47,7 +48,7 @@ def point_path(folder: Path, name: str) -> Path:
 
 
 def read_point(path: Path, sweep: Sweep) -> Point:
-    """Read POINT.json; UserError if the file is damaged, or of another sweep."""
+    """Return the point of a file POINT.json; raise a UserError if the file is damaged, or of another sweep."""
     point = read_json(path)
     is_point = isinstance(point, dict) and point.keys() >= {*sweep.swept}
     metrics = {name: value for name, value in point.items() if name not in sweep.swept} if is_point else {"": ""}
@@ -61,7 +62,7 @@ def read_point(path: Path, sweep: Sweep) -> Point:
 
 
 def read_points(folder: Path, sweep: Sweep) -> list[Point]:
-    """Read all finished points, in the order of their names."""
+    """Return all finished points in a folder, in the order of their names."""
     return [read_point(path, sweep) for path in sorted(folder.glob("*.json"))]
 
 
@@ -74,7 +75,7 @@ def has_glue(point: Mapping[str, Any]) -> bool:
 
 
 def settings_of(sweep: Sweep, flags: Sequence[str], glue: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what the points depend on.
+    """Return the settings on which the points of a sweep depend, without secrets.
 
     Args:
         glue: the options of GLUE on which scores depend; None without --glue.
@@ -103,15 +104,15 @@ def settings_of(sweep: Sweep, flags: Sequence[str], glue: Mapping[str, Any] | No
 
 
 def _options_of(config: str) -> dict[str, Any]:
-    """Return the options of a --config file, which the check of the points has read before."""
+    """Return the options of a --config file, which can be read: the check of the points has read it before."""
     return without_secrets(read_as_written(config_path(config).read_text(encoding="utf-8")) or {})
 
 
 def claim(folder: Path, sweep: Sweep, settings: Mapping[str, Any]) -> BaseFileLock:
-    """Make the folder, or go on in it; return its lock, which no other process has.
+    """Make the folder of a sweep or go on in it, write the settings, and return the folder's lock.
 
-    Settings may change as long as nothing depends on them: those of GLUE until there is a result of GLUE, those of the
-    points until one of them has a run, the metric unless a Bayesian search has learned from it. A grid may get more
+    Settings may change as long as nothing depends on them: those of GLUE until there is a result of GLUE, those of
+    points until a point has a run, the metric unless a Bayesian search has learned from it. A grid may get more
     values.
 
     Raises:
@@ -148,7 +149,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
 
 
 def _check_settings(folder: Path, sweep: Sweep, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse other settings than those that results in the folder depend on."""
+    """Raise a UserError if a setting differs from one on which results in the folder depend."""
     points = read_points(folder, sweep) if then.get("parameters") == now["parameters"] else []
     bound: set[str] = set()
     if any(path.suffix == ".json" or (path.is_dir() and path.name != "logs") for path in _visible(folder)):
@@ -171,9 +172,9 @@ def _check_settings(folder: Path, sweep: Sweep, then: Mapping[str, Any], now: Ma
 
 
 def _extended(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a grid with the values of now where these are those of then and more.
+    """Return the old settings of a grid with the new values of each parameter that has all old values and more.
 
-    A point is named after its values, so those that are there stay points of the grid.
+    A point is named after its values, so the points that are there stay points of the grid.
     """
     parameters = then.get("parameters")
     configs = then.get("configs")
@@ -189,7 +190,7 @@ def _extended(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _differences(then: Any, now: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield name, old and new value of each setting that differs, of mappings those of their entries."""
+    """Yield name, old and new value of each setting that differs; entries of mappings are settings of their own."""
     if isinstance(then, dict) and isinstance(now, dict):
         for key in dict.fromkeys([*now, *then]):
             yield from _differences(then.get(key), now.get(key), f"{name}.{key}")
@@ -222,7 +223,7 @@ def main() -> None:
 
 
 def check_all(lines: Lines) -> dict[str, Any]:
-    """Parse all command lines, and read the data of each GLUE task once; return the options of GLUE."""
+    """Check all command lines, and read the data of each GLUE task once; return the options of GLUE, {} without it."""
     options: dict[str, Any] = {}
     read: dict[tuple[str, str | None], bool] = {}
     for name, commands in lines.items():
@@ -240,7 +241,7 @@ def check_all(lines: Lines) -> dict[str, Any]:
 
 
 def check_glue(args: Arguments, read: dict[tuple[str, str | None], bool]) -> None:
-    """Refuse what an evaluation would refuse when its network is there; `read` has the tasks that were read before."""
+    """Refuse options that an evaluation would refuse; `read` has the tasks whose data were read before."""
     check_can_save(args)
     check_trackers(args.tuning.report_to)
     options = args.options

@@ -22,21 +22,22 @@ NOT_COMPARABLE = (
     "Metrics on held-out text rank points with the same text, tokenizer, length, masks and generator. To compare "
     "others, add --glue, or use eval/fixed_discriminator_auc with --eval_corruption."
 )
+"""Remark where points differ in what held-out metrics depend on."""
 
 
 class Row(NamedTuple):
-    """Points that differ in nothing but the seed, and what they have in common."""
+    """A row of the table: points that differ in nothing but the seed, with the values that they share."""
 
     values: dict[str, Any]
     points: list[Point]
 
     def median(self, metric: str) -> float | None:
-        """Return the median of a metric; None if a point has no value: the median of the others would be too good."""
+        """Return the median of a metric; None if a point has no value, without which the median would be too good."""
         values = [point.get(metric) for point in self.points]
         return None if None in values else statistics.median(values)  # type: ignore[type-var]
 
     def std(self, metric: str, over_seeds: bool) -> float | None:
-        """Return the standard deviation (n - 1) over the points, or over the fine-tuning runs of a single point."""
+        """Return a metric's standard deviation (n - 1) over the points, or over a single point's fine-tuning runs."""
         if not over_seeds:
             (first, *_) = self.points
             return first.get(metric.replace("median/", "std/")) if metric.startswith("median/") else None
@@ -63,7 +64,7 @@ def write_sweep_report(sweep: Sweep, folder: Path, points: Sequence[Point]) -> N
 
 
 def write_csv(points: Sequence[Point], path: Path) -> None:
-    """Write a row per point, all values and metrics as they are."""
+    """Write a file of csv with a row per point: all values and metrics, not rounded."""
     with open_new(path) as file:
         writer = csv.DictWriter(file, dict.fromkeys(name for point in points for name in point))
         writer.writeheader()
@@ -74,7 +75,7 @@ def write_csv(points: Sequence[Point], path: Path) -> None:
 
 
 def axes_of(sweep: Sweep) -> list[str]:
-    """Return the swept options, without the seed unless there is nothing else."""
+    """Return the names of the swept options, without the seed unless it is the only one."""
     return [name for name in sweep.swept if name != "seed"] or sweep.swept
 
 
@@ -84,15 +85,15 @@ def is_over_seeds(sweep: Sweep) -> bool:
 
 
 def glue_metrics(points: Sequence[Point]) -> list[str]:
-    """Return the medians of tasks and the averages of GLUE that some point has."""
+    """Return the names of GLUE's metrics that a point has: medians of tasks, and averages."""
     names = dict.fromkeys(name for point in points for name, value in point.items() if value is not None)
     return [name for name in names if name in GLUE_REPORTING.averages or name.startswith("median/")]
 
 
 def ranking(sweep: Sweep, points: Sequence[Point]) -> tuple[str, bool]:
-    """Return the metric that decides on the order of the rows, and True if high values come first.
+    """Return the metric that decides the order of the rows, and True if high values come first.
 
-    It is the metric of the sweep; if there are scores of GLUE and the metric is none of them, AVG or the first task.
+    This is the sweep's metric; but if there are scores of GLUE, and it is not one of them, AVG or the first task's.
     """
     glue = glue_metrics(points)
     for name in (sweep.metric, "AVG", *glue):
@@ -107,7 +108,7 @@ def depends_on_generator(metric: str) -> bool:
 
 
 def sweep_rows(sweep: Sweep, points: Sequence[Point], rank: str, is_falling: bool) -> list[Row]:
-    """Return the rows, the best first; those without a value last, by their values."""
+    """Return the rows, the best one first; rows without the metric come last, in the order of their values."""
     axes = axes_of(sweep)
     rows: dict[str, Row] = {}
     for point in points:
@@ -123,7 +124,7 @@ def sweep_rows(sweep: Sweep, points: Sequence[Point], rank: str, is_falling: boo
 
 
 def _sortable(value: Any) -> tuple[float, str]:
-    """Return a key that orders numbers by value, and after them everything else by text."""
+    """Return a key that sorts numbers by value, and behind all numbers other values by their text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value), ""
     return float("inf"), str(value)
@@ -182,13 +183,13 @@ def cells(sweep: Sweep, points: Sequence[Point], rows: Sequence[Row], rank: str)
 
 
 def _short(value: Any) -> str:
-    """Return a value as text, a drawn number with five digits; results.csv has all of them."""
+    """Return a value as text, a fraction with five digits; results.csv has all digits."""
     text = str(value)
     return f"{value:.5g}" if isinstance(value, float) and len(text) > 8 else text
 
 
 def about(sweep: Sweep, points: Sequence[Point], rank: str) -> str:
-    """Return what the numbers of the table are."""
+    """Return sentences about the numbers in the table."""
     over_seeds = is_over_seeds(sweep)
     of_what = "seeds of pre-training" if sweep.verb == "pretrain" else "points with another first seed"
     spread = f"the {of_what}" if over_seeds else "the fine-tuning seeds of a point"
@@ -199,7 +200,7 @@ def about(sweep: Sweep, points: Sequence[Point], rank: str) -> str:
 
 
 def notes_of(sweep: Sweep, points: Sequence[Point], rank: str) -> list[str]:
-    """Return remarks about the metrics: which is missing, left out, or does not compare all points."""
+    """Return remarks about metrics that are missing, are left out, or do not compare all points."""
     notes = []
     names = dict.fromkeys(name for point in points for name, value in point.items() if value is not None)
     metrics = [name for name in names if name not in sweep.swept and not name.startswith(("std/", "seeds/"))]
@@ -218,7 +219,7 @@ def notes_of(sweep: Sweep, points: Sequence[Point], rank: str) -> list[str]:
 
 
 def scatter(sweep: Sweep, axis: str, points: Sequence[Point], rank: str) -> Scatter:
-    """Return the metric over one option: all points, and the median of those with the same value."""
+    """Return the panel of a metric over one option: all points, and medians of points with the same value."""
     factor = 100 if is_share(rank) else 1
     scored = [(point[axis], factor * score) for point in points if (score := point.get(rank)) is not None]
     entry = sweep.parameters[axis]

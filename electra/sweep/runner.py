@@ -49,9 +49,10 @@ logger = logging.getLogger("electra.sweep")
 
 
 def sweep_environment(slot: int, parallel: int, group: str) -> dict[str, str]:
-    """Return the environment of a process: its share of the cores, one of several GPUs, and the name of wandb's group.
+    """Return the environment of a process, with its share of the cores, one GPU of several, and wandb's group.
 
-    Processes with other slots, 0 to `parallel` - 1, run at the same time.
+    Args:
+        slot: number of the process among those that run at the same time, from 0 to `parallel` - 1.
     """
     values = {"WANDB_RUN_GROUP": group, **os.environ}
     if parallel > 1:
@@ -63,9 +64,9 @@ def sweep_environment(slot: int, parallel: int, group: str) -> dict[str, str]:
 
 
 class Runner:
-    """A runner of points, `parallel` at a time; of a Bayesian search one, which learns from those before.
+    """A runner of points, `parallel` at a time; in a Bayesian search, which learns from each point, one at a time.
 
-    `continue_with` is the command that continues the sweep, for a message.
+    `continue_with` is the command line that continues the sweep, for a message.
     """
 
     def __init__(self, commands: Commands, parallel: int, continue_with: str = "") -> None:
@@ -84,7 +85,7 @@ class Runner:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def run_all(self, total: int) -> int:
-        """Run every point that has not finished; return how many have failed."""
+        """Run every point that has not finished, and return the number of points that failed."""
         jobs: dict[str, Future[Point | None]] = {}
         points: dict[str, SweepValues] = {}
         proposals = propose(self.sweep, total)
@@ -104,9 +105,9 @@ class Runner:
         return sum(job.result() is None for job in jobs.values())
 
     def stop(self, number: int, _: Any) -> None:
-        """Handle a signal: let the running processes save a checkpoint, start no more, exit with 128 + the signal.
+        """Handle a signal: stop the running processes, start no more, and exit with 128 + the signal's number.
 
-        A second signal kills the processes.
+        Processes save a checkpoint at a first signal; a second signal kills them.
         """
         if self.is_stopping:
             for process in self.processes:
@@ -122,7 +123,7 @@ class Runner:
         sys.exit(128 + number)
 
     def run_point(self, name: str, values: SweepValues) -> Point | None:
-        """Run the commands of a point, unless it has finished; return its values and metrics, None if it fails."""
+        """Run the commands of a point unless it has finished; return its values and metrics, None if it fails."""
         path = point_path(self.folder, name)
         commands = self.commands.of(name, values)
         if path.exists():
@@ -165,10 +166,10 @@ class Runner:
 
 
 def metrics_of(sweep: Sweep, folder: Path, name: str) -> dict[str, float | None]:
-    """Return the metrics of a finished point.
+    """Return the metrics of a finished point by name.
 
-    Held-out ones are eval/NAME, and eval/fixed_NAME on a fixed test set. Those of GLUE are AVG, GLUE, and for each
-    task median/TASK, std/TASK and seeds/TASK: median, standard deviation and number of its fine-tuning runs.
+    Held-out metrics are eval/NAME, and eval/fixed_NAME on a corrupted test set. Metrics of GLUE are AVG, GLUE, and for
+    each task median/TASK, std/TASK and seeds/TASK: median, standard deviation and number of its fine-tuning runs.
     """
     metrics: dict[str, float | None] = {}
     evaluation = folder / name
@@ -189,7 +190,7 @@ def metrics_of(sweep: Sweep, folder: Path, name: str) -> dict[str, float | None]
 # ---- the command
 
 MOST_CHECKED = 100
-"""Points that are checked before the first one is trained. A check takes a tenth of a second."""
+"""Points that are checked before the first one is trained, at most: a check takes a tenth of a second."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -254,7 +255,7 @@ def glue_words(config: str | None, flags: str | None) -> list[str] | None:
 
 
 def first_points(commands: Commands, total: int) -> dict[str, SweepValues]:
-    """Return the first points by name, of a search those that do not depend on any result."""
+    """Return the first points by name; of a Bayesian search, only points that do not depend on results."""
     most = BEFORE_LEARNING if commands.sweep.method == "bayes" else MOST_CHECKED
     points: dict[str, SweepValues] = {}
     for values in itertools.islice(propose(commands.sweep, total), most):

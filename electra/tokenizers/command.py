@@ -12,6 +12,7 @@ from electra.tokenizers.options import EXTEND_NEEDS, TOKENIZER_NEEDS, TokenizerA
 logger = logging.getLogger("electra.tokenizers")
 
 TOKENIZER_GROUPS = (CorpusArguments, TokenizerArguments, TokenizerTrainingArguments)
+"""Groups of options of `electra tokenizer`."""
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -26,12 +26,13 @@ from electra.tokenizers.train import count_words, train_on_words
 logger = logging.getLogger(__name__)
 
 _FIRST_SYMBOL = 0x20000
-"""Pieces become characters from here on, none of which is white space, for the trainer of BPE."""
+"""First of the characters that stand for pieces in the trainer of BPE; none of them is white space."""
 _WORDS_AT_ONCE = 10_000
+"""Words of one call of the tokenizer, which bounds memory."""
 LONGEST_TOKEN = 30
-"""Characters of the longest new token; that of WordPiece is a whole word."""
+"""Characters of a new token, at most; a new token of WordPiece is a whole word."""
 _BETTER = 1e-3
-"""Log probability by which a new Unigram piece is better than the pieces that it replaces."""
+"""Log probability, in nats, by which a new Unigram piece is better than the pieces that it replaces."""
 
 
 def extend_tokenizer(
@@ -42,10 +43,10 @@ def extend_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """Return a copy of a tokenizer with up to `new_tokens` more tokens, learned from the documents.
 
-    A new token has a letter or a digit and at most 30 characters: rules of tables are no words.
+    A new token has at most 30 characters, and a letter or a digit, because lines of tables are no words.
 
     Raises:
-        UserError: its algorithm cannot be continued, or the text has nothing to add.
+        UserError: the tokenizer's algorithm cannot be continued, or the text has nothing to add.
     """
     backend = tokenizer.backend_tokenizer
     name = tokenizer.name_or_path
@@ -87,7 +88,7 @@ def extend_tokenizer(
 
 
 def _text(backend: Tokenizer, token: str) -> str:
-    """Return the text that a token stands for; byte-level tokens are written in other letters."""
+    """Return the text that a token stands for; byte-level tokens are decoded from their letters."""
     is_written = "ByteLevel" in str(backend.decoder)
     return backend.decoder.decode([token]) if is_written else token
 
@@ -98,7 +99,7 @@ def _has_letters(backend: Tokenizer, token: str) -> bool:
 
 
 def _best_words(tokenizer: PreTrainedTokenizerBase, prefix: str, words: dict[str, int]) -> list[str]:
-    """Return words that are no token yet and have several pieces, those that save most pieces first."""
+    """Return words that are no token yet and have several pieces; words that save most pieces come first."""
     old = tokenizer.get_vocab()
     candidates = {
         word: count
@@ -120,7 +121,7 @@ def _add_pieces(
     names: list[str],
     merges: list[tuple[str, str]],
 ) -> None:
-    """Append pieces to a Unigram model, each a little better than the best two pieces that it replaces."""
+    """Append pieces to a Unigram model, each with a score a little better than that of the two pieces it replaces."""
     scores = dict(model["vocab"])
     for first, second in merges:
         score = scores[first] + scores[second] + _BETTER
@@ -132,7 +133,7 @@ def _add_pieces(
 
 
 def _encode(backend: Tokenizer, words: dict[str, int]) -> Iterator[tuple[str, int, list[int], list[str]]]:
-    """Yield each word, which is normalized already, with its count, and the ids and names of its pieces."""
+    """Yield each word with its count, and the ids and names of its pieces; words are normalized already."""
     pieces = Tokenizer(backend.model)
     ordered = sorted(words)
     for first in range(0, len(ordered), _WORDS_AT_ONCE):
@@ -147,7 +148,7 @@ def _further_merges(
     count: int,
     min_frequency: int,
 ) -> list[tuple[str, str]]:
-    """Return the next merges of BPE if the pieces of each word count as its characters."""
+    """Return `count` further merges of BPE, in which the present pieces of each word are its characters."""
     backend = tokenizer.backend_tokenizer
     symbols: dict[str, str] = {}
     rewritten: Counter[str] = Counter()

@@ -19,7 +19,7 @@ from electra.io.files import expand, may_be_hub_id
 logger = logging.getLogger(__name__)
 
 SPECIAL_TOKENS = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
-"""Special tokens by the names of their roles, in the order of their ids, 0 to 4."""
+"""Role of a special token -> its name, in the order of the ids of new tokenizers, 0 to 4."""
 ROBERTA_TOKENS = {
     "pad_token": "<pad>",
     "unk_token": "<unk>",
@@ -27,16 +27,17 @@ ROBERTA_TOKENS = {
     "sep_token": "</s>",
     "mask_token": "<mask>",
 }
-"""Names that a JSON file of the tokenizers library may have instead, from its examples."""
+"""Role of a special token -> the name that a JSON file of the tokenizers library may have, from its examples."""
 TOKEN_ROLES = ("cls_token", "sep_token", "pad_token", "mask_token", "unk_token")
+"""Roles that a tokenizer needs for pre-training."""
 UNMATCHABLE_PREFIX = "\ufdd0"  # a noncharacter: the Unicode standard excludes it from exchanged text
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json",
     "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model",
 )  # fmt: skip
-"""Every folder that `AutoTokenizer` can read has at least one of these files."""
+"""Files of tokenizers, of which every folder that `AutoTokenizer` can read has at least one."""
 TOKENIZER_SUBFOLDERS = ("tokenizer", "discriminator")
-"""Where a run folder may have its tokenizer, in order of preference."""
+"""Folders in a run folder that may hold the tokenizer, by preference."""
 
 
 def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
@@ -46,7 +47,7 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
         tokenizer_path: a Hugging Face folder, a run folder, a `vocab.txt` (or a folder with only that), a single
             `tokenizers` JSON file with or without extension, or a Hub id.
     Raises:
-        UserError: it is missing, damaged, not a tokenizer or without a Rust backend, or the Hub cannot be reached.
+        UserError: there is no tokenizer, it is damaged or has no Rust backend, or the Hub cannot be reached.
     """
     tokenizer_path = str(tokenizer_path)
     path = expand(tokenizer_path)
@@ -83,9 +84,9 @@ def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
 
 
 def with_roles(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return a tokenizer whose tokens for begin and end of a text are its cls and sep token, around each text.
+    """Return a tokenizer that has its tokens for begin and end of a text as cls and sep token around each text.
 
-    EuroBERT has these tokens, with [MASK], and no others. Any other tokenizer is returned as it is.
+    EuroBERT's tokenizer has only these tokens and [MASK]. Any other tokenizer is returned as it is.
     """
     begin = tokenizer.bos_token
     end = tokenizer.eos_token
@@ -102,7 +103,7 @@ def with_roles(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
 
 
 def with_template(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return a tokenizer that puts its cls and sep token around a text, itself if that is so or cannot be."""
+    """Return the tokenizer, or a copy that puts its cls and sep token around a text if the tokenizer does not."""
     roles = {role: getattr(tokenizer, role) for role in TOKEN_ROLES if getattr(tokenizer, role) is not None}
     if not {"cls_token", "sep_token"} <= roles.keys():
         return tokenizer
@@ -132,7 +133,7 @@ def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
-    """Load a JSON file of `tokenizers.Tokenizer.save`, which has no roles and often no special-token template."""
+    """Load a tokenizer from a file of `tokenizers.Tokenizer.save`, which has no roles and often no template."""
     backend = Tokenizer.from_file(str(path))
     vocab = backend.get_vocab(with_added_tokens=True)
     for names in (SPECIAL_TOKENS, ROBERTA_TOKENS):
@@ -146,7 +147,7 @@ def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
 
 
 def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
-    """Load a BERT `vocab.txt`, one token per line, as that of an uncased BERT."""
+    """Load the tokenizer of an uncased BERT from a `vocab.txt` with a token in each line."""
     # Not splitlines(): vocabularies of many languages have U+2028 as a token.
     tokens = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     missing = [token for token in SPECIAL_TOKENS.values() if token not in tokens]
@@ -162,7 +163,7 @@ def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
 
 
 def wrap_backend(backend: Tokenizer, roles: dict[str, str]) -> PreTrainedTokenizerBase:
-    """Give a bare backend its roles and BERT's template, so that it behaves like a BertTokenizer, also when saved."""
+    """Return a tokenizer of a bare backend with roles and BERT's template, which behaves like a BertTokenizer."""
     cls_token = roles["cls_token"]
     sep_token = roles["sep_token"]
     template = processors.TemplateProcessing(
@@ -181,13 +182,13 @@ def wrap_backend(backend: Tokenizer, roles: dict[str, str]) -> PreTrainedTokeniz
 
 
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
-    """Check that a model can be pre-trained with this tokenizer, before an hour of encoding.
+    """Raise a UserError if no model can be pre-trained with a tokenizer, before an hour of encoding.
 
     The roles cls, sep, pad, mask and unk need distinct ids; only a byte-level tokenizer may lack unk. An encoded text
     must have cls and sep, because fine-tuning relies on the template that pre-training has shown.
 
     Raises:
-        UserError: says what is missing.
+        UserError: a role or the template is missing; the message says which.
     """
     state = _state(tokenizer)
     levels = str([state["pre_tokenizer"], state["normalizer"]])
@@ -220,7 +221,7 @@ def _failure(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
 
 
 def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return the rows of an embedding table: the largest id + 1, above `len(tokenizer)` where ids have gaps.
+    """Return the rows of an embedding table: the largest id + 1, which exceeds `len(tokenizer)` if ids have gaps.
 
     A line that is repeated in a vocab.txt leaves a gap, because a token has one id.
     """
@@ -228,10 +229,10 @@ def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """Copy the Rust tokenizer for encoding a corpus: special tokens in a text have no special meaning.
+    """Return a copy of the Rust tokenizer that encodes a corpus, for which special tokens in a text mean nothing.
 
-    It does not truncate, pad or add special tokens, and "[MASK]" in the text becomes the ids of its characters.
-    tokenizers' option for that, `encode_special_tokens`, is lost in pickling, hence in every worker process, and
+    The copy does not truncate, pad or add special tokens, and "[MASK]" in a text becomes the ids of its characters.
+    The option of tokenizers for that, `encode_special_tokens`, is lost in pickling, hence in every worker process, and
     Unigram and `ignore_merges` models still find the special token in their vocabulary. So the copy's special tokens
     are renamed to something that no text contains; ask the original for their ids.
     """
@@ -259,9 +260,9 @@ def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Hash everything that decides which ids a text becomes: model, normalizer, template, roles (hex sha256).
+    """Return a hash (hex sha256) of all that decides the ids of a text: model, normalizer, template, roles.
 
-    The same after saving and loading; truncation, padding and the decoder change no id and do not count.
+    Saving and loading do not change the hash. Truncation, padding and the decoder change no id and do not count.
     """
     state = _state(tokenizer)
     for name in ("truncation", "padding", "decoder"):
@@ -272,7 +273,7 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Return the Rust backend as JSON."""
+    """Return the state of the Rust backend, as its JSON has it."""
     if not tokenizer.is_fast:
         raise UserError(
             f"tokenizer {tokenizer.name_or_path}: {type(tokenizer).__name__} has no Rust backend, which encoding a "

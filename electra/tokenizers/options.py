@@ -43,11 +43,12 @@ class TokenizerArguments(Options):
 
 
 OF_TRAINING = tuple(f.name for f in fields(TokenizerArguments))
-"""Options of a tokenizer that is trained; they do nothing beside a finished one."""
+"""Options of a tokenizer that is trained, which do nothing beside a finished tokenizer."""
 PATH_NEEDS = [
     Need(name, lambda o: o.tokenizer_path is None, "the tokenizer of --tokenizer_path is used as it is")
     for name in OF_TRAINING
 ]
+"""Needs of options of a new tokenizer: no other tokenizer is named."""
 TOKENIZER_NEEDS = [
     Need(
         "min_frequency",
@@ -55,6 +56,7 @@ TOKENIZER_NEEDS = [
         "unigram merges no pairs",
     )
 ]
+"""Needs of options of a new tokenizer among each other."""
 
 
 @dataclass(frozen=True)
@@ -83,3 +85,4 @@ EXTEND_NEEDS = [
         "name the tokenizer to extend with --extend; or give --vocab_size",
     ),
 ]
+"""Needs of options of `electra tokenizer` with --extend."""

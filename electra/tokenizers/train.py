@@ -38,6 +38,7 @@ from electra.tokenizers.options import TokenizerArguments
 logger = logging.getLogger(__name__)
 
 SPECIAL = list(SPECIAL_TOKENS.values())
+"""Special tokens in the order of their ids."""
 # The alphabet has the most frequent characters up to SentencePiece's default coverage, and at least the 1000 most
 # frequent ones (the limit of tokenizers' BertWordPieceTokenizer) if they fit into a quarter of the vocabulary. With
 # that limit alone, common Chinese and Japanese characters would be unknown; without a limit, thousands of rows of the
@@ -50,24 +51,25 @@ MANY_CHARACTERS = 1_000_000
 HEARTBEAT = 30.0
 """Seconds."""
 LONGEST_WORD = 1000
-"""Characters without space or punctuation of a word that WordPiece still cuts into pieces; a longer one becomes [UNK].
-The time for a word grows with the square of its length: for this one, a tenth of a second."""
+"""Characters of a word, without space or punctuation, that WordPiece cuts into pieces, at most; a longer word becomes
+[UNK]. The time for a word grows with the square of its length: for this length, a tenth of a second."""
 TURKIC = re.compile("\u0131|i\u0307")
 """The letter ı, and what lower-casing makes of İ. The capital of ı, I, becomes i, so lower-casing changes words."""
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 """Letters of Thai, Lao, Burmese, Khmer. (In Chinese and Japanese, WordPiece takes most characters for words.)"""
 MANY_TURKIC = 10
-"""Tokens with letters of Turkish or Azerbaijani from which a text is taken for one in these languages."""
+"""Tokens with letters of Turkish or Azerbaijani from which a text is taken for one of these languages."""
 NOTHING_TO_TRAIN_ON = "there is no text to train a tokenizer on: no documents, or only empty ones; check the corpus"
+"""Message for a corpus without text."""
 
 
 def train_on_documents(
     documents: Iterable[str], options: TokenizerArguments, seed: int = 42
 ) -> PreTrainedTokenizerBase:
-    """Train a tokenizer that can be saved and loaded by `AutoTokenizer`.
+    """Train a tokenizer that can be saved and loaded by `AutoTokenizer`, and return it.
 
-    The documents are read once and in order. Their order does not change the vocabulary, unless `max_documents` of
-    them are drawn, by `seed`.
+    The documents are read once, in order. Their order does not change the vocabulary, unless `max_documents` of them
+    are drawn, which `seed` decides.
 
     Raises:
         UserError: the documents have no text, or `vocab_size` is smaller than their alphabet.
@@ -91,7 +93,7 @@ def _is_unspaced(tokens: Sequence[str]) -> bool:
 
 
 def _warn_of_lowercasing(tokens: Sequence[str]) -> None:
-    """Warn if the vocabulary is of a language whose letters lower-casing by Unicode confuses."""
+    """Warn if the vocabulary is of a language in which lower-casing by Unicode confuses letters."""
     found = [token.strip(" #") for token in tokens]
     if sum(len(token) > 1 and TURKIC.search(token) is not None for token in found) >= MANY_TURKIC:
         logger.warning("lower-casing is wrong for Turkish and Azerbaijani (I becomes i, not ı); consider --cased")
@@ -104,7 +106,7 @@ def prepare_documents(documents: Iterable[str], max_documents: int | None, seed:
 
 
 def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -> list[str]:
-    """Draw a uniform sample without replacement from a stream of unknown length, in stream order (algorithm R)."""
+    """Return a uniform sample of a stream, without replacement, in the stream's order (algorithm R)."""
     generator = random.Random(seed)
     reservoir = []
     for index, document in enumerate(documents):
@@ -227,7 +229,7 @@ def _heartbeat(what: str) -> Iterator[None]:
 
 
 def _case_folding(options: TokenizerArguments) -> list[normalizers.Normalizer]:
-    """Return what BertNormalizer does with accents and capitals, for the algorithms that do not use it."""
+    """Return normalizers that treat accents and capitals as BertNormalizer does, for algorithms that do not use it."""
     folding: list[normalizers.Normalizer] = []
     if options.strip_accents:
         folding += [normalizers.NFD(), normalizers.StripAccents()]
@@ -241,7 +243,7 @@ def count_words(
     normalizer: normalizers.Normalizer,
     pre_tokenizer: pre_tokenizers.PreTokenizer,
 ) -> dict[str, int]:
-    """Count every pre-token, in Rust on all cores, while the documents are streamed."""
+    """Return the number of each pre-token, counted in Rust on all cores while documents are streamed."""
     counter = Tokenizer(models.WordLevel())
     counter.normalizer = normalizer
     counter.pre_tokenizer = pre_tokenizer
@@ -255,7 +257,7 @@ def count_words(
 
 
 def _choose_alphabet(words: dict[str, int], vocab_size: int) -> set[str]:
-    """Choose the characters that get a token of their own; see `CHARACTER_COVERAGE`."""
+    """Return the characters that get a token of their own; see `CHARACTER_COVERAGE`."""
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
@@ -271,7 +273,7 @@ def train_on_words(
     trainer: trainers.Trainer,
     words: dict[str, int],
 ) -> Tokenizer:
-    """Train on counted words, which have no plain space, by repeating each as often as it was counted."""
+    """Return a tokenizer trained on counted words, without plain spaces, each repeated as often as it was counted."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
 
@@ -295,3 +297,4 @@ def _check_vocab_size(options: TokenizerArguments, alphabet_size: int) -> None:
 
 
 ALGORITHMS = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram": _train_unigram}
+"""Value of --tokenizer_algorithm -> function that trains."""

@@ -27,6 +27,7 @@ POLICIES: dict[str, Callable[..., SegmentPolicy]] = {
     "pairs": PairPolicy,
     "packed": PackedPolicy,
 }
+"""Policies by the name that --segment_policy gives."""
 
 
 def make_policy(
@@ -37,9 +38,9 @@ def make_policy(
     max_length: int,
     seed: int,
 ) -> SegmentPolicy:
-    """Make a policy of `POLICIES` for some documents, int64 (D,), of the cache.
+    """Make the policy `name` of `POLICIES` for the documents with these numbers, int64 (D,), of a cache.
 
-    `max_length` of a segment counts special tokens, `seed` is that of the cuts.
+    `max_length` counts the tokens of a segment with special tokens; `seed` decides where documents are cut.
     """
     tokens = cache.lengths[documents[:max_length]].sum()  # each document has one at least
     if len(documents) == 0 or tokens < max_length - PAIR_SPECIALS:

@@ -13,16 +13,17 @@ from electra.io.console import shows_bars
 
 SHORT_TARGET_PROBABILITY = 0.05
 SHORTEST_TARGET = 5
+"""Share of examples with a shorter target, and the least of these targets in tokens; both as in the original."""
 TokenSpan = tuple[int, int]
-"""First token within the document, number of tokens."""
+"""A piece of a document: its first token, and its number of tokens."""
 
 
 class GooglePolicy(Policy):
     """The static examples of google-research/electra, build_pretraining_dataset.py (`ExampleBuilder`), as a policy.
 
-    Lines (its "sentences") are collected until a target length is reached or the document ends. Then they are
-    distributed over segments A and B, which are trimmed; the rest is lost. The decisions are the original's, in its
-    order. They depend only on line lengths, so examples are built once and kept as spans of the token cache.
+    Lines, the "sentences" of the original, are collected until a target length is reached or the document ends. Then
+    they are distributed over segments A and B, which are trimmed; the rest is lost. The decisions are the original's,
+    in its order. They depend only on line lengths, so examples are built once and kept as spans of the token cache.
     """
 
     def __post_init__(self) -> None:

@@ -24,11 +24,11 @@ from electra.data.rng import Ints, permute, uniform
 from electra.data.segments import PackedRow, Segment
 
 RowKind = tuple[tuple[int, ...], int]
-"""The lengths in a row, and how many such rows."""
+"""A kind of row: the lengths of the items in such a row, and the number of rows of this kind."""
 
 
 def pack_lengths(counts: Sequence[int], capacity: int) -> list[RowKind]:
-    """Put all items, `counts[n]` of length n, into rows: the lengths in a row, and how many such rows.
+    """Distribute items, `counts[n]` of length n, over rows of `capacity` tokens; return the kinds of rows.
 
     Best-fit decreasing on the histogram: the longest items first, each in the fullest row with room. Its time depends
     on the capacity and hardly on the number of items. Source: Krell et al. 2021 (arXiv 2107.02027), LPFHP.
@@ -122,7 +122,7 @@ class PackedPolicy(Policy):
         return int(self.places.num_places.max(initial=0))
 
     def most_chosen(self, mlm_probability: float) -> int:
-        """Return the largest number of positions that is chosen in any row that segments share; 0 if there is none."""
+        """Return the largest number of chosen positions of any row that segments share; 0 if no row is shared."""
         if not self.most_segments:
             return 0
         sizes = torch.arange(self.max_length + 1)
@@ -170,7 +170,7 @@ class PackedPolicy(Policy):
         lengths: Ints,
         ranks: Ints,
     ) -> Ints:
-        """Return the document with each rank among those of its length, in the order of an epoch, int64 (N,)."""
+        """Return the documents with these ranks, int64 (N,), in an epoch's order of all documents of a length."""
         counts = self.counts[lengths]
         # Lengths that occur equally often are permuted alike; the rotation makes their orders differ.
         rotation = uniform(self.seed, ROTATION, epoch, lengths)

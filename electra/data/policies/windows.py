@@ -36,7 +36,8 @@ class Policy:
 
 
 DOCUMENTS_PER_SUM = 64
-"""A document takes a quarter of a byte, a window the sum of so many lengths."""
+"""Documents for each running sum that is kept: a document takes a quarter of a byte of memory, and to find a window,
+the windows of 64 documents are added up."""
 
 
 class WindowPolicy(Policy):
@@ -80,10 +81,10 @@ class WindowPolicy(Policy):
         return np.maximum(1.0, self.cache.lengths[documents] / self.body)
 
     def _locate(self, epoch: int, indices: Ints) -> tuple[Ints, Floats, Floats]:
-        """Return the document of each window, and how many windows lie before the document and up to its end.
+        """Return the document of each window, the number of windows before the document, and up to its end: (N,) each.
 
-        Between the sums that are kept, windows are added up here in the order of the documents: to the last bit, the
-        result is that of one sum over all documents.
+        Only every 64th sum is kept; the sums in between are computed here in the order of the documents, so that the
+        result equals one sum over all documents to the last bit.
         """
         target = indices + 1 - float(uniform(self.seed, ROUNDING, epoch))
         block = np.searchsorted(self._scaled_sums[1:-1], target)
@@ -129,7 +130,10 @@ def split_windows(
     is_single: Flags,
     where: Floats,
 ) -> list[Segment]:
-    """Read windows, all arrays (N,), as segments A and B, split at `where` in [0, 1), or as a single one."""
+    """Return the segments of windows: A and B, split at the share `where` in [0, 1), or a single one.
+
+    All arrays have a number for each window, (N,).
+    """
     splits = 1 + np.floor(where * (sizes - 1)).astype(np.int64)
     splits = np.where(is_single | (sizes < 2), sizes, splits)
     columns = [values.tolist() for values in (documents, starts, sizes, splits)]
@@ -142,7 +146,7 @@ def split_windows(
 
 
 class DocumentPolicy(Policy):
-    """A policy of one random window per document and epoch, as intended by rc2020_electra, with any start."""
+    """A policy of one random window per document and epoch, all starts equally likely, as rc2020_electra intends."""
 
     def __post_init__(self) -> None:
         self.body = self.max_length - SINGLE_SPECIALS

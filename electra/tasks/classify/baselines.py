@@ -25,17 +25,17 @@ from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Example, Labell
 from electra.tasks.classify.report import BAG_OF_WORDS, CONSTANT
 
 MOST_REGRESSIONS = 50
-"""Classes up to which a logistic regression is fitted."""
+"""Number of classes up to which a logistic regression is fitted."""
 MOST_WEIGHTS = 2_000_000
 MOST_COUNTS = 10_000_000
-"""Words of the vocabulary times classes, of a regression and of naive Bayes; a vocabulary beyond that has the most
-frequent words only."""
+"""Words of the vocabulary times classes, at most, for a regression and for naive Bayes: only the most frequent words
+are kept."""
 MOSTLY = 0.2
-"""Share of characters of scripts without spaces, above which texts are cut into characters."""
+"""Share of characters of scripts without spaces, above which texts are cut into characters, not words."""
 FAINT = 1e-6
-"""Logit of a class that is answered with a probability of one half."""
+"""Logit of a class that is answered although its probability is below one half: just above 0."""
 NEVER = -30.0
-"""Logit of a class that the texts of a run do not have."""
+"""Logit of a class that no text of a run has."""
 
 
 def make_baselines(
@@ -43,10 +43,10 @@ def make_baselines(
     splits: Mapping[str, Split],
     chosen: Callable[[int], Array] | None,
 ) -> Callable[[int], Mapping[str, Logits]]:
-    """Return the function of a seed that returns the logits of both baselines by name and split.
+    """Return a function of a run's seed that returns the logits of both baselines by name and split.
 
     Args:
-        chosen: seed -> numbers of the rows that its run trains on; None for all.
+        chosen: seed of a run -> numbers of the rows that the run trains on; None for all.
     """
     if chosen is None:
         whole = cache(lambda: _baselines(data, splits, range(len(data.splits["train"]))))
@@ -56,7 +56,7 @@ def make_baselines(
 
 
 def _baselines(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> dict[str, Logits]:
-    """Return logits (R, C) of the scored splits, from the texts with these numbers."""
+    """Return logits (R, C) by baseline and scored split, from the training texts with these numbers."""
     train = [data.splits["train"][number] for number in texts]
     part = data._replace(splits={"train": train})
     scored = {name: split for name, split in splits.items() if split.is_labelled and name != "train"}
@@ -75,10 +75,10 @@ def _baselines(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence
 def fit_words(
     examples: Sequence[Example], targets: Array, kind: str, classes: int
 ) -> Callable[[Sequence[Example]], Array] | None:
-    """Fit a linear model of words; return the function of N texts that returns logits or numbers (N, C).
+    """Fit a linear model of words, and return a function of N texts that returns their logits or numbers (N, C).
 
     Args:
-        targets: as `LabelledTexts.targets` returns them.
+        targets: labels of the examples, as `LabelledTexts.targets` returns them.
     Returns:
         None if the texts have no words, or one class only.
     """
@@ -127,5 +127,5 @@ def fit_words(
 
 
 def text_of_example(example: Example) -> str:
-    """Return the text of an example; of a pair both texts together."""
+    """Return the text of an example; for a pair, both texts joined."""
     return example.text if example.pair is None else f"{example.text} {example.pair}"

@@ -89,25 +89,29 @@ class ClassifyArguments(FileTaskArguments):
 SINGLE = "single"
 SEVERAL = "several"
 NUMBER = "number"
+"""Kinds of labels: one class, several classes or a number for each text."""
 TEXT_COLUMNS = ("text", "sentence")
+"""Usual names of the column of the text, by preference."""
 LABEL_COLUMNS = ("label", "labels")
+"""Usual names of the column of the label, by preference."""
 GOLDEN_RATIO = (5**0.5 - 1) / 2
+"""Step of `nested_order`: multiples of it, modulo 1, are spread evenly however many there are."""
 MOST_WHOLE_NUMBERS = 20
-"""More different whole numbers are a quantity, fewer are classes."""
+"""Different whole numbers up to which labels are classes; more are numbers."""
 HIDDEN = ("-1", "?", "_", "-", "nan", "na", "n/a", "none", "null", "unknown", "hidden")
-"""Labels of test sets that are not public, if all are the same and none of training's."""
+"""Labels that stand for hidden ones, if a whole test set has one of them and the training data has none."""
 NO_NAMES = ("nan", "na", "n/a", "none", "null", "?")
-"""Names of classes that often mean a missing label, in lower case."""
+"""Names of classes, in lower case, that often mean a missing label; a warning asks."""
 
 Label = tuple[int, ...] | float
-"""The numbers of a text's classes, ascending, or its number in training's range."""
+"""The label of a text: the numbers of its classes, ascending; or its number, scaled to the training data's range."""
 Form = Literal["one", "lists", "positions", "truths", "separated"]
-"""How labels are written. one: a name or number; lists: of names; positions: lists with 1 or 0 for each class; truths:
-1 or 0 by the name of the class, in columns or a mapping; separated: names in one cell."""
+"""Form in which labels are written. one: a name or number; lists: lists of names; positions: lists with 1 or 0 for
+each class; truths: 1 or 0 by the name of the class, in columns or a mapping; separated: names in one cell."""
 
 
 class Example(NamedTuple):
-    """A text or a pair of texts, with its label as in the source or, later, as a `Label`; None if missing."""
+    """A text or a pair of texts, with its label as in the source or, later, as a `Label`; None for a missing label."""
 
     text: str
     pair: str | None
@@ -116,11 +120,12 @@ class Example(NamedTuple):
 
 
 class LabelSet(NamedTuple):
-    """The labels of a task, as far as the training data tells.
+    """The labels of a task, as the training data shows them.
 
     Args:
-        classes: names by number; none for numbers.
-        low, high: the smallest and the largest number, which become 0 and 1.
+        kind: `SINGLE`, `SEVERAL` or `NUMBER`.
+        classes: names of the classes by number; empty if labels are numbers.
+        low, high: the smallest and the largest label that is a number, which become 0 and 1.
     """
 
     kind: str
@@ -138,13 +143,13 @@ def read_examples(
     columns: Sequence[Any],
     needs_labels: bool,
 ) -> list[Example]:
-    """Read the rows of one split. Labels that are not needed are on either all rows or none.
+    """Return the examples in the rows of a split, all with labels or, unless `needs_labels`, all without.
 
     Args:
-        columns: of the text, of a second text, and one or several of the label; None for the usual names and no second
-            text.
+        columns: names of the columns of the text, a second text, and the label, one or several; None for the usual
+            names and no second text.
     Raises:
-        UserError: a row has no text or no label.
+        UserError: a row has no text, or no label where others have one or labels are needed.
     """
     examples = []
     without = ""
@@ -181,7 +186,7 @@ def read_example(columns: Sequence[Any], row: Columns, place: str) -> Example:
 
 
 def _label_column(given: Any, row: Columns) -> str:
-    """Return the one column of the label."""
+    """Return the name of the column of the label, the given one or one of the usual names."""
     name = given[0] if isinstance(given, list) and given else given
     return name or first_of(LABEL_COLUMNS, row)
 
@@ -199,7 +204,7 @@ def _without_label(given: Any, row: Columns, place: str) -> str:
 
 
 def first_of(names: Sequence[str], row: Columns) -> str:
-    """Return the first name that the row has, in any case, such as Text; the first of all if the row has none."""
+    """Return the first of some names that is a column of the row, in any case, such as Text; else the first name."""
     if found := next((name for name in names if name in row), None):
         return found
     return next((column for name in names for column in row if column.lower() == name), names[0])
@@ -210,14 +215,15 @@ def first_of(names: Sequence[str], row: Columns) -> str:
 _NUMBER = re.compile(
     r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-][0-9]+)?|[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)[eE][0-9]+"
 )
-"""Digits without leading zeros, a sign, a point, an exponent."""
+"""A number as text: digits without leading zeros, with or without sign, point and exponent."""
 _MAYBE_NUMBER = re.compile(r"[+-]?[0-9]+[eE][0-9]+")
 """12E4 is a number beside fractions, otherwise a name: programs write the sign of an exponent."""
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+"""A fraction with a comma, which is a number beside other numbers only."""
 
 
 def as_number(label: Any) -> float | None:
-    """Return the value of a finite number or of its text, otherwise None; a truth value is not a number."""
+    """Return the value of a finite number, or of a text that is one; None for others, and for True and False."""
     if isinstance(label, str):
         text = label.strip()
         if not _NUMBER.fullmatch(text) and not _MAYBE_NUMBER.fullmatch(text):
@@ -230,10 +236,13 @@ def as_number(label: Any) -> float | None:
 
 
 def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -> LabelSet:
-    """Find the kind of the labels if it is "auto", and the classes, ascending, or the range of the numbers.
+    """Return kind and classes, ascending, or range of the labels of training examples.
 
+    Args:
+        kind: `SINGLE`, `SEVERAL` or `NUMBER`, or "auto" to find the kind.
+        separator: text between several labels in a cell; None if there is none.
     Raises:
-        UserError: what the labels are cannot be told.
+        UserError: the kind of the labels cannot be found.
     """
     labels = [example.label for example in examples]
     form = find_form(labels, separator, examples[0].place if examples else "")
@@ -254,7 +263,7 @@ def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -
 
 
 def find_form(labels: Sequence[Any], separator: str | None, place: str) -> Form:
-    """Return how the labels of a column are written."""
+    """Return the form in which the labels of a column are written."""
     if separator is not None:
         return "separated"
     if labels and all(isinstance(label, dict) for label in labels):
@@ -273,10 +282,10 @@ def find_form(labels: Sequence[Any], separator: str | None, place: str) -> Form:
 
 
 def find_kind(examples: Sequence[Example], form: Form) -> str:
-    """Return the kind of the labels that the values have.
+    """Return the kind of the labels, found by their values.
 
-    Several classes if there are lists of other lengths than one; a number if there are many whole numbers, or mostly
-    numbers and fractions among them; otherwise one class.
+    The kind is `SEVERAL` if there are lists of other lengths than one; `NUMBER` if there are many whole numbers, or
+    almost only numbers with fractions among them; otherwise `SINGLE`.
     """
     labels = [example.label for example in examples]
     if form == "lists":
@@ -302,14 +311,14 @@ def find_kind(examples: Sequence[Example], form: Form) -> str:
 
 
 def _as_any_number(label: Any) -> float | None:
-    """Return the value of a number, also with a decimal comma."""
+    """Return the value of a label that is a number, also with a decimal comma; None for other labels."""
     if isinstance(label, str) and _DECIMAL_COMMA.fullmatch(label.strip()):
         return float(label.strip().replace(",", "."))
     return as_number(label)
 
 
 def _order(name: str) -> float:
-    """Return where a class is among others: whole numbers ascend."""
+    """Return the key by which classes are sorted: the value of a number, 0 for other names."""
     try:
         value = float(name)
     except ValueError:
@@ -318,22 +327,22 @@ def _order(name: str) -> float:
 
 
 def _different(labels: Iterable[Any]) -> list[Any]:
-    """Return each of the labels once."""
+    """Return the different labels, each once, in the order of their first occurrence."""
     return [*{repr(label): label for label in labels}.values()]
 
 
 def class_names(label: Any, separator: str | None) -> list[str]:
-    """Return the classes in one label. Whole numbers lose the `.0` that tables add to columns with gaps."""
+    """Return the names of the classes in a label; whole numbers lose the `.0` that tables add to columns with gaps."""
     parts = label if isinstance(label, list) else str(label).split(separator or "\n")
     names = [re.sub(r"^(-?\d+)\.0$", r"\1", str(part).strip()) for part in parts]
     return [name for name in names if name]
 
 
 def number_labels(examples: Sequence[Example], labels: LabelSet, separator: str | None) -> list[Example]:
-    """Return the examples with their labels as numbers.
+    """Return the examples, each with its label as a `Label`.
 
     Raises:
-        UserError: a label is none of training's.
+        UserError: a label does not occur in the training data.
     """
     numbers = {name: number for number, name in enumerate(labels.classes)}
     known: dict[str, Label | None] = {}
@@ -356,7 +365,7 @@ def number_labels(examples: Sequence[Example], labels: LabelSet, separator: str 
 
 
 def _numbered(label: Any, labels: LabelSet, numbers: Mapping[str, int], separator: str | None) -> Label | None:
-    """Return a label as numbers, None if it is none of training's."""
+    """Return a label of the source as a `Label`; None if the training data does not have such a label."""
     if labels.kind == NUMBER:
         value = _as_any_number(label)
         return None if value is None else (value - labels.low) / (labels.high - labels.low)
@@ -377,11 +386,11 @@ def _numbered(label: Any, labels: LabelSet, numbers: Mapping[str, int], separato
 
 
 TRUTHS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
-"""How the truth of a class is written."""
+"""Text, in lower case, that says of a class whether a text has it -> True or False."""
 
 
 def unpack_lists(splits: Mapping[str, Sequence[Example]]) -> dict[str, list[Example]]:
-    """Return the splits with the lists that all labels of the training data hold as text."""
+    """Return the splits with labels that are lists written as text parsed, if all training labels are such lists."""
     found = {}
     for split in ("train", *splits):
         values: list[Any] = [
@@ -401,7 +410,7 @@ def unpack_lists(splits: Mapping[str, Sequence[Example]]) -> dict[str, list[Exam
 
 
 def without_hidden(examples: Sequence[Example], labels: LabelSet) -> Sequence[Example]:
-    """Return the examples of a test set without labels, if all have one label that says that it is not public."""
+    """Return the examples of a test set without labels, if all have the same label of `HIDDEN`, else as they are."""
     written = {str(example.label).strip().lower().removesuffix(".0") for example in examples}
     if len(written) != 1 or not written <= set(HIDDEN) or written & {name.lower() for name in labels.classes}:
         return examples
@@ -410,15 +419,16 @@ def without_hidden(examples: Sequence[Example], labels: LabelSet) -> Sequence[Ex
 
 
 class LabelledTexts(NamedTuple):
-    """The texts of all splits, with labels as numbers; a test set may have none."""
+    """The texts of all splits, each with its `Label`; a test set may lack labels."""
 
     labels: LabelSet
     splits: Mapping[str, Sequence[Example]]
 
     def targets(self, split: str) -> Array:
-        """Return the labels as an array.
+        """Return the labels of a split of N texts as an array.
 
-        The number of one class, int64 (N,); 1 or 0 for each of several, uint8 (N, C); or numbers, float64 (N, 1).
+        `SINGLE` labels are numbers of classes, int64 (N,); `SEVERAL` are 1 or 0 for each class, uint8 (N, C); `NUMBER`
+        are numbers, float64 (N, 1).
         """
         labels = [example.label for example in self.splits[split]]
         if self.labels.kind == NUMBER:
@@ -431,7 +441,7 @@ class LabelledTexts(NamedTuple):
         return matrix
 
     def shares(self, split: str) -> Array:
-        """Return the share of the texts that have each class, float64 (C,), or the mean of the numbers (1,)."""
+        """Return the share of the texts that have each class, float64 (C,), or the mean number, float64 (1,)."""
         if self.labels.kind == NUMBER:
             return self.targets(split).mean(0)
         numbers = list(chain.from_iterable(example.label for example in self.splits[split]))
@@ -448,9 +458,10 @@ def encode_texts(
     max_length: int,
     in_windows: bool,
 ) -> tuple[ColumnRows, Array]:
-    """Return rows of at most `max_length` tokens, and the number of each row's example, int64 (R,), ascending.
+    """Return R rows of at most `max_length` tokens, and the number of each row's example, int64 (R,), ascending.
 
-    Without windows, tokens beyond that are left out, of a pair those of the longer text. Windows overlap by a quarter.
+    With `in_windows`, a text has as many rows as it needs, which overlap by a quarter. Otherwise a text is cut to one
+    row, and of a pair the longer text is cut first.
     """
     first = [example.text for example in examples]
     second = [example.pair for example in examples if example.pair is not None]

@@ -45,10 +45,11 @@ class ClassificationReferences(NamedTuple):
     """The references of a split of N texts.
 
     Args:
-        targets: the labels, None if unknown: the number of one class (N,), of several 1 or 0 (N, C), numbers (N, 1).
-        owners: the text of each row of logits (R,), ascending; a text that is read in windows has several rows.
+        targets: labels as `LabelledTexts.targets` returns them; None if unknown.
+        owners: number of the text of each row of logits, int64 (R,), ascending; a text that is read in windows has
+            several rows.
         places: source and line of each text, for files of predictions.
-        constant: the logits (C,) of the best answer without reading, from the frequencies or the mean in training.
+        constant: logits (C,) of the best constant answer, from the frequencies or the mean of the training data.
     """
 
     labels: LabelSet
@@ -59,13 +60,13 @@ class ClassificationReferences(NamedTuple):
 
 
 MOST_CONFUSIONS = 100
-"""Classes of a table of all confusions; of more classes, a table has the most frequent confusions."""
+"""Classes up to which a table has all confusions; of more classes, it has the most frequent ones."""
 MOST_ROWS = 50
-"""Rows of a table of the most frequent confusions, and classes that are shown without a click."""
+"""Rows of a table of the most frequent confusions, and classes that a page shows without a click, at most."""
 
 
 def mean_by_text(logits: Array, owners: Array) -> Array:
-    """Average the logits of each text's windows, float64 (N, C), from rows (R, C) of the texts `owners` (R,)."""
+    """Return the mean logits of each text, float64 (N, C), over its windows: rows (R, C) of texts `owners` (R,)."""
     counts = np.bincount(owners)
     firsts = np.cumsum(counts) - counts
     sums = np.add.reduceat(logits.astype(np.float64), firsts)
@@ -73,10 +74,10 @@ def mean_by_text(logits: Array, owners: Array) -> Array:
 
 
 def decide_classes(labels: LabelSet, logits: Array, thresholds: Any = None) -> Array:
-    """Return what a model answers with logits (N, C), as targets are written.
+    """Return the answers of logits (N, C), in the form of `LabelledTexts.targets`.
 
     Args:
-        thresholds: of several classes at once, the probability (C,) above which each is answered; None for one half.
+        thresholds: probability (C,) above which each of several classes is answered; None for one half.
     """
     if labels.kind == NUMBER:
         return logits
@@ -87,7 +88,7 @@ def decide_classes(labels: LabelSet, logits: Array, thresholds: Any = None) -> A
 
 
 def class_names_of(labels: LabelSet, answers: Array) -> list[Any]:
-    """Return the class of each text, the list of its classes, or its number on the scale of the data."""
+    """Return each text's class by name, or its list of classes, or its number on the scale of the data."""
     if labels.kind == NUMBER:
         numbers = labels.low + (labels.high - labels.low) * answers[:, 0]
         return list(numbers.tolist())
@@ -97,7 +98,7 @@ def class_names_of(labels: LabelSet, answers: Array) -> list[Any]:
 
 
 def score_classification(logits: Array, references: ClassificationReferences) -> dict[str, float]:
-    """Compute the metrics of a split; logits (R, C)."""
+    """Return the metrics of a split from its logits (R, C)."""
     kind = references.labels.kind
     targets = references.targets
     by_text = mean_by_text(logits, references.owners)
@@ -127,7 +128,7 @@ def score_classification(logits: Array, references: ClassificationReferences) ->
 
 
 def f1_scores(targets: Array, answers: Array, classes: int) -> dict[str, float]:
-    """Return macro and micro F1; a class that occurs neither in the labels nor in the answers does not count."""
+    """Return macro and micro F1; a class that occurs in neither labels nor answers does not count."""
     f1 = partial(f1_score, targets, answers, labels=np.arange(classes))
     return {
         "macro_f1": f1(average="macro", zero_division=np.nan),
@@ -146,7 +147,8 @@ def best_thresholds(probabilities: Array, matrix: Array) -> Array:
     """Return the threshold of each class (C,) with the best F1 on N texts; one half for a class that does not occur.
 
     Args:
-        probabilities, matrix: of the classes, and 0 or 1 (N, C).
+        probabilities: probabilities of the classes, float (N, C).
+        matrix: 1 where a text has a class, else 0, (N, C).
     """
     thresholds = np.full(matrix.shape[1], 0.5)
     for number, (column, is_class) in enumerate(zip(probabilities.T, matrix.T, strict=True)):
@@ -163,7 +165,11 @@ def best_thresholds(probabilities: Array, matrix: Array) -> Array:
 
 
 def score_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> dict[str, float]:
-    """Return the F1 of several classes at thresholds, of each half of the development set at those of the other."""
+    """Return the F1 of several classes at thresholds that are best on other texts.
+
+    Each half of the development set has the thresholds of the other half, a test set those of the development set.
+    Other kinds of labels have no thresholds: {}.
+    """
     dev = references["dev"]
     if dev.labels.kind != SEVERAL:
         return {}
@@ -186,16 +192,16 @@ def score_thresholds(logits: Logits, references: Mapping[str, ClassificationRefe
 
 
 def score_splits(logits: Logits, references: Mapping[str, ClassificationReferences]) -> dict[str, float]:
-    """Compute the metrics of all splits, and what thresholds are worth."""
+    """Return the metrics of all splits, with the F1 at thresholds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about undefined values
         return by_split(score_classification)(logits, references) | score_thresholds(logits, references)
 
 
 def useful_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> Any:
-    """Return the thresholds (C,) of the development set if they raise the macro F1 of texts that they are not of.
+    """Return the best thresholds (C,) on the development set, if such thresholds raise the macro F1 of other texts.
 
-    None otherwise, and for other kinds of labels: then a class is answered above one half.
+    Otherwise, and for other kinds of labels, return None: a class is then answered above one half.
     """
     dev = references["dev"]
     if dev.labels.kind != SEVERAL or not np.isfinite(logits["dev"]).all():
@@ -218,9 +224,10 @@ def is_classifier_collapsed(logits: Array, references: ClassificationReferences)
 
 
 class ClassScores(TypedDict):
-    """Scores of a class on the development set, as fractions, and how many texts have it, and are answered with it.
+    """The scores of a class on the development set, as fractions, and how many texts and answers have the class.
 
-    The threshold is that of the probability above which one of several classes is answered, if it is not one half.
+    `threshold` is the probability above which the class is answered, if a text may have several and it is not one
+    half.
     """
 
     name: str
@@ -233,10 +240,10 @@ class ClassScores(TypedDict):
 
 
 class Details(TypedDict, total=False):
-    """What predictions/TASK-SEED-details.json holds: of numbers the range of the training labels, else the classes.
+    """The content of predictions/TASK-SEED-details.json: classes or, for numbers, the range of the training labels.
 
-    `confusions` is label -> answer -> texts, for one of several classes. Earlier versions wrote a text about the
-    classes.
+    `confusions` is label -> answer -> number of texts, where a text has one class. Earlier versions wrote a `text`
+    about the classes.
     """
 
     baseline: Required[dict[str, float | None]]
@@ -247,7 +254,7 @@ class Details(TypedDict, total=False):
 
 
 def details(logits: Array, references: ClassificationReferences, thresholds: Any = None) -> Details:
-    """Return what a report shows besides the metrics: scores of the constant answer, classes and confusions."""
+    """Return the details of a run for its report: scores of the constant answer, classes and confusions."""
     labels = references.labels
     constant = np.tile(references.constant, (len(references.owners), 1))
     found = Details(baseline=score_classification(constant, references))  # type: ignore[typeddict-item]
@@ -296,17 +303,19 @@ CLASSIFY_TITLES = {
     "spearman": "Spearman",
     "rmse": "RMSE",
 }
+"""Metric -> its title in tables."""
 CLASSIFY_METRICS = CLASSIFY_TITLES | {f"test_{name}": f"test {title}" for name, title in CLASSIFY_TITLES.items()}
+"""Metric, also of a test set, -> its title in tables."""
 HEADLINES = {
     "single": "accuracy",
     "several": "micro_f1",
     "number": "spearman",
 }
-"""Kind of the labels -> the metric that runs are ranked by, the first of these that a result has."""
+"""Kind of the labels -> headline metric; a result's headline is the first of these that it has."""
 CONSTANT = "majority or mean"
-"""The constant answer, which needs no reading."""
+"""Title of the baseline that gives all texts one answer."""
 BAG_OF_WORDS = "bag of words"
-"""The linear model of the words."""
+"""Title of the baseline that is a linear model of the words of a text."""
 CLASSIFY_DEFINITIONS = (
     "Macro F1 is the mean of the F1 of all classes that occur, micro F1 that of all decisions together; for one of "
     "several classes it equals accuracy. MCC is Matthews' correlation.",
@@ -322,13 +331,14 @@ CLASSIFY_DEFINITIONS = (
     "tf-idf of words and pairs of words, trained on the same texts.",
     "Metrics that begin with test are of the test set; no run is chosen by them.",
 )
+"""Definitions of the metrics, for the end of a report."""
 
 
 class LabelReporting(Reporting):
     """A report with a row for the constant answer, and with the classes and confusions of each folder."""
 
     def baselines_of(self, folder: Path) -> dict[str, list[Result]]:
-        """Return constant answer and bag of words; of evaluations of earlier versions the constant answer."""
+        """Return the results of constant answer and bag of words; of earlier versions, of the constant answer."""
         found = super().baselines_of(folder)
         if not found:
             result, details = read_details(folder)
@@ -356,12 +366,12 @@ class LabelReporting(Reporting):
 
 
 def headline_of(result: Result) -> str:
-    """Return the metric that runs on these labels are ranked by."""
+    """Return the headline metric of a result."""
     return next(metric for metric in HEADLINES.values() if metric in result.metrics)
 
 
 def read_details(folder: Path) -> tuple[Result, Details]:
-    """Return the best result of an evaluation, that whose model is kept, and the details of its run."""
+    """Return the best result of an evaluation, whose model is kept, and the details of its run."""
     first, *others = read_evaluation(folder)
 
     def order(result: Result) -> tuple[float, int]:
@@ -374,7 +384,7 @@ def read_details(folder: Path) -> tuple[Result, Details]:
 
 
 def class_blocks(details: Details, whose: str) -> Blocks:
-    """Return the classes of a run and their confusions; `whose`: a sentence about the run."""
+    """Return blocks with the classes of a run and their confusions; `whose` is a sentence about the run."""
     if "range" in details:
         low, high = details["range"][:1], details["range"][-1:]
         edges = " to ".join(f"{edge:g}" for edge in (*low, *high))
@@ -420,7 +430,7 @@ def class_blocks(details: Details, whose: str) -> Blocks:
 
 
 class Curves(NamedTuple):
-    """The points of a learning curve by name, and the title of their metric; baselines need no network."""
+    """The curves of scores over numbers of texts by name, of networks and of baselines, and the metric's title."""
 
     networks: dict[str, list[CurvePoint]]
     baselines: dict[str, list[CurvePoint]]
@@ -428,7 +438,7 @@ class Curves(NamedTuple):
 
 
 def learning_curves(points: Mapping[str, Sequence[Path]]) -> Curves:
-    """Read the evaluations of each start, a folder for each number of texts. Undefined scores are no points."""
+    """Return the curves of evaluations: start -> a folder for each number of texts. Undefined scores are no points."""
     networks: dict[str, list[CurvePoint]] = {}
     baselines: dict[str, dict[int, CurvePoint]] = {}
     metric = ""
@@ -445,7 +455,7 @@ def learning_curves(points: Mapping[str, Sequence[Path]]) -> Curves:
 
 
 def _curve_point(results: Sequence[Result]) -> list[CurvePoint]:
-    """Return the point of the results of one task and fraction; none if the score is undefined."""
+    """Return the point of a curve for the results of one task and fraction; [] if the score is undefined."""
     (run,) = CLASSIFY_REPORTING.summarize(results, "")
     (task,) = run.tasks.values()
     median, std = task.headline.median, task.headline.std
@@ -461,4 +471,6 @@ CLASSIFY_REPORTING = LabelReporting(
     CLASSIFY_DEFINITIONS,
     headlines=tuple(HEADLINES.values()),
 )
+"""How evaluations of `electra classify` are reported."""
 report = CLASSIFY_REPORTING.report
+"""Return the report of evaluations of `electra classify`; `electra report` calls it."""

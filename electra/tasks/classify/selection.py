@@ -14,9 +14,9 @@ def choose_examples(
     share: float,
     seed: int,
 ) -> tuple[list[Example], list[Example]]:
-    """Choose a share of the examples, the same of each class or of each range of numbers; return the others, too.
+    """Return a share of the examples, the same of each class or of each range of numbers, and the others.
 
-    Examples are ordered by their label, equal ones at random; of this order every (1 / share)-th is chosen.
+    Examples are ordered by label, those with equal labels at random; of this order every (1 / share)-th is chosen.
     """
     rng = np.random.default_rng(seed)
     order = _by_label(examples, rng)
@@ -31,10 +31,10 @@ def hold_out(
     share: float,
     seed: int,
 ) -> tuple[list[Example], list[Example]]:
-    """Choose a share of the texts as `choose_examples` does, and keep equal texts together; return the others, too.
+    """Return a share of the examples as `choose_examples` does, with equal texts together, and the others.
 
-    Equal texts count once, with the label of the first. Texts that differ only in case or white space are equal: many
-    tokenizers see no difference.
+    Equal texts count once, with the label of the first. Texts that differ only in case or white space are equal,
+    because many tokenizers see no difference.
     """
     first: dict[Any, Example] = {}
     for example in examples:
@@ -46,15 +46,15 @@ def hold_out(
 
 
 def content_of(example: Example) -> tuple[str, ...]:
-    """Return text and second text of an example, without their case and white space at the ends or repeated."""
+    """Return text and second text of an example in one case, without white space at the ends or repeated."""
     return tuple(" ".join((text or "").casefold().split()) for text in (example.text, example.pair))
 
 
 def nested_order(examples: Sequence[Example], seed: int) -> list[int]:
     """Return the numbers of all examples in an order whose beginnings have each label in its share of the whole.
 
-    So a smaller part is contained in every larger one. Examples are ordered by their label, and steps of the golden
-    ratio spread any number of them evenly.
+    So a smaller part is contained in every larger part. Examples are ordered by label, and steps of the golden ratio
+    through this order spread any number of them evenly.
     """
     rng = np.random.default_rng(seed)
     places = (np.arange(len(examples)) * GOLDEN_RATIO + rng.random()) % 1
@@ -63,9 +63,9 @@ def nested_order(examples: Sequence[Example], seed: int) -> list[int]:
 
 
 def _by_label(examples: Sequence[Example], rng: np.random.Generator) -> list[int]:
-    """Return the numbers of the examples, ordered by their label, equal ones at random.
+    """Return the numbers of the examples, ordered by label, those with equal labels at random.
 
-    Classes descend: the order is that of rows of 0 and 1.
+    Labels of classes are compared as rows of 0 and 1, so that classes descend.
     """
     ranks = rng.permutation(len(examples))
     keys = [tuple(-one for one in e.label) if isinstance(e.label, tuple) else e.label for e in examples]

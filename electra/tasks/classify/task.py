@@ -76,6 +76,7 @@ logger = logging.getLogger(__name__)
 
 
 CLASSIFY_GROUPS = (EncoderArguments, ClassifyArguments, ClassificationArguments)
+"""Groups of options of `electra classify`."""
 
 
 def parse_classify_arguments(argv: Sequence[str] | Values | None) -> Arguments:
@@ -93,7 +94,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def evaluate_classification(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
-    """Fine-tune on texts with labels; see `evaluate`."""
+    """Fine-tune on texts with labels, and return the evaluation; see `evaluate`."""
     return evaluate(args, [open_classification(args)], classification_prefix(args), encoder)
 
 
@@ -111,10 +112,12 @@ CLASSIFY = TaskKind(
     "text-classification",
     kept=("thresholds",),
 )
+"""The kind of the tasks of `electra classify`."""
 THRESHOLDS_NOTE = (
     "A text may have several classes. If thresholds are named below, a class is answered if its probability is above "
     "its own, otherwise above one half; the pipeline gives the probabilities."
 )
+"""Note in the card of a model that gives texts several classes."""
 PROBLEM_TYPES = {
     SINGLE: "single_label_classification",
     SEVERAL: "multi_label_classification",
@@ -122,6 +125,7 @@ PROBLEM_TYPES = {
 }
 """Kind of the labels -> its name in transformers."""
 COLUMN_OPTIONS = ("text_column", "text_pair_column", "label_column")
+"""Options that name the columns of the text, the second text and the label."""
 CLASSIFY_SETTINGS = (
     *COLUMN_OPTIONS,
     "label_separator",
@@ -131,17 +135,17 @@ CLASSIFY_SETTINGS = (
     "validation_fraction",
     "eval_seed",
 )
-"""Options that a score depends on."""
+"""Options of the data that a score depends on."""
 LIST_LIKE = re.compile(r"\[.*\]|\(.*\)|\{.*\}", re.DOTALL)
-"""The text of a list."""
+"""The text of a whole list, set or tuple."""
 MANY_CLASSES = 0.5
-"""Say so if there are more classes than this share of the texts."""
+"""Ratio of classes to texts above which a warning says that there are many classes."""
 IMBALANCED = 10
-"""Texts of the most frequent class over those of the rarest from which a warning says that classes are unequal."""
+"""Ratio of the texts of the most frequent class to those of the rarest from which a warning says so."""
 
 
 def open_classification(args: Arguments) -> Task:
-    """Read the data, because the kind of its labels decides what the task is."""
+    """Return the task; read the data first, because the kind of the labels decides what the task is."""
     options = args.options
     data = read_labelled(options)
     kind = data.labels.kind
@@ -173,7 +177,7 @@ def open_classification(args: Arguments) -> Task:
 
 
 def read_labelled(options: Any) -> LabelledTexts:
-    """Read all splits, of files or of a data set; without a development set, draw one from the training data."""
+    """Return all splits of files or of a data set; without a development set, draw one from the training data."""
     columns = [getattr(options, name) for name in COLUMN_OPTIONS]
     splits: dict[str, Sequence[Example]] = {}
     for split, rows in rows_by_split(options, needs=["train"]).items():
@@ -201,7 +205,7 @@ def read_labelled(options: Any) -> LabelledTexts:
 
 
 def log_labels(data: LabelledTexts) -> None:
-    """Log what the labels are, how frequent they are, and which texts are in two splits."""
+    """Log the kind of the labels, their frequencies, and how many texts are in two splits."""
     labels = data.labels
     texts = len(data.splits["train"])
     shares = data.shares("train")
@@ -261,7 +265,7 @@ def load_classification(
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData:
-    """Encode all splits. If `fraction` < 1, a run trains on a part of the training texts, which its seed chooses."""
+    """Return all splits, encoded. If `fraction` < 1, a run trains on a part of the texts, which its seed chooses."""
     kind = data.labels.kind
     mean = data.shares("train")
     constant = mean if kind == NUMBER else logit(mean)
@@ -285,7 +289,7 @@ def load_classification(
 
 
 def choose_rows(data: LabelledTexts, train: Split, eval_seed: int, seed: int) -> Array:
-    """Return the numbers of the rows of the texts that the run with this seed trains on, int64 (M,), ascending."""
+    """Return the numbers of the rows that the run with this seed trains on, int64 (M,), ascending."""
     texts = nested_order(data.splits["train"], eval_seed + seed)[: train.examples]
     return np.flatnonzero(np.isin(train.references.owners, texts))
 
@@ -294,7 +298,7 @@ def choose_rows(data: LabelledTexts, train: Split, eval_seed: int, seed: int) ->
 
 
 def class_weights(data: LabelledTexts) -> Tensor:
-    """Return weights (C,) of the classes, or of a yes to each, in inverse proportion to their frequency."""
+    """Return weights (C,) of the classes, or of a yes to each class, in inverse proportion to their frequency."""
     shares = torch.tensor(data.shares("train"), dtype=torch.float32).clamp(min=1e-6)
     if data.labels.kind == SINGLE:
         return 1 / (len(shares) * shares)
@@ -304,7 +308,7 @@ def class_weights(data: LabelledTexts) -> Tensor:
 def build_classifier(
     labels: LabelSet, encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData
 ) -> EncoderWithHead:
-    """Build encoder and head; a saved model answers numbers on the scale of the data."""
+    """Return the encoder with its head; for numbers, the saved model answers on the scale of the data."""
     model = EncoderWithHead(encoder, tuning.head, len(data.labels), tuning.head_dropout)
     head: Any = model.head
     head.output_range = (labels.low, labels.high)
@@ -312,7 +316,7 @@ def build_classifier(
 
 
 def kept_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> dict[str, Any]:
-    """Return the thresholds that a saved model keeps, if they are worth it."""
+    """Return the thresholds for a saved model's configuration, if they raise the F1; else {}."""
     thresholds = useful_thresholds(logits, references)
     return {} if thresholds is None else {"thresholds": thresholds.tolist()}
 
@@ -322,7 +326,7 @@ def classification_files(
     logits: Logits,
     references: Mapping[str, ClassificationReferences],
 ) -> dict[str, Any]:
-    """Write a csv row per text, with its place in the data; of the development set also what the report shows."""
+    """Return the files of predictions: a csv row per text with its place in the data; for dev also the details."""
     own = references[split]
     labels = own.labels
     thresholds = useful_thresholds(logits, references)
@@ -344,7 +348,7 @@ KINDS = {
     "multi_label_classification": SEVERAL,
     "regression": NUMBER,
 }
-"""transformers' name of a problem -> kind of the labels; otherwise one of several classes."""
+"""Name of a problem in transformers -> kind of the labels; `SINGLE` for other names."""
 GLUE_PAIRS = (
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
@@ -352,11 +356,11 @@ GLUE_PAIRS = (
     ("question", "sentence"),
     ("#1 String", "#2 String"),
 )
-"""Columns of GLUE's pairs."""
+"""Names of the columns of pairs in GLUE's tasks."""
 
 
 def predictor(saved: Saved, given: Any) -> Predictor:
-    """Make the predictor, which reads the columns `given`, by default those of training or of GLUE."""
+    """Return the predictor of a saved classifier; it reads the columns `given`, or else those of training or GLUE."""
     text = given.text_column or saved.settings.get("text_column")
     pair = given.text_pair_column or saved.settings.get("text_pair_column")
     is_glue = "label_kind" not in saved.settings and text is None
@@ -372,7 +376,7 @@ def predictor(saved: Saved, given: Any) -> Predictor:
 
 
 def read_thresholds(saved: Saved, path: str) -> Any:
-    """Return the thresholds (C,) of a saved model, None if it has none; UserError if they are not C probabilities."""
+    """Return a saved model's thresholds (C,), None without any; raise a UserError if they are no C probabilities."""
     values = getattr(saved.model.config, "thresholds", None)
     if values is None:
         return None
@@ -387,7 +391,7 @@ def read_thresholds(saved: Saved, path: str) -> Any:
 
 
 def read_glue(columns: Sequence[str | None], row: Columns, place: str) -> Example:
-    """Read a pair if the row has one, else a single text: see `read_example`."""
+    """Return the example of a row: a pair if the row has both texts, else a single text; see `read_example`."""
     text, pair = next((names for names in GLUE_PAIRS if set(names) <= set(row)), (None, None))
     return read_example((text, pair, None), row, place)
 
@@ -399,7 +403,7 @@ def answer_texts(
     examples: Sequence[Example],
     forward: Any,
 ) -> list[Columns]:
-    """Return the class and probability; or the classes above their thresholds, and all probabilities; or a number."""
+    """Return the answers: class and probability; or classes above thresholds and all probabilities; or a number."""
     in_windows = saved.settings.get("long_texts") == "windows"
     rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
     logits = mean_by_text(forward(rows), owners)
@@ -420,7 +424,7 @@ def answer_texts(
 
 
 def run_curve(args: Arguments) -> None:
-    """Evaluate every fraction from both starts, then write the report and the picture."""
+    """Fine-tune on every fraction from both starts, then write the report and the picture of the learning curve."""
     folder = evaluation_folder(args, f"{classification_prefix(args)}_curve")
     path = args.encoder.pretrain_path
     encoders = {args.start: args.encoder}

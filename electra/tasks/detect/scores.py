@@ -26,7 +26,7 @@ LABEL_VALUES: dict[str, bool | None] = {
     "1": True,
     "true": True,
 }
-"""Label in lower case -> whether the text is wrong, None if unknown."""
+"""Label in lower case -> True if the text is wrong, None if that is unknown."""
 
 
 class LabelledText(NamedTuple):
@@ -49,9 +49,9 @@ def read_texts(
 
     Args:
         text_column: the column of the text in tables; a plain text has the column `text` only.
-        delimiter: of csv and tsv, None to find it.
-    Raises:
-        UserError: a row has no text, or another label than 0, 1 or pairs of numbers.
+        delimiter: delimiter of a csv or tsv; None to find it.
+        Raises:
+            UserError: a row has no text, a label that is not 0 or 1, or spans that are no pairs of numbers.
     """
     for place, row in read_rows(path, delimiter, reads_text=True):
         text = row["text"] if [*row] == ["text"] else row.get(text_column)
@@ -80,10 +80,11 @@ def read_texts(
 
 
 class ScoredTokens(NamedTuple):
-    """The N tokens of a text, without special tokens, and D of each.
+    """The N tokens of a text, without special tokens, each with D.
 
     Args:
-        starts, ends: characters of each token in the text, int64 (N,); pieces of one character have the same.
+        starts, ends: first character of each token in the text, and the one after its last, int64 (N,); pieces of one
+            character share it.
         probabilities: D, float32 (N,).
     """
 
@@ -98,10 +99,10 @@ class ScoredTokens(NamedTuple):
 
 @dataclass
 class Detector:
-    """A discriminator and how it reads texts.
+    """A discriminator with the settings by which it reads texts.
 
     Args:
-        network: in evaluation mode, on its device.
+        network: discriminator in evaluation mode, on its device.
         max_length: tokens of a window, with special tokens.
         batch_size: windows of a forward pass.
     """
@@ -112,7 +113,7 @@ class Detector:
     batch_size: int = 32
 
     def score(self, texts: Sequence[str]) -> list[ScoredTokens]:
-        """Return the scored tokens of each text. Windows overlap by half; D of a token in several is the mean."""
+        """Return the scored tokens of each text. Windows overlap by half; D of a token is the mean of its windows."""
         encoded = self.tokenizer(
             list(texts),
             add_special_tokens=False,
@@ -149,7 +150,7 @@ class Detector:
 
     @torch.inference_mode()
     def probabilities(self, rows: Sequence[list[int]]) -> Array:
-        """Return D of rows of tokens, both without special tokens, float32 (B, L); UserError if one is nan."""
+        """Return D of each token in rows without special tokens, float32 (B, L); raise a UserError if a D is nan."""
         before = self.tokenizer.cls_token_id
         behind = self.tokenizer.sep_token_id
         framed = [{"input_ids": [before, *row, behind]} for row in rows]

@@ -35,13 +35,13 @@ from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, re
 logger = logging.getLogger(__name__)
 
 SHORTEST_WINDOW = 8
-"""Tokens, with special tokens."""
+"""Tokens of a window, at least, with special tokens."""
 TEXTS_PER_BLOCK = 256
-"""Texts that are scored at once, in batches of similar length."""
+"""Texts that are in memory and scored together, in batches of similar length."""
 SHOWN = 50
-"""Texts on the page."""
+"""Texts on the page, at most."""
 SHOWN_CHARACTERS = 300
-"""Of a text, in the table of the page."""
+"""Characters of a text in the table of the page, at most."""
 DETECT_DEFINITIONS = (
     "D is the probability with which the discriminator takes a token for replaced. The score of a text is the mean "
     "of its D.",
@@ -49,6 +49,7 @@ DETECT_DEFINITIONS = (
     "precision over the recall; guessing gets the share of wrong ones. F0.5: F-measure of what is above the "
     "threshold; precision counts twice as much as recall.",
 )
+"""Definitions of the numbers, for the end of the page."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -96,10 +97,10 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def open_detector(networks: Networks, max_length: int) -> Detector:
-    """Put a discriminator on the device, and return the `Detector` that scores with it.
+    """Return the `Detector` of a pair of networks, whose discriminator is put on the device.
 
     Args:
-        max_length: tokens that are read at once, special ones included; at most as many as the network reads.
+        max_length: tokens that are read at once, special ones included; more than the network reads are reduced.
     Raises:
         UserError: the network has no head for replaced tokens, or the head gives energies.
     """
@@ -112,10 +113,10 @@ def open_detector(networks: Networks, max_length: int) -> Detector:
 
 
 class TokenProbability(NamedTuple):
-    """A token of a text, and how probable it is that the token was replaced.
+    """A token of a text, with the probability that the token was replaced.
 
     Args:
-        piece: its characters in the text.
+        piece: characters of the token in the text.
         start, end: the first of these characters, and the one after the last.
         probability: D, in [0, 1].
     """
@@ -170,13 +171,13 @@ def replaced_token_probabilities(
 
 
 def token_probabilities(text: str, scored: ScoredTokens) -> list[TokenProbability]:
-    """Return the tokens of a text with their characters."""
+    """Return the scored tokens of a text, each with its characters."""
     columns = [values.tolist() for values in scored]
     return [TokenProbability(text[start:end], start, end, p) for start, end, p in zip(*columns, strict=True)]
 
 
 def detect(args: Namespace) -> None:
-    """Score the texts of a file; write scores.jsonl, summary.json, report.md and report.html."""
+    """Score the texts of a file, and write scores.jsonl, summary.json, report.md and report.html."""
     networks = load_networks(args.pretrain_path)
     folder = expand(args.output_dir or f"output/detect_{Path(args.file).stem}")
     about = {"model": args.pretrain_path, "file": args.file}
@@ -223,13 +224,13 @@ def detect(args: Namespace) -> None:
 
 
 def score_texts(detector: Detector, texts: Iterator[LabelledText]) -> Iterator[tuple[LabelledText, ScoredTokens]]:
-    """Yield each text with its scored tokens."""
+    """Yield each text with its scored tokens, in order."""
     while block := list(islice(texts, TEXTS_PER_BLOCK)):
         yield from zip(block, detector.score([text.text for text in block]), strict=True)
 
 
 def as_line(text: LabelledText, scored: ScoredTokens, threshold: float) -> dict[str, Any]:
-    """Return the line of a text for scores.jsonl: mean of D, spans above the threshold, and all tokens."""
+    """Return the values of a text for scores.jsonl: mean D, spans above the threshold, and all tokens."""
     tokens = []
     spans: list[list[Any]] = []
     columns = [values.tolist() for values in scored]
@@ -255,7 +256,7 @@ def as_line(text: LabelledText, scored: ScoredTokens, threshold: float) -> dict[
 
 
 class Scores:
-    """Scores with labels, at two levels: those of tokens, and those of texts, the means of the tokens."""
+    """Scores with labels at two levels: scores of tokens, and scores of texts, which are means over tokens."""
 
     def __init__(self) -> None:
         self.values: dict[str, list[float]] = defaultdict(list)
@@ -267,7 +268,12 @@ class Scores:
         is_wrong: bool | None,
         spans: Sequence[Sequence[int]] | None,
     ) -> None:
-        """Add the scores of a text that have labels; `spans` are the characters of the wrong passages."""
+        """Add the scores of a text and its tokens, as far as they have labels.
+
+        Args:
+            is_wrong: label of the text; None if it is unknown.
+            spans: first character of each wrong passage, and the one after its last; None if they are unknown.
+        """
         if is_wrong is not None:
             self.values["text"].append(scored.mean)
             self.labels["text"].append(is_wrong)
@@ -279,14 +285,14 @@ class Scores:
             self.labels["token"] += wrong.tolist()
 
     def thresholds(self, false_alarm_rate: float) -> dict[str, float]:
-        """Return for each level a threshold that the share `false_alarm_rate` of the scores exceeds."""
+        """Return for each level the threshold that a share `false_alarm_rate` of the scores exceeds."""
         found = {}
         for level, values in self.values.items():
             found[level] = float(np.quantile(values, 1 - false_alarm_rate, method="higher"))
         return found
 
     def agreement(self, thresholds: Mapping[str, float]) -> dict[str, dict[str, float]]:
-        """Return for each level with labels of both kinds how well the scores find what is wrong."""
+        """Return by level, if it has right and wrong labels, metrics of how well scores find the wrong ones."""
         found = {}
         for level, labels in self.labels.items():
             scores = np.array(self.values[level])
@@ -304,7 +310,12 @@ class Scores:
 
 
 def detect_report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Report:
-    """Return the page of an evaluation: `summary` is that of summary.json, `worst` are lines of scores.jsonl."""
+    """Return the page of scored texts.
+
+    Args:
+        summary: content of summary.json.
+        worst: values of scores.jsonl of the texts with the highest scores.
+    """
     rows = []
     for line in worst:
         spans = sorted(line["spans"], key=lambda span: -span[2])
@@ -333,7 +344,7 @@ def counts_of(summary: Mapping[str, Any]) -> str:
 
 
 def agreement_table(summary: Mapping[str, Any]) -> Table:
-    """Return a row for each level of `Scores.agreement`."""
+    """Return a table with a row for each level of `Scores.agreement`."""
     rows = []
     for level, measures in summary["agreement"].items():
         rows.append({"of": level, **{name: f"{value:.3f}" for name, value in measures.items()}})

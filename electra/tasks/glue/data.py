@@ -68,9 +68,11 @@ class GlueTuningArguments(ClassificationArguments):
 
 
 HUB_ID = "nyu-mll/glue"
+"""Data set of the Hub with all tasks of GLUE."""
 COLA_COLUMNS = ["source", "label", "star", "sentence"]
-"""CoLA's training and development files have no header."""
+"""Columns of CoLA's training and development files, which have no header."""
 SPECIAL_FILES = {"mnli dev": "dev_matched.tsv", "mnli test": "test_matched.tsv", "ax ax": "diagnostic.tsv"}
+"""Task and split -> its official file, where that is not SPLIT.tsv."""
 
 
 def load_task(
@@ -78,7 +80,7 @@ def load_task(
     glue_dir: str | None,
     splits: Sequence[str],
 ) -> dict[str, Examples]:
-    """Load the splits of a task from TSV files, or from the Hub without `glue_dir`; warn of missing ones."""
+    """Return the splits of a task from TSV files or, without `glue_dir`, from the Hub; warn of missing splits."""
     if task.name == "demo":
         return demo_data()
     if glue_dir is not None:
@@ -99,7 +101,7 @@ def load_task(
 
 
 def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
-    """Return what identifies a task's training and development data in each result; nothing for the demo."""
+    """Return the settings that identify a task's training and development data in results; {} for the demo."""
     if task.name == "demo":
         return {}
     if glue_dir is None:
@@ -110,7 +112,7 @@ def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
 
 
 def tsv_paths(task: GlueTask, glue_dir: str, splits: Sequence[str]) -> dict[str, Path]:
-    """Return the official files of these splits that are there."""
+    """Return the path of each split's official file, as far as the file exists."""
     folder = expand(glue_dir)
     if not folder.is_dir():
         raise UserError(f"--glue_dir {glue_dir}: no such folder")
@@ -127,7 +129,7 @@ def tsv_paths(task: GlueTask, glue_dir: str, splits: Sequence[str]) -> dict[str,
 
 
 def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
-    """Read the file of one split; test splits have no labels.
+    """Return the examples in the file of one split; those of test splits have no labels.
 
     Raises:
         UserError: the file is not UTF-8 or has no rows, a column is missing, or a row has other columns or no label.
@@ -166,7 +168,7 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
 
 
 def label_id(label: str, task: GlueTask, path: Path) -> float:
-    """Return the class id, or the score of a regression."""
+    """Return the class id of a label, or its number in a regression."""
     if label in task.written_labels:
         return task.written_labels.index(label)
     low, high = REGRESSION_RANGE

@@ -21,20 +21,27 @@ from electra.data.corpus import builtin_documents
 from electra.finetuning.data import Examples
 
 ROWS = {"train": 4000, "dev": 1000}
+"""Rows of the demo by split."""
 MIN_WORDS = 6
 MAX_WORDS = 30
+"""Words of the shortest and the longest sentence."""
 WORDS_PER_SWAP = 5
+"""Words of a sentence for each swapped pair; see above for its effect."""
 DEMO_SEED = 20200323
+"""Seed of the choice and the swaps, the same in every installation."""
 SHORT_LINE = 50
-"""A shorter line was not wrapped: the next line is a text of its own, for example the next item of a list."""
+"""Characters below which a line was not wrapped, so that the next line is a text of its own, such as an item of a
+list."""
 
 _WORD = r"[A-Za-z]+(?:['-][A-Za-z]+)*"
+"""A word of letters, with an apostrophe or a hyphen inside."""
 _SENTENCE = re.compile(rf"[A-Z][a-z]*(?:,? {_WORD})+\.")  # letters, commas and one full stop: no code, no signature
 _SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n")
+"""White space behind the end of a sentence or a clause, and line ends."""
 
 
 def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
-    """Make the splits `train` and `dev`, 4,000 and 1,000 rows, identical in every run with the same Python.
+    """Return the splits `train` and `dev`, 4,000 and 1,000 rows, which are the same in every run with one Python.
 
     No bag of words occurs twice, so no sentence, original or disturbed, is in both splits or in both classes.
     """
@@ -57,7 +64,7 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
 
 
 def prose_sentences(documents: Iterable[str]) -> list[str]:
-    """Return sentences of 6 to 30 words, letters, commas and a full stop; of equal bags of words only the first."""
+    """Return the sentences of 6 to 30 words with commas and a full stop; of equal bags of words only the first."""
     found: dict[tuple[str, ...], str] = {}
     for document in documents:
         for paragraph in re.split(r"\n\s*\n", document):
@@ -74,7 +81,7 @@ def prose_sentences(documents: Iterable[str]) -> list[str]:
 
 
 def disturb(sentence: str, rng: random.Random) -> str | None:
-    """Swap disjoint pairs of neighbouring words, one pair per five words; None if the sentence has too few pairs."""
+    """Return a sentence with pairs of neighbouring words swapped, one per five words; None if it has too few pairs."""
     words = sentence.split()
     places = []
     for place, (word, following) in enumerate(itertools.pairwise(words)):

@@ -17,10 +17,12 @@ from electra.finetuning.task import has_one_answer
 from electra.tasks.glue.tasks import REGRESSION_RANGE, GlueTask
 
 GlueLabels = np.ndarray | Sequence[int] | Sequence[float]
+"""Class ids, or scores of a regression, (N,)."""
 
 COLLAPSED_SPREAD = 0.01
-"""A regression has collapsed if its standard deviation is below this fraction of the references'. A model that always
-answers the mean stays below it; one that correlates with STS-B at all has a spread like the references'."""
+"""Ratio of the answers' standard deviation to that of the references, below which a regression has collapsed. A model
+that always answers the mean is below it; a model that correlates with STS-B at all has about the spread of the
+references."""
 GLUE_METRICS: dict[str, Callable[[GlueLabels, GlueLabels], float]] = {
     "mcc": matthews_corrcoef,
     "accuracy": accuracy_score,
@@ -28,12 +30,12 @@ GLUE_METRICS: dict[str, Callable[[GlueLabels, GlueLabels], float]] = {
     "pearson": lambda references, answers: pearsonr(references, answers).statistic,
     "spearman": lambda references, answers: spearmanr(references, answers).statistic,
 }
-"""Name -> function of (references, answers). F1 is that of class 1. A correlation with constant numbers is nan; the
-MCC of constant answers and F1 without any positive are 0."""
+"""Metric -> function of (references, answers). F1 is that of class 1. A correlation with constant numbers is nan; the
+MCC of constant answers and the F1 without any positive are 0."""
 
 
 class GlueMetric(evaluate.Metric):
-    """A metric of `GLUE_METRICS` as `evaluate` has them: `GlueMetric("mcc").compute(predictions=, references=)`.
+    """A metric of `GLUE_METRICS` with the face of `evaluate`: `GlueMetric("mcc").compute(predictions=, references=)`.
 
     `evaluate.load("glue", ...)` would download a script from the Hub and compute in float32.
     """
@@ -67,7 +69,10 @@ def decide_glue_labels(logits: np.ndarray, task: GlueTask) -> np.ndarray:
 
 
 def combine(logits: Sequence[np.ndarray], task: GlueTask) -> np.ndarray:
-    """Return an ensemble's answers from finite logits (N, C): by mean probabilities, or mean scores in the range."""
+    """Return the answers of an ensemble, (N,), from finite logits, (N, C) of each model.
+
+    The answers are those of the mean probabilities; in a regression the mean scores, clipped to the scale.
+    """
     stacked = np.stack(logits).astype(np.float64)
     if task.is_regression:
         return np.clip(decide_glue_labels(stacked.mean(axis=0), task), *REGRESSION_RANGE)
@@ -79,15 +84,15 @@ def score_glue_task(
     answers: Mapping[str, np.ndarray],
     references: Mapping[str, GlueLabels],
 ) -> dict[str, float]:
-    """Compute the metrics of a task's development set, as fractions; nan where undefined.
+    """Return the metrics of a task's development sets, as fractions; nan where undefined.
 
     Args:
         answers: development split -> answers of `decide_glue_labels`, (N,). One of MNLI's two splits may be missing.
         references: development split -> labels, (N,); scores of a regression on GLUE's scale.
 
     Returns:
-        The metrics `task.metrics`. MNLI: `accuracy_matched`, `accuracy_mismatched`, and `accuracy`, their mean, if
-        both splits are there; google-research/electra reports only the first.
+        the metrics `task.metrics`. For MNLI `accuracy_matched`, `accuracy_mismatched`, and `accuracy`, the mean of
+        both, if both splits are there; google-research/electra reports only the first.
     """
 
     def compute(name: str, split: str) -> float:
@@ -105,7 +110,7 @@ def score_glue_task(
 
 
 def is_glue_model_collapsed(task: GlueTask, answers: np.ndarray, references: GlueLabels) -> bool:
-    """Return True if a model gives (almost) all examples the same answer, or has diverged."""
+    """Return True if a model gives (almost) all examples one answer, or has diverged."""
     if not np.isfinite(answers).all():
         return True
     if task.is_regression:

@@ -14,16 +14,18 @@ GOOGLE_REPOSITORY = "https://github.com/google-research/electra#expected-results
 RC2020 = "https://github.com/cccwam/rc2020_electra"
 LMTUNERS = "https://github.com/shoarora/lmtuners/tree/master/experiments/disc_lm_small"
 ELECTRA_PYTORCH = "https://github.com/richarddwang/electra_pytorch"
+"""URLs of the sources of published scores."""
 
 
 def _scores(*values: float) -> dict[str, dict[str, float]]:
-    """Return the headline metrics in the order of `AVG_TASKS`."""
+    """Return task -> headline metric -> value, from values in the order of `AVG_TASKS`."""
     return {task: {KNOWN_TASKS[task].headline: value} for task, value in zip(AVG_TASKS, values, strict=True)}
 
 
 _MEDIAN_MANY = "median of 10 or more fine-tunings; MNLI matched"
 _LMTUNERS_DEV = "median of 5; RTE, STS-B from MNLI"
 _LMTUNERS_TEST = "best of 5 on dev; RTE, STS-B from MNLI"
+"""Protocols of published scores, as their sources describe them."""
 
 PUBLISHED_GLUE = (
     PublishedScores(
@@ -106,8 +108,8 @@ PUBLISHED_GLUE = (
         "submission", LMTUNERS, "README, GLUE Test results, after the paper", "test",
     ),
 )  # fmt: skip
-"""Rows of the development sets, then rows of the test sets. The protocol says how MNLI is scored, if the source does:
-on the matched set, as the mean of both sets, or on both pooled."""
+"""Published scores, rows of the development sets before rows of the test sets. The protocol says how MNLI is scored,
+if the source does: on the matched set, as the mean of both sets, or on both sets pooled."""
 
 
 GLUE_COLUMNS = {
@@ -115,6 +117,7 @@ GLUE_COLUMNS = {
     "accuracy_matched": "acc m", "accuracy_mismatched": "acc mm", "ece": "ECE", "ece_matched": "ECE m",
     "ece_mismatched": "ECE mm",
 }  # fmt: skip
+"""Metric -> its title in tables."""
 GLUE_DEFINITIONS = (
     "CoLA is reported by Matthews' correlation (MCC), STS-B by Spearman's correlation, the others by accuracy (acc).",
     "MNLI has a matched (m) and a mismatched (mm) development set. In averages it is each run's mean of both "
@@ -125,7 +128,9 @@ GLUE_DEFINITIONS = (
     "Majority or mean: every example gets the same answer, the majority class, or the mean, of the training data.",
     "demo is a toy task for trying things out. It is no part of GLUE, and nothing published compares with it.",
 )
+"""Definitions of metrics and averages, for the end of a report."""
 AVERAGES = {"AVG": AVG_TASKS, "GLUE": GLUE_TASKS}
+"""Name of an average -> the tasks that it is the mean of."""
 GLUE_REPORTING = Reporting(
     "GLUE results",
     KNOWN_TASKS,
@@ -135,4 +140,6 @@ GLUE_REPORTING = Reporting(
     averages=AVERAGES,
     datasets={name: ("nyu-mll/glue", name) for name in GLUE_TASKS},
 )
+"""How evaluations of `electra glue` are reported."""
 report = GLUE_REPORTING.report
+"""Return the report of evaluations of `electra glue`; `electra report` calls it."""

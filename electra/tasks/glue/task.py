@@ -45,13 +45,15 @@ logger = logging.getLogger(__name__)
 
 
 DEMO = CONFIGS / "glue" / "demo.yaml"
+"""Options of `--tasks demo` without --config."""
 TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"} - {"left_to_right"}
 """Options that `--task_overrides` may set."""
 GLUE_GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
+"""Groups of options of `electra glue`."""
 
 
 def parse_glue_arguments(argv: Sequence[str] | Values | None) -> Arguments:
-    """Parse and check the command line. `--tasks demo` without `--config` uses configs/glue/demo.yaml."""
+    """Return the options of a command line, which are checked. `--tasks demo` alone uses configs/glue/demo.yaml."""
     command_line = CommandLine(GLUE_GROUPS, "Fine-tune an encoder on GLUE and score it.")
     encoder, glue, tuning = command_line.parse(argv, default_config=_default_config)
     glue = replace(
@@ -68,20 +70,20 @@ def parse_glue_arguments(argv: Sequence[str] | Values | None) -> Arguments:
 
 
 def _default_config(flags: Values) -> str | None:
-    """Return the file of the demonstration, which needs no data."""
+    """Return the file of the demonstration's options if the flags ask for `--tasks demo`, else None."""
     is_demo = _task_names(flags.get("tasks", [])) == ["demo"]
     return str(DEMO) if is_demo else None
 
 
 def _task_names(names: list[str]) -> list[str]:
-    """Return task names in the order of GLUE's tables, without repetitions. A word may hold several, with commas."""
+    """Return task names in the order of GLUE's tables, each once, from words that may hold several with commas."""
     words = ",".join(names).split(",")
     chosen = {task_by_name(word).name for word in words if word}
     return [name for name in KNOWN_TASKS if name in chosen]
 
 
 def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
-    """Parse `--task_overrides`, with the checks of the options. Flags of the command line take precedence."""
+    """Return the options of `--task_overrides` by task, checked, without options that are also flags."""
     try:
         mapping = {name: dict(chosen) for name, chosen in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -105,7 +107,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def evaluate_glue(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
-    """Fine-tune on tasks of GLUE, and write the submission if it is asked for; see `evaluate`."""
+    """Fine-tune on tasks of GLUE, write a submission if asked to, and return the evaluation; see `evaluate`."""
     evaluation = evaluate(args, open_tasks(args), "glue", encoder)
     if evaluation is not None and args.options.predict_test != "none":
         submit(evaluation)
@@ -115,15 +117,18 @@ def evaluate_glue(args: Arguments, encoder: Encoder | None = None) -> Evaluation
 # ---- the tasks
 
 GLUE = TaskKind("glue", "run_glue.py", GLUE_REPORTING, AutoModelForSequenceClassification, "text-classification")
+"""The kind of the tasks of `electra glue`."""
 DOUBLED_TASKS = ("mrpc", "stsb")
 """Tasks with unordered pairs, which --double_unordered doubles as google-research/electra does."""
 LOW, HIGH = REGRESSION_RANGE
 ECE_NAMES = {("mnli", "dev"): "ece_matched", ("mnli", "dev_mismatched"): "ece_mismatched"}
+"""Task and development set -> name of its calibration error, where that is not ece."""
 REGRESSION_NOTE = f"The model outputs a score in [0, 1], which corresponds to [{LOW:g}, {HIGH:g}] in the data."
+"""Note in the card of a model of STS-B."""
 
 
 def open_tasks(args: Arguments) -> list[Task]:
-    """Return the tasks of the command line; MNLI first if others start from it, even if it is not among them."""
+    """Return the tasks of the command line; if some start from MNLI, it comes first, even if it is not named."""
     first = ["mnli"] if args.options.start_from_mnli else []
     names = dict.fromkeys([*first, *args.options.tasks])
     return [open_glue_task(args, KNOWN_TASKS[name]) for name in names]
@@ -156,7 +161,7 @@ def open_glue_task(args: Arguments, task: GlueTask) -> Task:
 
 
 def read_test_rows(task: GlueTask, glue_dir: str | None, is_predicted: bool) -> dict[str, Examples] | None:
-    """Return the rows of a task by split; None, with a warning, if it has no training or development set."""
+    """Return the examples of a task by split; None, with a warning, if there is no training or development set."""
     wanted = [split for split in task.rows if is_predicted or split not in task.test_files]
     found = load_task(task, glue_dir, wanted)
     if not {"train", "dev"} <= set(found):
@@ -173,7 +178,7 @@ def load_glue_task(
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData | None:
-    """Encode the splits of a task; None, with a warning, if there is no training or development set.
+    """Return the encoded splits of a task; None, with a warning, if there is no training or development set.
 
     Labels of a regression are targets in [0, 1], as in google-research/electra; references are on GLUE's scale.
     """
@@ -206,7 +211,7 @@ def load_glue_task(
 
 
 def constant_answer(task: GlueTask, labels: Sequence[float]) -> Array:
-    """Return the logits of the best answer without reading, (C,) or (1,): of the classes, or the mean target."""
+    """Return the logits of the best constant answer: (C,) of the classes, or (1,), the mean target of a regression."""
     if task.is_regression:
         return np.array([(np.mean(labels) - LOW) / (HIGH - LOW)])
     counts = np.bincount(np.asarray(labels, np.int64), minlength=len(task.labels))
@@ -236,7 +241,7 @@ def metrics(
 
 
 def submit(evaluation: Evaluation) -> None:
-    """Write submission.zip: answers of the best run of a task, or of the ensemble of all its runs."""
+    """Write submission.zip with the answers of each task's best run, or of the ensemble of all its runs."""
     answers: dict[str, np.ndarray] = {}
     finished = {result.task for result in evaluation.results}  # also by other commands
     for name, facts in KNOWN_TASKS.items():
@@ -264,10 +269,10 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
     """Write the zip for gluebenchmark.com, even if it is incomplete. The same answers give the same bytes.
 
     Args:
-        answers: file title ("CoLA") -> answers of `combine`, (N,). Without WNLI all its answers become the majority
-            class of its training data (0, right on 65.1 % of the test data), as is usual.
-    Returns:
-        The files that are missing.
+        answers: title of a file ("CoLA") -> answers of `combine`, (N,). If WNLI is missing, all its answers are, as
+            usual, the majority class of its training data (0, right on 65.1 % of the test data).
+        Returns:
+            the titles of the files that are missing.
     """
     majority = np.zeros(KNOWN_TASKS["wnli"].rows["test"], np.int64)
     found = {"WNLI": majority, **answers}

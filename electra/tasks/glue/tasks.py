@@ -12,13 +12,13 @@ from electra.report.results import ScoredTask
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask(ScoredTask):
-    """One task. Its name is also the configuration of the Hub's data set, its title the folder of the TSV files.
+    """A task of GLUE. Its name is also the configuration of the Hub's data set, its title the folder of the TSV files.
 
     Args:
-        text_columns: one or two columns of the Hub's data set.
+        text_columns: names of one or two columns of texts in the Hub's data set.
         labels: class names in the order of their ids; empty for a regression.
-        metrics: keys of `electra.tasks.glue.metrics.METRICS`, computed on each development set.
-        tsv_columns: the text columns of TSV files, if they differ from the Hub's.
+        metrics: keys of `GLUE_METRICS` (metrics.py), which are computed on each development set.
+        tsv_columns: names of the columns of texts in TSV files, if they differ from the Hub's.
         tsv_label: the column of the label in TSV files.
         written_labels: the classes as TSV files and submissions have them.
     """
@@ -32,7 +32,7 @@ class GlueTask(ScoredTask):
 
     @property
     def test_files(self) -> dict[str, str]:
-        """Return the title of the file in a submission, for each test split."""
+        """Return test split -> title of its file in a submission."""
         own = {"test": self.title} if "test" in self.rows else {}
         return TEST_FILES.get(self.name, own)
 
@@ -45,14 +45,15 @@ TEST_FILES = {
     "mnli": {"test": "MNLI-m", "test_mismatched": "MNLI-mm"},
     "ax": {"ax": "AX"},
 }
-"""Tasks whose test files are not one with the task's title."""
+"""Task -> test split -> title of its file, for tasks without a single file of the task's title."""
 REGRESSION_RANGE = (0.0, 5.0)
-"""Scale of STS-B: from no to full similarity."""
+"""Lowest and highest score of STS-B: no and full similarity."""
 SENTENCE = ("sentence",)
 PAIR = ("sentence1", "sentence2")
 PREMISE = ("premise", "hypothesis")
 NLI = ("entailment", "neutral", "contradiction")
 ENTAILMENT = ("entailment", "not_entailment")
+"""Columns of texts and names of classes that several tasks share."""
 
 
 def _rows(
@@ -64,6 +65,7 @@ def _rows(
 
 
 MNLI_ROWS = {"train": 392702, "dev": 9815, "dev_mismatched": 9832, "test": 9796, "test_mismatched": 9847}
+"""Official numbers of rows of MNLI, by split."""
 KNOWN_TASKS = {
     task.name: task
     for task in (
@@ -175,16 +177,16 @@ DIAGNOSTICS = GlueTask(
     tsv_columns=PAIR,
     written_labels=NLI,
 )
-"""GLUE's diagnostic set: no training data, predicted by the model of MNLI."""
+"""The diagnostic set of GLUE, which has no training data and is predicted by the model of MNLI."""
 AVG_TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
-"""`AVG`: mean of eight headline metrics, without WNLI, as in the ELECTRA paper."""
+"""Tasks of `AVG`, the mean of eight headline metrics, without WNLI, as in the ELECTRA paper."""
 GLUE_TASKS = (*AVG_TASKS, "wnli")
-"""`GLUE`: mean of nine headline metrics, as in rc2020_electra. The leaderboard's score is another one: it first
-averages the two metrics of MRPC, QQP and STS-B."""
+"""Tasks of `GLUE`, the mean of nine headline metrics, as in rc2020_electra. The leaderboard's score is another one,
+which first averages the two metrics of MRPC, QQP and STS-B."""
 
 
 def task_by_name(name: str) -> GlueTask:
-    """Return the task of that name in any spelling: `stsb`, `STS-B`."""
+    """Return the task with a name in any spelling, such as `stsb` or `STS-B`."""
     written = "".join(c for c in name.lower() if c.isalnum())
     if written not in KNOWN_TASKS:
         raise UserError(f"unknown task '{name}'; choose from {' '.join(KNOWN_TASKS)}")

@@ -17,20 +17,24 @@ from electra.io.rows import TABLES, Columns, PlacedRow, check_encodable, read_ro
 from electra.options import FOLDER_NAME, NOT_EMPTY, POSITIVE, Options, check, option
 
 BLIMP = "nyu-mll/blimp"
+"""Data set of the Hub that --data names by default."""
 BLIMP_PARADIGMS = 67
+"""Configurations of BLiMP, a paradigm each."""
 BLIMP_PAIRS = 1000
-"""Of each paradigm."""
+"""Pairs of each paradigm of BLiMP."""
 PAIR_COLUMNS = (
     ("sentence_good", "sentence_bad"),  # BLiMP, ZhoBLiMP, BLiMP-NL, TurBLiMP, Zorro
     ("sen", "wrong_sen"),  # MultiBLiMP
     ("source_sentence", "target_sentence"),  # RuBLiMP
 )
-"""The acceptable and the unacceptable sentence."""
+"""Names of the columns of the acceptable and the unacceptable sentence."""
 PARADIGM = ("UID", "PID")
-"""Columns with the name of a paradigm: of BLiMP and RuBLiMP."""
+"""Names of the column with the paradigm: of BLiMP, and of RuBLiMP."""
 PHENOMENON = ("linguistics_term", "phenomenon")
+"""Names of the column with the phenomenon: of BLiMP, and of other data sets."""
 PHENOMENA = {"s-selection": "argument_structure"}
-"""BLiMP's rows have 13 terms for the 12 phenomena of its paper, which counts s-selection as argument structure."""
+"""Term in BLiMP's rows -> phenomenon: 13 terms stand for 12 in its paper, which has s-selection as argument
+structure."""
 
 
 class Pair(NamedTuple):
@@ -50,13 +54,13 @@ def load_pairs(
     columns: Sequence[str] = (),
     delimiter: str | None = None,
 ) -> list[Pair]:
-    """Load the pairs of a file, of all tables in a folder, or of a Hub data set.
+    """Return the pairs of a file, of all tables in a folder, or of a Hub data set.
 
     Args:
-        max_pairs: of each paradigm, the first ones.
-        config: of the data set; by default all of its configurations.
-        columns: those of the acceptable and the unacceptable sentence, where they are none of `PAIR_COLUMNS`.
-        delimiter: of csv and tsv, None to find it.
+        max_pairs: pairs of each paradigm, at most: the first ones; None for all.
+        config: configuration of the data set; None for all.
+        columns: names of the columns of the acceptable and the unacceptable sentence, if not in `PAIR_COLUMNS`.
+        delimiter: delimiter of a csv or tsv; None to find it.
     Raises:
         UserError: the data cannot be found or read, a row is not a pair, or a paradigm has two phenomena.
     """
@@ -83,7 +87,7 @@ def load_pairs(
 
 
 def _rows(data: str, config: str | None, delimiter: str | None) -> Iterator[tuple[str, PlacedRow]]:
-    """Yield each row with its file or configuration."""
+    """Yield the name of the file or configuration, and the row, for each row."""
     path = expand(data)
     if config is None and path.exists():
         files = [path]
@@ -107,7 +111,7 @@ def _rows(data: str, config: str | None, delimiter: str | None) -> Iterator[tupl
 
 
 def _first(row: Columns, names: tuple[str, ...]) -> str:
-    """Return the first of these columns that has a value, without spaces around it."""
+    """Return the value of the first column of `names` that has one, without spaces around it; "" if none has."""
     values = (str(row[name]).strip() for name in names if row.get(name))
     return next(filter(None, values), "")
 
@@ -116,6 +120,7 @@ def _first(row: Columns, names: tuple[str, ...]) -> str:
 
 
 PAIR_SCORES = ("electric", "discriminator", "corrected", "pll", "causal")
+"""Names of the scores of a sentence, which scores.py defines."""
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,11 @@ from electra.report.runs import names_of
 from electra.tasks.minimal_pairs.data import Pair
 
 PAIR_RESULTS_NAME = "minimal_pairs.json"
+"""File in the folder of an evaluation with its accuracies."""
 TITLE = "Minimal pairs"
+"""Title of a report."""
 PAIRS_TITLES = {"phenomena": "phenomenon", "paradigms": "paradigm"}
+"""Level of a table -> title of its first column."""
 PAIRS_DEFINITIONS = (
     "Accuracy: share of the pairs whose acceptable sentence has the higher score, in percent. A tie counts half; "
     "guessing gives 50.",
@@ -41,17 +44,18 @@ PAIRS_DEFINITIONS = (
     "pll: the language model's log probability of a token where it and the later pieces of its word are masked. "
     "causal: that of a token given those before it.",
 )
+"""Definitions of the numbers, for the end of a report."""
 
 
 class Accuracy(TypedDict):
-    """Accuracy and its standard error as fractions; None if there is no error."""
+    """An accuracy with its standard error, as fractions; the error is None if it is not defined."""
 
     accuracy: float
     standard_error: float | None
 
 
 class Accuracies(TypedDict):
-    """The results of one score, see `summarize`."""
+    """The accuracies of one score, see `summarize`."""
 
     overall: Accuracy
     phenomena: dict[str, Accuracy]
@@ -59,7 +63,7 @@ class Accuracies(TypedDict):
 
 
 class Margin(TypedDict):
-    """By how much a score is better than the best baseline, as fractions.
+    """The margin of a score over the best baseline, as fractions.
 
     The standard error is that of the differences on the same pairs.
     """
@@ -70,14 +74,14 @@ class Margin(TypedDict):
 
 
 class PairResults(TypedDict):
-    """What minimal_pairs.json holds, beside what was scored. Files of earlier versions have the scores only.
+    """The content of minimal_pairs.json, but for the settings. Files of earlier versions have `scores` only.
 
     Attributes:
-        scores: of sums over tokens, by name.
-        per_token: the same scores divided by the number of tokens.
-        baselines: those that need no network, see `BASELINES`.
-        margins: how much the scores of `scores` are above the best baseline.
-        unequal_share: of the pairs, those whose sentences have different numbers of tokens.
+        scores: accuracies of scores that are sums over tokens, by name of the score.
+        per_token: accuracies of the same scores divided by the number of tokens.
+        baselines: accuracies of `BASELINES`, which need no network.
+        margins: margins of `scores` over the best baseline.
+        unequal_share: share of the pairs whose sentences have different numbers of tokens.
     """
 
     scores: dict[str, Accuracies]
@@ -88,13 +92,15 @@ class PairResults(TypedDict):
 
 
 BASELINES = ("fewer tokens", "token frequencies")
+"""Names of the scores that need no network, in the order of `baseline_scores`."""
 GUESSING = "guessing"
+"""Name of the baseline that is right in half of the pairs."""
 CLEAR_ERRORS = 2.0
-"""Standard errors above the best baseline from which a score is called better."""
+"""Margin in standard errors from which a score is called better than the best baseline."""
 
 
 def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str, Any]:
-    """Return accuracies as fractions, overall and by paradigm and phenomenon, from 1, 0.5 or 0 for each pair."""
+    """Return accuracies as fractions, overall and by paradigm and phenomenon, from `outcomes_of` the pairs, (N,)."""
     table = pd.DataFrame(pairs).assign(outcome=outcomes)
     paradigms = {}
     phenomena: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -113,7 +119,7 @@ def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str,
 
 
 def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the mean accuracy, whose error follows from those of independent paradigms; None without a paradigm."""
+    """Return the mean accuracy of independent paradigms with its error, None if a paradigm has no error."""
     count = len(paradigms)
     errors = [one["standard_error"] for one in paradigms]
     return {
@@ -125,17 +131,18 @@ def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def outcomes_of(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 1, 0.5 (a tie) or 0 for each pair, (N,), from the scores of good and bad sentences in turns, (2 N,)."""
+    """Return for each pair 1, 0.5 (a tie) or 0, (N,), from scores of good and bad sentences in turns, (2 N,)."""
     return (np.sign(scores[0::2] - scores[1::2]) + 1) / 2
 
 
 def margin(
     pairs: Sequence[Pair], outcomes: NDArray[np.float64], baselines: Mapping[str, NDArray[np.float64]]
 ) -> Margin:
-    """Return how much better a score is than the best of the baselines and guessing.
+    """Return the margin of a score over the best of the baselines and guessing.
 
     Args:
-        outcomes, baselines: see `outcomes_of`, (N,); baselines by name.
+        outcomes: result of `outcomes_of` for the score, (N,).
+        baselines: results of `outcomes_of` for the baselines by name, (N,) each.
     """
     every = {GUESSING: np.full(len(pairs), 0.5), **baselines}
     best = max(every, key=lambda name: summarize(pairs, every[name])["overall"]["accuracy"])
@@ -144,7 +151,7 @@ def margin(
 
 
 def verdict(name: str, results: PairResults) -> str:
-    """Return a sentence that says whether a score is better than what knows no grammar."""
+    """Return a sentence that says whether a score is better than the baselines, which know no grammar."""
     accuracy = percent(results["scores"][name]["overall"]["accuracy"])
     found = results["margins"][name]
     baseline = found["baseline"]
@@ -162,7 +169,7 @@ def verdict(name: str, results: PairResults) -> str:
 
 
 def is_compared(results: PairResults) -> bool:
-    """Return True if the results have baselines, margins, and accuracies per token of every score."""
+    """Return True if results have baselines, margins, and accuracies per token of every score."""
     if not {"baselines", "margins", "per_token", "unequal_share"} <= results.keys():
         return False
     known = {GUESSING, *results["baselines"]}
@@ -171,7 +178,7 @@ def is_compared(results: PairResults) -> bool:
 
 
 def overall_table(results: PairResults) -> Table:
-    """Return a row for each score and baseline: accuracy of the sums, and per token."""
+    """Return a table with a row for each score and baseline: accuracy of sums over tokens, and of means per token."""
     rows = []
     for name, found in results["scores"].items():
         per_token = results["per_token"][name]["overall"]
@@ -182,7 +189,12 @@ def overall_table(results: PairResults) -> Table:
 
 
 def accuracy_table(columns: Mapping[str, Any], level: str) -> Table:
-    """Return a row for each of the "phenomena" or "paradigms", then the mean; `columns`: title -> `summarize`."""
+    """Return a table with a row for each of the "phenomena" or "paradigms", and one for the mean.
+
+    Args:
+        columns: title of a column -> result of `summarize`.
+        level: "phenomena" or "paradigms".
+    """
     rows = []
     for name in dict.fromkeys(name for results in columns.values() for name in results[level]):
         row = {PAIRS_TITLES[level]: name}
@@ -200,7 +212,7 @@ def _cell(scores: Mapping[str, Any] | Accuracy) -> str:
 
 
 def report(folders: Sequence[Path]) -> Report:
-    """Return the report of one or more folders, side by side."""
+    """Return the report of evaluations in one or more folders, side by side."""
     columns: dict[str, Any] = {}
     baselines: dict[str, Any] = {}
     blocks: Blocks = []

@@ -1,4 +1,4 @@
-"""Scores sentences with a discriminator or a language model; a higher score is a better sentence.
+"""Scores of sentences by a discriminator or a language model; the better sentence has the higher score.
 
 A score is a sum over the tokens of a sentence. The tokens that the tokenizer puts around every text, [CLS] and [SEP],
 are not counted. Let D_t be the discriminator's probability that token x_t was replaced, q_t the generator's
@@ -53,16 +53,17 @@ from electra.objectives import generator_nll
 
 
 class SentenceBatch(NamedTuple):
-    """The different sentences of one length, so that no batch is padded; arrays (S, L).
+    """A batch of the S different sentences of one length L, which needs no padding; arrays (S, L).
 
-    Equal sentences are one row, because their scores must be equal to the last bit: a pair of them is a tie.
+    Equal sentences are one row, because their scores must be equal to the last bit: a pair of equal sentences is a
+    tie.
 
     Args:
-        ids: int64.
-        is_text: False for the tokens around the text.
-        words: number of each token's word within its sentence, -1 around the text.
-        texts: numbers of the texts that have this length, (N,).
-        rows: the row of each of these texts, (N,).
+        ids: token ids, int64 (S, L).
+        is_text: mask of the tokens of the text, without those around it, bool (S, L).
+        words: number of each token's word within its sentence, -1 around the text, int64 (S, L).
+        texts: numbers of the N texts that have this length, int64 (N,).
+        rows: row of each of these texts, int64 (N,).
     """
 
     ids: Array
@@ -73,7 +74,7 @@ class SentenceBatch(NamedTuple):
 
 
 def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[SentenceBatch]:
-    """Tokenize the texts and group them by their length, ascending."""
+    """Return the texts, tokenized, in batches of equal length, lengths ascending."""
     encoded = tokenizer(list(texts), return_special_tokens_mask=True, verbose=False)
     lengths = lengths_of(encoded["input_ids"])
     groups = []
@@ -92,7 +93,7 @@ def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -
 
 
 def token_numbers(groups: Sequence[SentenceBatch]) -> Array:
-    """Return the number of tokens of every text, without those around it, int64 (N,)."""
+    """Return the number of tokens of every text, without special tokens around the text, int64 (N,)."""
     numbers = np.zeros(sum(len(sentences.texts) for sentences in groups), dtype=np.int64)
     for sentences in groups:
         numbers[sentences.texts] = sentences.is_text.sum(axis=1)[sentences.rows]
@@ -100,7 +101,7 @@ def token_numbers(groups: Sequence[SentenceBatch]) -> Array:
 
 
 def baseline_scores(groups: Sequence[SentenceBatch]) -> tuple[Array, Array]:
-    """Return two scores of every text that need no network, (N,).
+    """Return the scores of both `BASELINES` for every text, float64 (N,) each; they need no network.
 
     Returns:
         minus the number of tokens, and the sum of the logarithms of the tokens' frequencies in all texts.
@@ -120,15 +121,15 @@ def baseline_scores(groups: Sequence[SentenceBatch]) -> tuple[Array, Array]:
 
 @dataclass
 class Scorer:
-    """A scorer of sentences: two networks, and how they are applied.
+    """A scorer of sentences: two networks, and the settings with which they are applied.
 
     Args:
-        discriminator, generator: in evaluation mode, on the same device; the generator is any masked language
-            model, or a causal one.
-        batch_size: sentences per forward pass.
-        replaced_share: P.
-        temperature: of the samples in pre-training.
-        possible: the scores that these networks allow.
+        discriminator, generator: networks in evaluation mode on one device; the generator is any masked or causal
+            language model.
+        batch_size: sentences of a forward pass.
+        replaced_share: P of the module's docstring.
+        temperature: temperature of the samples in pre-training.
+        possible: names of the scores that these networks allow.
     """
 
     discriminator: PreTrainedModel | None
@@ -140,7 +141,7 @@ class Scorer:
     possible: Sequence[str] = ()
 
     def scores(self, groups: Sequence[SentenceBatch], names: Sequence[str]) -> dict[str, Array]:
-        """Compute the named scores of every text, (N,).
+        """Return the named scores of every text, float64 (N,) each.
 
         Raises:
             UserError: a score is not finite.
@@ -162,7 +163,7 @@ class Scorer:
         return scores
 
     def terms(self, name: str, sentences: SentenceBatch, logits: Any) -> Array:
-        """Return what each token adds to a score, (S, L), from the discriminator's logits of "replaced"."""
+        """Return each token's summand in a score, float64 (S, L), from the discriminator's logits of "replaced"."""
         if name == "pll":
             return self.log_q(sentences, masks_later_pieces=True)
         if name == "causal":
@@ -176,7 +177,7 @@ class Scorer:
 
     @torch.inference_mode()
     def replaced_logits(self, sentences: SentenceBatch) -> Array:
-        """Return the discriminator's logits, or Electric's energies, (S, L)."""
+        """Return the discriminator's logits of "replaced", or Electric's energies, float64 (S, L)."""
         logits = []
         for hidden in self._hidden(self.discriminator, sentences.ids):
             found = replaced_logits(self.discriminator, hidden)
@@ -185,7 +186,7 @@ class Scorer:
 
     @torch.inference_mode()
     def log_causal(self, ids: Array) -> Array:
-        """Return a causal network's log probability of each token, (S, L)."""
+        """Return the log probability of each token by a causal network, float64 (S, L)."""
         generator: Any = self.generator
         batches = torch.as_tensor(ids).split(self.batch_size)
         values = []
@@ -203,7 +204,7 @@ class Scorer:
         masks_later_pieces: bool,
         temperature: float = 1.0,
     ) -> Array:
-        """Return the generator's log probability of each token where it is masked, (S, L); 0 around the text."""
+        """Return the log probability by the generator of each token where it is masked, (S, L); 0 around the text."""
         rows, columns = np.nonzero(sentences.is_text)
         position = np.arange(sentences.ids.shape[1])
         is_masked = position == columns[:, None]
@@ -239,7 +240,7 @@ class Scorer:
         return values
 
     def _hidden(self, network: Any, inputs: Array) -> Iterator[Tensor]:
-        """Yield hidden states of each batch (B, L, D), or the logits of a network that is no backbone."""
+        """Yield the hidden states (B, L, D) of each batch, or logits (B, L, V) if the network is no backbone."""
         for batch in torch.as_tensor(inputs).split(self.batch_size):
             input_ids = batch.to(network.device)
             if network.config.model_type in BACKBONES:
@@ -249,5 +250,5 @@ class Scorer:
 
 
 def corrected(log_odds: Array, log_q: Array, share: float) -> Array:
-    """Return the log probability p of the module's docstring, from log (1 - D) / D, log q and P."""
+    """Return log p of the module's docstring, from log (1 - D) / D, log q and P, in the shape of `log_odds`."""
     return log_expit(log_odds + log_q + np.log(share) - np.log1p(share * np.expm1(log_q)))

@@ -50,6 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 PAIRS_GROUPS = (MinimalPairArguments,)
+"""Groups of options of `electra pairs`."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -62,13 +63,13 @@ def main(argv: list[str] | None = None) -> None:
 # ---- scoring pairs
 
 PAIRS_NAME = "pair_scores.jsonl"
-"""A file with a line for each pair and its scores, in the order of the data."""
+"""File of an evaluation with a line for each pair and its scores, in the order of the data."""
 
 
 def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
-    """Make the scorer, with its networks on the device, and P of scores.py as the run had it.
+    """Return the scorer of a pair of networks, which are put on the device, with P of scores.py from their run.
 
-    The derivation of `corrected` does not hold where the generator could not sample the original.
+    It lacks `corrected`, whose derivation does not hold, where the generator could not sample the original.
     """
     corruption = run_corruption(networks)
     chosen = 1.0 if corruption.objective == "electra_15" else corruption.mlm_probability
@@ -99,7 +100,7 @@ def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
 
 
 def check_lengths(pairs: Sequence[Pair], groups: Sequence[SentenceBatch], scorer: Scorer) -> None:
-    """Refuse sentences that are longer than the networks' positions."""
+    """Refuse sentences that have more tokens than a network has positions."""
     longest = groups[-1]
     length = longest.ids.shape[1]
     for network in filter(None, (scorer.discriminator, scorer.generator)):
@@ -128,9 +129,9 @@ def write_pairs(path: Path, pairs: Sequence[Pair], scores: dict[str, Array]) -> 
 
 
 def write_predictions(folder: Path, pairs: Sequence[Pair], scores: Mapping[str, Array]) -> None:
-    """Write predictions_SCORE.json as BabyLM's evaluation reads them: the sentence that a score chooses of each pair.
+    """Write predictions_SCORE.json, for BabyLM's evaluation: the sentence of each pair that has the higher score.
 
-    Their scorer knows no half: of tied pairs every second one has the acceptable sentence.
+    BabyLM's scorer counts no half pairs, so of tied pairs every second one has the acceptable sentence.
     """
     for name, values in scores.items():
         found: dict[str, dict[str, list[dict[str, str]]]] = {}
@@ -146,7 +147,7 @@ def write_predictions(folder: Path, pairs: Sequence[Pair], scores: Mapping[str, 
 def hub_scores_of_pairs(
     args: MinimalPairArguments, pairs: Sequence[Pair], results: Mapping[str, Any]
 ) -> list[HubScore]:
-    """Return the overall accuracies on a whole data set of the Hub, or on files that are all of BLiMP; else none."""
+    """Return the overall accuracies on a whole data set of the Hub, or on files with all of BLiMP; else []."""
     counts = Counter(pair.paradigm for pair in pairs)
     is_blimp = len(counts) == BLIMP_PARADIGMS and set(counts.values()) == {BLIMP_PAIRS}
     is_named = may_be_hub_id(args.data) and not expand(args.data).exists()
@@ -165,7 +166,7 @@ def hub_scores_of_pairs(
 
 
 def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
-    """Score the pairs and write the results; `record` has the options to be written for --config."""
+    """Score the pairs and write the results; `record` has the options to write for --config."""
     networks = load_networks(args.pretrain_path, args.generator, of_any_type=True)
     scorer = make_scorer(args, networks)
     names = args.score or scorer.possible

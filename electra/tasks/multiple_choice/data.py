@@ -1,6 +1,6 @@
 """The data of multiple choice: options; questions from csv and jsonl files, or from a data set.
 
-Three forms are known by their columns:
+Four forms are known by their columns:
 
     SWAG        sent1, sent2, ending0, ending1 ...; label
     HellaSwag   ctx, endings; label
@@ -40,10 +40,11 @@ class MultipleChoiceArguments(FileTaskArguments):
 
 
 QUESTION_FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices, a list"
+"""The forms of a question in words, for messages."""
 
 
 class ChoiceQuestion(NamedTuple):
-    """A question, and the pair of texts that the encoder reads for each choice."""
+    """A question with choices: the pair of texts that the encoder reads for each choice, and the answer."""
 
     place: str  # source and line or row, "FILE:3", for messages
     first: str  # first text of all pairs: the context, or the question if there is no context
@@ -53,7 +54,7 @@ class ChoiceQuestion(NamedTuple):
 
 
 def load_choice_splits(options: Any) -> dict[str, list[ChoiceQuestion]]:
-    """Load the splits train, dev and, if there is one, test, from files or from a data set.
+    """Return the splits train, dev and, if there is one, test, of files or of a data set.
 
     Raises:
         UserError: a file cannot be read, a row is no question, or a row of train or dev has no answer.
@@ -71,10 +72,10 @@ def load_choice_splits(options: Any) -> dict[str, list[ChoiceQuestion]]:
 
 
 def parse_question(row: Columns, place: str) -> ChoiceQuestion:
-    """Parse a row in one of the three forms.
+    """Return the question of a row in one of the forms.
 
     Raises:
-        UserError: there are no such columns, fewer than two choices, or the label is not the number of a choice.
+        UserError: the columns fit no form, there are fewer than two choices, or the label is not that of a choice.
     """
     if "sent1" in row:
         columns: Any = ("sent1", "sent2")
@@ -114,7 +115,7 @@ def _text(value: Any) -> str:
 
 
 def _numbered(row: Columns, name: str) -> list[Any]:
-    """Return the columns name0, name1 ... as far as they go."""
+    """Return the values of the columns NAME0, NAME1 ... up to the first that is missing."""
     columns = takewhile(row.__contains__, (f"{name}{number}" for number in count()))
     return [row[column] for column in columns]
 

@@ -66,6 +66,7 @@ from electra.tasks.multiple_choice.report import CHOICE_REPORTING, CHOICE_TASKS
 
 
 CHOICE_GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArguments)
+"""Groups of options of `electra choose`."""
 
 
 def parse_choice_arguments(argv: Sequence[str] | Values | None) -> Arguments:
@@ -80,7 +81,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def evaluate_choices(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
-    """Fine-tune on questions with choices; see `evaluate`."""
+    """Fine-tune on questions with choices, and return the evaluation; see `evaluate`."""
     prefix = f"multiple_choice_{task_name(args.options, 'data', CHOICE_TASKS)}"
     return evaluate(args, [open_choice_task(args)], prefix, encoder)
 
@@ -90,11 +91,13 @@ def evaluate_choices(args: Arguments, encoder: Encoder | None = None) -> Evaluat
 MULTIPLE_CHOICE = TaskKind(
     "multiple_choice", "-m electra choose", CHOICE_REPORTING, AutoModelForMultipleChoice, "multiple-choice"
 )
+"""The kind of the tasks of `electra choose`."""
 NO_CHOICE = -1e4
-"""Logit of padding within a batch: its probability is 0, and it is finite: logits can be saved and averaged."""
+"""Logit of padding in a batch. Its probability is 0, and it is finite, so that logits can be saved and averaged."""
 CHOICE_EXAMPLE = """inputs = tokenizer(["The sun"] * 2, ["rises.", "sings."], return_tensors="pt", padding=True)
 logits = model(**{name: values.unsqueeze(0) for name, values in inputs.items()}).logits
 print(logits.softmax(-1).tolist())"""
+"""Python code for the card of a saved model: transformers has no pipeline for multiple choice."""
 
 
 def open_choice_task(args: Arguments) -> Task:
@@ -125,7 +128,7 @@ def load_choice_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: H
 
 
 def choice_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
-    """Return logits (N, K) that choose the place where most right answers of the training data are."""
+    """Return by split logits (N, K) of the number that is right most often in the training data."""
     place, _ = Counter(question.answer for question in splits["train"].references).most_common(1)[0]
     found = {}
     for name, split in splits.items():
@@ -140,10 +143,10 @@ def encode_choices(
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
 ) -> ColumnRows:
-    """Tokenize questions; pairs longer than `max_length` tokens are truncated, the longer text first.
+    """Return questions as rows; pairs longer than `max_length` tokens are truncated, the longer text first.
 
     Returns:
-        Columns `choices`, a list of tokenized pairs per question, and `labels`, unless any answer is unknown. The
+        rows with the columns `choices`, a list of tokenized pairs, and `labels`, unless an answer is unknown. The
         length of a row is its number of choices times its longest pair.
     """
     firsts: list[str] = []
@@ -163,15 +166,16 @@ def encode_choices(
 
 @dataclass(frozen=True)
 class ChoiceCollator:
-    """A collator that pads questions to a batch."""
+    """A collator that makes a batch of questions with different numbers of choices."""
 
     pad_token_id: int
 
     def __call__(self, rows: Sequence[Columns]) -> dict[str, Tensor]:
-        """Return `choices`, int64 (B, K): rows of the other tensors, -1 where a question has fewer than K choices.
+        """Return a batch of B questions with R choices in all and at most K each.
 
-        The others are int64 `input_ids`, `token_type_ids`, `attention_mask` (choices of all questions, L), and
-        `labels` (B,) if rows have them.
+        `input_ids`, `token_type_ids` and `attention_mask` are int64 (R, L). `choices`, int64 (B, K), has the rows of
+        each question in these tensors, and -1 where a question has fewer than K choices. `labels` are (B,), if rows
+        have them.
         """
         pairs: list[Columns] = []
         pair_indices = []  # of each question
@@ -187,7 +191,7 @@ class ChoiceCollator:
 
 
 class ChoiceScorer(EncoderWithHead):
-    """An `EncoderWithHead` with one label, the score of a choice."""
+    """An encoder with a head that gives each choice a score."""
 
     def __init__(self, encoder: PreTrainedModel, head: str, dropout: float) -> None:
         super().__init__(encoder, head, 1, dropout, AutoModelForMultipleChoice)
@@ -195,7 +199,7 @@ class ChoiceScorer(EncoderWithHead):
     def forward(  # type: ignore[override]
         self, choices: Tensor, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> Tensor:
-        """Return logits, float32 (B, K); `NO_CHOICE` for padding. Arguments as `ChoiceCollator` returns them."""
+        """Return logits, float32 (B, K), `NO_CHOICE` for padding, of a batch of `ChoiceCollator`."""
         scores = super().forward(input_ids, attention_mask, token_type_ids).flatten()
         return torch.where(choices >= 0, scores[choices.clamp(min=0)], NO_CHOICE)
 
@@ -205,14 +209,14 @@ def build_chooser(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskD
 
 
 def logits_of_choices(logits: Array, questions: Sequence[ChoiceQuestion]) -> Array:
-    """Return logits (N, K) with -inf where a question has fewer choices; Trainer pads with -100."""
+    """Return logits (N, K) with -infinity in place of Trainer's padding, -100, where a question has fewer choices."""
     counts = np.array([len(question.choices) for question in questions])
     is_choice = np.arange(logits.shape[1]) < counts[:, None]
     return np.where(is_choice, logits, -np.inf)
 
 
 def choose_endings(logits: Array, questions: Sequence[ChoiceQuestion]) -> Array:
-    """Choose the ending with the highest logit (N,)."""
+    """Return the number of the choice with the highest logit, int64 (N,)."""
     return logits_of_choices(logits, questions).argmax(1)
 
 
@@ -229,7 +233,7 @@ def is_chooser_collapsed(logits: Array, questions: Sequence[ChoiceQuestion]) -> 
 
 
 def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion]) -> dict[str, str]:
-    """End of the file's name -> a csv row per question: its place, number and text of the prediction, the answer."""
+    """Return a file by the end of its name: a csv row per question with place, prediction and answer."""
     chosen = choose_endings(logits, questions)
     columns = {
         "place": [question.place for question in questions],

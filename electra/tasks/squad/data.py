@@ -108,20 +108,20 @@ class Questions:
 
     @cached_property
     def references(self) -> dict[str, tuple[str, ...]]:
-        """Map the id of each question to its correct answers."""
+        """Return id of each question -> its correct answers."""
         return {question.id: question.answers for question in self.questions}
 
 
 def read_questions(path: str | Path) -> Questions:
-    """Read SQuAD's JSON, version 1.1 or 2.0, or a table with a question in each row."""
+    """Return the questions of a file: SQuAD's JSON, version 1.1 or 2.0, or a table with a question in each row."""
     return parse_questions(read_rows(path, names_classes=False), str(path))
 
 
 def load_questions(options: Any) -> dict[str, Questions]:
-    """Load the splits `train` and `dev` of files, or of a data set with SQuAD's columns.
+    """Return the splits `train` and `dev` of files, or of a data set with SQuAD's columns.
 
     Raises:
-        UserError: a file cannot be read, or an answer of a training file is not at its place.
+        UserError: a file cannot be read, or an answer of a training file is not at its position.
     """
     if options.dataset_name is None:
         files = {split: [*map(read_questions, paths)] for split, paths in files_by_split(options).items()}
@@ -138,7 +138,7 @@ def load_questions(options: Any) -> dict[str, Questions]:
 def join(parts: Sequence[Questions]) -> Questions:
     """Return the questions of several files as one split; ids may be the same in several files.
 
-    A file with version 2.0's questions without an answer makes the split one of version 2.0.
+    The split is one of version 2.0 if one of its files is.
     """
     if len(parts) == 1:
         return parts[0]
@@ -153,7 +153,7 @@ def join(parts: Sequence[Questions]) -> Questions:
 
 
 class Faults:
-    """What is wrong with the questions of a source: for each kind of fault, how often, and the first question."""
+    """The faults of the questions in a source: how often each kind occurs, and its first question."""
 
     def __init__(self) -> None:
         self.firsts: dict[str, str] = {}
@@ -164,7 +164,7 @@ class Faults:
         self.counts[what] += 1
 
     def check(self, source: str, total: int, advice: str) -> None:
-        """Raise a `UserError` that names all kinds of faults, if there is one."""
+        """Raise a UserError that names all kinds of faults, if there is a fault among `total` questions."""
         if self.counts:
             found = [f"{number} {what} (first: {self.firsts[what]})" for what, number in self.counts.most_common(5)]
             raise UserError(f"{source}: of {total} questions, {'; '.join(found)}; {advice}")
@@ -174,13 +174,14 @@ FORM = (
     'a question needs id, question, context and answers, such as {"text": ["Rome"], "answer_start": [3]}, in '
     "SQuAD's JSON or in a row"
 )
+"""The form of a question in words, for messages."""
 
 
 def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
     """Return the questions of articles with 'paragraphs', of paragraphs with 'qas', or of rows of one question each.
 
     Raises:
-        UserError: a question is not as it must be; all of the source are checked before.
+        UserError: questions have faults; the message names those of the whole source.
     """
     paragraphs: dict[str, int] = {}
     questions: dict[str, SquadQuestion] = {}
@@ -215,7 +216,7 @@ def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
 
 
 def _questions_in(row: Any, place: str, faults: Faults) -> Iterator[tuple[str, Columns]]:
-    """Yield each question below an article, a paragraph or a row, with its context."""
+    """Yield place and columns, with the context, of each question in an article, a paragraph or a row; note faults."""
     if not isinstance(row, dict):
         faults.add("are no objects", place)
     elif "Data" in row:
@@ -247,7 +248,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _faults_of(values: Columns, answers: Any) -> list[str]:
-    """Return what is wrong with a question."""
+    """Return the faults of a question, as the ends of sentences."""
     faults = [f"have no text as their {name}" for name in ("question", "context") if not _is_text(values.get(name))]
     if not _is_name(values.get("id")):
         faults.append("have no id")
@@ -259,13 +260,13 @@ def _faults_of(values: Columns, answers: Any) -> list[str]:
 
 
 def _truth(value: Any) -> bool | None:
-    """Return the truth value, also of a table; False if there is none, None if it is something else."""
+    """Return a truth value that may be text or a number; False if it is missing, None for other values."""
     written = {"": False, "none": False, "0": False, "false": False, "1": True, "true": True}
     return written.get(str(value).lower())
 
 
 def _answers(values: Columns) -> list[tuple[str, int]] | None:
-    """Return text and place of each answer; none of an impossible question; None if they are not as they must be."""
+    """Return text and position of each answer, [] for an impossible question; None if answers have another form."""
     if _truth(values.get("is_impossible")):
         return []
     answers = parse_value(values.get("answers"))
@@ -308,9 +309,9 @@ def check_answers(data: Questions) -> None:
 
 
 SHORTEST_CONTEXT = 8
-"""A window must have room for this many tokens of the paragraph."""
+"""Tokens of the paragraph for which a window must have room, at least."""
 START, END, UNANSWERABLE = range(3)
-"""Columns of a window's labels."""
+"""Columns of the labels of a window: first and last token of the answer, and whether there is none."""
 NO_ANSWER = (0, 0, 1)
 """Labels of a window that does not hold the whole answer."""
 NOWHERE = (-1, -1)
@@ -321,9 +322,10 @@ NOWHERE = (-1, -1)
 class QuestionWindows(ColumnRows):
     """N windows, each a question followed by a piece of its paragraph. Windows of one question are adjacent.
 
-    Columns: `input_ids`, `token_type_ids`, `context`; for training also `labels`, int64 (3,): positions of the
-    answer's first and last token, and 0; or 0 0 1 if the window does not hold the whole answer. Position 0 is [CLS].
-    `start_positions` is the first of them. Ranges are the first index and the one after the last.
+    Columns are `input_ids`, `token_type_ids` and `context`, the range of the piece. For training there are also
+    `labels`, int64 (3,): positions of the answer's first and last token, and 0; or 0 0 1 if the window does not hold
+    the whole answer. Position 0 is [CLS]. `start_positions` is the first of the labels. A range is a first index and
+    the one after the last.
     """
 
     questions: Array  # index of each window's question (N,), ascending
@@ -334,7 +336,7 @@ class QuestionWindows(ColumnRows):
 
 
 class Frame(NamedTuple):
-    """How a tokenizer encodes a pair of texts: the special tokens before, between and behind them."""
+    """The frame that a tokenizer puts around a pair of texts: special tokens before, between and behind the texts."""
 
     before: Array
     between: Array
@@ -354,7 +356,7 @@ class Frame(NamedTuple):
         return cls(before, between, behind, np.split(types, edges))
 
     def fill(self, question: Array, piece: Array) -> tuple[Array, Array]:
-        """Return the ids and token types of a window."""
+        """Return ids and token types of a window: the frame with a question's and a paragraph piece's ids."""
         parts = (self.before, question, self.between, piece, self.behind)
         before, of_question, between, of_piece, behind = self.types
         types = (before, of_question[:1].repeat(len(question)), between, of_piece[:1].repeat(len(piece)), behind)
@@ -368,7 +370,7 @@ def encode_questions(
     *,
     is_training: bool = False,
 ) -> QuestionWindows:
-    """Tokenize questions and paragraphs and cut them into windows.
+    """Return the windows of all questions, tokenized.
 
     For training, windows have labels, and questions whose answer no token covers are left out. `settings` has
     `max_length`, `max_query_length` and `doc_stride`, in tokens.
@@ -410,11 +412,11 @@ def make_question_windows(
     offsets: list[Array],
     is_training: bool,
 ) -> QuestionWindows:
-    """Turn places in paragraphs into places in windows.
+    """Return windows whose places are those in the window, from places in paragraphs.
 
-    A row of `table` has the index of the question, how much greater a place is in the window than in the paragraph,
-    and three ranges of places in the paragraph: the piece, the tokens with most context, and the answer, whose second
-    place is its last token.
+    A row of `table` has the index of the question, the difference between a place in the window and in the paragraph,
+    and three ranges of places in the paragraph: the piece, the tokens with most context, and the answer, the second
+    place of which is its last token.
     """
     rows = np.array(table, np.int64).reshape(-1, 8)
     questions, shift, first_tokens = rows[:, :3].T
@@ -434,10 +436,10 @@ def make_question_windows(
 
 
 def answer_tokens(offsets: Array, question: SquadQuestion) -> tuple[int, int] | None:
-    """Find the first and the last token that cover a character of the answer; None if no token does.
+    """Return the first and the last token that cover a character of the answer; None if no token does.
 
     Args:
-        offsets: characters of the paragraph's tokens (T, 2).
+        offsets: range of characters of each token of the paragraph, int64 (T, 2).
     """
     if question.start is None:
         return NOWHERE

@@ -20,13 +20,13 @@ from electra.model.networks import gather_hidden
 from electra.tasks.squad.data import END, START, UNANSWERABLE
 
 HIDDEN_SIZE = 512
-"""Width of the layers that read two vectors, whatever the width of the encoder."""
+"""Width of the layers that read two vectors, for encoders of any width, as in the original."""
 ANSWERABLE_WEIGHT = 0.5
-"""Weight of the answerability classifier's loss."""
+"""Weight of the answerability classifier's loss, as in the original."""
 
 
 class SpanLogits(NamedTuple):
-    """Logits for training, float32; -infinity at positions where no answer can be."""
+    """The logits of a span head for training, float32; -infinity at positions where no answer can be."""
 
     start: Tensor  # (B, L)
     end: Tensor  # (B, L); in the joint head that of the true start
@@ -34,10 +34,10 @@ class SpanLogits(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """The K best starts of each window and the K best ends of each of J starts: tensors, or arrays once predicted.
+    """The K best starts of each window and the K best ends of each of J starts, as tensors or, once predicted, arrays.
 
-    J is K in the joint head, and 1 in the others, whose ends do not depend on the start. Scores are in
-    descending order; -infinity fills up windows that have fewer positions.
+    J is K in the joint head, and 1 in the other heads, whose ends do not depend on the start. Scores are in descending
+    order; -infinity fills up windows that have fewer positions.
     """
 
     start_scores: Any  # float32 (B, K)
@@ -53,7 +53,7 @@ class Candidates(NamedTuple):
 
     @classmethod
     def unpack(cls, rows: Array, beam_size: int) -> "Candidates":
-        """Undo `pack`, of arrays; K is `beam_size`."""
+        """Return the candidates of an array of rows that `pack` returned; K is `beam_size`."""
         parts = rows[:, 1:].reshape(len(rows), -1, beam_size)
         start_scores = parts[:, 0]
         starts = parts[:, 1].astype(np.int64)
@@ -62,7 +62,7 @@ class Candidates(NamedTuple):
 
 
 class IndependentHead(nn.Module):
-    """A span head with one logit for starts and one for ends, from transformers' class; see `JointHead`."""
+    """A span head with a logit for the start and one for the end at each token, from transformers' class."""
 
     def __init__(self, config: PreTrainedConfig, dropout: float) -> None:
         super().__init__()
@@ -78,12 +78,12 @@ class IndependentHead(nn.Module):
         return SpanLogits(_mask(start, can_be_answer), _mask(end, can_be_answer), None)
 
     def logits(self, hidden: Tensor, can_be_answer: Tensor) -> tuple[Tensor, Tensor]:
-        """Return those of starts and ends, (B, L) each."""
+        """Return the logits of starts and of ends, (B, L) each."""
         output = self.transformers(hidden, torch.ones_like(can_be_answer, dtype=torch.long))
         return output.start_logits, output.end_logits
 
     def find_candidates(self, hidden: Tensor, can_be_answer: Tensor, beam_size: int) -> Candidates:
-        """Find candidates whose scores are logits."""
+        """Return candidates whose scores are logits; see `JointHead.find_candidates`."""
         start, end, _ = self(hidden, can_be_answer)
         start_scores, starts = _best(start, beam_size)
         end_scores, ends = _best(end.unsqueeze(1), beam_size)
@@ -92,7 +92,7 @@ class IndependentHead(nn.Module):
 
 
 class BiLstmSpanHead(IndependentHead):
-    """One logit for starts and one for ends, from a layer on a BiLSTM; arguments as in `JointHead`."""
+    """A span head with a logit for the start and one for the end at each token, from a layer on a BiLSTM."""
 
     def __init__(self, width: int, dropout: float) -> None:
         nn.Module.__init__(self)
@@ -109,7 +109,7 @@ class BiLstmSpanHead(IndependentHead):
 class JointHead(nn.Module):
     """A span head that scores ends for a start, by a layer that reads the hidden states of both.
 
-    A classifier scores whether there is an answer, from [CLS] and the mean of the hidden states, weighted by the
+    A classifier scores whether there is an answer, from [CLS] and the mean of the hidden states, each weighted by the
     probability that the answer starts there.
     """
 
@@ -126,14 +126,14 @@ class JointHead(nn.Module):
             self.unanswerable = nn.Sequential(hidden_layer, nn.GELU(), nn.Linear(HIDDEN_SIZE, 1))
 
     def forward(self, hidden: Tensor, can_be_answer: Tensor, start_positions: Tensor) -> SpanLogits:
-        """Score hidden states (B, L, D), given where answers can be (B, L) and true starts (B,), 0 for none."""
+        """Return logits from hidden states (B, L, D), a mask of possible answers (B, L), and true starts (B,) or 0."""
         start = _mask(self.start(hidden).squeeze(-1), can_be_answer)
         given = gather_hidden(hidden, start_positions.unsqueeze(1))
         end = self._ends(self.end_of_token(hidden), given, can_be_answer).squeeze(1)
         return SpanLogits(start, end, self._unanswerable(hidden, start))
 
     def find_candidates(self, hidden: Tensor, can_be_answer: Tensor, beam_size: int) -> Candidates:
-        """Find candidates whose scores are log-probabilities; that of no answer is a logit."""
+        """Return candidates whose scores are log-probabilities; the score of no answer is a logit."""
         start = _mask(self.start(hidden).squeeze(-1), can_be_answer)
         start_scores, starts = _best(start.log_softmax(-1), beam_size)
         features = self.end_of_token(hidden)
@@ -151,7 +151,12 @@ class JointHead(nn.Module):
         return Candidates(start_scores, starts, torch.cat(end_scores), torch.cat(ends), unanswerable)
 
     def _ends(self, features: Tensor, given: Tensor, can_be_answer: Tensor) -> Tensor:
-        """Return logits (B, J, L) for J starts with hidden states `given` (B, J, D); `features` (B, L, 512)."""
+        """Return the logits of ends (B, J, L) for J starts.
+
+        Args:
+            features: (B, L, 512), computed from the hidden states.
+            given: hidden states of the starts, (B, J, D).
+        """
         both = features.unsqueeze(1) + self.end_of_start(given).unsqueeze(2)
         logits = self.end_logit(gelu(both))
         return _mask(logits.squeeze(-1), can_be_answer.unsqueeze(1))
@@ -169,7 +174,7 @@ def _mask(logits: Tensor, can_be_answer: Tensor) -> Tensor:
 
 
 def _best(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the best scores of the last dimension and their positions, filled up with -infinity at position 0."""
+    """Return the `size` best scores of the last dimension with positions, filled up with -infinity at position 0."""
     missing = max(0, size - scores.shape[-1])
     values, places = scores.topk(size - missing, dim=-1)
     return pad(values, (0, missing), value=-torch.inf), pad(places, (0, missing))
@@ -178,7 +183,7 @@ def _best(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
 class SpanModel(TaskModel):
     """An encoder with a span head, "joint", "hf" or "bilstm".
 
-    Evaluation keeps `beam_size` starts and ends. The original has no dropout in front of the head.
+    Evaluation keeps `beam_size` starts and ends. There is no dropout in front of the head, as in the original.
     """
 
     def __init__(
@@ -210,7 +215,7 @@ class SpanModel(TaskModel):
     ) -> SpanLogits | Tensor:
         """Return `SpanLogits` if the true starts are given (B,), 0 for no answer; otherwise packed `Candidates`.
 
-        `context` has the first position of the paragraph and the one after its last, int64 (B, 2).
+        `context` is the range of the paragraph, its first position and the one after its last, int64 (B, 2).
         """
         hidden = self.hidden_states(input_ids, attention_mask, token_type_ids)
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
@@ -229,10 +234,13 @@ def span_loss(
     labels: Tensor,
     num_items_in_batch: Tensor | int | None = None,
 ) -> Tensor:
-    """Return a batch's part of the mean loss over the windows of its step, (); labels (B, 3) as in `Windows`.
+    """Return a batch's part of the mean loss over the windows of its step, ().
 
-    The loss of a window is the mean cross-entropy of start and end, plus half the classifier's. `num_items_in_batch`
-    is the number of labels of the step: Trainer counts three for each window.
+    The loss of a window is the mean cross-entropy of start and end, plus half the classifier's.
+
+    Args:
+        labels: labels of `QuestionWindows`, int64 (B, 3).
+        num_items_in_batch: number of labels of the step; Trainer counts three for each window.
     """
     starts = cross_entropy(logits.start, labels[:, START], reduction="none")
     ends = cross_entropy(logits.end, labels[:, END], reduction="none")

@@ -25,10 +25,10 @@ from electra.tasks.squad.heads import Candidates
 
 
 class Decoded(NamedTuple):
-    """Predictions for all questions, by id of the question.
+    """The predictions for all questions, by id of the question.
 
-    `nbest` has the best answers with distinct texts, best first, as the original writes them: `text`, `probability`
-    among these answers, `start_logit`, `end_logit`; a single "" if there is none.
+    `nbest` has the best answers with distinct texts, best first, in the original's form: `text`, `probability` among
+    these answers, `start_logit`, `end_logit`; a question without any has a single answer "".
     """
 
     nbest: dict[str, list[dict[str, Any]]]
@@ -41,7 +41,7 @@ class Decoded(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Possible answers, question by question and best first, (A,) each."""
+    """A possible answers to all questions, question by question and best first: arrays (A,)."""
 
     questions: Array  # indices
     firsts: Array  # first and last tokens, by index in the paragraph
@@ -51,7 +51,7 @@ class Spans(NamedTuple):
 
 
 def possible_spans(windows: QuestionWindows, candidates: Candidates, max_answer_length: int) -> Spans:
-    """Return the candidates that can be answers.
+    """Return the spans among the candidates that can be answers.
 
     An answer starts at a token that its window shows with most context, ends in the same window's piece of the
     paragraph, not before its start, and has at most `max_answer_length` tokens.
@@ -89,10 +89,10 @@ def decode(
     candidates: Candidates,
     settings: Mapping[str, Any],
 ) -> Decoded:
-    """Choose the answers by `n_best_size`, `max_answer_length` and the `head`.
+    """Return the answers, chosen by the settings `n_best_size`, `max_answer_length` and `head`.
 
-    The null odds are the lowest `unanswerable` of the question's windows; of heads without a classifier, which all
-    but joint are, that minus the score of the best answer.
+    The null odds of a question are the lowest `unanswerable` of its windows; for heads other than joint, which have no
+    classifier, they are this value minus the score of the best answer.
     """
     spans = possible_spans(windows, candidates, settings["max_answer_length"])
     bounds = np.searchsorted(spans.questions, np.arange(len(data) + 1))
@@ -117,7 +117,7 @@ def best_answers(
     spans: Spans,
     n_best_size: int,
 ) -> list[dict[str, Any]]:
-    """Return the first spans with distinct texts, as `Decoded.nbest` has them."""
+    """Return the first spans with distinct texts in the form of `Decoded.nbest`."""
     found: dict[str, list[float]] = {}
     _, *columns = (column.tolist() for column in spans)
     for first, last, *scores in zip(*columns, strict=True):
@@ -139,23 +139,25 @@ SquadAnswers = Mapping[str, Sequence[str]]
 AnswerTexts = Mapping[str, str]
 """Id of each question -> the predicted answer."""
 AnswerScore = Callable[[str, str], float]
+"""Predicted answer and reference -> score in [0, 1]."""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+"""Words and characters that `normalize_answer` removes: English articles, ASCII punctuation."""
 
 
 def normalize_answer(text: str) -> str:
-    """Lower-case, then remove ASCII punctuation, English articles and extra white space, in this order."""
+    """Return a text in lower case without ASCII punctuation, then English articles, then extra white space."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, reference: str) -> float:
-    """Return 1 if both are equal when normalized, else 0."""
+    """Return 1 if answer and reference are equal when normalized, else 0."""
     return float(normalize_answer(answer) == normalize_answer(reference))
 
 
 def overlap_f1(answer: str, reference: str) -> float:
-    """Return F1 of the two multisets of words, in [0, 1]; 0 if they share none, also if both are empty."""
+    """Return F1 of the words of answer and reference, in [0, 1]; 0 if they share no word, or both have none."""
     words = Counter(normalize_answer(answer).split())
     expected = Counter(normalize_answer(reference).split())
     common = (words & expected).total()
@@ -163,7 +165,7 @@ def overlap_f1(answer: str, reference: str) -> float:
 
 
 def null_aware_f1(answer: str, reference: str) -> float:
-    """Return `overlap_f1`, but 1 if both are empty: in version 2.0 no answer can be correct."""
+    """Return `overlap_f1`, but 1 if both texts are empty: in version 2.0 no answer can be correct."""
     if not normalize_answer(answer) or not normalize_answer(reference):
         return exact_match(answer, reference)
     return overlap_f1(answer, reference)
@@ -174,12 +176,12 @@ def best_scores(
     references: SquadAnswers,
     predictions: AnswerTexts,
 ) -> dict[str, float]:
-    """Map the id of each question to the best score over its references."""
+    """Return id of each question -> the best score over its references."""
     return {name: max(score(predictions[name], right) for right in answers) for name, answers in references.items()}
 
 
 def evaluate_v1(references: SquadAnswers, predictions: AnswerTexts) -> dict[str, float]:
-    """Return `exact_match` and `f1` of all questions."""
+    """Return the means of `exact_match` and `f1` over all questions."""
     result = {}
     for name, score in (("exact_match", exact_match), ("f1", overlap_f1)):
         scores = best_scores(score, references, predictions)
@@ -192,7 +194,7 @@ def evaluate_v2(
     predictions: AnswerTexts,
     null_odds: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return `exact_match` and `f1`, each at its best threshold: `best_exact` and `best_f1` of evaluate-v2.0.py."""
+    """Return `exact_match` and `f1`, each at its best threshold: evaluate-v2.0.py's `best_exact` and `best_f1`."""
     # References that are empty when normalized do not count, unless there is no other.
     counted = {name: list(filter(normalize_answer, answers)) or [""] for name, answers in references.items()}
     result = {}
@@ -208,7 +210,7 @@ def best_with_threshold(
     predictions: AnswerTexts,
     null_odds: Mapping[str, float],
 ) -> float:
-    """Find the best mean score over all thresholds of the null odds, above which a question is not answered.
+    """Return the best mean score over all thresholds of the null odds, above which a question is not answered.
 
     As in evaluate-v2.0.py, the threshold lies between two questions, even if they have the same odds.
     """

@@ -14,7 +14,7 @@ GOOGLE_SQUAD = (
     "https://github.com/google-research/electra#expected-results",
     "Expected Results",
 )
-"""Protocol, source and table."""
+"""Protocols, URLs and tables of the sources of published scores."""
 
 _SCORES: Any = (
     ("ELECTRA-Small++", (75.8,), (70.1,), GOOGLE_SQUAD),
@@ -28,10 +28,11 @@ _SCORES: Any = (
     ("ELECTRA-Large, 1.75M steps", (89.7, 94.9), (88.0, 90.6), ELECTRA_SQUAD_TABLE),
     ("ELECTRA-Large (released)", (89.7,), (88.1,), GOOGLE_SQUAD),
 )
-"""Name, exact match and F1 in version 1.1, in version 2.0, and where from; from the smallest to the largest
-model. The released Small and Base are the paper's Small++ and Base++."""
+"""Rows from the smallest to the largest model: name, exact match and F1 in version 1.1 and in version 2.0, source. The
+released Small and Base are the paper's Small++ and Base++."""
 
 SQUAD_METRICS = {"exact_match": "EM", "f1": "F1"}
+"""Metric -> its title in tables."""
 
 
 PUBLISHED_SQUAD = [
@@ -45,17 +46,19 @@ PUBLISHED_SQUAD = [
     )
     for name, v1, v2, source in _SCORES
 ]
+"""Published scores of both versions, in percent."""
 SQUAD_TASKS = {
     "squad_v1": ScoredTask("squad_v1", "SQuAD 1.1", "f1", {"train": 87_599, "dev": 10_570}, SQUAD_METRICS),
     "squad_v2": ScoredTask("squad_v2", "SQuAD 2.0", "f1", {"train": 130_319, "dev": 11_873}, SQUAD_METRICS),
 }
-"""The numbers of rows are numbers of questions."""
+"""Both versions as tasks by name; the numbers of rows are official numbers of questions."""
 SQUAD_DEFINITIONS = (
     "Exact match (EM) is the share of questions whose answer is one of the references; F1 is the overlap of its words "
     "with the best reference. Both are those of the official scripts, without case, punctuation and articles.",
     "SQuAD 2.0: a question whose odds of having no answer are above a threshold is not answered. EM and F1 are each "
     "at the threshold that is best on this set: best_exact and best_f1 of the official script.",
 )
+"""Definitions of the metrics, for the end of a report."""
 SQUAD_REPORTING = Reporting(
     "SQuAD results",
     SQUAD_TASKS,
@@ -64,4 +67,6 @@ SQUAD_REPORTING = Reporting(
     published=PUBLISHED_SQUAD,
     datasets={"squad_v1": ("rajpurkar/squad", None), "squad_v2": ("rajpurkar/squad_v2", None)},
 )
+"""How evaluations of `electra squad` are reported."""
 report = SQUAD_REPORTING.report
+"""Return the report of evaluations of `electra squad`; `electra report` calls it."""

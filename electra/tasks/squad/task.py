@@ -42,6 +42,7 @@ from electra.tasks.squad.report import SQUAD_REPORTING
 
 
 SQUAD_GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
+"""Groups of options of `electra squad`."""
 
 
 def parse_squad_arguments(argv: Sequence[str] | Values | None) -> Arguments:
@@ -55,7 +56,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def evaluate_squad(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
-    """Fine-tune on questions about paragraphs; see `evaluate`."""
+    """Fine-tune on questions about paragraphs, and return the evaluation; see `evaluate`."""
     return evaluate(args, [open_squad_task(args)], "squad", encoder)
 
 
@@ -70,13 +71,14 @@ SQUAD = TaskKind(
     max_length=384,
     reads_windows=True,
 )
+"""The kind of the tasks of `electra squad`."""
 SQUAD_SETTINGS = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
-"""Options that a score depends on."""
+"""Options of the data that a score depends on."""
 SPAN_EXAMPLE = """inputs = tokenizer("Who wrote the letter?", "Ann wrote the letter.", return_tensors="pt")
 output = model(**inputs)
 start, end = output.start_logits.argmax(), output.end_logits.argmax()
 print(tokenizer.decode(inputs["input_ids"][0, start : end + 1]))"""
-"""transformers 5 has no pipeline for questions about a context."""
+"""Python code for the card of a saved model: transformers 5 has no pipeline for questions about a context."""
 
 
 def open_squad_task(args: Arguments) -> Task:
@@ -102,9 +104,9 @@ def open_squad_task(args: Arguments) -> Task:
 
 
 class SquadReferences(NamedTuple):
-    """The references of a split: questions, windows, and the options of the command that say how answers are chosen.
+    """The references of a split: questions, windows, and the options by which answers are chosen.
 
-    `n_best_size` is the number of starts, and of ends for each, that the model returns, and of answers that are kept.
+    `n_best_size` is the number of starts, of ends for each start, and of answers that are kept.
     """
 
     data: Questions
@@ -112,11 +114,11 @@ class SquadReferences(NamedTuple):
     settings: Mapping[str, Any]
 
     def candidates(self, rows: Array) -> Candidates:
-        """Unpack the output of the model."""
+        """Return the candidates in the output of the model, float32 (N, ...)."""
         return Candidates.unpack(rows, self.settings["n_best_size"])
 
     def decode(self, rows: Array) -> Decoded:
-        """Return the answers, from the output of the model."""
+        """Return the answers in the output of the model, float32 (N, ...)."""
         return decode(self.data, self.windows, self.candidates(rows), self.settings)
 
 
@@ -141,7 +143,7 @@ def build_reader(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskDa
 
 
 def score_squad(rows: Array, dev: SquadReferences) -> dict[str, float]:
-    """Compute exact match and F1; in version 2.0 each at its best threshold."""
+    """Return exact match and F1 from the output of the model, in version 2.0 each at its best threshold."""
     decoded = dev.decode(rows)
     right = dev.data.references
     if dev.data.is_version_2:
@@ -150,7 +152,7 @@ def score_squad(rows: Array, dev: SquadReferences) -> dict[str, float]:
 
 
 def is_reader_collapsed(rows: Array, dev: SquadReferences) -> bool:
-    """Return True if (almost) all best starts are at one place of window or paragraph, or scores are not finite.
+    """Return True if (almost) all best starts are at one place, of window or paragraph, or scores are not finite.
 
     Position 0 is skipped: many windows rightly say that they have no answer.
     """
@@ -180,7 +182,7 @@ def squad_files(split: str, rows: Array, dev: SquadReferences) -> dict[str, dict
 
 
 NEEDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
-"""Settings of training that decide on the answers."""
+"""Settings of training by which answers are chosen, without which a saved model cannot answer."""
 
 
 def predictor(saved: Saved, given: Any) -> Predictor:
@@ -200,7 +202,7 @@ def parse_squad_row(row: Columns, place: str) -> tuple[str, str]:
 
 
 def answer_squad_rows(saved: Saved, items: Sequence[tuple[str, str]], forward: Any) -> list[Columns]:
-    """Return the best answer and its share of the n best; "" and its probability if no answer is above one half."""
+    """Return each row's best answer with its probability among the n best, or "" if to have none is likelier."""
     may_be_none = saved.settings["task"] == "squad_v2"
     contexts = []
     questions = []

@@ -25,12 +25,13 @@ logger = logging.getLogger("electra.trivia_qa")
 
 _WORD = re.compile(r"\w+")
 CHUNK = re.compile(r"\S+")
+"""Words in which answers are looked for, and words that are counted, between white space."""
 SOURCES = {"EntityPages": "wikipedia", "SearchResults": "web"}
-"""Where a question names its documents, and the folder of these documents in that of the evidence."""
+"""Field in which a question names documents -> folder of these documents in the folder of the evidence."""
 
 
 class TriviaAnswer(TypedDict, total=False):
-    """The names of an answer; test sets have none."""
+    """An answer with its names; test sets have none."""
 
     Value: str
     Aliases: list[str]
@@ -38,7 +39,7 @@ class TriviaAnswer(TypedDict, total=False):
 
 
 class TriviaDocument(TypedDict):
-    """A document, by its file in the folder of its source."""
+    """A document that a question names: its file in the folder of its source."""
 
     Filename: NotRequired[str]
 
@@ -54,20 +55,20 @@ class TriviaQuestion(TypedDict):
 
 
 class TriviaFile(TypedDict):
-    """A file of TriviaQA's folder qa."""
+    """The content of a file in TriviaQA's folder qa."""
 
     Data: list[TriviaQuestion]
 
 
 class Occurrence(NamedTuple):
-    """A piece of a text."""
+    """An occurrence of an answer: its first character in a text, and its text."""
 
     start: int
     text: str
 
 
 def first_words(text: str, count: int) -> str:
-    """Return the beginning of a text up to the end of its word number `count`, between white space."""
+    """Return the first `count` words of a text, as far as it has them; words stand between white space."""
     for number, match in enumerate(CHUNK.finditer(text), start=1):
         if number == count:
             return text[: match.end()]
@@ -75,9 +76,9 @@ def first_words(text: str, count: int) -> str:
 
 
 def find_answers(context: str, aliases: Sequence[str]) -> list[Occurrence]:
-    """Return the first occurrence of each alias in a text, the earliest first, of equal starts the longest.
+    """Return the first occurrence of each alias in a text, the earliest first, of those with equal starts the longest.
 
-    Case and what stands between words do not count, and no word is cut: "JRR" is not in "JRRT".
+    Case and the characters between words do not count, and no word is cut: "JRR" is not in "JRRT".
     """
     places = [(match.group().casefold(), *match.span()) for match in _WORD.finditer(context)]
     words = [word for word, *_ in places]
@@ -99,7 +100,8 @@ def convert_trivia_qa(
     """Yield an article of SQuAD's format for each document that names the answer, with one question.
 
     Args:
-        counts: `questions`, `documents` and `missing`, documents that have no file, are added up here.
+        counts: counter to which numbers are added of `questions`, `documents`, and `missing`, documents without a
+            file.
     """
     for question in questions:
         answer = question.get("Answer") or {}
@@ -125,7 +127,7 @@ def convert_trivia_qa(
 
 
 def read_document(evidence: Path, folder: str, name: str) -> str | None:
-    """Return the text of a document; None if there is no such file, or no UTF-8 in it."""
+    """Return the text of a document; None if there is no such file, or it is not UTF-8."""
     try:
         return (evidence / folder / name).read_text(encoding="utf-8-sig")
     except (OSError, ValueError):
@@ -133,7 +135,7 @@ def read_document(evidence: Path, folder: str, name: str) -> str | None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Convert a file; the output appears when it is complete."""
+    """Convert a file of TriviaQA; the output appears when it is complete."""
     parser = Parser(
         prog="python -m electra.tasks.squad.trivia_qa", description="Convert TriviaQA's questions to SQuAD's format."
     )

@@ -20,23 +20,24 @@ from electra.tasks.tagging.schemes import LABEL, OUTSIDE
 logger = logging.getLogger(__name__)
 
 DOCUMENT = "-DOCSTART-"
+"""First word of the line that begins a document, as CoNLL-2003 writes it."""
 CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words
 COMMENT = re.compile(r"#(\s|$|begin document|end document)")
 GLOBAL_COLUMNS = re.compile(r"#\s*global\.columns\s*=\s*(.+)")
-"""Names of the columns in CoNLL-U Plus."""
+"""The comment that names the columns in CoNLL-U Plus."""
 UNIVERSAL = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
-"""Columns of CoNLL-U."""
+"""Names of the columns of CoNLL-U."""
 WORD_NAMES = frozenset(("word", "words", "token", "tokens", "form"))
 """Names of the column of words, in lower case."""
 LONGEST_SENTENCE = 1000
 """Words; more say that the blank lines between sentences are missing."""
 RANGE = re.compile(r"[0-9]+[-.][0-9]+")
-"""A range of words or an empty node in CoNLL-U."""
+"""The number of a range of words or of an empty node in CoNLL-U, such as 3-4 or 5.1."""
 
 
 @dataclass(frozen=True)
 class TaggedSentences:
-    """The sentences of one split; `labels` as in the source, None if there are none."""
+    """The sentences of one split: words, and labels as in the source; None if there are no labels."""
 
     words: list[list[str]]
     labels: list[list[str]] | None
@@ -57,13 +58,13 @@ def read_columns(
     *,
     needs_labels: bool = True,
 ) -> TaggedSentences:
-    """Read a file whose columns are separated by spaces or tabs.
+    """Return the sentences of a file whose columns are separated by spaces or tabs.
 
     Args:
-        label_column: a number, from 0 or from the end, or a name in the header; None is the last column, of CoNLL-U
-            the part of speech.
-        word_column: the same of the words; None is the first column that does not count.
-        needs_labels: False for a file that may not have the column of the labels; it has no labels then.
+        label_column: column of the labels: a number, from 0 or from the end, or a name in the header; None for the
+            last column, in CoNLL-U for the part of speech.
+        word_column: column of the words in the same form; None for the first column that does not count words.
+        needs_labels: False to accept a file without the column of the labels, whose sentences then have no labels.
     """
     suffix = form_of(path)
     texts = [line.rstrip("\r\n") for line in open_lines(path)]
@@ -115,7 +116,7 @@ def read_columns(
 def _sentences(
     path: str, texts: Sequence[str], is_universal: bool, label_column: str | int | None
 ) -> list[list[Line]]:
-    """Return the lines of each sentence in cells, without comments; by spaces and tabs if that gives one width."""
+    """Return the lines of each sentence, cut into cells: at spaces and tabs if that gives one width, else at tabs."""
     has_tabs = all("\t" in text for text in texts if text.strip(" \t") and not text.startswith(("#", DOCUMENT)))
     splits: list[Callable[[str], list[str]]] = [_by_tab] if is_universal else [CELLS.findall]
     if has_tabs and not is_universal:
@@ -146,9 +147,10 @@ def _by_tab(text: str) -> list[str]:
 
 
 def _without_comments(groups: list[list[Line]], texts: Sequence[str], is_universal: bool) -> list[list[Line]]:
-    """Return the lines without comments at the beginning of sentences.
+    """Return the lines of each sentence without comments at its beginning.
 
-    A line that begins like one, with as many cells as others, is a word if its last cell is a label elsewhere.
+    A line that begins like a comment, but has as many cells as others, is a word if its last cell is a label
+    elsewhere.
     """
     if is_universal:
         return [
@@ -174,8 +176,8 @@ def _without_comments(groups: list[list[Line]], texts: Sequence[str], is_univers
 def _uneven(path: str, sentences: Sequence[Sequence[Line]], label_column: str | int | None) -> str:
     """Return a message if lines have different numbers of cells, otherwise "".
 
-    With a column that is counted from the front, sentences may differ, as in CoNLL-2009, which has one for each
-    predicate.
+    Between sentences, the number may differ if the column is counted from the front, as in CoNLL-2009, which has a
+    column for each predicate.
     """
     by_sentence = label_column is not None and str(label_column).isdecimal()
     width = len(sentences[0][0].cells) if sentences else 0
@@ -192,7 +194,7 @@ def _uneven(path: str, sentences: Sequence[Sequence[Line]], label_column: str | 
 
 
 def _without_header(sentences: list[list[Line]], path: str) -> tuple[list[list[Line]], list[str]]:
-    """Return the sentences without a first line that names the columns, and these names; [] if there is none."""
+    """Return the sentences without a header, and the names of the columns in it; [] without a header."""
     first = sentences[0][0]
     others = {line.cells[-1] for sentence in sentences for line in sentence if line is not first}
     is_header = bool(WORD_NAMES & {cell.lower() for cell in first.cells}) and first.cells[-1] not in others
@@ -206,8 +208,8 @@ def _without_header(sentences: list[list[Line]], path: str) -> tuple[list[list[L
 def _counts(sentences: Sequence[Sequence[Line]], width: int) -> bool:
     """Return True if the first column counts the words.
 
-    Its numbers ascend in each sentence. If there is only one other column, they must have no gaps, too: from 0 or 1 in
-    each sentence, or from one sentence to the next.
+    The numbers of such a column ascend in each sentence. If there is only one other column, the numbers have no gaps,
+    either: from 0 or 1 in each sentence, or from one sentence to the next.
     """
     if width < 2:
         return False
@@ -227,7 +229,7 @@ def _counts(sentences: Sequence[Sequence[Line]], width: int) -> bool:
 
 
 def _index(path: str, given: str | int | None, names: Sequence[str], width: int, option: str) -> int | None:
-    """Return the number of a column that is given by its number or its name; None if none is."""
+    """Return the number of the column that a user gives by number or name; None if no column is given."""
     if given is None:
         return None
     lower = [name.lower() for name in names]
@@ -248,7 +250,7 @@ def _default_label(
     is_universal: bool,
     word: int,
 ) -> int:
-    """Return the column of the labels: the part of speech of CoNLL-U, otherwise the last one.
+    """Return the number of the column of labels by default: in CoNLL-U the part of speech, otherwise the last one.
 
     Raises:
         UserError: two columns have labels of the same types, as in files of nested entities.
@@ -277,7 +279,7 @@ def _default_label(
 
 
 def as_columns(words: Sequence[Sequence[str]], *labels: Sequence[Sequence[str]]) -> str:
-    """Write a line for each word with its labels, and a blank line behind each sentence."""
+    """Return a text with a line for each word with its labels, and a blank line behind each sentence."""
     lines = []
     for columns in zip(words, *labels, strict=True):
         for cells in zip(*columns, strict=True):

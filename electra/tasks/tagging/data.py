@@ -83,16 +83,16 @@ Words = Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class SentenceWindows(ColumnRows):
-    """The windows of one split.
+    """The windows of the sentences of one split.
 
-    Columns: `input_ids` with special tokens; `positions` in `input_ids` of the first tokens of the words that this
-    window labels; `labels` of these words, if known. `sentence_of_window` has indices, in ascending order.
+    Columns are `input_ids`, with special tokens; `positions`, the places in `input_ids` of the first tokens of the
+    words that the window labels; and, if known, `labels` of these words. `sentence_of_window` has ascending indices.
     """
 
     sentence_of_window: list[int]
 
     def predictions(self, values: Array) -> list[list[Any]]:
-        """Return predictions (windows, most words in a window) as one list per sentence, in the text's order."""
+        """Return the predictions of each sentence, in the order of words, from (windows, most words in a window)."""
         found: dict[int, list[Any]] = defaultdict(list)
         for row, sentence, positions in zip(values, self.sentence_of_window, self.columns["positions"], strict=True):
             found[sentence] += row[: len(positions)].tolist()
@@ -100,7 +100,7 @@ class SentenceWindows(ColumnRows):
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """Return the ids that the tokenizer puts before and behind a text."""
+    """Return the ids that a tokenizer puts before a text, and those behind it."""
     encoded = tokenizer("a")
     ids = encoded["input_ids"]
     sequence_ids = encoded.sequence_ids(0)  # None at special tokens
@@ -114,7 +114,7 @@ def make_sentence_windows(
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
 ) -> SentenceWindows:
-    """Cut sentences into windows of at most `max_length` tokens; `labels` are classes of words, if known."""
+    """Return the windows of sentences, of at most `max_length` tokens; `labels` are the classes of words, if known."""
     before, behind = special_tokens(tokenizer)
     size = max_length - len(before) - len(behind)
     stride = max(1, size // 2)
@@ -144,9 +144,9 @@ def make_sentence_windows(
 
 
 def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
-    """Tokenize sentence -> word -> ids, at least one for each word. Each distinct word is tokenized once.
+    """Return the ids of each word of each sentence, at least one a word; each distinct word is tokenized once.
 
-    A word after another one is tokenized with a space before it, which byte-level tokenizers need and others ignore. A
+    Words but the first are tokenized with a space before them, which byte-level tokenizers need and others ignore. A
     word without any token, such as a zero-width space, becomes the unknown token.
     """
     spelled = [[first, *(f" {word}" for word in others)] for first, *others in sentences]
@@ -163,7 +163,7 @@ def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list
 def is_table(path: str) -> bool:
     """Return True if a file has rows with named columns: JSON, parquet, csv, or a tsv with such a header.
 
-    Other files have a word in each line. A tsv with blank lines between its sentences is one of them.
+    Other files have a word in each line, for example a tsv with blank lines between its sentences.
     """
     form = form_of(path)
     if form not in TABLES or form not in DELIMITERS or form == ".csv":
@@ -175,7 +175,7 @@ def is_table(path: str) -> bool:
 
 
 def load_tagging_splits(options: Any) -> dict[str, TaggedSentences]:
-    """Load the splits train, dev and, if there is one, test, of a data set or of files."""
+    """Return the splits train, dev and, if there is one, test, of a data set or of files."""
     columns = options.label_column, options.word_column
     files = files_by_split(options)
     splits = {}

@@ -22,18 +22,21 @@ from electra.tasks.tagging.schemes import LabelledSpan, labels_of, words_of
 logger = logging.getLogger(__name__)
 
 TEXT_NAMES = ("text", "sentence", "data", "content")
+"""Names of the column of a text, by preference."""
 SPAN_COLUMNS = ("entities", "spans", "label", "labels", "annotations", "ner")
+"""Names of the column of spans, by preference."""
 SENTENCE_COLUMN = re.compile(r"sent(ence)?[ _]?(#|id|idx|index|no|nr|num|number)?|sid", re.IGNORECASE)
 LABEL_NAMES = (re.compile(r"(tags|labels)$"), re.compile(r"(tag|label|ner)s?$", re.IGNORECASE))
-"""Names of columns of labels, the first expression that one matches."""
+"""Expressions of the name of the column of labels, by preference."""
 SPAN_KEYS = {
     "start": ("start", "start_offset", "startOffset", "begin", "beginOffset", "start_char"),
     "end": ("end", "end_offset", "endOffset", "stop", "end_char"),
     "label": ("label", "labels", "type", "tag", "entity", "entity_group", "entity_type", "name", "category"),
     "text": ("text",),
 }
-"""Names in the objects of annotation tools."""
+"""Part of a span -> its names in the objects of annotation tools."""
 FORMS = "tokens and tags, lists of equal length, or text and entities: [[start, end, label], ...]"
+"""The forms of a row in words, for messages."""
 
 
 def read_sentences(
@@ -43,9 +46,9 @@ def read_sentences(
     *,
     needs_labels: bool = True,
 ) -> TaggedSentences:
-    """Read rows of words and labels, of texts and spans, or of one word each.
+    """Return the sentences in rows of words and labels, of texts and spans, or of one word each.
 
-    Without `needs_labels` there are no labels if one is missing, null or -1.
+    Without `needs_labels`, the sentences have no labels if a label is missing, null or -1.
     """
     words: list[list[str]] = []
     labels: list[list[str] | None] = []
@@ -71,7 +74,8 @@ def read_sentences(
 
 
 Sentence = tuple[str, str, list[str], list[str] | None, bool]
-"""Place, names of the columns, words, labels, and whether a span begins or ends inside a word."""
+"""A sentence of a source: place, names of the columns, words, labels, and whether a span begins or ends inside a
+word."""
 
 
 def _sentences_of(rows: Iterable[PlacedRow], label_column: str | None, word_column: str | None) -> Iterator[Sentence]:
@@ -105,14 +109,14 @@ def _name_of_word(row: Columns) -> str | None:
 
 
 def _is_word_row(row: Columns, word: str) -> bool:
-    """Return True if rows have one word each: there is a number of the sentence, and no list or text of words."""
+    """Return True if rows have one word each, because they have a sentence's number, and no list or text of words."""
     if parse_value(row[word]) is not None:
         return False
     return any(SENTENCE_COLUMN.fullmatch(name.strip()) for name in row) or not re.search(r"\s", row[word].strip())
 
 
 def _word_rows(rows: Iterable[PlacedRow], word: str, label_column: str | None) -> Iterator[Sentence]:
-    """Yield the sentences of rows of one word each; a sentence goes on where its number is missing."""
+    """Yield the sentences of rows of one word each; a row without a number continues the sentence before it."""
     current: Any = None
     begun = names = ""
     words: list[str] = []
@@ -153,7 +157,7 @@ def _single_label(row: Columns, place: str) -> Any:
 
 
 def tokens_of(row: Columns, place: str) -> list[str] | None:
-    """Return the words of a row; None if the row has a text instead."""
+    """Return the words of a row; None if the row has a text in their place."""
     tokens = row.get("tokens", row.get("words"))
     if tokens is None:
         return None
@@ -170,7 +174,7 @@ def tokens_of(row: Columns, place: str) -> list[str] | None:
 
 
 def _has_written_labels(row: Columns) -> bool:
-    """Return True if labels of words are one text, with white space between them."""
+    """Return True if the labels of all words are one text, with white space between labels."""
     columns = [name for name in row if LABEL_NAMES[1].search(name)]
     return any(isinstance(row[name], str) and parse_value(row[name]) is None for name in columns)
 
@@ -180,7 +184,7 @@ def read_labels(
     label_column: str | None,
     place: str,
 ) -> list[str] | None:
-    """Read the labels by name, by default from the only column that ends in tags or labels; None if hidden."""
+    """Return a row's labels by name, by default of the only column that ends in tags or labels; None if hidden."""
     columns = [label_column] if label_column else []
     for expression in LABEL_NAMES:
         columns = columns or [name for name in row if expression.search(name)]
@@ -212,7 +216,7 @@ def read_labels(
 
 
 def read_text(row: Columns, label_column: str | None, place: str) -> tuple[list[str], list[str] | None, bool]:
-    """Return the words of a text, labels in IOB2 if the row has spans, and whether one begins or ends in a word."""
+    """Return words, labels in IOB2 or None, and whether a span is cut within a word, of a row with a text."""
     column = next((name for name in TEXT_NAMES if name in row), "text")
     text = text_of(row, column, place)
     written = _written_labels(row, label_column, text, place)
@@ -227,7 +231,7 @@ def read_text(row: Columns, label_column: str | None, place: str) -> tuple[list[
 
 
 def _written_labels(row: Columns, label_column: str | None, text: str, place: str) -> list[str] | None:
-    """Return the labels of a text's parts between white space, if they are one text, too; None if they are not."""
+    """Return the labels of a text's words between white space, if the labels are one text, too; else None."""
     columns = [label_column] if label_column else [name for name in row if LABEL_NAMES[0].search(name)]
     written = row.get(columns[0]) if len(columns) == 1 else None
     if not isinstance(written, str) or parse_value(written) is not None:
@@ -243,7 +247,7 @@ def _written_labels(row: Columns, label_column: str | None, text: str, place: st
 
 
 def read_spans(row: Columns, label_column: str | None, text: str, place: str) -> list[LabelledSpan] | None:
-    """Read the spans of a row, None if it has none; raise an error if one is not within the text, or has no label."""
+    """Return the spans of a row, None without any; raise a UserError if one leaves the text, or has no label."""
     names = [label_column] if label_column else [name for name in SPAN_COLUMNS if row.get(name) is not None]
     named = [name for name in names if isinstance(parse_value(row.get(name)), list)]
     name = next(iter(named or names), None)
@@ -258,7 +262,7 @@ def read_spans(row: Columns, label_column: str | None, text: str, place: str) ->
 
 
 def _span(entity: Any, text: str, place: str) -> LabelledSpan:
-    """Return a span that is a list, or an object of an annotation tool."""
+    """Return the span of a list [start, end, label], or of an object of an annotation tool."""
     parts: Any = entity
     passage = None
     if isinstance(entity, dict):
@@ -287,14 +291,14 @@ def _span(entity: Any, text: str, place: str) -> LabelledSpan:
 
 
 def _whole(value: Any) -> Any:
-    """Return a whole number that is written as a text or with .0 as an int, others as they are."""
+    """Return a whole number that is written as text or with .0 as an int; return other values as they are."""
     if isinstance(value, str) and value.isdecimal():
         return int(value)
     return int(value) if isinstance(value, float) and value % 1 == 0 else value
 
 
 def _from_label_studio(row: Columns, place: str) -> Columns:
-    """Return a task of Label Studio's JSON as a row with a text and its entities; other rows as they are."""
+    """Return a task in Label Studio's JSON as a row with a text and its entities; return other rows as they are."""
     data = row.get("data")
     annotations = row.get("annotations")
     if not isinstance(data, dict) or not isinstance(annotations, list):

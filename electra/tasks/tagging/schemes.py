@@ -18,10 +18,12 @@ from electra.finetuning.data import UNSPACED
 from electra.io.errors import UserError
 
 OUTSIDE = "O"
+"""Label of a word that belongs to no entity."""
 LABEL = re.compile(r"([BIESLU])-(.+)")
+"""A label with a prefix, in the usual spelling: prefix, type."""
 PREFIXES = {"iob2": "BI", "bioes": "BIES"}
-"""Scheme -> its prefixes. Labels of io are types without a prefix, and O: equal ones side by side are one entity. In
-the scheme plain every label is a class of its own, such as a part of speech."""
+"""Scheme -> its prefixes. In the scheme io, labels are O or types without a prefix, and equal ones side by side are
+one entity. In the scheme plain, every label is a class of its own, such as a part of speech."""
 SPELLINGS = (
     re.compile(r"(?P<prefix>[BIESLU])-(?P<type>.+)"),
     re.compile(r"(?P<prefix>[BMIESW])-(?P<type>.+)"),  # BMES, BMEWO
@@ -29,15 +31,16 @@ SPELLINGS = (
     re.compile(r"(?P<prefix>[bieslu])[-_](?P<type>.+)"),
     re.compile(r"(?P<type>.+)[-_](?P<prefix>[BIESLU])"),
 )
-"""Labels with a prefix as files have them; all labels of a file are of the first one that fits them."""
+"""Spellings of labels with a prefix; a file has the first one that fits all of its labels."""
 OUTSIDES = ("0", "o", "_", "-", "*")
-"""Other labels of words outside, where all others have a prefix and none is O."""
+"""Labels that stand for O, where all other labels have a prefix and none is O."""
 
 TagSequence = Sequence[Sequence[str]]
+"""The labels of the words of each sentence."""
 
 
 def find_spelling(sentences: TagSequence) -> dict[str, str]:
-    """Return the label in the usual spelling, B-LOC and O, by each label that has another."""
+    """Return label -> its usual spelling, such as B-LOC or O, for each label that has another spelling."""
     labels = set(chain.from_iterable(sentences))
     outside = next((label for label in (OUTSIDE, *OUTSIDES) if label in labels), OUTSIDE)
     inside = labels - {outside}
@@ -56,12 +59,12 @@ def find_spelling(sentences: TagSequence) -> dict[str, str]:
 
 
 def spelt(sentences: TagSequence, spelling: Mapping[str, str]) -> list[list[str]]:
-    """Return the labels in the usual spelling, see `find_spelling`."""
+    """Return the labels in the usual spelling, which `find_spelling` has found."""
     return [[spelling.get(label, label) for label in sentence] for sentence in sentences]
 
 
 def convert(labels: Sequence[str], scheme: str) -> list[str]:
-    """Write the entities of a sentence in a scheme; plain labels are returned as they are."""
+    """Return the labels of a sentence, converted to a scheme; plain labels are returned as they are."""
     if scheme == "plain":
         return list(labels)
     converted = [OUTSIDE] * len(labels)
@@ -78,12 +81,12 @@ def convert(labels: Sequence[str], scheme: str) -> list[str]:
 
 
 def with_prefixes(labels: Sequence[str]) -> list[str]:
-    """Return labels of the scheme io as IOB1 has them; others as they are."""
+    """Return labels of the scheme io in IOB1, and labels of other schemes as they are."""
     return [label if label == OUTSIDE or LABEL.fullmatch(label) else f"I-{label}" for label in labels]
 
 
 def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return type, first and last word of each entity."""
+    """Return type, number of the first and number of the last word of each entity."""
     entities = []
     kind = ""  # of the entity that is open
     first = 0
@@ -104,7 +107,7 @@ def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def choose_scheme(sentences: TagSequence, asked: str) -> str:
-    """Choose the scheme to train in: as asked for, or by default that of the data, with IOB2 for IOB1."""
+    """Return the scheme to train in: `asked`, or for "auto" the scheme of the data, with IOB2 for IOB1."""
     counts = Counter(chain.from_iterable(sentences))
     labels = counts.keys() - {OUTSIDE}
     prefixes = {label[0] for label in labels if LABEL.fullmatch(label)}
@@ -121,7 +124,7 @@ def choose_scheme(sentences: TagSequence, asked: str) -> str:
 
 
 def tag_set(sentences: TagSequence, scheme: str) -> list[str]:
-    """Return all labels that a scheme has for the entity types of these sentences; O first."""
+    """Return the labels of a scheme for the types of entities in sentences, O first."""
     labels = set(chain.from_iterable(sentences))
     if scheme == "plain":
         return sorted(labels)
@@ -136,10 +139,10 @@ def score_labels(
     references: TagSequence,
     scheme: str,
 ) -> dict[str, float]:
-    """Compute scores as fractions. An entity is correct if its type and both ends are. F1 is 0 without entities.
+    """Return scores as fractions. An entity is correct if its type and both ends are. F1 is 0 without entities.
 
-    f1, precision, recall, accuracy, and f1_TYPE for each type in the references; of plain labels accuracy and f1_LABEL
-    for each.
+    The scores are f1, precision, recall, accuracy, and f1_TYPE for each type in the references; for plain labels,
+    accuracy and f1_LABEL for each label.
     """
     right = list(chain.from_iterable(references))
     answers = list(chain.from_iterable(predicted))
@@ -172,7 +175,7 @@ def score_labels(
 
 
 def _f1(correct: int, found: int, expected: int) -> float:
-    """Return the harmonic mean of precision, `correct / found`, and recall, `correct / expected`; 0 without any."""
+    """Return the harmonic mean of precision, `correct / found`, and recall, `correct / expected`, or 0."""
     return 2 * correct / max(found + expected, 1)
 
 
@@ -185,11 +188,12 @@ def _f1(correct: int, found: int, expected: int) -> float:
 
 
 UNSPACED_WORD = regex.compile(rf"[{UNSPACED}]")
+"""A character of a script without spaces, which is a word of its own."""
 WORD = regex.compile(rf"[{UNSPACED}]\p{{M}}*|(?:(?![{UNSPACED}])[\w\p{{M}}\p{{No}}\u200c\u200d])+|[^\w\s]")
-"""With the vowel signs of Indic scripts and Thai and the joiners of Persian, which `re` counts to no word."""
+"""A word, with vowel signs of Indic scripts and Thai and joiners of Persian, which `re` counts to no word."""
 
 Bounds = tuple[int, int]
-"""First character of a word, and the one after its last."""
+"""Range of a word: its first character, and the one after its last."""
 
 
 class LabelledSpan(NamedTuple):
@@ -199,15 +203,15 @@ class LabelledSpan(NamedTuple):
 
 
 def words_of(text: str) -> list[Bounds]:
-    """Find where the words of a text are."""
+    """Return the range of each word of a text, in characters."""
     return [match.span() for match in WORD.finditer(text)]
 
 
 def labels_of(words: Sequence[Bounds], spans: Iterable[LabelledSpan], place: str) -> list[str]:
-    """Return a label in IOB2 for each word: that of the span which has the word, or a part of the word.
+    """Return a label in IOB2 for each word: that of the span that has the word or a part of it, else O.
 
     Raises:
-        UserError: a span holds no word, or has a word in common with another.
+        UserError: a span holds no word, or shares a word with another span.
     """
     labels = [OUTSIDE] * len(words)
     for span in spans:

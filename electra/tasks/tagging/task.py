@@ -76,6 +76,7 @@ logger = logging.getLogger(__name__)
 
 
 TAGGING_GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
+"""Groups of options of `electra tag`."""
 
 
 def parse_tagging_arguments(argv: Sequence[str] | Values | None) -> Arguments:
@@ -90,7 +91,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def evaluate_tagging(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
-    """Fine-tune on words with labels; see `evaluate`."""
+    """Fine-tune on words with labels, and return the evaluation; see `evaluate`."""
     prefix = f"tagging_{task_name(args.options, 'data', TAGGING_TASKS)}"
     return evaluate(args, [open_tagging_task(args)], prefix, encoder)
 
@@ -106,13 +107,18 @@ TAGGING = TaskKind(
     max_length=256,
     reads_windows=True,
 )
+"""The kind of the tasks of `electra tag`."""
 FEATURE_BASED = TAGGING._replace(auto_model=AutoModel)
+"""The kind of tasks with a frozen encoder, which AutoModel opens: transformers has no class with a BiLSTM."""
 NOTE = 'A word has the label of its first token: use the pipeline with `aggregation_strategy="first"`.'
+"""Note in the card of a saved tagger."""
 EXAMPLE = pipeline_example("token-classification", '"Ann lives in Rome."', ', aggregation_strategy="first"')
+"""Python code for the card of a saved tagger."""
 FEATURE_NOTE = (
     "The encoder is frozen, and a BiLSTM labels words by its states: `electra predict` reads both, and transformers "
     "the encoder alone."
 )
+"""Note in the card of a saved tagger on a frozen encoder."""
 
 
 def open_tagging_task(args: Arguments) -> Task:
@@ -147,11 +153,11 @@ def open_tagging_task(args: Arguments) -> Task:
 
 
 CUT_KEY = "words_of_unspaced_text"
-"""Set in the configuration of a saved model that was trained on words of a script without spaces."""
+"""Key in the configuration of a saved model that was trained on words of a script without spaces."""
 
 
 class TaggingReferences(NamedTuple):
-    """The references of a split: sentences, windows of sentences, and the tags that are the classes, in `scheme`."""
+    """The references of a split: sentences, their windows, and the tags in `scheme` that are the classes."""
 
     sentences: TaggedSentences
     windows: SentenceWindows
@@ -159,13 +165,13 @@ class TaggingReferences(NamedTuple):
     tags: Sequence[str]
 
     def predicted(self, logits: Array) -> list[list[str]]:
-        """Return the labels of all words, repaired, from logits (windows, most words in one, tags)."""
+        """Return the predicted labels of all words, repaired, from logits (windows, most words in a window, tags)."""
         numbers = self.windows.predictions(logits.argmax(-1))
         return [convert([self.tags[number] for number in sentence], self.scheme) for sentence in numbers]
 
     @property
     def labels(self) -> list[list[str]]:
-        """Return the right labels; none if they are unknown."""
+        """Return the right labels of all words; [] if they are unknown."""
         return [convert(sentence, self.scheme) for sentence in self.sentences.labels or []]
 
 
@@ -196,10 +202,10 @@ def load_tagging_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: 
 
 
 def tagging_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
-    """Return logits (windows, most words in one, tags) of two answers without a network, by name and split.
+    """Return logits (windows, most words in a window, tags) of two baselines without a network, by name and split.
 
-    Every word gets the tag that is most frequent in the training data, or its own most frequent tag there; a new word
-    gets the former.
+    One gives every word the tag that is most frequent in the training data, the other the tag that is most frequent
+    for this word there, or, for a new word, the same as the first.
     """
     train = splits["train"].references
     counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -220,7 +226,7 @@ def tagging_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
 
 
 def answers_as_logits(references: TaggingReferences, choose: Callable[[str], str]) -> Array:
-    """Return 1 for the chosen tag of each word and 0 for others, uint8 (windows, most words in one, tags)."""
+    """Return 1 for the chosen tag of each word, 0 for other tags, uint8 (windows, most words in a window, tags)."""
     numbers = {tag: number for number, tag in enumerate(references.tags)}
     sizes = [len(positions) for positions in references.windows.columns["positions"]]
     logits = np.zeros((len(sizes), max(sizes), len(numbers)), np.uint8)
@@ -237,7 +243,7 @@ def class_ids(
     tags: Sequence[str],
     split: str,
 ) -> list[int]:
-    """Return the classes of a sentence's labels; raise an error if one of them is not known from training."""
+    """Return the classes of a sentence's labels; raise a UserError if a label is not in the training data."""
     converted = convert(labels, scheme)
     for label, written in zip(converted, labels, strict=True):
         if label not in tags or (label == OUTSIDE) != (written == OUTSIDE):
@@ -246,7 +252,7 @@ def class_ids(
 
 
 class EncoderWithTagger(TaskModel):
-    """An encoder, and transformers' head of this architecture on the first token of each word."""
+    """An encoder with transformers' head of its architecture on the first token of each word."""
 
     def __init__(self, encoder: PreTrainedModel, num_labels: int, dropout: float) -> None:
         super().__init__(
@@ -271,7 +277,7 @@ def build_feature_tagger(
 
 
 def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """Return the mean cross-entropy over the words of a step."""
+    """Return a batch's part of the mean cross-entropy over the words of a step, ()."""
     is_word = labels != IGNORED
     return step_loss(output[is_word], labels[is_word], num_items_in_batch)
 
@@ -287,7 +293,7 @@ def is_tagger_collapsed(logits: Array, references: TaggingReferences) -> bool:
 
 
 def tagging_files(split: str, logits: Array, references: TaggingReferences) -> dict[str, str]:
-    """Write a line per word: the word, its label if known, and the prediction, in the scheme of training."""
+    """Return the file of predictions: a line per word with its label, if known, and the prediction, in one scheme."""
     labels = [references.labels] if references.sentences.labels else []
     predicted = references.predicted(logits)
     return {f"-{split}.txt": as_columns(references.sentences.words, *labels, predicted)}
@@ -299,7 +305,7 @@ def tagging_files(split: str, logits: Array, references: TaggingReferences) -> d
 
 
 Item = tuple[list[str], list[Bounds]]
-"""Words, and where each begins and ends: characters of the text, or numbers of tokens."""
+"""Words, and the range of each: in characters of the text, or in numbers of tokens."""
 
 
 def predictor(saved: Saved, given: Any) -> Predictor:
@@ -324,7 +330,10 @@ def predictor(saved: Saved, given: Any) -> Predictor:
 
 
 def parse_tagging_row(column: str, row: Columns, place: str, *, cuts: bool = True) -> Item:
-    """Return the words of a row, and where each is. Without `cuts` a text in a script without spaces is said once."""
+    """Return the words of a row, and the range of each.
+
+    Without `cuts`, a warning says once that a text is in a script without spaces.
+    """
     if tokens := tokens_of(row, place):
         edges = range(len(tokens) + 1)
         return tokens, list(pairwise(edges))
@@ -340,17 +349,18 @@ def parse_tagging_row(column: str, row: Columns, place: str, *, cuts: bool = Tru
 
 
 _SAID: set[str] = set()
+"""Warnings that `say_once` has logged."""
 
 
 def say_once(message: str, place: str) -> None:
-    """Log a warning about the first of many rows."""
+    """Log a warning about the first of many rows only."""
     if message not in _SAID:
         logger.warning(message, place)
     _SAID.add(message)
 
 
 def rows_of_words(path: str) -> Iterator[SourceRow]:
-    """Yield the sentences of a file of columns as rows with tokens."""
+    """Yield the sentences of a file with columns of words as rows with tokens."""
     for number, words in enumerate(read_columns(path, needs_labels=False).words, start=1):
         yield SourceRow(f"{path} sentence {number}", {"tokens": words})
 
@@ -361,7 +371,7 @@ def answer_sentences(
     items: Sequence[Item],
     forward: Any,
 ) -> list[Columns]:
-    """Return `prediction`: start, end and label of each span; and `probability` of each."""
+    """Return for each item `prediction`, start, end and label of each span, and `probability` of each span."""
     sentences = [words for words, _ in items]
     windows = make_sentence_windows(sentences, None, saved.tokenizer, saved.settings["max_length"])
     logits = forward(windows)
