@@ -25,7 +25,7 @@ from electra.model.pretrained import load_networks
 from electra.report.blocks import table_of, to_markdown
 from electra.runtime.device import prepare_network
 from electra.tasks.detect.scores import Detector
-from electra.tasks.detect.task import Scores
+from electra.tasks.detect.task import Scores, cells_of
 from electra.tasks.minimal_pairs.scores import encode_sentences
 
 KINDS = ("other word", "swapped", "dropped", "doubled", "misspelt", "OCR")
@@ -132,8 +132,7 @@ def main() -> None:
         judges.add(found, [text for text, _ in wrong], True, [spans for _, spans in wrong])
         for score, scores in found.items():
             for level, measured in scores.agreement(known[score].thresholds(0.01)).items():
-                shown = {measure: f"{value:.3f}" for measure, value in measured.items()}
-                rows.append({"wrong": name, "level": level, "score": score, **shown})
+                rows.append({"error": name, "level": level, "score": score, **cells_of(measured)})
     print(to_markdown([table_of(rows)]))
 
 

@@ -7,7 +7,7 @@ any character.
 import base64
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +49,32 @@ class Code(NamedTuple):
     def fence(self) -> str:
         """Return the backquotes around the code in Markdown: more than the code has in a row."""
         return "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
+
+
+class ShadedText(str):
+    """A text for a cell of a table, of which a page shows passages on a darker background.
+
+    Args:
+        passages: start, end and probability of each, ascending; characters beyond the text have none.
+    """
+
+    passages: Sequence[tuple[int, int, float]]
+
+    def __new__(cls, text: str, passages: Sequence[tuple[int, int, float]]) -> "ShadedText":
+        made = super().__new__(cls, text)
+        made.passages = passages
+        return made
+
+    def parts(self) -> Iterator[tuple[str, float | None]]:
+        """Yield the pieces of the text with their probabilities, None between passages."""
+        done = 0
+        for start, end, probability in self.passages:
+            if start < done:  # pieces of one character
+                continue
+            yield self[done:start], None
+            yield self[start:end], probability
+            done = end
+        yield self[done:], None
 
 
 class Table(NamedTuple):

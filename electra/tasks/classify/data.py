@@ -28,6 +28,7 @@ from electra.finetuning.data import (
     lengths_of,
     tokenize,
 )
+from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.errors import UserError
 from electra.io.rows import Columns, PlacedRow, check_encodable, parse_value, shown_names, text_of
 from electra.options import INSIDE, NOT_EMPTY, UP_TO_ONE, option
@@ -86,10 +87,6 @@ class ClassifyArguments(FileTaskArguments):
     eval_seed: int = option(0, "Seed of the choice of rows for --validation_fraction and --train_fractions.")
 
 
-SINGLE = "single"
-SEVERAL = "several"
-NUMBER = "number"
-"""Kinds of labels: one class, several classes or a number for each text."""
 TEXT_COLUMNS = ("text", "sentence")
 """Usual names of the column of the text, by preference."""
 LABEL_COLUMNS = ("label", "labels")

@@ -28,6 +28,7 @@ from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example
 from electra.finetuning.trainer import Logits, step_loss
+from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import write_file
@@ -39,9 +40,6 @@ from electra.tasks.classify.baselines import make_baselines
 from electra.tasks.classify.data import (
     MOST_WHOLE_NUMBERS,
     NO_NAMES,
-    NUMBER,
-    SEVERAL,
-    SINGLE,
     ClassifyArguments,
     Example,
     LabelledTexts,

@@ -9,6 +9,7 @@ The command writes a line of JSON for each text, and a page with the worst texts
 import heapq
 import json
 import logging
+import math
 from argparse import Namespace
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.metrics import average_precision_score, fbeta_score, roc_auc_score
+from sklearn.model_selection import StratifiedGroupKFold
 from transformers import PreTrainedModel
 
+from electra.finetuning.data import Array
+from electra.finetuning.words import BAG_OF_WORDS, SINGLE, fit_words
 from electra.io.console import environment, setup_logging
 from electra.io.errors import Parser, UserError
 from electra.io.files import check_results, expand, new_folder, open_new, write_json
@@ -28,7 +32,21 @@ from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks, networks_of
 from electra.options import check
-from electra.report.blocks import Blocks, BulletList, Heading, Report, Table, Text, table_of, text_table, write_report
+from electra.report.blocks import (
+    Blocks,
+    BulletList,
+    Fold,
+    Heading,
+    Report,
+    ShadedText,
+    Table,
+    Text,
+    Verdict,
+    table_of,
+    text_table,
+    write_report,
+)
+from electra.report.evaluation import CLEAR_ERRORS
 from electra.runtime.device import prepare_network
 from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
 
@@ -40,14 +58,24 @@ TEXTS_PER_BLOCK = 256
 """Texts that are in memory and scored together, in batches of similar length."""
 SHOWN = 50
 """Texts on the page, at most."""
+SHOWN_AT_ONCE = 10
+"""Texts on the terminal, and on the page before a click."""
 SHOWN_CHARACTERS = 300
 """Characters of a text in the table of the page, at most."""
+TERMINAL_CHARACTERS = 60
+"""Characters of a text on the terminal, at most."""
+FOLDS = 5
+"""Parts of the labelled texts; a bag of words judges each after it was trained on the others."""
 DETECT_DEFINITIONS = (
     "D is the probability with which the discriminator takes a token for replaced. The score of a text is the mean "
     "of its D.",
     "AUROC: probability that a wrong token or text has a higher score than a right one. Average precision: mean "
     "precision over the recall; guessing gets the share of wrong ones. F0.5: F-measure of what is above the "
-    "threshold; precision counts twice as much as recall.",
+    "threshold; precision counts twice as much as recall. ± is the standard error of an AUROC that the numbers of "
+    "wrong and right ones give.",
+    "Bag of words: what the labels teach without a network. It is logistic regression (C = 10) on tf-idf of words and "
+    "pairs of words, and judges each fifth of the texts after it was trained on the other four; equal texts are in "
+    "one part. Its threshold is a probability of one half. D has seen no label.",
 )
 """Definitions of the numbers, for the end of the page."""
 
@@ -197,6 +225,7 @@ def detect(args: Namespace) -> None:
         thresholds = held_out.thresholds(args.false_alarm_rate)
     counts: Counter[str] = Counter()
     scores = Scores()
+    labelled: list[LabelledText] = []
     worst: list[dict[str, Any]] = []
     with new_folder(folder), open_new(folder / "scores.jsonl") as file:
         texts = read_texts(args.file, args.text_column, args.label_column, args.delimiter)
@@ -204,6 +233,8 @@ def detect(args: Namespace) -> None:
             line = as_line(text, scored, thresholds["token"])
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
             scores.add(scored, text.is_wrong, text.spans)
+            if text.is_wrong is not None:
+                labelled.append(text)
             counts.update(texts=1, tokens=len(line["tokens"]), spans=len(line["spans"]))
             worst = heapq.nlargest(SHOWN, [*worst, line], key=lambda line: line["mean"])
         if not counts["tokens"]:
@@ -214,13 +245,15 @@ def detect(args: Namespace) -> None:
             **counts,
             "agreement": scores.agreement(thresholds),
         }
+        if known := agreement_of_words(labelled):
+            summary[BAG_OF_WORDS] = known
         # It says whose folder this is, so it comes before scores.jsonl has its name.
         write_json({**summary, **environment()}, folder / "summary.json")
     write_report(detect_report(summary, worst), folder)
     agreement = agreement_table(summary)
     if agreement.rows:
-        logger.info("\nagreement with the labels\n%s", text_table(agreement))
-    logger.info("\n%s", counts_of(summary))
+        logger.info("\nagreement with the labels\n%s\n", text_table(agreement))
+        logger.info("%s", counts_of(summary))
 
 
 def score_texts(detector: Detector, texts: Iterator[LabelledText]) -> Iterator[tuple[LabelledText, ScoredTokens]]:
@@ -297,13 +330,56 @@ class Scores:
         for level, labels in self.labels.items():
             scores = np.array(self.values[level])
             if len(set(labels)) == 2:
-                flagged = scores > thresholds[level]
-                found[level] = {
-                    "AUROC": float(roc_auc_score(labels, scores)),
-                    "average precision": float(average_precision_score(labels, scores)),
-                    "F0.5": float(fbeta_score(labels, flagged, beta=0.5, zero_division=0.0)),
-                }
+                found[level] = measures_of(labels, scores, thresholds[level])
         return found
+
+
+def measures_of(labels: Sequence[bool], scores: Array, threshold: float) -> dict[str, float]:
+    """Return how well scores find what is wrong; `labels`: whether each is wrong, some are and some are not."""
+    return {
+        "AUROC": float(roc_auc_score(labels, scores)),
+        "average precision": float(average_precision_score(labels, scores)),
+        "F0.5": float(fbeta_score(labels, scores > threshold, beta=0.5, zero_division=0.0)),
+        "wrong": sum(labels),
+        "right": len(labels) - sum(labels),
+    }
+
+
+def auroc_error(measures: Mapping[str, float]) -> float:
+    """Return the standard error of an AUROC (Hanley and McNeil 1982) of the wrong and the right ones."""
+    area, wrong, right = measures["AUROC"], measures["wrong"], measures["right"]
+    both_wrong = area / (2 - area) - area**2
+    both_right = 2 * area**2 / (1 + area) - area**2
+    variance = area * (1 - area) + (wrong - 1) * both_wrong + (right - 1) * both_right
+    return math.sqrt(max(variance, 0.0) / (wrong * right))
+
+
+def agreement_of_words(texts: Sequence[LabelledText]) -> dict[str, float]:
+    """Return the measures of a bag of words on N labelled texts, each judged by a model of other texts.
+
+    Texts that differ only in case and white space are in the same part.
+
+    Returns:
+        nothing if the texts have no words, or fewer than two different ones are right, or wrong.
+    """
+    labels = np.array([bool(text.is_wrong) for text in texts])
+    contents = [" ".join(text.text.casefold().split()) for text in texts]
+    kinds = [
+        {content for content, is_wrong in zip(contents, labels, strict=True) if is_wrong == kind} for kind in (0, 1)
+    ]
+    folds = min(FOLDS, *map(len, kinds))
+    if folds < 2:
+        return {}
+    scores = np.zeros(len(texts))
+    words = np.array([text.text for text in texts], object)
+    parts = StratifiedGroupKFold(folds, shuffle=True, random_state=0)
+    for trained, judged in parts.split(words, labels, contents):
+        score = fit_words(words[trained].tolist(), labels[trained].astype(np.int64), SINGLE, 2)
+        if score is None:
+            return {}
+        logits = score(words[judged].tolist())
+        scores[judged] = logits[:, 1] - logits[:, 0]
+    return measures_of(labels.tolist(), scores, 0.0)
 
 
 # ---- the page
@@ -319,22 +395,45 @@ def detect_report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]
     rows = []
     for line in worst:
         spans = sorted(line["spans"], key=lambda span: -span[2])
-        words = [line["text"][start:end] for start, end, _ in spans[:10]]
-        rows.append(
-            {
-                "text": f"{line['text']:.{SHOWN_CHARACTERS}}",
-                "worst spans": ", ".join(words),
-                "mean": f"{line['mean']:.3f}",
-                "place": line["place"],
-            }
-        )
-    table = table_of(rows)
-    blocks: Blocks = [Text(counts_of(summary))]
+        words = ", ".join(line["text"][start:end] for start, end, _ in spans[:10])
+        text = ShadedText(cut(line["text"], SHOWN_CHARACTERS), line["tokens"])
+        rows.append({"mean": f"{line['mean']:.3f}", "text": text, "worst spans": words, "place": line["place"]})
+    about = "A darker background means a more probable replacement. The mean is that of D over the tokens of a text."
+    blocks: Blocks = [verdict_of(summary), Heading("Worst texts"), Text(about), table_of(rows[:SHOWN_AT_ONCE])]
+    if others := rows[SHOWN_AT_ONCE:]:
+        blocks.append(Fold(f"{len(others)} more", [table_of(others)]))
     agreement = agreement_table(summary)
     if agreement.rows:
-        blocks += [Heading("Agreement with the labels"), agreement]
-    blocks += [Heading("Worst texts"), table, Heading("Definitions"), BulletList(DETECT_DEFINITIONS)]
-    return Report("Words that look wrong", blocks, Table(table.header, table.rows[:10]))
+        blocks += [Heading("Agreement with the labels"), agreement, Text(counts_of(summary))]
+    blocks.append(Fold("What the numbers mean", [BulletList(DETECT_DEFINITIONS)]))
+    terminal = [
+        {"text": cut(row["text"], TERMINAL_CHARACTERS), "mean": row["mean"], "place": row["place"]}
+        for row in rows[:SHOWN_AT_ONCE]
+    ]
+    return Report("Words that look wrong", blocks, table_of(terminal))
+
+
+def cut(text: str, characters: int) -> str:
+    """Return a text of at most so many characters, with an ellipsis if some are left out."""
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+
+
+def verdict_of(summary: Mapping[str, Any]) -> Verdict:
+    """Return the sentence that a reader needs first: how well D finds what is wrong, or how much it suspects."""
+    for level in ("text", "token"):
+        measures = summary["agreement"].get(level)
+        if measures is None:
+            continue
+        error = auroc_error(measures)
+        area = f"{measures['AUROC']:.3f} ± {error:.3f}"
+        is_better = measures["AUROC"] > 0.5 + CLEAR_ERRORS * error
+        text = f"D is {'' if is_better else 'not clearly '}better than guessing at finding wrong {level}s: "
+        text += f"AUROC {area}, guessing 0.500."
+        if level == "text" and BAG_OF_WORDS in summary:
+            known = summary[BAG_OF_WORDS]["AUROC"]
+            text += f" A bag of words that has learned from the labels of the other texts has {known:.3f}."
+        return Verdict(text, is_better)
+    return Verdict(counts_of(summary), None)
 
 
 def counts_of(summary: Mapping[str, Any]) -> str:
@@ -344,8 +443,15 @@ def counts_of(summary: Mapping[str, Any]) -> str:
 
 
 def agreement_table(summary: Mapping[str, Any]) -> Table:
-    """Return a table with a row for each level of `Scores.agreement`."""
-    rows = []
-    for level, measures in summary["agreement"].items():
-        rows.append({"of": level, **{name: f"{value:.3f}" for name, value in measures.items()}})
-    return table_of(rows)
+    """Return a row for D at each level of `Scores.agreement`, and one for the bag of words on the texts."""
+    found = [(f"{level}s", "D", measures) for level, measures in summary["agreement"].items()]
+    if BAG_OF_WORDS in summary:
+        found.append(("texts", BAG_OF_WORDS, summary[BAG_OF_WORDS]))
+    return table_of([{"of": level, "score": score, **cells_of(measures)} for level, score, measures in found])
+
+
+def cells_of(measures: Mapping[str, float]) -> dict[str, str]:
+    """Return measures as a table has them, with the standard error of the AUROC."""
+    cells = {name: f"{value:,}" if name in ("wrong", "right") else f"{value:.3f}" for name, value in measures.items()}
+    cells["AUROC"] += f" ± {auroc_error(measures):.3f}"
+    return cells

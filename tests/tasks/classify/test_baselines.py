@@ -6,9 +6,10 @@ import numpy as np
 from pytest import approx
 
 from electra.finetuning.task import Split
+from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, SINGLE
 from electra.tasks.classify.baselines import make_baselines
-from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Example, LabelledTexts, LabelSet
-from electra.tasks.classify.report import BAG_OF_WORDS, CONSTANT, ClassificationReferences, score_classification
+from electra.tasks.classify.data import Example, LabelledTexts, LabelSet
+from electra.tasks.classify.report import CONSTANT, ClassificationReferences, score_classification
 from tests.helpers import parametrize
 
 

@@ -9,11 +9,9 @@ from functools import partial
 import datasets
 
 from electra.finetuning.data import table_rows
+from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.rows import read_rows
 from electra.tasks.classify.data import (
-    NUMBER,
-    SEVERAL,
-    SINGLE,
     Example,
     LabelSet,
     class_names,

@@ -8,12 +8,12 @@ from pytest import approx
 from scipy.special import logit
 
 from electra.finetuning.task import calibration_error
+from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, SINGLE
 from electra.report.blocks import Code, Fold, Heading, Table, Text, Verdict
 from electra.report.drawing import CurvePoint, draw_learning_curve
 from electra.report.results import Result, append_result
-from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, LabelSet
+from electra.tasks.classify.data import LabelSet
 from electra.tasks.classify.report import (
-    BAG_OF_WORDS,
     CLASSIFY_REPORTING,
     CONSTANT,
     MOST_CONFUSIONS,

@@ -1,6 +1,7 @@
 """`electra detect`: probabilities are the network's, offsets those of the text, measures those of the labels."""
 
 import json
+import random
 
 import numpy as np
 import pytest
@@ -8,9 +9,19 @@ import torch
 from pytest import approx
 from safetensors.torch import load_file, save_file
 
+from electra.finetuning.words import BAG_OF_WORDS
 from electra.inspect import main as inspect
-from electra.tasks.detect.scores import Detector, ScoredTokens, read_texts
-from electra.tasks.detect.task import Scores, main
+from electra.report.blocks import Fold, Table, Verdict, to_html
+from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
+from electra.tasks.detect.task import (
+    Scores,
+    agreement_of_words,
+    agreement_table,
+    auroc_error,
+    detect_report,
+    main,
+    verdict_of,
+)
 from electra.tasks.minimal_pairs.task import main as pairs
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
@@ -65,8 +76,88 @@ def test_the_measures_of_hand_made_scores():
     scores.add(wrong, None, None)  # without labels
     found = scores.agreement({"token": 0.2, "text": 0.5})
     # One wrong token of four, the highest; three are above the threshold: precision 1 / 3, recall 1.
-    assert found["token"] == {"AUROC": 1.0, "average precision": 1.0, "F0.5": approx(1.25 / 3.25)}
+    measures = {"AUROC": 1.0, "average precision": 1.0, "F0.5": approx(1.25 / 3.25)}
+    assert found["token"] == {**measures, "wrong": 1, "right": 3}
     assert found["text"]["F0.5"] == 1.0
+
+
+def labelled(texts):
+    return [LabelledText(f"a:{n}", text, is_wrong, None) for n, (text, is_wrong) in enumerate(texts)]
+
+
+def test_a_bag_of_words_judges_texts_that_it_has_not_seen():
+    informative = [(f"{'bad' if n % 2 else 'good'} film {n}", bool(n % 2)) for n in range(40)]
+    found = agreement_of_words(labelled(informative))
+    assert found["AUROC"] == found["average precision"] == 1 and (found["wrong"], found["right"]) == (20, 20)
+    rng = random.Random(0)
+    # Each text is there four times, in other cases and white space, with labels that say nothing: to have seen a copy
+    # would be to know the label.
+    words = [" ".join(rng.sample("abcdefghijklmnopqrstuvwxyz", 4)).replace(" ", "x ") for _ in range(60)]
+    copies = [(form(text), n % 2 == 0) for n, text in enumerate(words) for form in (str, str.upper, "  {} ".format)]
+    assert 0.3 < agreement_of_words(labelled(copies))["AUROC"] < 0.7
+
+
+@parametrize(
+    "texts",
+    [
+        [],
+        [("one", True), ("two", True)],
+        [("one", True), ("ONE ", True), ("two", False), ("three", False)],  # one different text is wrong
+        [("!", True), ("?", True), (".", False), (",", False)],
+    ],
+)
+def test_labels_of_which_nothing_can_be_learned_have_no_bag_of_words(texts):
+    assert agreement_of_words(labelled(texts)) == {}
+
+
+def test_the_error_of_an_auroc():
+    # of guesses that of Mann and Whitney's test, sqrt((n + m + 1) / (12 n m))
+    assert auroc_error({"AUROC": 0.5, "wrong": 51, "right": 58}) == approx((110 / (12 * 51 * 58)) ** 0.5)
+    assert auroc_error({"AUROC": 1.0, "wrong": 5, "right": 5}) == 0
+
+
+def summary_of(**agreement):
+    return {"file": "a", "texts": 9, "tokens": 8, "spans": 7, "thresholds": {"token": 0.5}, "agreement": agreement}
+
+
+@parametrize(
+    ("area", "count", "is_good"),
+    [(0.8, 50, True), (0.8, 3, False), (0.5, 1000, False), (0.2, 1000, False)],
+)
+def test_the_verdict_on_scores_with_labels(area, count, is_good):
+    measures = {"AUROC": area, "average precision": 0.5, "F0.5": 0.5, "wrong": count, "right": count}
+    summary = {
+        **summary_of(text=measures, token={**measures, "AUROC": 0.9}),
+        BAG_OF_WORDS: {**measures, "AUROC": 0.95},
+    }
+    verdict = verdict_of(summary)
+    assert verdict.is_good == is_good and f"{area:.3f} ±" in verdict.text and "0.950" in verdict.text
+    assert [row[:2] for row in agreement_table(summary).rows] == [
+        ["texts", "D"],
+        ["tokens", "D"],
+        ["texts", BAG_OF_WORDS],
+    ]
+    assert verdict_of(summary_of()).is_good is None
+
+
+def test_the_first_table_has_the_texts_and_shades_their_tokens():
+    lines = [{"text": f"dog <{n}> " + "x" * 400, "mean": 0.5, "place": f"a:{n}", "spans": [[0, 3, 0.9]],
+              "tokens": [[0, 3, 0.9], [4, 5, 0.1], [4, 5, 0.2], [390, 410, 0.7]]} for n in range(13)]  # fmt: skip
+    report = detect_report(summary_of(), lines)
+    first = next(block for block in report.blocks if isinstance(block, Table))
+    assert [*first.header] == ["mean", "text", "worst spans", "place"] and len(first.rows) == 10
+    assert isinstance(report.blocks[0], Verdict) and any(
+        isinstance(b, Fold) and b.title == "3 more" for b in report.blocks
+    )
+    pieces = [*first.rows[0][1].parts()]
+    assert "".join(text for text, _ in pieces) == first.rows[0][1] and len(first.rows[0][1]) == 300
+    assert pieces[:4] == [("", None), ("dog", 0.9), (" ", None), ("<", 0.1)]
+    page = to_html("", report.blocks)
+    assert (
+        'style="background:rgb(214 69 27 / 0.675)" title="0.900">dog</span> <span' in page
+        and "&lt;</span>0&gt;" in page
+    )
+    assert all(len(row[0]) <= 60 for row in report.table.rows)
 
 
 @pytest.fixture
@@ -96,7 +187,7 @@ def test_the_command_writes_lines_summary_and_page(world, capsys):
         assert line["mean"] == approx(sum(values) / max(1, len(values)), abs=1e-4)
         above = [start for start, _, p in line["tokens"] if p > threshold + 1e-4]
         assert all(any(start <= first < end for start, end, _ in line["spans"]) for first in above)
-    assert set(summary["agreement"]) == {"token", "text"}
+    assert set(summary["agreement"]) == {"token", "text"} and summary[BAG_OF_WORDS]["wrong"] == 2
     page = (folder / "report.html").read_text()
     assert "texts.jsonl:3" in page and "Agreement with the labels" in page
 

@@ -1,0 +1,91 @@
+"""A bag of words: a linear model of the words of labelled texts, which needs no network.
+
+The linear model is logistic regression with C = 10 on tf-idf of words and pairs of words, a few lines of scikit-learn
+and a few seconds. For more than `MOST_REGRESSIONS` classes it is naive Bayes, whose time does not grow with the
+classes; for numbers it is ridge regression. Texts of scripts without spaces are cut into characters.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import regex
+from scipy.special import logit
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.naive_bayes import ComplementNB, MultinomialNB
+
+from electra.finetuning.data import UNSPACED, Array
+
+BAG_OF_WORDS = "bag of words"
+"""Title of the baseline that is a linear model of the words of a text."""
+SINGLE = "single"
+SEVERAL = "several"
+NUMBER = "number"
+"""Kinds of labels: one class, several classes or a number for each text."""
+MOST_REGRESSIONS = 50
+"""Number of classes up to which a logistic regression is fitted."""
+MOST_WEIGHTS = 2_000_000
+MOST_COUNTS = 10_000_000
+"""Words of the vocabulary times classes, at most, for a regression and for naive Bayes: only the most frequent words
+are kept."""
+MOSTLY = 0.2
+"""Share of characters of scripts without spaces, above which texts are cut into characters, not words."""
+NEVER = -30.0
+"""Logit of a class that no text of a run has."""
+
+
+def fit_words(
+    texts: Sequence[str], targets: Array, kind: str, classes: int
+) -> Callable[[Sequence[str]], Array] | None:
+    """Fit a linear model of words, and return a function of N texts that returns their logits or numbers (N, C).
+
+    Args:
+        targets: the number of one class (N,), of several classes 1 or 0 (N, C), numbers in [0, 1] (N, 1).
+        kind: `SINGLE`, `SEVERAL` or `NUMBER`.
+    Returns:
+        None if the texts have no words, or one class only.
+    """
+    sample = "".join(texts[:1000])
+    options: dict[str, Any] = {"ngram_range": (1, 2)}
+    if len(regex.findall(f"[{UNSPACED}]", sample)) > MOSTLY * len(sample):
+        options = {"analyzer": "char", "ngram_range": (1, 3)}
+    is_small = classes <= MOST_REGRESSIONS
+    limit = (MOST_WEIGHTS if is_small else MOST_COUNTS) // max(classes, 1)
+    words = TfidfVectorizer(sublinear_tf=True, max_features=limit, **options)
+    try:
+        features = words.fit_transform(texts)
+    except ValueError:  # no text has a word
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about classes that every text has, or none
+        if kind == NUMBER:
+            ridge = Ridge().fit(features, targets[:, 0])
+            return lambda texts: ridge.predict(words.transform(texts))[:, None]
+        model: Any
+        if kind == SINGLE:
+            if len(np.unique(targets)) < 2:
+                return None
+            model = LogisticRegression(C=10, max_iter=1000) if is_small else ComplementNB()
+        else:
+            model = OneVsRestClassifier(
+                LogisticRegression(C=10, solver="liblinear", random_state=0) if is_small else MultinomialNB(alpha=0.1)
+            )
+        model.fit(features, targets)
+
+    def score(texts: Sequence[str]) -> Array:
+        rows = words.transform(texts)
+        logits = np.full((len(texts), classes), NEVER)
+        if kind != SINGLE:
+            probabilities = model.predict_proba(rows)
+            logits[:] = logit(np.clip(probabilities, 1e-9, 1 - 1e-9))
+        elif hasattr(model, "decision_function"):
+            decision = model.decision_function(rows)
+            logits[:, model.classes_] = decision if decision.ndim == 2 else np.stack([-decision, decision], 1) / 2
+        else:
+            logits[:, model.classes_] = model.predict_joint_log_proba(rows)
+        return logits
+
+    return score
