@@ -130,6 +130,11 @@ def _resized_config(
     """
     path = getattr(args.model, f"init_{role}")
     config = read_config(trained_source(path, role))
+    if isinstance(config, ElectraPretrainingConfig):
+        raise UserError(
+            f"--init_{role} {path} is a checkpoint of both networks; start from both with --init_checkpoint {path}, "
+            f"or name an exported {role}"
+        )
     if config.model_type not in BACKBONES:
         raise UserError(
             f"--init_{role} {path} is of type {config.model_type}; name an exported {role} of type "

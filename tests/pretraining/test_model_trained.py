@@ -161,6 +161,7 @@ def test_a_masked_lm_becomes_a_discriminator_and_a_generator(model_type, finishe
         ({"objective": "two_stage", "generator_size": "1"}, "--init_discriminator two_stage"),
         ({"init_discriminator": "{folder}/damaged"}, "damaged weights"),
         ({"init_discriminator": "{folder}/incomplete"}, "electra.encoder.layer.0"),
+        ({"init_discriminator": "{run}/checkpoint-12"}, "--init_checkpoint checkpoint-12"),
         ({"init_discriminator": "{folder}/bare", "tokenizer_path": "{folder}/other"}, "bare embeddings 120"),
         ({"init_generator": "{run}", "init_generator_layers": 3, "generator_size": None}, "--init_generator_layers 3"),
         ({"max_position_embeddings": "24"}, "--max_position_embeddings 24 32"),
