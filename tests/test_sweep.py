@@ -622,6 +622,7 @@ def test_a_median_over_seeds_is_undefined_without_one_of_them(tmp_path):
     assert header == ["learning_rate", "generator_gate", "seeds", "fine-tuning seeds", "CoLA MCC"]  # AVG is not there
     assert [row[0] for row in rows] == ["0.2", "0.1"]
     assert rows[0][2:] == ["3", "2", "60.0 ± 20.8"] and rows[1][2:] == ["3", "2", "–"]
+    assert "The best of 1 by CoLA MCC is learning_rate 0.2, " in (tmp_path / "report.md").read_text().replace("\\", "")
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 7
 
 
@@ -636,6 +637,10 @@ def test_metrics_of_different_generators_are_left_out_beside_glue(tmp_path):
     ]
     page = (tmp_path / "report.md").read_text()
     assert "same text, tokenizer" in page  # a note below the table
+    best = (
+        "**The best of 2 by discriminator AUC is learning_rate 0.1: 80.0 %. The next is learning_rate 0.2: 70.0 %.**"
+    )
+    assert best in page and page.index(best) < page.index("|")
     for rate, score in ((0.1, 0.2), (0.2, 0.3)):
         point = {"learning_rate": rate, "eval/discriminator_auc": 1 - score, "median/rte": score, "std/rte": 0.01}
         finish(tmp_path, **{str(rate): {**point, "seeds/rte": 5, "AVG": score, "GLUE": None}})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from electra.io.files import open_new
-from electra.report.blocks import Blocks, Figure, Report, Text, table_of, write_report
+from electra.report.blocks import Blocks, Figure, Report, Text, Verdict, table_of, write_report
 from electra.report.drawing import METRIC_LABELS, Scatter, draw_scatters, metric_title, render
 from electra.report.evaluation import percent
 from electra.sweep.file import Sweep, distribution_of
@@ -52,7 +52,7 @@ def write_sweep_report(sweep: Sweep, folder: Path, points: Sequence[Point]) -> N
     rows = sweep_rows(sweep, points, rank, is_falling)
     table = table_of(cells(sweep, points, rows, rank))
     notes = [Text(note) for note in notes_of(sweep, points, rank)]
-    blocks: Blocks = [Text(about(sweep, points, rank)), table, *notes]
+    blocks: Blocks = [best_of(sweep, rows, rank), Text(about(sweep, points, rank)), table, *notes]
     scatters = [scatter(sweep, axis, points, rank) for axis in axes_of(sweep)]
     if any(one.points for one in scatters):
         what = f"{title_of(rank)} over {', '.join(axes_of(sweep))}"
@@ -197,6 +197,23 @@ def about(sweep: Sweep, points: Sequence[Point], rank: str) -> str:
     if over_seeds or glue_metrics(points):
         text += f"Median over {spread} ± standard deviation, with n - 1. "
     return f"{text}Scores are in percent, losses in nats."
+
+
+def best_of(sweep: Sweep, rows: Sequence[Row], rank: str) -> Verdict:
+    """Return a sentence with the best row, and the score of the next; `rows`: the best first."""
+    scored = [row for row in rows if row.median(rank) is not None]
+    if not scored:
+        return Verdict(f"No point has a score in {title_of(rank)}.", None)
+    texts = []
+    for row in scored[:2]:
+        std = row.std(rank, is_over_seeds(sweep))
+        unit = " %" if is_share(rank) else ""
+        score = shown(rank, row.median(rank)) + (f" ± {shown(rank, std)}" if std is not None else "")
+        values = ", ".join(f"{name} {_short(value)}" for name, value in row.values.items()) or "the only point"
+        texts.append(f"{values}: {score}{unit}")
+    first, *others = texts
+    text = f"The best of {len(scored):,} by {title_of(rank)} is {first}."
+    return Verdict(text + "".join(f" The next is {other}." for other in others), None)
 
 
 def notes_of(sweep: Sweep, points: Sequence[Point], rank: str) -> list[str]:

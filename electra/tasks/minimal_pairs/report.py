@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from electra.io.files import read_json
-from electra.report.blocks import Blocks, BulletList, Heading, Report, Table, Text, table_of
+from electra.report.blocks import Blocks, BulletList, Fold, Heading, Report, Table, Text, Verdict, table_of
 from electra.report.evaluation import percent
 from electra.report.runs import names_of
 from electra.tasks.minimal_pairs.data import Pair
@@ -150,7 +150,7 @@ def margin(
     return Margin(baseline=best, difference=difference["accuracy"], standard_error=difference["standard_error"])
 
 
-def verdict(name: str, results: PairResults) -> str:
+def verdict(name: str, results: PairResults) -> Verdict:
     """Return a sentence that says whether a score is better than the baselines, which know no grammar."""
     accuracy = percent(results["scores"][name]["overall"]["accuracy"])
     found = results["margins"][name]
@@ -159,13 +159,13 @@ def verdict(name: str, results: PairResults) -> str:
     error = found["standard_error"]
     shown = f"{baseline} ({percent(known)})"
     if error is None:
-        return f"{name}: {accuracy}, beside {shown}; too few pairs for an error."
+        return Verdict(f"{name}: {accuracy}, beside {shown}; too few pairs for an error.", None)
     above = f"{percent(abs(found['difference']))} ± {percent(error)}"
     if found["difference"] > CLEAR_ERRORS * error:
-        return f"{name}: {accuracy}, which is {above} above {shown}."
+        return Verdict(f"{name}: {accuracy}, which is {above} above {shown}.", True)
     if found["difference"] < -CLEAR_ERRORS * error:
-        return f"{name}: {accuracy}, which is {above} below {shown}: no sign of grammar."
-    return f"{name}: {accuracy}, not clearly better than {shown}: no sign of grammar."
+        return Verdict(f"{name}: {accuracy}, which is {above} below {shown}: no sign of grammar.", False)
+    return Verdict(f"{name}: {accuracy}, not clearly better than {shown}: no sign of grammar.", False)
 
 
 def is_compared(results: PairResults) -> bool:
@@ -215,6 +215,7 @@ def report(folders: Sequence[Path]) -> Report:
     """Return the report of evaluations in one or more folders, side by side."""
     columns: dict[str, Any] = {}
     baselines: dict[str, Any] = {}
+    verdicts: list[Verdict] = []
     blocks: Blocks = []
     for folder, title in names_of(folders).items():
         found = read_json(folder / PAIR_RESULTS_NAME, PairResults)
@@ -224,18 +225,21 @@ def report(folders: Sequence[Path]) -> Report:
             if results not in (baselines.get(name), *baselines.values()):  # equal for tokenizers of one kind
                 baselines[name if name not in baselines else f"{title}: {name}"] = results
         if is_compared(found):
+            of_folder = [verdict(name, found) for name in found["scores"]]
             if len(folders) > 1:
+                of_folder = [one._replace(text=f"{title}: {one.text}") for one in of_folder]
                 blocks.append(Heading(title))
+            verdicts += of_folder
             unequal = percent(found["unequal_share"])
             blocks += [
-                BulletList([verdict(name, found) for name in found["scores"]]),
                 Text(f"The sentences of {unequal} % of the pairs have different numbers of tokens."),
                 overall_table(found),
             ]
     columns |= baselines
     table = accuracy_table(columns, "phenomena")
-    blocks.append(Text("Accuracy in percent ± standard error. Definitions at the end."))
-    blocks += [Heading("By phenomenon"), table]
-    blocks += [Heading("By paradigm"), accuracy_table(columns, "paradigms")]
-    blocks += [Heading("Definitions"), BulletList(PAIRS_DEFINITIONS)]
-    return Report(TITLE, blocks, table)
+    blocks += [Heading("By phenomenon"), Text("Accuracy in percent ± standard error."), table]
+    paradigms = accuracy_table(columns, "paradigms")
+    if paradigms.rows != table.rows:  # data without phenomena have their paradigms for them
+        blocks += [Heading("By paradigm"), paradigms]
+    blocks.append(Fold("What the numbers mean", [BulletList(PAIRS_DEFINITIONS)]))
+    return Report(TITLE, [*verdicts, *blocks], table)

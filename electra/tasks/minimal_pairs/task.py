@@ -39,7 +39,6 @@ from electra.tasks.minimal_pairs.report import (
     outcomes_of,
     report,
     summarize,
-    verdict,
 )
 from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, baseline_scores, encode_sentences, token_numbers
 
@@ -213,5 +212,3 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     write_yaml(record, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
     write_report(report([folder]), folder)
-    for name in outcomes:
-        logger.info(verdict(name, results))

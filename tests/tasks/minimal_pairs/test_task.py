@@ -8,6 +8,7 @@ import pytest
 from pytest import approx
 
 from electra.model.pretrained import Networks, load_networks
+from electra.report.blocks import Fold, Heading, Verdict
 from electra.report.command import main as report
 from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
 from electra.tasks.minimal_pairs.report import accuracy_table, is_compared, margin, summarize, verdict
@@ -72,9 +73,9 @@ def test_a_margin_is_that_over_the_best_baseline_on_the_same_pairs():
         "baselines": {"token frequencies": summarize(pairs, bad)}, "unequal_share": 0.5,
         "margins": {"pll": margin(pairs, good, {"token frequencies": bad})},
     }  # fmt: skip
-    assert "37.5 ± 11.7 above guessing (50.0)" in verdict("pll", results)
+    assert "37.5 ± 11.7 above guessing (50.0)" in verdict("pll", results).text and verdict("pll", results).is_good
     results["margins"]["pll"]["standard_error"] = 0.2
-    assert "no sign of grammar" in verdict("pll", results)
+    assert "no sign of grammar" in verdict("pll", results).text and not verdict("pll", results).is_good
     assert is_compared(results) and not is_compared({**results, "margins": {}})
 
 
@@ -123,6 +124,23 @@ def test_folders_of_one_name_are_columns_of_their_own(tmp_path):
         folder.mkdir(parents=True)
         (folder / "minimal_pairs.json").write_text(json.dumps(results))
     assert report_of(folders).table.header == ["phenomenon", *(f"{folder}: pll" for folder in folders)]
+
+
+def test_a_page_begins_with_the_verdict_and_repeats_no_table(tmp_path):
+    pairs = [Pair("a", "b", name, name, "") for name in ("one", "other") for _ in range(8)]
+    found = summarize(pairs, np.ones(16))
+    known = {"fewer tokens": np.full(16, 0.5)}
+    results = {
+        "scores": {"pll": found}, "per_token": {"pll": found}, "unequal_share": 0.0,
+        "baselines": {name: summarize(pairs, values) for name, values in known.items()},
+        "margins": {"pll": margin(pairs, np.ones(16), known)},
+    }  # fmt: skip
+    (tmp_path / "minimal_pairs.json").write_text(json.dumps(results))
+    blocks = report_of([tmp_path]).blocks
+    assert isinstance(blocks[0], Verdict) and blocks[0].is_good
+    headings = [block.text for block in blocks if isinstance(block, Heading)]
+    assert headings == ["By phenomenon"]  # each paradigm is its phenomenon
+    assert isinstance(blocks[-1], Fold)
 
 
 MULTIBLIMP = [
