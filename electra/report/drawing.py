@@ -305,7 +305,8 @@ def draw_scatters(scatters: Sequence[Scatter]) -> Any:
             names = list(dict.fromkeys(str(value) for value, _ in (*one.medians, *one.points)))
             for kind, pairs in (("point", one.points), ("median", one.medians)):
                 x = [value if are_numbers else names.index(str(value)) for value, _ in pairs]
-                style = STYLES[kind] if are_numbers else {**STYLES[kind], "linestyle": "none"}
+                has_line = are_numbers and len(pairs) > MOST_WITHOUT_LINE
+                style = STYLES[kind] if has_line else {**STYLES[kind], "linestyle": "none"}
                 axes.plot(x, [score for _, score in pairs], label=kind, **style)
             if not are_numbers:
                 is_long = max(map(len, names)) > 8

@@ -248,7 +248,7 @@ class Reporting:
         if rows:
             sources = [f"{row.name}, {row.split}: {row.table}, {row.source}" for row in rows]
             notes = [f"{row.name}, {row.split}: {note}." for row in rows for note in row.notes]
-            blocks += [Heading("Published rows"), BulletList([*sources, *notes])]
+            blocks.append(Fold("Published rows: sources and notes", [BulletList([*sources, *notes])]))
         return blocks
 
     def section(self, runs: Sequence[RunSummary]) -> Blocks:
@@ -383,8 +383,9 @@ def compare(summary: TaskSummary, baselines: Mapping[str, TaskSummary]) -> list[
     """
     metric = summary.task.headline
     score = summary.headline.median or 0.0
-    examples = max(1, min(sum(n for split, n in r.rows.items() if split.startswith("dev")) for r in summary.results))
-    error = CLEAR_ERRORS * math.hypot(summary.headline.std or 0.0, sampling_error(metric, score, examples))
+    examples = min(sum(n for split, n in r.rows.items() if split.startswith("dev")) for r in summary.results)
+    own_error = sampling_error(metric, score, examples) if examples > 0 else 0.0
+    error = CLEAR_ERRORS * math.hypot(summary.headline.std or 0.0, own_error)
     known = {title: one.spread(metric).median or 0.0 for title, one in baselines.items()}
     found = []
     for title, value in sorted(known.items(), key=lambda item: -item[1]):

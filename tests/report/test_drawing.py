@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from electra.report.drawing import Curve, draw, render
+from electra.report.drawing import Curve, Scatter, draw, draw_scatters, render
 from electra.report.runs import RunRecord
 
 
@@ -12,3 +12,11 @@ def test_the_same_numbers_give_the_same_bytes():
     panels = {"loss": [Curve(0, "training", [0, 1], [1.0, 2.0])]}
     one, other = (render(draw(panels, runs), "svg") for _ in range(2))
     assert one == other and b"total loss" in one and b"a$b$ &lt;i&gt;" in one
+
+
+def test_the_medians_of_two_values_are_points_and_of_three_a_line():
+    def median(values):
+        points = [(value, value) for value in values]
+        return draw_scatters([Scatter("rate", "score", points, points)]).axes[0].lines[1]
+
+    assert median([1, 2]).get_linestyle() == "None" and median([1, 2, 3]).get_linestyle() == "-"
