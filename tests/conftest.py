@@ -4,10 +4,13 @@ Tests run on the CPU: on a GPU each tiny training would be compiled, and a proce
 With ELECTRA_TEST_GPU=1 in the environment the tests that are marked `gpu` run, and no others.
 """
 
+import gc
 import json
 import os
 import re
+from functools import lru_cache, partial
 
+gc.disable()  # until all is imported, see `pytest_collection_finish`
 WANTS_GPU = os.environ.get("ELECTRA_TEST_GPU") == "1"
 if not WANTS_GPU:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch looks for GPUs
@@ -22,9 +25,12 @@ from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.shards import load_or_build_cache
 from electra.io.errors import UserError, run_script
+from electra.report.drawing import make_panels
+from electra.runtime.device import measure_matmul_flops
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
+from tests.helpers import copying_python
 from tests.pretraining.runs import WORDS
 
 TEXTS = [
@@ -33,6 +39,7 @@ TEXTS = [
     "She sells sea shells by the sea shore; the shells she sells are real shells.",
     "Words that are replaced by the generator are told from the words that are real.",
 ]
+MOST_OBJECTS = 30_000
 NUMBERS = 6000
 """Ids of the number tokenizer: enough to give every token of a test's corpus an id of its own."""
 
@@ -45,6 +52,23 @@ def pytest_collection_modifyitems(config, items):
         parts[needs_gpu == WANTS_GPU].append(item)
     config.hook.pytest_deselected(items=parts[False])
     items[:] = parts[True]
+
+
+def pytest_collection_finish(session):
+    """Leave what is imported out of garbage collections.
+
+    Trainers collect several times in a run, which would take most of the time of a tiny one: half a million objects.
+    """
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_objects():
+    """Leave out what other modules have imported since, such as the networks of transformers."""
+    if len(gc.get_objects()) > MOST_OBJECTS:
+        gc.collect()
+        gc.freeze()
 
 
 def refused(make):
@@ -73,6 +97,28 @@ def make_number_tokenizer(size):
     backend = Tokenizer(models.WordLevel({token: i for i, token in enumerate(vocab)}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL_TOKENS)
+
+
+@pytest.fixture(scope="session")
+def copying():
+    """A program that is Python, but starts at once, see `copying_python`."""
+    with copying_python() as program:
+        yield program
+
+
+_flops = lru_cache(partial(measure_matmul_flops, seconds=0.01))
+
+
+@pytest.fixture(scope="module")
+def short_end():
+    """Reports of runs have curves, but draw none, and the device is measured once: more than half of a tiny run.
+
+    tests/report draws all curves, and so do integration/test_rc2020.py and the runs that are processes of their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("electra.report.page.make_panels", lambda runs, names="": make_panels(runs) and {})
+        patch.setattr("electra.pretraining.callbacks.measure_matmul_flops", lambda *given: _flops(*given[:2]))
+        yield
 
 
 @pytest.fixture(scope="session")

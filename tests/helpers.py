@@ -4,9 +4,12 @@ import json
 import multiprocessing
 import os
 import resource
+import runpy
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from contextlib import contextmanager
 from functools import partial
@@ -39,15 +42,17 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def run(script, argv, cwd, expect=0, before="pass", **variables):
+def run(script, argv, cwd, expect=0, before="", python=sys.executable, **variables):
     """Standard output and standard error of one of the scripts at the top, which ends with this exit code.
 
-    `before` is code that runs first; variables are those of the environment.
+    `before` is code that runs first; variables are those of the environment; for `python` see `copying_python`.
     """
-    code = f"import runpy, sys; {before}; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    command = [sys.executable, "-c", code, str(ROOT / script), *argv]
+    words = [str(ROOT / script), *map(str, argv)]
+    if before:
+        rest = "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+        words = ["-c", f"import runpy, sys; {before}; {rest}", *words]
     environment = {**ENVIRONMENT, **variables}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([python, *words], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == expect, done.stdout + done.stderr
     return done.stdout, done.stderr
 
@@ -80,6 +85,70 @@ def _command(function, args, log, variables):
     sys.stdout = sys.stderr = log.open("w", buffering=1)
     torch.set_num_threads(1)
     run_script(partial(function, *args))
+
+
+COPIED = """#!{python} -SE
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect({address!r})
+    request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)])
+    socket.send_fds(connection, [request.encode() + bytes(1)], [0, 1, 2])
+    sys.exit(int(connection.recv(9)))
+"""
+
+
+@contextmanager
+def copying_python():
+    """A program that is `python -m MODULE` or `python SCRIPT`, but runs in a copy of this process.
+
+    For what starts many processes, each of which would import the libraries for several seconds.
+    """
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
+        address = f"{folder}/socket"
+        server.bind(address)
+        server.listen()
+        threading.Thread(target=_serve, args=(server,), daemon=True).start()
+        program = Path(folder, "python")
+        program.write_text(COPIED.format(python=sys.executable, address=address))
+        program.chmod(0o755)
+        yield str(program)
+
+
+def _serve(server):
+    while True:
+        connection, _ = server.accept()
+        threading.Thread(target=_answer, args=(connection,), daemon=True).start()
+
+
+def _answer(connection):
+    with connection:
+        request, streams, *_ = socket.recv_fds(connection, 2**16, 3)
+        while not request.endswith(bytes(1)):
+            request += connection.recv(2**16)
+        process = multiprocessing.get_context("fork").Process(target=_copied, args=(request[:-1], streams))
+        process.start()
+        for stream in streams:
+            os.close(stream)
+        process.join()
+        connection.send(str(process.exitcode % 256).encode())
+
+
+def _copied(request, streams):
+    words, folder, variables = json.loads(request)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(variables)
+    PartialState._reset_state()
+    torch.set_num_threads(1)
+    if words[0] == "-m":
+        sys.argv = words[1:]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = words
+        runpy.run_path(words[0], run_name="__main__")
 
 
 def fork_ranks(function, *args, folder, hosts=(2,)):

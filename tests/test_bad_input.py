@@ -36,7 +36,7 @@ RESUME = {"experiment_name": "done", "resume_from_checkpoint": DONE, "max_steps"
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory, glue_tokenizer):
+def pristine(tmp_path_factory, glue_tokenizer, short_end):
     """Corpora, tokenizers, a finished run of two checkpoints, an encoder and task files."""
     folder = tmp_path_factory.mktemp("world")
     write_corpus(folder / "corpus.txt")

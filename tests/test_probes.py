@@ -23,7 +23,7 @@ from tests.pretraining.runs import WORDS, flags, make, write_corpus
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, short_end):
     """A corpus, pairs.jsonl of two paradigms, labels.jsonl of two classes sorted by class."""
     path = tmp_path_factory.mktemp("probes")
     write_corpus(path / "corpus.txt")

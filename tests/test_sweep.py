@@ -696,8 +696,9 @@ def test_a_point_of_fixed_values_is_reported(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_sweep_pretrains_fine_tunes_and_reports(tmp_path):
+def test_a_sweep_pretrains_fine_tunes_and_reports(tmp_path, copying, monkeypatch):
     """The whole command, on the smallest networks and one point: GLUE's flags are wrong, then corrected."""
+    monkeypatch.setattr(sys, "executable", copying)
     text = tmp_path / "text.txt"
     text.write_text("".join(f"A sentence about the number {n} and its neighbours.\n\n" for n in range(400)))
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "embedding_size": 16}

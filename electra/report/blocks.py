@@ -8,11 +8,12 @@ import base64
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from huggingface_hub import ModelCardData
-from jinja2 import Environment, PackageLoader
+from jinja2 import Environment, PackageLoader, Template
 
 from electra.io.console import printable
 from electra.io.files import write_file
@@ -171,15 +172,20 @@ def to_html(title: str, blocks: Sequence[Block]) -> str:
 
 
 def _render(template: str, **values: Any) -> str:
-    loader = PackageLoader("electra.report")
+    return _template(template).render(values).strip() + "\n"
+
+
+@cache
+def _template(name: str) -> Template:
+    """Return a template of this package, which is compiled once in a process."""
     templates = Environment(
-        loader=loader,
-        autoescape=template.endswith(".html"),
+        loader=PackageLoader("electra.report"),
+        autoescape=name.endswith(".html"),
         trim_blocks=True,
         lstrip_blocks=True,
     )
     templates.filters |= {"escaped": _escaped, "printable": printable}
-    return templates.get_template(template).render(values).strip() + "\n"
+    return templates.get_template(name)
 
 
 def _escaped(cell: str) -> str:

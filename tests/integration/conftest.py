@@ -1,3 +1,3 @@
-"""Whole runs leave the same small report as in tests/pretraining."""
+"""Whole runs end as shortly as in tests/pretraining."""
 
-from tests.pretraining.conftest import one_panel as one_panel
+from tests.pretraining.conftest import short_ends as short_ends

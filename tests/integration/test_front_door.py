@@ -42,15 +42,12 @@ SEGMENTS = {"max_length": 16, "validation_fraction": 0.2, "max_eval_segments": 2
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory):
+def parts(tmp_path_factory, copying):
     """Text, and a folder with a tokenizer of it."""
     folder = tmp_path_factory.mktemp("door")
     text = write_corpus(folder / "corpus.txt")
-    code = f"""
-from electra.tokenizers.command import main
-main(["--train_file={text}", "--vocab_size=120", "--output_dir={folder / "tokenizer"}"])
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True)
+    argv = [f"--train_file={text}", "--vocab_size=120", f"--output_dir={folder / 'tokenizer'}"]
+    run("train_tokenizer.py", argv, folder, python=copying)
     return folder, text
 
 
@@ -140,15 +137,15 @@ def test_the_block_of_the_readme_runs(parts, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_examples_run(parts, tmp_path):
+def test_the_examples_run(parts, tmp_path, copying):
     _, text = parts
     write_reviews(tmp_path / "reviews.csv")
-    for script, options in (
-        ("electra_in_a_page.py", [text, "--steps=2", "--output=page"]),
-        ("pretrain.py", [text, "--steps=3", "--vocab_size=120", "--output=mine"]),
-        ("fine_tune.py", ["mine", "reviews.csv", "bab dad", "--seeds=1", "--epochs=1", "--output=tuned"]),
+    for script, options, python in (
+        ("electra_in_a_page.py", [text, "--steps=2", "--output=page"], copying),
+        ("pretrain.py", [text, "--steps=3", "--vocab_size=120", "--output=mine"], sys.executable),
+        ("fine_tune.py", ["mine", "reviews.csv", "bab dad", "--seeds=1", "--epochs=1", "--output=tuned"], copying),
     ):
-        said, _ = run(f"examples/{script}", [*map(str, options)], tmp_path)
+        said, _ = run(f"examples/{script}", options, tmp_path, python=python)
     assert "accuracy: " in said and "bab dad  ->  " in said and "most suspicious: '" in said
     for network in ("page", "mine/discriminator"):
         AutoModel.from_pretrained(tmp_path / network)

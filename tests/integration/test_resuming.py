@@ -15,6 +15,7 @@ from electra.backbones import BACKBONES
 from electra.io.checkpoints import find_damage, write_manifest
 from electra.io.errors import UserError
 from electra.pretraining.run import main
+from electra.report.drawing import make_panels
 from electra.report.page import write_run_report
 from electra.report.runs import read_run
 from tests.conftest import refused_command
@@ -145,7 +146,8 @@ def test_a_run_without_its_network_is_exported_again(copy):
     assert (network / "model.safetensors").is_file()
 
 
-def test_a_killed_run_has_a_report_of_what_it_had_saved(copy):
+def test_a_killed_run_has_a_report_of_what_it_had_saved(copy, monkeypatch):
+    monkeypatch.setattr("electra.report.page.make_panels", make_panels)  # as without `short_end`
     for path in copy.run.iterdir():  # a kill after step 8 leaves options, tokenizer and checkpoints
         if path.is_file() and path.name != "config.yaml":
             path.unlink()

@@ -1,4 +1,7 @@
-"""The shell scripts of runs/, offline: from a text to scored models, decays of a stable run."""
+"""The shell scripts of runs/, offline: from a text to scored models, decays of a stable run.
+
+The commands of tiny.sh are processes of their own, those of the others are copies of this one.
+"""
 
 import os
 import subprocess
@@ -16,14 +19,18 @@ NETWORKS = ["--hidden_size=16", "--num_hidden_layers=1", "--num_attention_heads=
 SMALL = [*NETWORKS, "--vocab_size=150", "--max_length=32", "--per_device_train_batch_size=4", "--learning_rate=1e-3"]
 
 
+def path_of(python):
+    return f"{Path(python).parent}:{os.environ['PATH']}"
+
+
 @parametrize(
-    ("script", "options", "more", "steps"),
+    ("script", "options", "more", "is_copied"),
     [
-        ("tiny", ["--max_steps=2"], {}, 2),
-        ("one_gpu", SMALL, {"EPOCHS": "0.05", "TASKS": "qnli"}, 2),
+        ("tiny", ["--max_steps=2"], {}, False),
+        ("one_gpu", SMALL, {"EPOCHS": "0.05", "TASKS": "qnli"}, True),
     ],
 )
-def test_a_recipe_trains_scores_and_reports(tmp_path, script, options, more, steps):
+def test_a_recipe_trains_scores_and_reports(tmp_path, script, options, more, is_copied, copying):
     sentences = [" ".join(WORDS[i % 100 : i % 100 + 8]) for i in range(200)]
     (tmp_path / "train.txt").write_text("\n\n".join(sentences[20:]))
     (tmp_path / "held_out.txt").write_text("\n\n".join(sentences[:20]))
@@ -31,7 +38,7 @@ def test_a_recipe_trains_scores_and_reports(tmp_path, script, options, more, ste
     variables = {
         **ENVIRONMENT,
         "PYTHONPATH": str(ROOT),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": path_of(copying if is_copied else sys.executable),
         "GLUE": str(write_glue(tmp_path / "glue")),
         "PAIRS": "pairs.tsv",
         "NAME": "small",
@@ -41,7 +48,7 @@ def test_a_recipe_trains_scores_and_reports(tmp_path, script, options, more, ste
     done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     output = tmp_path / "output"
-    assert read_json(output / "small" / "metrics.json")["plan"]["steps"] == steps
+    assert read_json(output / "small" / "metrics.json")["plan"]["steps"] == 2
     assert read_json(output / "pairs_small" / "minimal_pairs.json")["pairs"] == 1
     report = (output / "small" / "report.html").read_text(encoding="utf-8")
     assert "QNLI" in report and "glue_small" in report
@@ -50,14 +57,14 @@ def test_a_recipe_trains_scores_and_reports(tmp_path, script, options, more, ste
     assert refused.returncode == 2 and "HELD_OUT_FILE" in refused.stderr
 
 
-def test_decays_of_a_stable_run_are_compared_with_runs_of_their_own(tmp_path):
+def test_decays_of_a_stable_run_are_compared_with_runs_of_their_own(tmp_path, copying):
     sentences = [" ".join(WORDS[i % 90 : i % 90 + 18]) for i in range(120)]
     (tmp_path / "train.txt").write_text("\n\n".join(sentences[20:]))
     (tmp_path / "held_out.txt").write_text("\n\n".join(sentences[:20]))
     variables = {
         **ENVIRONMENT,
         "PYTHONPATH": str(ROOT),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": path_of(copying),
         "GLUE": str(write_glue(tmp_path / "glue")),
         **{"LENGTHS": "4", "THOUSAND": "10", "VOCAB": "150"},
     }

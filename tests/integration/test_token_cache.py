@@ -64,7 +64,7 @@ def test_a_plan_leaves_shards_of_jobs_as_they_are_and_a_run_merges_them(tmp_path
 
 
 @parametrize("workers", [0, 2])
-def test_an_id_that_is_none_ends_a_run_in_one_line(workers, tmp_path):
+def test_an_id_that_is_none_ends_a_run_in_one_line(workers, tmp_path, copying):
     write_corpus(tmp_path / "corpus.txt")
     options = {"validation_fraction": 0, "eval_strategy": "no", "max_steps": 40, "dataloader_num_workers": workers}
     pretrain(flags(tmp_path, **options, plan=True))
@@ -72,6 +72,6 @@ def test_an_id_that_is_none_ends_a_run_in_one_line(workers, tmp_path):
     ids = np.memmap(path, "<u2", mode="r+")
     ids[len(ids) // 4 : len(ids) // 2] = 60_000
     ids.flush()
-    _, said = run_script("run_pretraining.py", flags(tmp_path, **options), tmp_path, expect=2)
+    _, said = run_script("run_pretraining.py", flags(tmp_path, **options), tmp_path, expect=2, python=copying)
     (line,) = (line for line in said.splitlines() if "error" in line.lower())
     assert line.startswith("error: ") and " 60000," in line and "Traceback" not in said

@@ -11,17 +11,13 @@ from electra.data.segments import Segment
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.plan import make_plan
 from electra.pretraining.run import main
-from electra.report.drawing import make_panels
 from tests.model.helpers import make_model
 from tests.pretraining.runs import flags, write_corpus
 
 
-@pytest.fixture(autouse=True, scope="package")
-def one_panel():
-    """Reports of runs draw one of twelve panels, which halves the time of a tiny run; tests/report draws them all."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("electra.report.page.make_panels", lambda runs, names="": {"loss": make_panels(runs)["loss"]})
-        yield
+@pytest.fixture(autouse=True, scope="module")
+def short_ends(short_end):
+    """All runs of these tests end shortly."""
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from transformers import TrainerState, TrainingArguments
 
 from electra.pretraining.callbacks import compute_ledger, training_seconds
 from electra.pretraining.run import main
+from electra.report.drawing import make_panels
 from electra.samples import read_samples
 from tests.helpers import read_json
 from tests.pretraining.runs import flags
@@ -54,7 +55,8 @@ def test_a_run_leaves_its_log_cost_samples_and_report(finished_run):
     assert all(fact in card.text for fact in facts)
 
 
-def test_a_run_that_diverged_has_its_samples_and_report(folder):
+def test_a_run_that_diverged_has_its_samples_and_report(folder, monkeypatch):
+    monkeypatch.setattr("electra.report.page.make_panels", make_panels)  # as without `short_end`
     main(flags(folder, learning_rate=1e30, max_grad_norm=0, max_steps=3, save_strategy="no"))
     run = folder / "output" / "run"
     assert all(sample.probabilities == [None] * len(sample.original) for sample in read_samples(run))

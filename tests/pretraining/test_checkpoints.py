@@ -5,11 +5,13 @@ import resource
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 
 import psutil
 import pytest
 import torch
-from pytest import raises
+from torch.distributed import TCPStore
+from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
 from electra.io.checkpoints import find_damage
@@ -20,6 +22,7 @@ from electra.pretraining.checkpoints import (
     fraction_steps,
     keeping_options,
     prune,
+    set_up_worker,
     word_steps,
 )
 from electra.pretraining.run import main
@@ -113,29 +116,23 @@ def test_a_signal_ends_the_run_with_a_full_checkpoint(folder, name, code):
     assert find_damage(folder / "output" / "run" / "checkpoint-5") is None
 
 
-ENDLESS = """
-from datetime import timedelta
-from torch.distributed import TCPStore
-from torch.utils.data import DataLoader
-from electra.pretraining.checkpoints import StopRequests, set_up_worker
-
-with StopRequests().listening():
-    batches = iter(DataLoader(range(10**9), num_workers=2, worker_init_fn=set_up_worker))
-    next(batches)
-    print(*[worker.pid for worker in batches._workers], flush=True)
-    # A wait in C++, as for another process: Python runs no handler of a signal.
-    TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).wait(["never"], timedelta(hours=1))
-"""
+def step_without_end():
+    with StopRequests().listening():
+        batches = iter(DataLoader(range(10**9), num_workers=2, worker_init_fn=set_up_worker))
+        next(batches)
+        print("loaded")
+        # A wait in C++, as for another process: Python runs no handler of a signal.
+        TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).wait(["never"], timedelta(hours=1))
 
 
 @pytest.fixture
-def endless():
+def endless(tmp_path):
     """A process whose step never ends, and its two workers, which are gone soon after it."""
-    process = subprocess.Popen([sys.executable, "-c", ENDLESS], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    (tmp_path / "log").touch()
+    process = fork(step_without_end, log=tmp_path / "log")
     try:
-        lines = iter(process.stdout.readline, "")  # transformers may tell of WANDB_MODE first
-        pids = next(line for line in lines if line.replace(" ", "").strip().isdigit())
-        workers = [psutil.Process(int(pid)) for pid in pids.split()]
+        wait_for(lambda: "loaded" in process.log.read_text(), process)
+        workers = psutil.Process(process.pid).children()
         assert len(workers) == 2
         yield process
         gone, alive = psutil.wait_procs(workers, timeout=20)
@@ -144,23 +141,24 @@ def endless():
         assert len(gone) == 2
     finally:
         process.kill()
-        process.wait()
+        process.join()
 
 
 @parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
 def test_a_second_signal_stops_at_once_even_in_a_step_without_end(endless, name, code):
     number = getattr(signal, name)
     for _ in range(2):  # as `timeout` sends it: this is one request
-        endless.send_signal(number)
-    with raises(subprocess.TimeoutExpired):
-        endless.wait(REPEAT + 0.5)
-    endless.send_signal(number)
-    assert endless.wait(20) == code
+        os.kill(endless.pid, number)
+    endless.join(REPEAT + 0.5)
+    assert endless.is_alive()
+    os.kill(endless.pid, number)
+    endless.join(20)
+    assert endless.exitcode == code
 
 
 def test_workers_do_not_outlive_a_killed_run(endless):
     endless.kill()
-    endless.wait()
+    endless.join()
 
 
 def limited(soft, hard, argv):
