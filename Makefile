@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart figures test test-fast chaos lint docs docs-serve clean
+.PHONY: quickstart figures test test-fast pytest chaos lint docs docs-serve clean
 
 quickstart: .venv/ready
 	$(BIN)/python run_pretraining.py
@@ -15,7 +15,11 @@ figures: .venv/ready
 PYTEST := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 WANDB_MODE=offline OMP_NUM_THREADS=1 \
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-test: .venv/ready-dev lint
+# Linter and type checker beside the tests: they use one core, and wait for nothing.
+test: .venv/ready-dev
+	@$(MAKE) --no-print-directory -j2 lint pytest
+
+pytest: .venv/ready-dev
 	$(PYTEST)
 
 # Without the tests that train networks or start processes: about a minute on two cores.
