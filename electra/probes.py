@@ -65,13 +65,13 @@ def make_probes(
     probes: list[Probe] = []
     longest = longest_text(model.config.discriminator)
     if pairs_file is not None:
-        probes.append(PairsProbe.read(pairs_file, tokenizer, score_of(model.objective), longest))
+        probes.append(PairsProbe.read(pairs_file, tokenizer, pair_score_of(model.objective), longest))
     if labels_file is not None:
         probes.append(LabelProbe.read(labels_file, tokenizer, longest))
     return probes
 
 
-def score_of(objective: Objective) -> str:
+def pair_score_of(objective: Objective) -> str:
     """Return the name in `electra pairs` of the score that an objective's main network gives sentences."""
     if objective.finds_replaced:
         return "electric" if objective.is_energy_based else "discriminator"

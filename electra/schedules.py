@@ -1,4 +1,4 @@
-"""What changes over the steps of a run: the learning rate, and which networks are trained; and the optimizers.
+"""The learning rate over the steps of a run and its stages, and the optimizers.
 
 A run has one schedule of the learning rate, the original's or one of transformers', or one for each of two stages.
 The original's schedule multiplies linear decay and warm-up (google-research/electra, model/optimization.py);
@@ -7,10 +7,9 @@ transformers' schedules decay only after the warm-up. The original's optimizer i
 
 import copy
 import functools
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -114,47 +113,6 @@ def _stage_schedule(args: Any, optimizer: torch.optim.Optimizer, length: int) ->
             num_training_steps=length,
             scheduler_specific_kwargs=args.lr_scheduler_kwargs,
         )
-
-
-# ---- which networks a step trains
-
-
-class Phase(NamedTuple):
-    """A choice of the networks that an optimizer step trains: arguments of the joint model's `forward`.
-
-    A network that is not trained gets no gradient instead of a zero one, so the optimizer neither decays nor moves it.
-    """
-
-    train_generator: bool
-    train_discriminator: bool
-
-
-def phase_at(
-    step: int,
-    log_history: Sequence[Mapping[str, Any]],
-    generator_steps: int | None = None,
-    generator_gate: Sequence[str] = (),
-) -> Phase:
-    """Return which networks the step after `step` optimizer steps trains.
-
-    All arguments are restored by a checkpoint, so a resumed run trains what an uninterrupted one would.
-
-    Args:
-        log_history: Trainer's log.
-        generator_steps: length of the generator's stage; None or 0 where there is one stage.
-        generator_gate: a metric and a threshold, see `ObjectiveArguments`. A gate uses the last evaluation before the
-            step, but not the one at step 0, of the untrained pair. A metric that is nan is below every threshold.
-    """
-    if generator_steps:
-        is_first = step < generator_steps
-        return Phase(is_first, not is_first)
-    is_open = True
-    if generator_gate:
-        metric, threshold = generator_gate
-        name = f"eval_{metric}"
-        values = (logs[name] for logs in reversed(log_history) if name in logs and logs["step"] > 0)
-        is_open = next(values, math.inf) >= float(threshold)
-    return Phase(is_open, True)
 
 
 def stage_lengths(max_steps: int, generator_steps: int | None) -> list[int]:

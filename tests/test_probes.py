@@ -121,7 +121,7 @@ def test_rows_of_a_long_file_are_spread_over_it():
         ("", "no rows"),
         ('{"text": "a"}\n', "a.jsonl:1 has no label"),
         ('{"text": "a", "label": "x"}\n' * 9, "fewer than two classes"),
-        ('{"txt": "a", "label": "x"}\n', "a.jsonl:1 has no text"),
+        ('{"txt": "a", "label": "x"}\n', "a.jsonl:1 has no column 'text'"),
     ],
 )
 def test_labels_that_cannot_be_probed_are_refused(tmp_path, number_tokenizer, content, named):

@@ -118,9 +118,16 @@ def read_config(source: str) -> PreTrainedConfig:
     return config
 
 
-LARGEST_SIZE = {"num_hidden_layers": 1000, "hidden_size": 2**16, "intermediate_size": 2**18, "vocab_size": 2**24}
-LARGEST_SIZE |= {"num_attention_heads": 2**10, "max_position_embeddings": 2**24, "embedding_size": 2**16}
-"""Sizes of a network and their upper bounds: a million layers would be built for hours before a weight is missed."""
+LARGEST_SIZE = {
+    "num_hidden_layers": 1000,
+    "hidden_size": 2**16,
+    "intermediate_size": 2**18,
+    "vocab_size": 2**24,
+    "num_attention_heads": 2**10,
+    "max_position_embeddings": 2**24,
+    "embedding_size": 2**16,
+}
+"""Size of a network -> its upper bound: a million layers would be built for hours before a weight is missed."""
 
 
 def _check_sizes(config: PreTrainedConfig) -> None:

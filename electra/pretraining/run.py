@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 from electra.io.console import RunLog, setup_logging, without_secrets
 from electra.io.hub import push_run
 from electra.model.joint import ElectraForJointPretraining
-from electra.pretraining.callbacks import default_callbacks
+from electra.pretraining.callbacks import Probe, default_callbacks
 from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData, load_data
@@ -36,7 +36,6 @@ from electra.pretraining.trial import (
     shows_time,
     trial_arguments,
 )
-from electra.probes import make_probes
 from electra.runtime.tracking import RecordSettings, check_trackers
 from electra.schedules import check_optimizer
 
@@ -67,7 +66,11 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     asked = args
     data = load_data(asked, run.checkpoint)
     args, model = prepare_model(asked, run, data)
-    probes = make_probes(args.training.eval_pairs, args.training.eval_classify, model, data.tokenizer)
+    probes: list[Probe] = []
+    if args.training.eval_pairs is not None or args.training.eval_classify is not None:
+        from electra.probes import make_probes  # not at the top: few runs need the tasks and what they import
+
+        probes = make_probes(args.training.eval_pairs, args.training.eval_classify, model, data.tokenizer)
     threads = set_threads(args, run, model, data)
     asked, args = (with_threads(one, threads) for one in (asked, args))
     trial = None

@@ -1,13 +1,13 @@
-"""What a training step does beside Trainer's part: clip gradients, skip steps that are not finite, sum up the log."""
+"""What a training step does beside Trainer's part: choose networks, clip gradients, skip bad steps, sum up the log."""
 
 import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
@@ -23,6 +23,47 @@ from electra.model.networks import ElectraPretrainingOutput
 from electra.objectives import Objective, weighted_mean
 
 logger = logging.getLogger(__name__)
+
+
+# ---- which networks a step trains
+
+
+class Phase(NamedTuple):
+    """A choice of the networks that an optimizer step trains: arguments of the joint model's `forward`.
+
+    A network that is not trained gets no gradient instead of a zero one, so the optimizer neither decays nor moves it.
+    """
+
+    train_generator: bool
+    train_discriminator: bool
+
+
+def phase_at(
+    step: int,
+    log_history: Sequence[Mapping[str, Any]],
+    generator_steps: int | None = None,
+    generator_gate: Sequence[str] = (),
+) -> Phase:
+    """Return which networks the step after `step` optimizer steps trains.
+
+    All arguments are restored by a checkpoint, so a resumed run trains what an uninterrupted one would.
+
+    Args:
+        log_history: Trainer's log.
+        generator_steps: length of the generator's stage; None or 0 where there is one stage.
+        generator_gate: a metric and a threshold, see `ObjectiveArguments`. A gate uses the last evaluation before the
+            step, but not the one at step 0, of the untrained pair. A metric that is nan is below every threshold.
+    """
+    if generator_steps:
+        is_first = step < generator_steps
+        return Phase(is_first, not is_first)
+    is_open = True
+    if generator_gate:
+        metric, threshold = generator_gate
+        name = f"eval_{metric}"
+        values = (logs[name] for logs in reversed(log_history) if name in logs and logs["step"] > 0)
+        is_open = next(values, math.inf) >= float(threshold)
+    return Phase(is_open, True)
 
 
 # ---- clipping, and skipping of steps that are not finite

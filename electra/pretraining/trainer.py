@@ -77,16 +77,14 @@ from electra.pretraining.run_folder import (
     provenance_of,
     run_in,
 )
-from electra.pretraining.step import LogWindow, StepGuard, values_of_batch
+from electra.pretraining.step import LogWindow, Phase, StepGuard, phase_at, values_of_batch
 from electra.pretraining.testset import CorruptedTestSet
 from electra.report.runs import TEST
 from electra.runtime.device import tune_for_gpu, tune_networks, tune_process
 from electra.runtime.tracking import send_alert
 from electra.schedules import (
     AdamWNoBiasCorrection,
-    Phase,
     create_schedule,
-    phase_at,
     stage_lengths,
     translate_option_errors,
 )

@@ -237,7 +237,7 @@ SweepValues = Mapping[str, Any]
 """Values of the parameters of a point, by name."""
 BEFORE_LEARNING = 10
 """Points of a Bayesian search that are drawn at random before it learns: optuna's n_startup_trials."""
-LONGEST_NAME = 140
+LONGEST_POINT_NAME = 140
 """Bytes of a point's name, at most: file systems allow 255, endings included."""
 
 
@@ -298,9 +298,9 @@ def point_name(sweep: Sweep, values: SweepValues) -> str:
     """Return the name of a point and of its run folder, made of the swept options and their values."""
     swept = "_".join(f"{name}_{values[name]}" for name in sweep.swept)
     name = re.sub(r"[^\w.-]", "-", swept) or "point"
-    if len(name.encode()) <= LONGEST_NAME:
+    if len(name.encode()) <= LONGEST_POINT_NAME:
         return name
-    return f"{name.encode()[:LONGEST_NAME].decode(errors='ignore')}-{sha256(swept.encode()).hexdigest()[:8]}"
+    return f"{name.encode()[:LONGEST_POINT_NAME].decode(errors='ignore')}-{sha256(swept.encode()).hexdigest()[:8]}"
 
 
 def add_point(points: dict[str, SweepValues], sweep: Sweep, values: SweepValues) -> str:

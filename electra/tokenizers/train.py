@@ -49,13 +49,13 @@ REPEATS_PER_CHUNK = 1000  # words
 MANY_CHARACTERS = 1_000_000
 """Characters in different words from which Unigram takes long: 20 to 30 s of a core for a million in clauses."""
 HEARTBEAT = 30.0
-"""Seconds."""
+"""Seconds between two lines that say that Unigram is still being trained."""
 LONGEST_WORD = 1000
 """Characters of a word, without space or punctuation, that WordPiece cuts into pieces, at most; a longer word becomes
 [UNK]. The time for a word grows with the square of its length: for this length, a tenth of a second."""
 TURKIC = re.compile("\u0131|i\u0307")
 """The letter ı, and what lower-casing makes of İ. The capital of ı, I, becomes i, so lower-casing changes words."""
-UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+UNSPACED_LETTER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 """Letters of Thai, Lao, Burmese, Khmer. (In Chinese and Japanese, WordPiece takes most characters for words.)"""
 MANY_TURKIC = 10
 """Tokens with letters of Turkish or Azerbaijani from which a text is taken for one of these languages."""
@@ -89,7 +89,7 @@ def train_on_documents(
 
 def _is_unspaced(tokens: Sequence[str]) -> bool:
     """Return True if half of the vocabulary is of a script without spaces between words."""
-    return 2 * sum(UNSPACED.search(token) is not None for token in tokens) > len(tokens)
+    return 2 * sum(UNSPACED_LETTER.search(token) is not None for token in tokens) > len(tokens)
 
 
 def _warn_of_lowercasing(tokens: Sequence[str]) -> None:

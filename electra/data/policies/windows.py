@@ -19,7 +19,7 @@ PAIR_SPECIALS = 3
 """[CLS] A [SEP] B [SEP]"""
 
 # Each use of the random numbers has a stream of its own.
-ROUNDING, OFFSET, SINGLE, SPLIT, START, PARTNER, ROTATION, MEMBER, MEMBER_SINGLE, MEMBER_SPLIT = range(10)
+ROUNDING, OFFSET, WINDOW_SINGLE, SPLIT, START, PARTNER, ROTATION, MEMBER, MEMBER_SINGLE, MEMBER_SPLIT = range(10)
 
 
 @dataclass(eq=False)
@@ -112,7 +112,7 @@ class WindowPolicy(Policy):
         # Where it starts.
         documents = self.documents[row]
         lengths = self.cache.lengths[documents]
-        is_single = uniform(self.seed, SINGLE, epoch, indices) >= TWO_SEGMENT_PROBABILITY
+        is_single = uniform(self.seed, WINDOW_SINGLE, epoch, indices) >= TWO_SEGMENT_PROBABILITY
         sizes = np.minimum(lengths, self.body + is_single)
         offset = uniform(self.seed, OFFSET, epoch, documents)
         last_start = lengths - sizes

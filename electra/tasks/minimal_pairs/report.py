@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from electra.io.files import read_json
 from electra.report.blocks import Blocks, BulletList, Fold, Heading, Report, Table, Text, Verdict, table_of
-from electra.report.evaluation import percent
+from electra.report.evaluation import CLEAR_ERRORS, percent
 from electra.report.runs import names_of
 from electra.tasks.minimal_pairs.data import Pair
 
@@ -95,8 +95,6 @@ BASELINES = ("fewer tokens", "token frequencies")
 """Names of the scores that need no network, in the order of `baseline_scores`."""
 GUESSING = "guessing"
 """Name of the baseline that is right in half of the pairs."""
-CLEAR_ERRORS = 2.0
-"""Margin in standard errors from which a score is called better than the best baseline."""
 
 
 def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str, Any]:

@@ -310,7 +310,7 @@ def check_answers(data: Questions) -> None:
 
 SHORTEST_CONTEXT = 8
 """Tokens of the paragraph for which a window must have room, at least."""
-START, END, UNANSWERABLE = range(3)
+ANSWER_START, ANSWER_END, UNANSWERABLE = range(3)
 """Columns of the labels of a window: first and last token of the answer, and whether there is none."""
 NO_ANSWER = (0, 0, 1)
 """Labels of a window that does not hold the whole answer."""
@@ -430,7 +430,7 @@ def make_question_windows(
         spans = np.insert(answers, UNANSWERABLE, 0, axis=1)
         labels = np.where(has_answer[:, None], spans, NO_ANSWER)
         columns["labels"] = labels
-        columns["start_positions"] = labels[:, START]
+        columns["start_positions"] = labels[:, ANSWER_START]
     lengths = lengths_of(columns["input_ids"])
     return QuestionWindows(columns, lengths, questions, first_tokens, context, most_context, offsets)
 

@@ -17,7 +17,7 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedConfig, PreTra
 from electra.finetuning.data import Array
 from electra.finetuning.heads import BiLstm, TaskModel, TransformersHead, full_precision
 from electra.model.networks import gather_hidden
-from electra.tasks.squad.data import END, START, UNANSWERABLE
+from electra.tasks.squad.data import ANSWER_END, ANSWER_START, UNANSWERABLE
 
 HIDDEN_SIZE = 512
 """Width of the layers that read two vectors, for encoders of any width, as in the original."""
@@ -242,8 +242,8 @@ def span_loss(
         labels: labels of `QuestionWindows`, int64 (B, 3).
         num_items_in_batch: number of labels of the step; Trainer counts three for each window.
     """
-    starts = cross_entropy(logits.start, labels[:, START], reduction="none")
-    ends = cross_entropy(logits.end, labels[:, END], reduction="none")
+    starts = cross_entropy(logits.start, labels[:, ANSWER_START], reduction="none")
+    ends = cross_entropy(logits.end, labels[:, ANSWER_END], reduction="none")
     losses = starts / 2 + ends / 2
     if logits.unanswerable is not None:
         targets = labels[:, UNANSWERABLE].float()
