@@ -213,6 +213,8 @@ CURVE_LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, 
 """Kind of a curve -> its label in the legend, where that is not the kind."""
 PANEL_COLUMNS = 4
 """Panels of a row of a figure: a page of usual width has room for so many."""
+BESIDE = 0.018
+"""Distance of curves at the same number of texts, as a share of the axis."""
 LONGEST_NAME = 32
 """Characters of a name beside a chart, at most."""
 MOST_WITHOUT_LINE = 2
@@ -388,11 +390,16 @@ def draw_learning_curve(
     with rc_context(_SETTINGS):
         figure = Figure(figsize=(5.4, 3.6), dpi=160, layout="constrained")
         axes = figure.subplots()
-        counts = sorted({point.texts for points in (*networks.values(), *baselines.values()) for point in points})
-        for number, (name, points) in enumerate([*networks.items(), *baselines.items()]):
+        counts = sorted({point.texts for points in (*networks.values(), *baselines.values()) for point in points}) or [
+            1
+        ]
+        curves = [*networks.items(), *baselines.items()]
+        for number, (name, points) in enumerate(curves):
             line = "none" if len(points) <= MOST_WITHOUT_LINE else "--" if name in baselines else "-"
+            # beside each other, because points of equal scores would hide each other
+            beside = (max(counts) / min(counts)) ** (BESIDE * (number - (len(curves) - 1) / 2))
             axes.errorbar(
-                [point.texts for point in points],
+                [point.texts * beside for point in points],
                 [point.score for point in points],
                 [point.std or 0.0 for point in points],
                 color=COLOURS[number % len(COLOURS)],

@@ -277,9 +277,10 @@ class Reporting:
             starts = dict.fromkeys(result.start.split("-")[0] for result in results)
             row = {"Run": run.name, "Seeds": seeds_cell(run)}
             for name, task in tasks.items():
-                for metric in task.columns or [task.headline]:
+                for number, metric in enumerate(task.columns or [task.headline]):
                     title = self.metrics[metric]
-                    row[title if is_own else f"{task.title} {title}"] = cell(run, name, metric)
+                    content = cell(run, name, metric, with_collapsed=number == 0)
+                    row[title if is_own else f"{task.title} {title}"] = content
             for name, average in run.averages.items():
                 row[name] = percent(average, empty="")
             parameters = f"{run.parameters / 1e6:.1f} M" if run.parameters else ""
@@ -419,6 +420,7 @@ def cell(
     metric: str,
     *,
     with_std: bool = True,
+    with_collapsed: bool = True,
 ) -> str:
     """Return a score as text, such as `53.5 ± 1.2 (1 of 3 collapsed)`; "" if the run has no such score."""
     summary = run.tasks.get(task)
@@ -428,7 +430,7 @@ def cell(
     text = percent(spread.median)
     if with_std and spread.std is not None:
         text += f" ± {percent(spread.std)}"
-    for count, what in ((summary.collapsed, "collapsed"), (spread.undefined, "undefined")):
+    for count, what in ((summary.collapsed * with_collapsed, "collapsed"), (spread.undefined, "undefined")):
         if count:
             text += f" ({count} of {len(spread.values)} {what})"
     return text

@@ -197,3 +197,15 @@ def test_numbers_with_and_without_a_spread_stay_aligned():
     page = to_html("", [table])
     assert '<td class="number">81.2<span class="spread"> ± 0.4</span></td><td class="number">1.0</td>' in page
     assert '<td class="number">79.9<span class="spread"></span></td>' in page
+    counted = to_html(
+        "", [Table(["", "score", "size"], [["a", "81.2 ± 0.4 (1 of 3 collapsed)", "3 layers (each 64)"]])]
+    )
+    assert '<span class="spread"> ± 0.4</span><span class="note"> (1 of 3 collapsed)</span></td>' in counted
+    assert '<td class="number">3 layers (each 64)</td>' in counted
+
+
+def test_collapsed_runs_are_counted_once_in_a_row(tmp_path):
+    metrics = {"f1": 0.5, "accuracy": 0.6}
+    runs = [result("conll2003", seed, metrics, collapsed=seed == 1) for seed in (1, 2)]
+    table = TAGGING.report([run_folder(tmp_path / "a", runs, "tagging")]).table
+    assert [row[1] for row in table.rows] == ["2", "50.0 ± 0.0 (1 of 2 collapsed)", "60.0 ± 0.0"]

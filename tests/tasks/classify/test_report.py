@@ -218,6 +218,16 @@ def test_a_learning_curve_has_percent_errors_and_what_needs_no_network(tmp_path)
     assert {name: line.get_linestyle() for name, line in lines.items()} == {"pretrained": "-", "bag": "--"}
 
 
+def test_a_curve_of_undefined_scores_has_no_points_and_equal_scores_stay_visible():
+    assert draw_learning_curve({"a": []}, {"b": []}, "Spearman").axes[0].get_xlabel() == "labelled texts"
+    points = [CurvePoint(count, 50.0, None) for count in (10, 100)]
+    lines = lines_of(draw_learning_curve({"a": points}, {"b": points}, "accuracy").axes[0])
+    assert lines["a"].get_xdata() == approx([10, 100], rel=0.05) and lines["b"].get_xdata() == approx(
+        [10, 100], rel=0.05
+    )
+    assert all(lines["a"].get_xdata() < lines["b"].get_xdata())
+
+
 def lines_of(axes):
     return {bars.get_label(): bars.lines[0] for bars in axes.containers}
 
