@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import regex
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -251,7 +252,7 @@ def task_name(options: Any, kind: str, known: Collection[str] = ()) -> str:
         if path.parent.name in known or NAMELESS.fullmatch(named):
             named = path.parent.name
     name = options.task_name or Path(options.dataset_name or named).name or kind
-    return re.sub(r"^\.+|[^\w.-]+", "_", name)
+    return regex.sub(r"^\.+|[^\w\p{M}.-]+", "_", name)
 
 
 # ---- what a score depends on

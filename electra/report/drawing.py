@@ -7,6 +7,7 @@ global state.
 import io
 import math
 import statistics
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -265,12 +266,13 @@ def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names
 
 
 def render(figure: Any, form: Literal["svg", "png"]) -> bytes:
-    """Return a matplotlib figure as bytes of an SVG or PNG."""
+    """Return a matplotlib figure as bytes of an SVG or PNG. A browser has the letters that matplotlib's font lacks."""
     from matplotlib import rc_context
 
     content = io.BytesIO()
     metadata = {"Date": None} if form == "svg" else None
-    with rc_context(_SETTINGS):
+    with rc_context(_SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .*missing")
         figure.savefig(content, format=form, metadata=metadata)
     return content.getvalue()
 

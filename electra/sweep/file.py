@@ -16,6 +16,8 @@ from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import Any
 
+import regex
+
 from electra.io.console import SECRET, hide_secrets
 from electra.io.errors import UserError
 from electra.io.files import YAML_ERRORS, is_encodable, read_yaml
@@ -297,7 +299,7 @@ def draw_point(trial: Any, name: str, entry: Mapping[str, Any]) -> Any:
 def point_name(sweep: Sweep, values: SweepValues) -> str:
     """Return the name of a point and of its run folder, made of the swept options and their values."""
     swept = "_".join(f"{name}_{values[name]}" for name in sweep.swept)
-    name = re.sub(r"[^\w.-]", "-", swept) or "point"
+    name = regex.sub(r"[^\w\p{M}.-]", "-", swept) or "point"
     if len(name.encode()) <= LONGEST_POINT_NAME:
         return name
     return f"{name.encode()[:LONGEST_POINT_NAME].decode(errors='ignore')}-{sha256(swept.encode()).hexdigest()[:8]}"

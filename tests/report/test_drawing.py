@@ -20,3 +20,10 @@ def test_the_medians_of_two_values_are_points_and_of_three_a_line():
         return draw_scatters([Scatter("rate", "score", points, points)]).axes[0].lines[1]
 
     assert median([1, 2]).get_linestyle() == "None" and median([1, 2, 3]).get_linestyle() == "-"
+
+
+def test_letters_of_other_scripts_need_no_font(recwarn):
+    picture = render(
+        draw({"loss": [Curve(0, "training", [0, 1], [1.0, 2.0])]}, [RunRecord("ข่าว", Path(), [], 1)] * 2), "svg"
+    )
+    assert "ข่าว" in picture.decode() and not [one for one in recwarn if "Glyph" in str(one.message)]

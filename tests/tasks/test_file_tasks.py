@@ -44,6 +44,7 @@ def test_the_configurations_are_those_of_their_sources():
         (parse_tagging(["--pretrain_path=a", "--train_file=x/Dev-2.tsv", "--validation_file=a"]), "x"),
         (parse_tagging([*FILES, "--task_name", "CoNLL 2003"]), "CoNLL_2003"),
         (parse_tagging([*FILES, "--task_name", ".."]), "_"),
+        (parse_tagging(["--pretrain_path=a", "--train_file=ข่าว กีฬา.csv", "--validation_file=a"]), "ข่าว_กีฬา"),
         (parse_tagging(["--pretrain_path=a", "--train_file=news/old/../a", "--validation_file=a"]), "a"),
         (parse_swag(["--pretrain_path=a"]), "swag"),
     ],
