@@ -307,7 +307,8 @@ def test_what_a_script_would_refuse_is_refused_at_once(tmp_path, monkeypatch, fl
     write_glue(tmp_path / "data", "CoLA", "MRPC")
     (tmp_path / "data" / "MRPC" / "train.tsv").write_text("no header")
     sweep = sweep_of(tmp_path, parameters={"learning_rate": {"values": [0.1, 0.2]}})
-    with raises(UserError, match=f"^learning_rate_0.1 would fail: .*{named}"):
+    where = " in --glue and --glue_flags" if glue else ""
+    with raises(UserError, match=f"^learning_rate_0.1 would fail{where}: .*{named}"):
         check_all(lines_of(sweep, tmp_path, ["--train_file", "a.txt", *flags], glue))
 
 

@@ -36,11 +36,13 @@ class Dialect(NamedTuple):
 
     Args:
         has_row_names: rows have one cell more than the header, the name of the row, as R writes them.
+        skips_spaces: spaces stand before cells in quotation marks, and are no part of any cell: `1, "a, b"`.
     """
 
     delimiter: str
     quotes: Quotes
     has_row_names: bool = False
+    skips_spaces: bool = False
 
     def join(self, cells: Iterable[str]) -> str:
         """Return cells as a part of a row, without the end of a line."""
@@ -72,11 +74,13 @@ def read_records(
     quotes: Quotes,
     *,
     longest: int | None = None,
+    skips_spaces: bool = False,
 ) -> Iterator[Record]:
     """Yield the rows of a table with their text; rows without any cell are left out.
 
     Args:
         longest: number of lines in one row above which `_TooLong` is raised; None for no limit.
+        skips_spaces: as in `Dialect`.
     Raises:
         csv.Error: a quotation mark is neither at the end of a cell nor doubled; the second argument is the line's
         number.
@@ -92,7 +96,7 @@ def read_records(
             yield line
 
     quoting: Any = csv.QUOTE_NONE if quotes == "none" else csv.QUOTE_MINIMAL
-    reader = csv.reader(recorded(), delimiter=delimiter, quoting=quoting, strict=True)
+    reader = csv.reader(recorded(), delimiter=delimiter, quoting=quoting, strict=True, skipinitialspace=skips_spaces)
     while True:
         first = reader.line_num + 1
         try:
@@ -133,13 +137,31 @@ def find_dialect(
     is_cut = len(sample) == SAMPLE_LINES
     found = delimiter or find_delimiter(sample, natural, is_cut)
     quotes: Quotes = find_quotes(open_lines()) if found == "\t" else "minimal"
-    return Dialect(found, quotes, has_row_names(sample_rows(sample, found, quotes, is_cut)))
+    skips_spaces = quotes == "minimal" and has_spaces(sample, found, is_cut)
+    rows = sample_rows(sample, found, quotes, is_cut, skips_spaces=skips_spaces)
+    return Dialect(found, quotes, has_row_names(rows), skips_spaces)
 
 
-def sample_rows(sample: Sequence[str], delimiter: str, quotes: Quotes, is_cut: bool) -> list[list[str]]:
+def has_spaces(sample: Sequence[str], delimiter: str, is_cut: bool) -> bool:
+    """Return True if spaces stand before quotation marks of cells, and rows fit the header if they are left out."""
+    rows = sample_rows(sample, delimiter, "minimal", is_cut)
+    if not any(cell.startswith(" ") and cell.lstrip(" ").startswith('"') for row in rows for cell in row):
+        return False
+    without = sample_rows(sample, delimiter, "minimal", is_cut, skips_spaces=True)
+    return len({*map(len, without)}) == 1
+
+
+def sample_rows(
+    sample: Sequence[str],
+    delimiter: str,
+    quotes: Quotes,
+    is_cut: bool,
+    *,
+    skips_spaces: bool = False,
+) -> list[list[str]]:
     """Return the cells of the rows in a sample, without the last row if the sample is cut; [] if a row is broken."""
     try:
-        rows = [record.cells for record in read_records(sample, delimiter, quotes)]
+        rows = [record.cells for record in read_records(sample, delimiter, quotes, skips_spaces=skips_spaces)]
     except csv.Error:
         return []
     return rows[:-1] if is_cut else rows

@@ -267,17 +267,23 @@ def csv_rows(
     Args:
         before, skipped: the text before the header, and its number of lines.
     """
+    header: list[str] = []
     names: list[str] = []
     head = TableHead(before, dialect)
     unread = 0
     place = f"{path}:{skipped + 1}"
     try:
-        for cells, text, line in read_records(lines, dialect.delimiter, dialect.quotes):
+        for cells, text, line in read_records(
+            lines, dialect.delimiter, dialect.quotes, skips_spaces=dialect.skips_spaces
+        ):
             place = f"{path}:{skipped + line}"
             if not names:
+                header = cells
                 names = _header(cells, dialect, path)
                 head = TableHead(before + text, dialect)
                 continue
+            if cells == header and len(names) > 1:
+                raise UserError(f"{place} names the columns again, as in files that were joined; leave this line out")
             more = len(cells) - len(names)
             if more < 0 or any(cells[len(names) :]):
                 raise UserError(_uneven(place, len(cells), names, dialect))

@@ -236,7 +236,8 @@ def check_all(lines: Lines) -> dict[str, Any]:
                     check_glue(args, read)
                     options = score_options(args)
             except (UserError, OSError) as error:
-                raise UserError(f"{name} would fail: {error}") from error
+                where = " in --glue and --glue_flags" if verb == "glue" and "pretrain" in commands else ""
+                raise UserError(f"{name} would fail{where}: {error}") from error
     return options
 
 

@@ -68,6 +68,16 @@ def test_a_text_with_semicolons_stays_a_text(tmp_path):
     assert columns(path) == [{"text": "no delimiter"}, {"text": "anywhere"}]
 
 
+@parametrize("header", ["id; text; label", "id;text;label"])
+@parametrize("delimiter", [",", ";"])
+def test_spaces_before_quotation_marks_are_no_part_of_a_cell(tmp_path, header, delimiter):
+    text = ROWS[0]["text"]
+    content = f'{header}\n1; "TEXT"; ja\n2; "Nein"; nein\n'.replace(";", delimiter).replace("TEXT", text)
+    path = write(tmp_path / "a.csv", content)
+    assert [{name: row[name] for name in ("text", "label")} for row in columns(path)] == ROWS
+    assert [row.text for row in read_source(path)] == content.splitlines(keepends=True)[1:]
+
+
 def test_columns_without_a_name_are_left_out_if_they_are_empty(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
     path = write(tmp_path / "a.csv", "kind,message,,,\nham,hello,,,\nspam,win,,,\n")
@@ -95,6 +105,7 @@ def test_names_of_rows_are_a_column_as_r_writes_them(tmp_path):
         ("a.csv", "text,label\na,b,c\nd,e\n", "a.csv:2 has 3 cells, the header 2"),
         ("a.csv", "# of Monday\ntext,label\na,b\n", "a.csv:2 has 2 cells, the header 1"),
         ("a.csv", "# of Monday\ntext,label\na,b\n", "leave out what stands above"),
+        ("a.csv", "text,label\na,b\ntext,label\nc,d\n", "a.csv:3 names the columns again"),
         ("a.csv", b"PK\x03\x04" + bytes(range(256)), "a.csv is a zip archive"),
         ("a.tsv", gzip.compress(b"text\tlabel\na\tb\n"), "name it .gz"),
         ("a.jsonl", lzma.compress(b'{"text": "a"}\n'), "name it .xz"),

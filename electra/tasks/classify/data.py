@@ -150,6 +150,7 @@ def read_examples(
     """
     examples = []
     without = ""
+    advice = "" if needs_labels else "; a test set has labels in all rows, or in none"
     for place, row in rows:
         check_accepted(row, place)
         example = read_example(columns, row, place)
@@ -157,7 +158,7 @@ def read_examples(
         if example.label is not None:
             needs_labels = True
         elif not without:
-            without = _without_label(columns[2], row, place)
+            without = _without_label(columns[2], row, place) + advice
         if needs_labels and without:
             raise UserError(without)
     return examples
@@ -408,6 +409,8 @@ def unpack_lists(splits: Mapping[str, Sequence[Example]]) -> dict[str, list[Exam
 
 def without_hidden(examples: Sequence[Example], labels: LabelSet) -> Sequence[Example]:
     """Return the examples of a test set without labels, if all have the same label of `HIDDEN`, else as they are."""
+    if examples[0].label is None:
+        return examples
     written = {str(example.label).strip().lower().removesuffix(".0") for example in examples}
     if len(written) != 1 or not written <= set(HIDDEN) or written & {name.lower() for name in labels.classes}:
         return examples

@@ -168,6 +168,12 @@ def test_lists_that_are_text_are_lists_in_all_splits():
     assert unpack_lists(kept) == kept
 
 
+def test_a_test_set_without_a_column_of_labels_has_no_hidden_ones(caplog):
+    unlabelled = examples([None, None])
+    assert without_hidden(unlabelled, LabelSet(SINGLE, ["a", "b"])) == unlabelled
+    assert "all labels are" not in caplog.text
+
+
 def test_names_of_columns_may_have_capitals(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("ID,Text,LABEL\n1,a,x\n")
