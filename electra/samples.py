@@ -4,6 +4,7 @@ A token that begins a word is stored with the space before it. Other pieces of a
 `un·want·ed`, because pieces that a generator puts side by side are rarely a word.
 """
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -75,5 +76,7 @@ def read_samples(folder: Path) -> list[Sample]:
 
 
 def marked(token: str) -> str:
-    """Return a token, with a dot in front unless it begins a word."""
-    return token if token[:1].isspace() else f"·{token}"
+    """Return a token, with a dot in front unless it begins a word; a mark, as of a vowel, stands on a circle."""
+    if token[:1].isspace():
+        return token
+    return f"·◌{token}" if unicodedata.category(token[:1] or " ").startswith("M") else f"·{token}"

@@ -4,7 +4,7 @@ import re
 
 from electra.inspect import to_terminal
 from electra.report.blocks import to_html
-from electra.samples import Sample, read_samples, write_samples
+from electra.samples import Sample, marked, read_samples, write_samples
 from tests.helpers import read_json
 
 SAMPLE = Sample(
@@ -54,3 +54,7 @@ def test_html_marks_what_was_replaced():
     ]
     alone = to_html("", [Sample([" a", " <b>"], None, [" a", " <b>"], [0.2, 0.9], None)])
     assert "<dt>judged</dt>" in alone and "&lt;b&gt;<rt>90</rt>" in alone
+
+
+def test_a_mark_has_something_to_stand_on():
+    assert [marked(token) for token in (" the", "ed", "\u0e4a\u0e27\u0e01")] == [" the", "·ed", "·◌\u0e4a\u0e27\u0e01"]

@@ -154,6 +154,8 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
     write_card(folder / "README.md", metadata, card)
     write_eval_results(scores, folder)
     logger.info("model          %s", folder)
+    if result.collapsed:
+        logger.warning("               it has collapsed: almost all inputs get the same answer; train it for longer")
 
 
 def write_scores(evaluation: Evaluation, task: Task) -> None:

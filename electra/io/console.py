@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
@@ -40,6 +41,17 @@ def is_encodable(text: str) -> bool:
 def printable(text: str) -> str:
     """Return a text with escapes such as `\\x1b` for all that would move the cursor or reorder a line."""
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes: marks on letters take none, Chinese characters two."""
+    marks = sum(unicodedata.category(letter) in ("Mn", "Me", "Cf") for letter in text)
+    return len(text) - marks + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number and what there are, such as `1 layer` or `2 layers`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 LOG_NAME = "log.txt"

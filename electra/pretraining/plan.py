@@ -16,6 +16,7 @@ from electra.flops import (
     google_training_flops,
     six_n_t_flops,
 )
+from electra.io.console import counted
 from electra.model.configuration import ElectraPretrainingConfig, embedding_width, value_of
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES, objective_of
@@ -290,6 +291,7 @@ def describe_network(config: PreTrainedConfig) -> str:
     """Return the sizes of a network in words, with its type unless it is ELECTRA."""
     kind = "" if config.model_type == "electra" else f"{config.model_type}, "
     return (
-        f"{kind}{config.num_hidden_layers} layers of {config.hidden_size}, {config.num_attention_heads} heads, "
+        f"{kind}{counted(config.num_hidden_layers, 'layer')} of {config.hidden_size}, "
+        f"{counted(config.num_attention_heads, 'head')}, "
         f"feed-forward {value_of(config, 'intermediate_size')}"
     )

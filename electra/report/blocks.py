@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from huggingface_hub import ModelCardData
 from jinja2 import Environment, PackageLoader, Template
 
-from electra.io.console import printable
+from electra.io.console import columns_of, printable
 from electra.io.files import write_file
 from electra.samples import Sample, marked
 
@@ -157,11 +157,12 @@ def to_markdown(blocks: Sequence[Block]) -> str:
 def text_table(table: Table) -> str:
     """Return a table as text for a terminal: the first column aligned to the left, the others to the right."""
     lines = [[printable(" ".join(cell.split())) for cell in line] for line in (table.header, *table.rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(columns_of, column)) for column in zip(*lines, strict=True)]
     texts = []
     for line in lines:
-        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
-        cells[0] = line[0].ljust(widths[0])
+        gaps = [" " * (width - columns_of(cell)) for cell, width in zip(line, widths, strict=True)]
+        cells = [gap + cell for gap, cell in zip(gaps, line, strict=True)]
+        cells[0] = line[0] + gaps[0]
         texts.append("  ".join(cells).rstrip())
     return "\n".join(texts)
 

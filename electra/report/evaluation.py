@@ -275,7 +275,8 @@ class Reporting:
         for run in runs:
             results = [result for summary in run.tasks.values() for result in summary.results]
             starts = dict.fromkeys(result.start.split("-")[0] for result in results)
-            row = {"Run": run.name, "Seeds": seeds_cell(run)}
+            seeds = seeds_cell(run)
+            row = {"Run": run.name, "Seeds": seeds if run.model or seeds != "1" else ""}
             for name, task in tasks.items():
                 for number, metric in enumerate(task.columns or [task.headline]):
                     title = self.metrics[metric]

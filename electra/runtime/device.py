@@ -14,6 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from electra.io.console import counted
 from electra.runtime.threads import limit_threads
 
 # ---- CPUs: faster memory, matrix products, dropout and attention
@@ -336,4 +337,4 @@ def device_name(device: torch.device | str) -> str:
     text = cpuinfo.read_text() if cpuinfo.is_file() else ""
     match = re.search(r"model name\s*: (.*)", text)
     name = match[1] if match else "cpu"
-    return f"{name}, {torch.get_num_threads()} threads"
+    return f"{name}, {counted(torch.get_num_threads(), 'thread')}"

@@ -1,6 +1,7 @@
 """Which heads can be saved, and the model card of a saved model."""
 
 import json
+import logging
 from types import SimpleNamespace
 
 import yaml
@@ -41,6 +42,20 @@ def test_a_model_that_is_made_again_keeps_the_first_result(tmp_path, framed_toke
     )
     assert read_saved(evaluation, task) == first
     assert read_json(tmp_path / "models" / "cola" / "config.json")["thresholds"] == [0.25, 0.5]
+
+
+def test_a_saved_model_that_has_collapsed_is_said(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    for collapsed in (False, True):
+        one = Result("cola", 4, {"mcc": 0.0}, collapsed, 3.0, "pretrained", "m", 1, {"dev": 9}, {"max_length": 128})
+        args = SimpleNamespace(record={"pretrain_path": "m"}, options=SimpleNamespace())
+        task = SimpleNamespace(kind=GLUE, name="cola", note="", example="")
+        folder = tmp_path / "models" / "cola"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text("{}")
+        (folder / RESULT_NAME).write_text(json.dumps(one._asdict()))
+        describe_model(Evaluation(args, None, [task], tmp_path, [one]), task)
+        assert ("has collapsed" in caplog.text) == collapsed
 
 
 def test_a_card_says_what_was_trained_and_its_scores(tmp_path):

@@ -12,6 +12,8 @@ import torch
 
 from electra.io.console import (
     RunLog,
+    columns_of,
+    counted,
     environment,
     format_bytes,
     format_seconds,
@@ -52,6 +54,11 @@ def test_only_the_main_process_logs_more_than_errors(monkeypatch):
 def test_times_and_sizes_have_units():
     assert [format_seconds(s) for s in (9.6, 83, 7500, 200_000)] == ["10 s", "1 min 23 s", "2 h 05 min", "2 d 07 h"]
     assert [format_bytes(b) for b in (500, 999_960, 3e9, 4e12)] == ["0.5 kB", "1.0 MB", "3.0 GB", "4.0 TB"]
+
+
+def test_marks_take_no_column_and_wide_letters_two():
+    assert [columns_of(text) for text in ("", "abc", "é", "แอคคอร์ด", "好き", "İZMİR".lower())] == [0, 3, 1, 7, 4, 5]
+    assert [counted(number, "layer") for number in (0, 1, 1200)] == ["0 layers", "1 layer", "1,200 layers"]
 
 
 def git(folder, *words):

@@ -114,7 +114,7 @@ def test_the_text_of_a_card_describes_the_network(plan, export):
     facts = ["4 documents, 100 tokens", "12 steps of 10 x 16 tokens", f"{plan.flops:.2e} FLOPs"]
     facts += [f"{plan.google_flops:.2e} by", "step 4: seed 1", "| 4.568 |"]
     sizes = {
-        "generator": f"{plan.generator_parameters:,} parameters (1 layers of 16, 1 heads, feed-forward 64)",
+        "generator": f"{plan.generator_parameters:,} parameters (1 layer of 16, 1 head, feed-forward 64)",
         "discriminator": f"{plan.discriminator_parameters:,} parameters (2 layers of 32, 2 heads, feed-forward 48)",
     }
     for network, folder in folders.items():

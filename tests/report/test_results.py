@@ -6,6 +6,7 @@ import os
 
 from pytest import approx, raises
 
+from electra.io.console import columns_of
 from electra.io.errors import UserError
 from electra.report.blocks import Table, text_table, to_html, write_report
 from electra.report.command import main
@@ -209,3 +210,8 @@ def test_collapsed_runs_are_counted_once_in_a_row(tmp_path):
     runs = [result("conll2003", seed, metrics, collapsed=seed == 1) for seed in (1, 2)]
     table = TAGGING.report([run_folder(tmp_path / "a", runs, "tagging")]).table
     assert [row[1] for row in table.rows] == ["2", "50.0 ± 0.0 (1 of 2 collapsed)", "60.0 ± 0.0"]
+
+
+def test_a_terminal_aligns_words_with_marks():
+    lines = text_table(Table(["word", "p"], [["แอคคอร์ด", "0.1"], ["อาหาร", "0.25"], ["好き", "1"]])).splitlines()
+    assert {columns_of(line) for line in lines} == {13}

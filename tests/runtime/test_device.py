@@ -8,6 +8,7 @@ import torch
 from pytest import approx
 from torch.utils.benchmark import Timer
 
+from electra.io.console import counted
 from electra.runtime.device import (
     computes_bf16,
     device_name,
@@ -21,7 +22,7 @@ def test_the_peak_counts_two_operations_for_each_multiplication(monkeypatch):
 
 
 def test_the_processor_is_named_and_computes_bf16_if_it_says_so():
-    assert device_name("cpu").endswith(f", {torch.get_num_threads()} threads")
+    assert device_name("cpu").endswith(f", {counted(torch.get_num_threads(), 'thread')}")
     if platform.machine() == "x86_64" and platform.system() == "Linux":
         flags = Path("/proc/cpuinfo").read_text().split()
         assert computes_bf16(use_cpu=True) == ("avx512_bf16" in flags or "amx_bf16" in flags)

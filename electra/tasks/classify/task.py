@@ -271,7 +271,11 @@ def load_classification(
     for split, examples in data.splits.items():
         rows, owners = encode_texts(examples, tokenizer, tuning.max_length, in_windows)
         cut = np.unique(owners[rows.lengths >= tuning.max_length])
-        logger.info("%-14s %d of %d texts have %d tokens or more", split, len(cut), len(examples), tuning.max_length)
+        how = "are read in windows" if in_windows else "are cut there; --long_texts windows reads all of a text"
+        logger.info(
+            "%-14s %d of %d texts have %d tokens or more%s",
+            split, len(cut), len(examples), tuning.max_length, f", and {how}" if len(cut) else "",
+        )  # fmt: skip
         targets = None
         if examples[0].label is not None:
             targets = data.targets(split)

@@ -193,6 +193,7 @@ def test_scores_lead_the_table_and_micro_f1_does_not_repeat_accuracy(tmp_path):
     header = next(block for block in report.blocks if isinstance(block, Table)).header
     assert [*header] == ["Run", "Seeds", "accuracy", "macro F1", "Model", "Start", "Params"]
     assert [row[0] for row in report.table.rows] == ["Seeds", "accuracy", "macro F1"]
+    assert [*report.table.rows[0][1:]] == ["2", "", ""]  # what needs no network has no seed
 
 
 def test_a_learning_curve_has_percent_errors_and_what_needs_no_network(tmp_path):

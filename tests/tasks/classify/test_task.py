@@ -135,6 +135,20 @@ def test_each_seed_trains_on_its_own_texts_and_shares_are_nested(folder, glue_to
     assert texts(0.25, 42) != texts(0.25, 43) == texts(0.25, 42, eval_seed=1)
 
 
+@parametrize(("long_texts", "how"), [("truncate", "--long_texts windows reads all"), ("windows", "read in windows")])
+def test_texts_that_are_cut_are_said(folder, glue_tokenizer, caplog, monkeypatch, long_texts, how):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    file = folder / "reviews" / "train.csv"
+    for max_length in (8, 100):
+        values = {"pretrain_path": "encoder", "train_file": str(file), "long_texts": long_texts}
+        args = parse_classify_arguments(as_flags({**values, "max_length": max_length}))
+        task = open_classification(args)
+        caplog.clear()
+        with caplog.at_level("INFO", "electra"):
+            task.load(glue_tokenizer, args.tuning)
+        assert (how in caplog.text) == (max_length == 8)
+
+
 @parametrize(
     ("rows", "more", "named"),
     [
