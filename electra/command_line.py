@@ -214,7 +214,7 @@ class CommandLine(HfArgumentParser):
         return f"--{name} {' '.join(map(str, words))}"
 
     def _read(self, words: Sequence[str]) -> dict[str, Any]:
-        """Return the options that the words give, of the types of their fields, without defaults."""
+        """Return the options that the words give, each as a value of its type, without defaults."""
         check_words(words)
         blank = Namespace(**{action.dest: _NOT_GIVEN for action in self._actions})
         namespace, unknown = self.parse_known_args(words, blank)
@@ -225,7 +225,7 @@ class CommandLine(HfArgumentParser):
         return {name: plain_value(value) for name, value in vars(namespace).items() if value is not _NOT_GIVEN}
 
     def _known(self, options: Values) -> dict[str, Any]:
-        """Return the options that a program gives, of the types of their fields.
+        """Return the options that a program gives, each as a value of its type.
 
         Raises:
             UserError: an option is unknown, or has a value of another type.

@@ -147,5 +147,5 @@ def _six_n_per_token(shape: TransformerShape, max_length: int, head_parameters: 
 
 
 def pfs_days(flops: float) -> float:
-    """Convert FLOPs to petaflop/s-days of 8.64e19 FLOPs. Some papers estimate pfs-days from devices, days and peak."""
+    """Return FLOPs in petaflop/s-days of 8.64e19 FLOPs. Some papers estimate pfs-days from devices, days and peak."""
     return flops / (1e15 * 86400)

@@ -82,21 +82,21 @@ class Rules(NamedTuple):
 
     valid: Range | None = None
     resuming: Resuming | None = None
-    """None: `Options.resuming` of its group."""
+    """Effect of another value in a resumed run; None for `Options.resuming` of the group."""
     always_recorded: bool = False
-    """Recorded even at its default, so that a later change of the default does not matter."""
+    """Whether the option is recorded even at its default, so that a later change of the default does not matter."""
     inherited: bool = False
-    """A run that starts from the networks of an earlier run has its value, unless one is given."""
+    """Whether a run that starts from the networks of an earlier run has that run's value, unless a value is given."""
     changes_score: bool = True
-    """A score of fine-tuning depends on it."""
+    """Whether a score of fine-tuning depends on the option."""
     absolute: Callable[[str], str] | None = None
-    """It names files or folders, and this makes their paths absolute: a run goes on from any folder."""
+    """Function that makes the path in a value absolute, so that a run goes on from any folder; None for no path."""
     replaced_by: Sequence[str] = ()
-    """Options; a line of a file is ignored if one of these is given on the command line."""
+    """Names of options of which one on the command line replaces a line of a file for this option."""
     opposite: str = ""
     """Another spelling of this switch, with the opposite value: `--cased` for `--lowercase false`."""
     sets: Mapping[str, Values] | None = None
-    """Value -> values of other options that come with it: a recipe."""
+    """Value of the option -> values of other options that the value sets: a recipe."""
 
 
 def option(

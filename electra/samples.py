@@ -34,7 +34,7 @@ class Sample:
     restored: list[str] | None
     """A masked language model's most likely tokens at the masked positions, the original elsewhere."""
     score: str = REPLACED
-    """"log p" for an Electric: of each shown token given the others."""
+    """What `probabilities` are of: "P(replaced)", or "log p" of each shown token given the others, for an Electric."""
 
     def __post_init__(self) -> None:
         versions = (self.masked, self.shown, self.probabilities, self.restored)

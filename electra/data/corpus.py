@@ -82,9 +82,9 @@ class Source(NamedTuple):
     identity: list[str]  # what decides the documents, beside the content of the files
     files: list[str]
     read: Callable[[int, int], Iterator[str]]
-    """Yields the documents that begin in a range of bytes, "" for a document without text."""
+    """Function that yields the documents which begin in a range of bytes, "" for a document without text."""
     counts: dict[str, int] = {}
-    """For reports."""
+    """Numbers of files by name, for reports."""
 
 
 def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Source:
@@ -236,7 +236,7 @@ class Corpus:
         return ", ".join(source.name for source in self.sources)
 
     def fingerprint(self) -> str:
-        """Hash everything that decides the documents (hex sha256).
+        """Return a hash (hex sha256) of everything that decides the documents.
 
         Files count by their content (`content_hashes`), data sets of the Hub by their own fingerprint; neither folders
         nor times count. The seed counts if something is sampled.
@@ -255,7 +255,7 @@ class Corpus:
         return content_hashes(file for source in self.sources for file in source.files)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return name and settings of each source in JSON types, for reports."""
+        """Return the name of each source and the numbers of its files in JSON types, for reports."""
         return [{"name": source.name, **source.counts} for source in self.sources]
 
     def __iter__(self) -> Iterator[str]:
@@ -326,7 +326,7 @@ def _warn_of_no_prose(name: str, documents: Iterator[str], *, is_plain: bool) ->
 
 
 def find_files(entry: str) -> tuple[list[str], list[str]]:
-    """Resolve a file, a folder or a glob to the sorted absolute paths of its files.
+    """Return the sorted absolute paths of the files that a file, a folder or a glob names.
 
     Of a folder, hidden files are left out. Links are followed, unless they lead back to a folder around them. A file
     that is named by itself or by a glob may have any ending.
@@ -359,7 +359,7 @@ def find_files(entry: str) -> tuple[list[str], list[str]]:
 
 
 def _files_below(folder: str) -> list[str]:
-    """List the paths of all files below a folder, without hidden files and files in hidden folders."""
+    """Return the paths of all files below a folder, without hidden files and files in hidden folders."""
     found = []
     for root, subfolders, names in os.walk(folder, followlinks=True):
         paths = {name: os.path.join(root, name) for name in subfolders if not name.startswith(".")}
@@ -415,7 +415,7 @@ LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 
 
 def builtin_files(library: Path = LIBRARY) -> list[Path]:
-    """List the files of the built-in text: the topics, then the modules sorted by name."""
+    """Return the paths of the built-in text's files: the topics, then the modules sorted by name."""
     modules = []
     for folder, subfolders, names in os.walk(library):
         subfolders[:] = [name for name in subfolders if name not in SKIPPED_FOLDERS]

@@ -101,7 +101,7 @@ def _open_foreign(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: s
 
 
 def _find_files(folder: Path) -> ForeignFiles:
-    """Find the files of both programs, in the order of their paths.
+    """Return the files that datatrove or `datasets` wrote into a folder, in the order of paths.
 
     Raises:
         UserError: the folder has no such files, or several splits of a data set.
@@ -117,7 +117,7 @@ def _find_files(folder: Path) -> ForeignFiles:
 
 
 def _tables_of(state: Path) -> list[Path]:
-    """List the Arrow files of a data set that `save_to_disk` wrote, without the files that `datasets` caches there."""
+    """Return the Arrow files of a data set that `save_to_disk` wrote, without those that `datasets` caches there."""
     return [state.parent / file["filename"] for file in read_json(state, SavedDataset)["_data_files"]]
 
 

@@ -214,7 +214,7 @@ class SegmentCollator:
 
 
 def _noise(seeds: Bits, places: Ints) -> NDArray[np.float32]:
-    """Draw random numbers in [0, 1) of every token, float32 (B, L, 3), by segment seed and place in the segment.
+    """Return random numbers in [0, 1) for every token, float32 (B, L, 3), by segment seed and place in the segment.
 
     Args:
         seeds: mask seed of the segment to which each token belongs, (B, L).

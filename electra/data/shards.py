@@ -225,7 +225,7 @@ def _write_tokens(
 
 
 def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, Any]]:
-    """Return name, settings, documents and tokens of each source of a corpus, for reports."""
+    """Return name and numbers of files, documents and tokens of each source of a corpus, for reports."""
     counts = cache.description["sources"]
     if len(counts) != len(corpus.sources):
         raise UserError(f"{cache.path / DESCRIPTION_NAME} is of {len(counts)} sources; delete {cache.path.name}")

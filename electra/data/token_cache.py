@@ -143,7 +143,7 @@ class TokenCache:
         return ids
 
     def line_lengths(self, document: int) -> NDArray[np.uint32]:
-        """Return how many tokens each line of a document has, (number of lines,), in all the document's length."""
+        """Return the number of tokens of each line of a document, (number of lines,)."""
         if not self.description["has_lines"]:
             return self.lengths[document : document + 1].astype(np.uint32)
         return self._lines[document].values.to_numpy()
@@ -191,7 +191,9 @@ def _wrong_size(folder: Path, path: str, size: int) -> str | None:
 
 
 def map_tokens(path: Path, dtype: str) -> TokenIds:
-    """Map a file into memory as an array of token ids, without reading them. An Arrow file has other bytes in between.
+    """Return a file as an array of token ids that is mapped into memory, not read.
+
+    In an Arrow file, other bytes stand between the tokens.
 
     Raises:
         UserError: the type is not one of `ID_TYPES`, so that the bytes cannot be token ids.
@@ -212,7 +214,7 @@ def first_outside(ids: TokenIds, vocabulary: int) -> int | None:
 
 
 def check_ids(ids: TokenIds, vocabulary: int) -> None:
-    """Raise UserError if ids of a cache, of any shape, are not in [0, vocabulary): embeddings have no row for them."""
+    """Raise a UserError if an id of a cache is not in [0, vocabulary), because embeddings have no row for it."""
     wrong = first_outside(ids, vocabulary)
     if wrong is not None:
         raise UserError(

@@ -187,7 +187,7 @@ def windows_with_most_context(windows: Array) -> Array:
 
 
 def pad(rows: Sequence[Any], value: int) -> Tensor:
-    """Pad rows of different lengths on the right to one int64 tensor (B, longest)."""
+    """Return rows of different lengths as one int64 tensor (B, longest), padded on the right."""
     tensors = [torch.as_tensor(np.asarray(row, np.int64)) for row in rows]
     return pad_sequence(tensors, batch_first=True, padding_value=value)
 

@@ -240,7 +240,7 @@ def predict(
     text_pair_column: str | None = None,
     per_device_eval_batch_size: int = 128,
 ) -> list[Columns]:
-    """Answer texts or rows with a fine-tuned model, as the command `electra predict` does.
+    """Return the answers of a fine-tuned model to texts or rows, as the command `electra predict` does.
 
         predict(tuned, ["What a film!", "A waste of time."])
         [{"prediction": "good", "probability": 0.98}, {"prediction": "bad", "probability": 0.95}]

@@ -50,7 +50,7 @@ def evaluate(
     prefix: str,
     encoder: Encoder | None = None,
 ) -> Evaluation | None:
-    """Fine-tune an encoder on tasks of one kind.
+    """Fine-tune an encoder on tasks of one kind, and return the evaluation.
 
     Args:
         prefix: first part of the folder's name without --experiment_name.

@@ -122,7 +122,7 @@ def _checksum(path: Path) -> str:
 
 
 def checkpoints_of(run: Path) -> list[Path]:
-    """List the checkpoint-N folders of a run, valid or not, the last step first."""
+    """Return the checkpoint-N folders of a run, valid or not, the last step first."""
     named = [path for path in run.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name) and path.is_dir()]
     return sorted(named, key=step_of, reverse=True)
 

@@ -216,8 +216,8 @@ def environment() -> dict[str, Any]:
 def git_commit(package: Path) -> str | None:
     """Return the commit of the checkout from which a package is imported, with `-dirty` if tracked files were changed.
 
-    None if the package is no part of a checkout of its own project: a wheel, or a copy within another repository. A
-    project is known by the name in its pyproject.toml, which is the package's.
+    Return None if the package is no part of a checkout of its own project, but a wheel or a copy within another
+    repository. In a checkout of its own, pyproject.toml has the name of the package.
     """
     root = package.parent
     try:

@@ -200,7 +200,7 @@ def longest_text(config: PreTrainedConfig) -> int:
 
 
 def _rounded(value: float) -> int:
-    """Round to an integer, halves up; Python's `round` takes halves to the even number."""
+    """Return the nearest integer, for halves the larger one; Python's `round` takes the even one."""
     return math.floor(value + 0.5)
 
 

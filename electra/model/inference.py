@@ -79,7 +79,7 @@ def corrupt_and_detect(
     *,
     may_diverge: bool = False,
 ) -> DetectedBatch:
-    """Corrupt a batch of `SegmentCollator` and apply the main network to it, in evaluation mode.
+    """Return a batch, its corrupted text, and the main network's verdict on this text, in evaluation mode.
 
     Args:
         generator: a masked language model. A discriminator without one judges the text as given.

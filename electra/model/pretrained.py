@@ -295,9 +295,9 @@ class Networks(NamedTuple):
     discriminator: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     joint: ElectraPretrainingConfig | None
-    """How the pair was trained, if that is known."""
+    """Configuration of the joint model as which the pair was trained; None if it is unknown."""
     source: str
-    """See `locate_model`."""
+    """Folder or Hub id of the networks, a result of `locate_model`."""
 
     @property
     def is_electric(self) -> bool:

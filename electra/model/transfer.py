@@ -49,7 +49,7 @@ class VocabularyRows:
 
 
 def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase) -> VocabularyRows:
-    """Match two vocabularies of one algorithm, token by token.
+    """Return which rows of an old vocabulary each token of a new one comes from; both are of one algorithm.
 
     Raises:
         UserError: the algorithms differ, so that a token such as `s` means something else.
@@ -134,7 +134,7 @@ def transfer(
     rows: VocabularyRows | None,
     repeated: int,
 ) -> dict[str, Tensor]:
-    """Return the weights for `network`, by name: those of the trained network, in the sizes of `network`.
+    """Return the weights of the trained network, by name, in the sizes of `network`.
 
     Args:
         state: weights of `network` by name, which rows without a source keep.

@@ -262,7 +262,7 @@ class StopRequests(TrainerCallback):
     def __init__(self, max_hours: float | None = None, started: float = 0.0) -> None:
         self.deadline = started + 3600 * (max_hours or math.inf)
         self.exit_code = 0
-        """0 if training was not stopped."""
+        """Exit code of the command; 0 if training was not stopped."""
         self._asked = 0
         self._group: Any = None
 

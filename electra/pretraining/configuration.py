@@ -225,7 +225,7 @@ class ElectraTrainingArguments(TrainingArguments):
     language: list[str] = option([], "Languages of the text, for the model cards: codes such as en.")
     report_to: list[str] = option(["none"], "Trackers: tensorboard, wandb, none ... one or several.")
     must_compile: bool = field(default=False, init=False)
-    """Compilation was asked for."""
+    """Whether compilation was asked for, so that its failure is an error."""
 
     given: ClassVar[tuple[str, ...]] = ()
     """The names of the arguments that a program gives, whatever their values; each object has its own."""

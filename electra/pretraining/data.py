@@ -61,7 +61,7 @@ class PretrainingData:
     sources: list[dict[str, Any]]
     """The sources of the text as this run names them, with their documents and tokens."""
     text: dict[str, Any]
-    """What is trained and evaluated on: numbers of documents and fingerprints, see `RunProvenance`."""
+    """Numbers of documents and fingerprints of the text for training and evaluation, see `RunProvenance`."""
 
 
 def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:

@@ -41,7 +41,7 @@ class Field(IntEnum):
     """A column of a token record; its name in lower case is that of a field of `ElectraPretrainingOutput`."""
 
     ORIGINAL_IDS = 0
-    """`PADDING` where there is no token; such records do not count."""
+    """Original id, or `PADDING` where there is no token; such records do not count."""
     CORRUPTED_INPUT_IDS = 1
     IS_REPLACED = 2
     MAIN_NLL = 3

@@ -52,7 +52,7 @@ class Plan:
 
     objective: str
     sources: list[dict[str, Any]]
-    """Name, documents and tokens of each; of files also `files`, and `text_files`: plain text, also compressed."""
+    """Name, documents and tokens of each source; for files also numbers `files` and, of plain text, `text_files`."""
     documents: int
     corpus_tokens: int
     held_out_documents: int
@@ -260,7 +260,7 @@ def training_flops(
     discriminator_steps = steps - config.generator_steps
 
     def total(rule: Callable[..., float], share: float, forward: float) -> float:
-        """Sum up a rule's FLOPs; `share` of the positions is chosen, `forward` is the forward pass's part."""
+        """Return the FLOPs of all networks by a rule, for a share of chosen positions and of the forward pass."""
         flops = 0.0
         if config.generator is not None:
             trained = config.generator_steps + forward * discriminator_steps if objective.has_stages else steps

@@ -85,9 +85,9 @@ class Run(NamedTuple):
     is_finished: bool = False
     """Whether --auto_resume has nothing left to do."""
     step: int = 0
-    """Of the checkpoint."""
+    """Step of the checkpoint; 0 for a new run."""
     provenance: RunProvenance | None = None
-    """Of the checkpoint."""
+    """Provenance that the checkpoint has recorded; None for a new run."""
 
     @property
     def options(self) -> Mapping[str, Any]:

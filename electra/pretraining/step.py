@@ -230,7 +230,7 @@ class LogWindow:
             self.started += time.monotonic() - started
 
     def add(self, values: Mapping[str, Tensor | None], tokens: Tensor) -> None:
-        """Add a batch of the step; see `values_of_batch`."""
+        """Add losses and tokens of a batch to those of the current step; `values_of_batch` returns them."""
         for name, value in values.items():
             if value is not None:
                 self._step[name] = self._step[name] + value if name in self._step else value

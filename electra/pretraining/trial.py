@@ -59,7 +59,7 @@ class Trial(NamedTuple):
     steps: int
     seconds_per_step: float
     seconds_per_evaluation: float = 0.0
-    """Of all held-out texts; 0 if none is evaluated, or it was not measured."""
+    """Seconds of an evaluation of all held-out texts; 0 without one, or if it was not measured."""
 
 
 class Clock(TrainerCallback):
@@ -71,7 +71,7 @@ class Clock(TrainerCallback):
     def __init__(self) -> None:
         self.started = time.monotonic()
         self.since: float | None = None
-        """The end of the first step."""
+        """Time at the end of the first step, in seconds."""
         self.steps = 1
         self.seconds_per_step = 0.0
 
@@ -95,7 +95,7 @@ class FirstSteps(TrainerCallback):
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.since: float | None = None
-        """The end of the step before those that are timed."""
+        """Time at the end of the step before those that are timed, in seconds."""
         self.first = 0
         self.is_done = False
 

@@ -327,7 +327,7 @@ def draw_scatters(scatters: Sequence[Scatter]) -> Any:
 
 
 class ScoreRows(NamedTuple):
-    """Scores of a task in percent: those of each run's seeds, and one of each baseline, which needs no network."""
+    """A chart's scores of a task in percent: the scores of each run's seeds, and one score of each baseline."""
 
     title: str
     runs: Mapping[str, Sequence[float]]

@@ -189,7 +189,7 @@ def is_autocast(device: torch.device) -> bool:
 
 
 def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
-    """Call `network(**inputs)` with the weights of its linear layers cast at once."""
+    """Return `network(**inputs)`, with the weights of all linear layers cast in one operation."""
     if not is_autocast(inputs["input_ids"].device):
         return network(**inputs)
     # DDP sends gradients while others are computed, and sharded weights are gathered module by module.

@@ -80,7 +80,7 @@ class Runner:
         for slot in range(parallel):
             self.slots.put(slot)
         self.starting = threading.Lock()
-        """Held while a process starts, so that `stop` knows all of them."""
+        """Lock that is held while a process starts, so that `stop` knows all processes."""
         self.is_stopping = False
         self.processes: list[subprocess.Popen[bytes]] = []
 

@@ -58,7 +58,7 @@ class _Places(NamedTuple):
     """
 
     rows: int
-    """Of all kinds."""
+    """Number of rows of all kinds."""
     first_row: Ints
     """The first row of each kind, (K,)."""
     first_place: Ints
@@ -70,11 +70,11 @@ class _Places(NamedTuple):
     rank: Ints
     """The rank of the document in each place, in the first row of its kind, (P,)."""
     rank_step: Ints
-    """What to add to the rank for the next row of the kind, (P,)."""
+    """Difference between the ranks in one row of a kind and in the next, (P,)."""
 
 
 def _arrange(counts: Ints, max_length: int) -> _Places:
-    """Assign `counts[n]` documents of n tokens, special tokens included, to rows of `max_length` tokens."""
+    """Return places in rows of `max_length` tokens for `counts[n]` documents of n tokens each."""
     counts_with_specials = [0] * PAIR_SPECIALS + counts.tolist()
     kinds = pack_lengths(counts_with_specials[: max_length + 1], max_length)
     places = []

@@ -345,7 +345,7 @@ class LabelReporting(Reporting):
         return found
 
     def columns_of(self, result: Result) -> Collection[str]:
-        """Leave out micro F1 of one of several classes, which equals accuracy."""
+        """Return the metrics of the overview, without micro F1 where it equals accuracy: one class for each text."""
         same = ("micro_f1", "test_micro_f1") if "accuracy" in result.metrics else ()
         return [metric for metric in self.metrics if metric not in same]
 

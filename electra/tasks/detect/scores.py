@@ -36,7 +36,7 @@ class LabelledText(NamedTuple):
     text: str
     is_wrong: bool | None
     spans: list[tuple[int, int]] | None
-    """Start and end of the wrong passages."""
+    """First character of each wrong passage, and the one after its last; None if they are unknown."""
 
 
 def read_texts(

@@ -414,7 +414,7 @@ def detect_report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]
 
 
 def cut(text: str, characters: int) -> str:
-    """Return a text of at most so many characters, with an ellipsis if some are left out."""
+    """Return a text cut to at most `characters`, with an ellipsis if some are left out."""
     return text if len(text) <= characters else f"{text[: characters - 1]}…"
 
 
@@ -451,7 +451,7 @@ def agreement_table(summary: Mapping[str, Any]) -> Table:
 
 
 def cells_of(measures: Mapping[str, float]) -> dict[str, str]:
-    """Return measures as a table has them, with the standard error of the AUROC."""
+    """Return measures as text for the cells of a table, the AUROC with its standard error."""
     cells = {name: f"{value:,}" if name in ("wrong", "right") else f"{value:.3f}" for name, value in measures.items()}
     cells["AUROC"] += f" ± {auroc_error(measures):.3f}"
     return cells

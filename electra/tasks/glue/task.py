@@ -266,7 +266,7 @@ def submit(evaluation: Evaluation) -> None:
 
 
 def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]:
-    """Write the zip for gluebenchmark.com, even if it is incomplete. The same answers give the same bytes.
+    """Write the zip for gluebenchmark.com, and return which files are missing. Equal answers give equal bytes.
 
     Args:
         answers: title of a file ("CoLA") -> answers of `combine`, (N,). If WNLI is missing, all its answers are, as
