@@ -77,9 +77,9 @@ class Source(NamedTuple):
     """One entry of `dataset_name` or `train_file`, by the name that the user gave."""
 
     name: str
-    fraction: float  # of its documents to keep
+    fraction: float  # share of the documents to keep
     size_bytes: int
-    identity: list[str]  # what decides the documents, beside the content of the files
+    identity: list[str]  # texts that decide the documents, beside the content of the files
     files: list[str]
     read: Callable[[int, int], Iterator[str]]
     """Function that yields the documents which begin in a range of bytes, "" for a document without text."""

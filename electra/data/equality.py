@@ -29,7 +29,7 @@ class DocumentHasher:
         self.encoder = plain_backend(tokenizer)
         pieces = self._decode([[number] for number in range(vocabulary_size(tokenizer))])
         (word,) = self._decode([self.encoder.encode("a", add_special_tokens=False).ids])
-        adds_space = word[:1].isspace()  # before the first word, where the text has none
+        adds_space = word[:1].isspace()  # decoding adds a space before the first word
         self.is_blank = np.array([not piece.strip() for piece in pieces])
         firsts = [piece[:1] == PART or (piece[:1].isspace() and not adds_space) for piece in pieces]
         lasts = [piece[-1:] == PART or piece[-1:].isspace() for piece in pieces]

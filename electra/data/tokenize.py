@@ -35,9 +35,9 @@ logger = logging.getLogger(__name__)
 
 # ---- the tokenizer of a corpus
 
-# It is measured on documents that it has not seen, and kept in the cache. The report has the number of held-out
-# documents and their tokens without special tokens, the `unknown_token_rate`, which is high where case, accents or
-# alphabet do not fit the text, and UTF-8 `bytes_per_token`.
+# A tokenizer is measured on documents that it has not seen, and kept in the cache. Its report has the number of
+# held-out documents and their tokens without special tokens, the `unknown_token_rate`, which is high where case,
+# accents or alphabet do not fit the text, and UTF-8 `bytes_per_token`.
 
 
 HELD_OUT_FRACTION = 0.05
@@ -213,8 +213,8 @@ def is_held_out(document: str, seed: int) -> bool:
 BATCH_CHARACTERS = 1_000_000  # per call of the tokenizer: keeps all cores busy, bounds memory
 
 # A line that holds text, with the white space before it. Byte-level pre-tokenizers end a token where white space
-# begins, so cutting there does not change the tokens. Cutting behind a newline does, because what they make of white
-# space depends on what follows it.
+# begins, so cutting there does not change the tokens. Cutting behind a newline does, because the tokens of white space
+# depend on what follows.
 _LINE_WITH_GAP = re.compile(r"\s*\S(?:[^\n]*\S)?")
 
 

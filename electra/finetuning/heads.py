@@ -172,8 +172,8 @@ class TransformersHead(nn.Module):
 class LstmStates(NamedTuple):
     """The states of a BiLSTM: of all tokens, and the last ones of both directions."""
 
-    outputs: Tensor  # of both directions, float32 (B, L, 2 U); 0 at padding
-    last: Tensor  # of each direction at its end of the row, float32 (B, 2 U)
+    outputs: Tensor  # states of both directions, float32 (B, L, 2 U); 0 at padding
+    last: Tensor  # state of each direction at its end of the row, float32 (B, 2 U)
 
 
 class BiLstm(nn.Module):

@@ -102,7 +102,7 @@ class PlannedTask(NamedTuple):
     tuning: HyperParameters
     settings: dict[str, Any]  # everything a score depends on, as recorded with each result
     data: TaskData
-    seeds: list[int]  # that are not finished
+    seeds: list[int]  # seeds of the runs that are not finished
 
     @property
     def rows(self) -> int:

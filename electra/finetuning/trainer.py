@@ -264,8 +264,8 @@ class FineTuner(Trainer):
 class Outcome(NamedTuple):
     """The outcome of a run."""
 
-    logits: Logits  # of each development split
-    epoch: float  # of the scored weights
+    logits: Logits  # logits of each development split
+    epoch: float  # passes over the training data after which the weights were scored
     trainer: FineTuner
 
 

@@ -283,7 +283,7 @@ def _reason_of_torch(folder: Path) -> str:
 
 # ---- folders that are built once
 
-# They are complete or absent, and written by one process at a time:
+# Such folders are complete or absent, and written by one process at a time:
 #
 #     NAME               complete, with a manifest
 #     NAME.lock          held by the process that builds the folder; the system frees it if the process dies

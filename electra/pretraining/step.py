@@ -69,10 +69,10 @@ def phase_at(
 # ---- clipping, and skipping of steps that are not finite
 
 # One NaN in Adam's moments stays there, so a step whose loss or gradient is not finite must not reach them. That is
-# decided on the device: the host never waits for a step. torch's
-# fused optimizers read two tensors that are meant for loss scaling: they divide gradients by `grad_scale`, which clips
-# them, and leave everything as it is where `found_inf` is 1. Without them (another --optim, sharding, Apple's GPUs)
-# the host looks at every step. A skipped step counts: later steps get the same samples.
+# decided on the device, so that the host never waits for a step. torch's fused optimizers read two tensors that are
+# meant for loss scaling: they divide gradients by `grad_scale`, which clips gradients, and leave everything as it is
+# where `found_inf` is 1. With other optimizers (another --optim, sharding, Apple's GPUs) the host looks at every step.
+# A skipped step counts: later steps get the same samples.
 
 
 MOST_IN_A_ROW = 10

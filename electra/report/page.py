@@ -224,7 +224,7 @@ def try_to_report(folder: Path) -> list[Path]:
 
 # ---- the cost of a GLUE score beside published systems
 
-# It is the efficiency table of rc2020_electra's README. Its pfs-days are those of the hardware: devices x days x peak
+# The table is that of efficiency in rc2020_electra's README. Its pfs-days are of the hardware: devices x days x peak
 # rate x .33; the pfs-days of the counted FLOPs have a column of their own. As there, costs are divided by the score as
 # a fraction: .155 pfs-days for 77.0 are .202.
 

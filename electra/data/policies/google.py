@@ -29,7 +29,7 @@ class GooglePolicy(Policy):
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._target = self.max_length
-        # Of each example: its document, and where its spans begin. Of each span: its side, start and size.
+        # Each example has its document, and where its spans begin. Each span has its side, start and size.
         self._document = array("q")
         self._first_span = array("q", [0])
         self._is_second = array("b")

@@ -101,7 +101,7 @@ class WindowPolicy(Policy):
         return row, sums[each, place], following
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
-        # How many windows the document has, and which of them it is.
+        # How many windows the document has, and the number of this window among them.
         rounding = float(uniform(self.seed, ROUNDING, epoch))
         row, before, up_to = self._locate(epoch, indices)
         first = np.floor(before + rounding).astype(np.int64)
@@ -109,7 +109,7 @@ class WindowPolicy(Policy):
         windows = np.maximum(following - first, 1)
         number = np.clip(indices - first, 0, windows - 1)
 
-        # Where it starts.
+        # The first token of the window.
         documents = self.documents[row]
         lengths = self.cache.lengths[documents]
         is_single = uniform(self.seed, WINDOW_SINGLE, epoch, indices) >= TWO_SEGMENT_PROBABILITY

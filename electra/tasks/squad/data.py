@@ -304,7 +304,7 @@ def check_answers(data: Questions) -> None:
 
 # ---- windows of tokens
 
-# They are those of google-research/electra, finetune/qa/qa_tasks.py. A paragraph is tokenized once, however many
+# Windows are those of google-research/electra, finetune/qa/qa_tasks.py. A paragraph is tokenized once, however many
 # questions it has: tokenizers' own overflow (`return_overflowing_tokens`) would tokenize it again for each question.
 
 
@@ -331,7 +331,7 @@ class QuestionWindows(ColumnRows):
     questions: Array  # index of each window's question (N,), ascending
     first_tokens: Array  # index in the paragraph of the piece's first token (N,)
     context: Array  # positions of the paragraph's piece (N, 2)
-    most_context: Array  # of tokens that no other window of the question has with more context (N, 2)
+    most_context: Array  # range of tokens that no other window of the question has with more context (N, 2)
     offsets: list[Array]  # for each paragraph, the characters of its T tokens (T, 2)
 
 
@@ -341,7 +341,7 @@ class Frame(NamedTuple):
     before: Array
     between: Array
     behind: Array
-    types: list[Array]  # of the tokens before, the question, between, the paragraph, behind
+    types: list[Array]  # token types of: before, the question, between, the paragraph, behind
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "Frame":
