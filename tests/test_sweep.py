@@ -115,7 +115,8 @@ def finish(folder, **points):
 def test_a_wrong_entry_is_named_in_one_line(tmp_path, keys, named):
     with raises(UserError, match=re.escape(named)) as raised:
         sweep_of(tmp_path, **keys)
-    assert str(raised.value).startswith(str(tmp_path / "sweep.yaml")) and "\n" not in str(raised.value)
+    assert str(raised.value).startswith(str(tmp_path / "sweep.yaml"))
+    assert "\n" not in str(raised.value)
 
 
 @parametrize(
@@ -158,7 +159,9 @@ def test_a_wrong_parameter_is_named_in_one_line(tmp_path, name, entry, named):
     with raises(UserError, match=re.escape(named)) as raised:
         sweep_of(tmp_path, method="random", run_cap=2, parameters=parameters)
     said = str(raised.value)
-    assert said.startswith(str(tmp_path / "sweep.yaml")) and "\n" not in said and "hf_" not in said
+    assert said.startswith(str(tmp_path / "sweep.yaml"))
+    assert "\n" not in said
+    assert "hf_" not in said
 
 
 def test_a_grid_has_no_ranges(tmp_path):
@@ -190,7 +193,8 @@ def test_words_for_the_script_in_wandb_s_command_count(tmp_path, command, before
     assert all(word in line for word in ("torchrun", "bash", "train.sh") if word in command)
     words = Commands(sweep, tmp_path, ["--seed=4"]).of("point", {"learning_rate": 0.1})["pretrain"]
     places = [words.index(word) for word in [*before, "--learning_rate=0.1", *after, "--seed=4"]]
-    assert places == sorted(places) and len(places) == len(before) + len(after) + 2
+    assert places == sorted(places)
+    assert len(places) == len(before) + len(after) + 2
 
 
 # ---- points
@@ -208,7 +212,8 @@ def test_random_points_have_their_distributions(tmp_path):
     }
     points = points_of(sweep_of(tmp_path, method="random", parameters=parameters), 300)
     rates = [math.log10(point["learning_rate"]) for point in points]
-    assert min(rates) >= -4 and max(rates) <= -2
+    assert min(rates) >= -4
+    assert max(rates) <= -2
     assert statistics.fmean(rates) == approx(-3, abs=0.1)
     assert statistics.fmean(point["weight_decay"] for point in points) == approx(0.5, abs=0.06)
     assert all(point["report_to"] == ["none"] for point in points)
@@ -264,7 +269,8 @@ def test_mappings_and_null_are_values(tmp_path):
 def test_names_of_points_are_short_and_different(tmp_path):
     sweep = sweep_of(tmp_path, parameters={"train_file": {"values": ["ä" * 300 + "1", "ä" * 300 + "2"]}})
     names = {point_name(sweep, values) for values in points_of(sweep, 2)}
-    assert len(names) == 2 and all(len(name.encode()) < 160 for name in names)
+    assert len(names) == 2
+    assert all(len(name.encode()) < 160 for name in names)
 
 
 def test_points_of_one_name_are_refused(tmp_path):
@@ -323,7 +329,8 @@ def test_a_check_returns_the_options_that_decide_on_scores(tmp_path):
     options = check_all(lines_of(sweep_of(tmp_path), tmp_path, ["--train_file", "a.txt"], glue))
     more = ["--config", "configs/glue/paper.yaml", "--num_seeds", "2", "--disable_tqdm", "--use_cpu"]
     others = check_all(lines_of(sweep_of(tmp_path), tmp_path, ["--train_file", "a.txt"], [*glue, *more]))
-    assert options["tasks"] == ["cola"] and others["num_seeds"] == 2
+    assert options["tasks"] == ["cola"]
+    assert others["num_seeds"] == 2
     assert not {"pretrain_path", "output_dir", "experiment_name", "disable_tqdm", "use_cpu"} & {*options, *others}
 
 
@@ -484,7 +491,8 @@ def test_a_folder_of_others_is_left_alone(tmp_path):
     process = fork(start, tmp_path / "sweep", sweep, log=tmp_path / "log.txt")
     process.join()
     held.release()
-    assert process.exitcode == 2 and "another process" in (tmp_path / "log.txt").read_text()
+    assert process.exitcode == 2
+    assert "another process" in (tmp_path / "log.txt").read_text()
 
 
 @parametrize("content", [b"\xff\xfe", b"a: [", b"- a", b"5"])
@@ -541,7 +549,8 @@ def test_a_killed_sweep_continues_and_repeats_nothing(tmp_path, kind, parallel, 
     assert process.exitcode == (-kind if kind == signal.SIGKILL else 128 + kind)
     if kind != signal.SIGKILL:
         (line,) = [line for line in capfd.readouterr().err.splitlines() if "continue" in line]
-        assert kind.name in line and "the same command" in line
+        assert kind.name in line
+        assert "the same command" in line
     time.sleep(1)
     finished = scores(tmp_path)
     before = len(starts(tmp_path))
@@ -558,7 +567,9 @@ def test_a_failed_point_is_retried(tmp_path, capsys):
     assert runner.run_all(4) == 1
     assert scores(tmp_path) == [0.1, 0.3, 0.4]
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "failed" in line]
-    assert "learning_rate_0.2" in line and "no such learning rate" in line and "exit code 1" in line
+    assert "learning_rate_0.2" in line
+    assert "no such learning rate" in line
+    assert "exit code 1" in line
     assert "no such learning rate" in (tmp_path / "sweep" / "logs" / "learning_rate_0.2.pretrain.txt").read_text()
     fail.unlink()
     assert quick(tmp_path).run_all(4) == 0
@@ -571,7 +582,8 @@ def test_a_point_without_sound_metrics_has_failed(tmp_path, capsys, damage):
     runner = quick(tmp_path, script=f"{SCRIPT}if rate == 0.2: {damage}")
     assert runner.run_all(4) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "failed" in line]
-    assert line.startswith("learning_rate_0.2 failed: ") and "metrics.json" in line
+    assert line.startswith("learning_rate_0.2 failed: ")
+    assert "metrics.json" in line
     write_sweep_report(runner.sweep, runner.folder, read_points(runner.folder, runner.sweep))
     assert len((tmp_path / "sweep" / "results.csv").read_text().splitlines()) == 4
 
@@ -595,7 +607,8 @@ def test_points_share_the_cores_and_the_gpus(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     values = [sweep_environment(slot, 3, "group") for slot in range(3)]
     assert [value["CUDA_VISIBLE_DEVICES"] for value in values] == ["4", "6", "4"]
-    assert {value["OMP_NUM_THREADS"] for value in values} == {"2"} and values[0]["WANDB_RUN_GROUP"] == "group"
+    assert {value["OMP_NUM_THREADS"] for value in values} == {"2"}
+    assert values[0]["WANDB_RUN_GROUP"] == "group"
     assert "OMP_NUM_THREADS" not in sweep_environment(0, 1, "group")
 
 
@@ -622,7 +635,8 @@ def test_a_median_over_seeds_is_undefined_without_one_of_them(tmp_path):
     header, *rows = reported(sweep, tmp_path)
     assert header == ["learning_rate", "generator_gate", "seeds", "fine-tuning seeds", "CoLA MCC"]  # AVG is not there
     assert [row[0] for row in rows] == ["0.2", "0.1"]
-    assert rows[0][2:] == ["3", "2", "60.0 ± 20.8"] and rows[1][2:] == ["3", "2", "–"]
+    assert rows[0][2:] == ["3", "2", "60.0 ± 20.8"]
+    assert rows[1][2:] == ["3", "2", "–"]
     assert "The best of 1 by CoLA MCC is learning_rate 0.2, " in (tmp_path / "report.md").read_text().replace("\\", "")
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 7
 
@@ -641,7 +655,8 @@ def test_metrics_of_different_generators_are_left_out_beside_glue(tmp_path):
     best = (
         "**The best of 2 by discriminator AUC is learning_rate 0.1: 80.0 %. The next is learning_rate 0.2: 70.0 %.**"
     )
-    assert best in page and page.index(best) < page.index("|")
+    assert best in page
+    assert page.index(best) < page.index("|")
     for rate, score in ((0.1, 0.2), (0.2, 0.3)):
         point = {"learning_rate": rate, "eval/discriminator_auc": 1 - score, "median/rte": score, "std/rte": 0.01}
         finish(tmp_path, **{str(rate): {**point, "seeds/rte": 5, "AVG": score, "GLUE": None}})
@@ -720,5 +735,7 @@ def test_a_sweep_pretrains_fine_tunes_and_reports(tmp_path, copying, monkeypatch
     main([*words, "--glue_flags", glue, *flags])
     assert trained == {path: path.stat().st_mtime_ns for path in trained}
     header, *rows = (tmp_path / "s" / "results.csv").read_text().splitlines()
-    assert "median/cola" in header and "eval/discriminator_auc" in header and len(rows) == 1
+    assert "median/cola" in header
+    assert "eval/discriminator_auc" in header
+    assert len(rows) == 1
     assert [path for path, content in contents(tmp_path / "s").items() if b"hf_SECRET" in content] == []

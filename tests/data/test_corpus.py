@@ -77,7 +77,8 @@ def test_every_format_and_compression_gives_the_same_documents(tmp_path, file_fo
             csv.writer(file).writerows([["id", "text"], *([7, document] for document in DOCUMENTS)])
     path.write_bytes(COMPRESS[compression](plain.read_bytes()))
     corpus = corpus_of(path)
-    assert list(corpus) == list(corpus) == DOCUMENTS and corpus.size_bytes == path.stat().st_size
+    assert list(corpus) == list(corpus) == DOCUMENTS
+    assert corpus.size_bytes == path.stat().st_size
 
 
 @parametrize("column_type", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
@@ -126,7 +127,8 @@ def test_bytes_that_are_not_utf8_are_named(tmp_path, name):
     for bad, found in [(b"caf\xe9 au lait\n", "0xe9"), (b"abc\xe7\x8a", "0xe7")]:
         path = write(tmp_path / name, '\ufeff{"text": "é 犬"}\n'.encode() + bad)
         message = refused(lambda path=path: list(read_file(path, "text", "line")))
-        assert f"{path}: byte {found}" in message and "iconv" in message
+        assert f"{path}: byte {found}" in message
+        assert "iconv" in message
 
 
 # Bounded memory and progress
@@ -154,7 +156,8 @@ def test_reading_parquet_holds_a_small_part_of_a_row_group(tmp_path):
     before = pa.total_allocated_bytes()
     for _ in range(2):
         held = [pa.total_allocated_bytes() - before for _ in corpus]
-        assert len(held) == 32_000 and max(held) < 8 << 20
+        assert len(held) == 32_000
+        assert max(held) < 8 << 20
 
 
 # Finding files
@@ -189,7 +192,10 @@ def test_what_a_folder_has_beside_its_texts_is_skipped_and_counted(tmp_path, cap
     write(tmp_path / "texts" / "libfast.so", b"\x7fELF\0\0")  # Somali texts may end so
     assert read(tmp_path / "texts") == list(texts)
     (line,) = (record.getMessage() for record in caplog.records if "skipped" in record.getMessage())
-    assert "6 of 10 files" in line and ".pdf (2)" in line and ".txt.7z (1)" in line and "LICENSE (1)" in line
+    assert "6 of 10 files" in line
+    assert ".pdf (2)" in line
+    assert ".txt.7z (1)" in line
+    assert "LICENSE (1)" in line
 
 
 def test_a_file_that_is_named_may_have_any_ending(tmp_path):
@@ -199,7 +205,8 @@ def test_a_file_that_is_named_may_have_any_ending(tmp_path):
     assert read(tmp_path / "*.part") == ["d"]
     for name, data in (("a.docx", b"text"), ("a.tar.gz", gzip.compress(b"a")), ("a.foo", b"\0\1\2")):
         said = refused(lambda name=name, data=data: corpus_of(write(tmp_path / name, data)))
-        assert "no such file" not in said and "exists" in said
+        assert "no such file" not in said
+        assert "exists" in said
 
 
 @parametrize(
@@ -218,7 +225,8 @@ def test_a_file_that_is_named_may_have_any_ending(tmp_path):
 )
 def test_what_is_plainly_no_prose_is_noticed(tmp_path, text, found, caplog):
     reason = why_no_prose(text)
-    assert found in reason and bool(found) == bool(reason)
+    assert found in reason
+    assert bool(found) == bool(reason)
     corpus_of(write(tmp_path / "a.txt", text))
     assert ("prose" in caplog.text) == bool(found)
 
@@ -233,7 +241,8 @@ def test_what_is_plainly_no_prose_is_noticed(tmp_path, text, found, caplog):
     ],
 )
 def test_rows_in_a_text_file_are_noticed(tmp_path, text, found, caplog):
-    assert found in why_rows(text) and bool(found) == bool(why_rows(text))
+    assert found in why_rows(text)
+    assert bool(found) == bool(why_rows(text))
     corpus_of(write(tmp_path / "a.txt", text))
     assert found in caplog.text
 
@@ -315,7 +324,8 @@ def test_a_saved_dataset_and_a_split_of_a_saved_dict_are_read(tmp_path):
     dataset.save_to_disk(tmp_path / "one")
     datasets.DatasetDict(train=dataset, validation=dataset.select([5, 3])).save_to_disk(tmp_path / "dict")
     corpus = dataset_corpus(tmp_path / "one")
-    assert list(corpus) == [*texts, "a\nb"] and corpus.size_bytes > 2000
+    assert list(corpus) == [*texts, "a\nb"]
+    assert corpus.size_bytes > 2000
     assert list(dataset_corpus(tmp_path / "dict", dataset_split="validation")) == ["row 5", "row 3"]
     assert "split test" in refused(lambda: dataset_corpus(tmp_path / "dict", dataset_split="test"))
     next((tmp_path / "one").glob("*.arrow")).write_bytes(b"cut")
@@ -342,7 +352,8 @@ def test_a_local_folder_of_parquet_loads_as_a_hub_dataset_does(tmp_path):
 )
 def test_short_names_stand_for_parquet_repositories(name, config, found):
     message = refused(lambda: dataset_corpus(name, dataset_config_name=config))
-    assert found in message and "--train_file" in message
+    assert found in message
+    assert "--train_file" in message
 
 
 # Builtin
@@ -415,7 +426,8 @@ def test_sampling_keeps_a_random_subset(numbered):
     assert len(kept) == approx(6000, abs=4 * 65)
     assert [sum(n // 2000 == tenth for n in kept) for tenth in range(10)] == approx([600] * 10, abs=4 * 20.5)
     both = sample(numbered, 0.3, 0.3)
-    assert both[: len(kept)] == kept and set(kept) < set(sample(numbered, 0.4))
+    assert both[: len(kept)] == kept
+    assert set(kept) < set(sample(numbered, 0.4))
     # Draws are independent: a document is kept twice, or with its neighbour, with probability 0.09.
     for others in (sample(numbered, 0.3, seed=43), both[len(kept) :], [number + 1 for number in kept]):
         assert len(set(kept) & set(others)) == approx(1800, abs=250)

@@ -40,11 +40,13 @@ class Corpus:
 
     def place(self, tokens):
         """(which document, start in it) of tokens that must be a contiguous piece of one document."""
-        assert tokens is not None and len(tokens) > 0
+        assert tokens is not None
+        assert len(tokens) > 0
         document = int(np.searchsorted(self.first, tokens[0], side="right")) - 1
         start = int(tokens[0] - self.first[document])
         assert np.diff(tokens.astype(int)).tolist() == [1] * (len(tokens) - 1)
-        assert start >= 0 and start + len(tokens) <= self.lengths[document]
+        assert start >= 0
+        assert start + len(tokens) <= self.lengths[document]
         return document, start
 
 
@@ -114,7 +116,8 @@ def test_windows_of_a_document_are_evenly_spaced(make_numbered_cache):
         gaps = np.diff(starts)
         # A wider gap has a single-segment window in it, which is not in `starts`.
         assert set(gaps[gaps <= 20].tolist()) <= {15, 16}
-        assert corpus.lengths[1] - starts[-1] - BODY < 64 and starts[0] < 64
+        assert corpus.lengths[1] - starts[-1] - BODY < 64
+        assert starts[0] < 64
 
 
 def test_nine_windows_in_ten_have_two_segments_split_anywhere(make_numbered_cache):
@@ -129,7 +132,9 @@ def test_nine_windows_in_ten_have_two_segments_split_anywhere(make_numbered_cach
 def test_documents_of_one_and_two_tokens_are_segments_too(make_numbered_cache):
     segments = epoch_of(Corpus(make_numbered_cache, [1, 2] * 10 + [1]).policy(), 0)
     sizes = Counter((len(s.first), None if s.second is None else len(s.second)) for s in segments)
-    assert sizes[1, None] == 11 and sizes[1, 1] + sizes[2, None] == 10 and sizes[1, 1] >= 5
+    assert sizes[1, None] == 11
+    assert sizes[1, 1] + sizes[2, None] == 10
+    assert sizes[1, 1] >= 5
 
 
 @parametrize("length", [8, 16, 37])
@@ -186,7 +191,8 @@ def test_pairs_of_an_odd_number_use_one_document_twice(make_numbered_cache, coun
     for epoch in range(10):
         segments = epoch_of(corpus.policy("pairs"), epoch)
         pairs = [{corpus.place(part)[0] for part in (first, second)} for first, second, _ in segments]
-        assert len(pairs) == (count + 1) // 2 and set().union(*pairs) == set(range(count))
+        assert len(pairs) == (count + 1) // 2
+        assert set().union(*pairs) == set(range(count))
         assert all(len(pair) == min(2, count) for pair in pairs)
 
 
@@ -298,10 +304,12 @@ def test_packed_batches_have_one_shape_and_the_slots_that_a_row_needs(make_numbe
             chosen = batch["input_ids"] >= 5, batch["mask_noise"][..., 0], p, batch["segment_lengths"]
             positions, is_chosen = choose_in_segments(*chosen)
             fewer, are_chosen = choose_in_segments(*chosen, most)
-            assert torch.equal(fewer, positions[:, :most]) and torch.equal(are_chosen, is_chosen[:, :most])
+            assert torch.equal(fewer, positions[:, :most])
+            assert torch.equal(are_chosen, is_chosen[:, :most])
             assert not is_chosen[:, most:].any()
             largest = max(largest, int(is_chosen.sum(dim=1).max()))
-    assert widths == {policy.most_segments} and largest == most < positions.size(1)
+    assert widths == {policy.most_segments}
+    assert largest == most < positions.size(1)
 
 
 @parametrize("capacity", [8, 64])

@@ -154,7 +154,8 @@ def test_a_host_builds_with_several_processes(corpus, wordpiece_tokenizer, tmp_p
     monkeypatch.setattr(shards, "SHARD_BYTES", corpus.size_bytes // 4)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     together = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "together")
-    assert len(together.description["files"]) == 5 and contents(together) == contents(alone)
+    assert len(together.description["files"]) == 5
+    assert contents(together) == contents(alone)
 
 
 # Whose the folder is
@@ -202,7 +203,8 @@ def test_shards_of_jobs_stay_and_stop_a_run(shards_of, load):
     for options in ({}, {"may_merge": False}):
         with FileLock(folder / "shard-00007-of-00009.lock"):
             message = refused(lambda options=options: load(**options))
-        assert "3 of 4, 1 of 9 (1 being built); build --shard 2/4, then" in message and "--merge" in message
+        assert "3 of 4, 1 of 9 (1 being built); build --shard 2/4, then" in message
+        assert "--merge" in message
     assert stamps(folder) == before
     assert not (folder.parent / f"{folder.name}.lock").exists()
 
@@ -228,7 +230,8 @@ def test_shards_that_are_all_there_are_merged_by_a_run_but_not_by_a_plan(shards_
     )
     assert stamps(folder) == before
     cache = load()
-    assert contents(cache) == expected and len(cache.description["files"]) == 3
+    assert contents(cache) == expected
+    assert len(cache.description["files"]) == 3
     assert stamps(folder).items() >= before.items()
     assert contents(load(may_merge=False)) == expected
 
@@ -262,15 +265,18 @@ def test_the_shards_that_are_whole_decide_their_number(shards_of, merge, load, e
     shards_of(9, 5, 7)
     before = stamps(folder)
     merge()
-    assert len(load().description["files"]) == 2 and contents(load()) == expected
+    assert len(load().description["files"]) == 2
+    assert contents(load()) == expected
     assert stamps(folder).items() >= before.items()
     shards_of(3)
     os.truncate(folder / "shard-00001-of-00002" / "data.arrow", 100)
     merge()
-    assert len(load().description["files"]) == 3 and contents(load()) == expected
+    assert len(load().description["files"]) == 3
+    assert contents(load()) == expected
     os.truncate(folder / "shard-00001-of-00003" / "data.arrow", 100)
     message = refused(merge)
-    assert "shard-00001-of-00002 is damaged" in message and "build it with --shard 1/2;" in message
+    assert "shard-00001-of-00002 is damaged" in message
+    assert "build it with --shard 1/2;" in message
     assert message.endswith("also shards of 3; there are also shards of 9")
 
 
@@ -374,7 +380,8 @@ def test_documents_are_all_but_those_left_out():
     for left_out in ([], [0, 1, 5], [9], [*range(1, 10)]):
         documents = Documents(10, np.array(left_out, dtype=np.int64))
         expected = np.delete(np.arange(10), left_out)
-        assert len(documents) == len(expected) and documents[:].tolist() == expected.tolist()
+        assert len(documents) == len(expected)
+        assert documents[:].tolist() == expected.tolist()
         assert documents[1:4].tolist() == expected[1:4].tolist()
         rows = np.array([[0, len(expected) - 1]])
         assert documents[rows].tolist() == expected[rows].tolist()
@@ -401,7 +408,8 @@ def test_a_split_is_made_once_and_kept_in_a_new_folder(tmp_path):
     for corpus in ("abc", "xyz"):
         made = {"left_out": np.arange(3), "corpus": corpus}
         split = load_or_compute(tmp_path / "new" / "split.npz", lambda made=made: made)
-        assert split["left_out"].tolist() == [0, 1, 2] and str(split["corpus"]) == "abc"
+        assert split["left_out"].tolist() == [0, 1, 2]
+        assert str(split["corpus"]) == "abc"
 
 
 CHANGES = {
@@ -421,7 +429,8 @@ def test_a_split_that_was_changed_is_made_again(name, tmp_path, caplog):
     load_or_compute(path, make)
     before = path.read_bytes()
     CHANGES[name](path)
-    assert load_or_compute(path, make)["left_out"].tolist() == [0, 1, 2] and str(path) in caplog.text
+    assert load_or_compute(path, make)["left_out"].tolist() == [0, 1, 2]
+    assert str(path) in caplog.text
     assert path.read_bytes() == before
 
 

@@ -131,7 +131,8 @@ def test_a_joint_checkpoint_gives_the_discriminators_encoder(checkpoint, joint, 
     assert len(encoder.tokenizer) == VOCAB_SIZE
     encoder.model.save_pretrained(tmp_path / "plain")
     reopened, info = AutoModel.from_pretrained(tmp_path / "plain", output_loading_info=True)
-    assert not info["missing_keys"] and not info["unexpected_keys"]
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
     assert_equal_weights(reopened, encoder.model)
 
 
@@ -173,7 +174,8 @@ def test_every_kind_of_encoder_is_loaded_or_made_fresh(save, model_type, capfd, 
     assert_equal_weights(encoder.model, saved.base_model)
     # RoBERTa's table begins behind its padding id 1
     assert encoder.max_length == (38 if model_type == "roberta" else 40)
-    assert capfd.readouterr() == ("", "") and caplog.text == ""
+    assert capfd.readouterr() == ("", "")
+    assert caplog.text == ""
     (folder / "model.safetensors").unlink()
     fresh = fresh_encoder(str(folder))
     for model in (encoder.model, fresh.model):
@@ -320,7 +322,8 @@ def test_a_fresh_encoder_follows_from_the_seed(checkpoint):
     again = weights(7)
     other = weights(8)
     name = "encoder.layer.1.output.dense.weight"
-    assert torch.equal(first[name], again[name]) and not torch.equal(first[name], other[name])
+    assert torch.equal(first[name], again[name])
+    assert not torch.equal(first[name], other[name])
     assert first[name].std().item() == approx(0.02, rel=0.1)
 
 

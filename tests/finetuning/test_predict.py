@@ -118,7 +118,8 @@ def test_a_second_model_has_columns_of_its_own():
 
 def test_words_of_a_text_have_offsets_into_it():
     words, bounds = parse_tagging_row("text", {"text": "Is  Zoë's (e.g.) here?"}, "a:1")
-    assert words[:4] == ["Is", "Zoë", "'", "s"] and bounds[1] == (4, 7)
+    assert words[:4] == ["Is", "Zoë", "'", "s"]
+    assert bounds[1] == (4, 7)
     assert "a:1" in refused(lambda: parse_tagging_row("text", {"text": " "}, "a:1"))
 
 
@@ -133,7 +134,8 @@ def test_plain_labels_give_no_span_outside(glue_tokenizer):
     predictor = predictor_of_tags(Saved(model, glue_tokenizer, {"max_length": 16}), SimpleNamespace(text_column=None))
     item = parse_tagging_row("text", {"text": "yes Ann"}, "a:1")
     (found,) = predictor.answer([item], lambda windows: np.array([[[1.0, 0.0], [0.0, 1.0]]]))
-    assert found["prediction"] == [[4, 7, "PER"]] and len(found["probability"]) == 1
+    assert found["prediction"] == [[4, 7, "PER"]]
+    assert len(found["probability"]) == 1
 
 
 # ---- kinds of models
@@ -202,7 +204,8 @@ def test_spans_are_those_that_were_scored(features, folder, tmp_path):
     for part, tokens, characters in zip(written, by_token, by_text, strict=True):
         labels = [line.split()[-1] for line in part.split("\n")]
         spans = [[first, last + 1, label] for label, first, last in entities_of(labels)]
-        assert tokens["prediction"] == spans and len(tokens["probability"]) == len(spans)
+        assert tokens["prediction"] == spans
+        assert len(tokens["probability"]) == len(spans)
         texts = ["  ".join(tokens["tokens"][first:end]) for first, end, _ in spans]
         assert [characters["text"][first:end] for first, end, _ in characters["prediction"]] == texts
 
@@ -269,7 +272,8 @@ def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbina
 def test_a_file_without_texts_is_refused(reviews, name, content, named, tmp_path):
     (tmp_path / name).write_text(content)
     assert named in refused(lambda: main([str(reviews), str(tmp_path / name), "--output_file", str(tmp_path / "out")]))
-    assert not (tmp_path / "out").exists() and len(list(tmp_path.iterdir())) == 1
+    assert not (tmp_path / "out").exists()
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 @parametrize(
@@ -292,7 +296,9 @@ def test_of_several_models_one_must_be_named(tmp_path, capsys):
         path.parent.mkdir(parents=True)
         path.write_text("{}")
     message = refused_command(main, [str(tmp_path), "new.csv"], capsys)
-    assert "has 2 models" in message and "models/b" in message and "previous" not in message
+    assert "has 2 models" in message
+    assert "models/b" in message
+    assert "previous" not in message
 
 
 def test_a_model_that_was_not_fine_tuned_is_refused(folder, capsys):

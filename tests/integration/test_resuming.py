@@ -104,7 +104,8 @@ def test_the_same_command_starts_resumes_and_finds_the_end(copy, capsys):
     shutil.rmtree(copy.run)
     with raises(SystemExit) as stopped:
         copy.resume(max_hours=1e-9)
-    assert stopped.value.code == 85 and copy.steps() == {1}
+    assert stopped.value.code == 85
+    assert copy.steps() == {1}
     copy.resume()
     assert copy.equals_the_finished()
     written = {path: path.stat().st_mtime_ns for path in copy.run.rglob("*")}
@@ -121,7 +122,9 @@ def test_a_run_resumed_over_a_damaged_checkpoint_ends_alike(copy):
     os.truncate(copy.run / "checkpoint-12" / "model.safetensors", 0)
     (copy.run / "unfinished" / "checkpoint-9").mkdir(parents=True)
     copy.resume(resume_from_checkpoint=copy.run, save_total_limit=1)
-    assert copy.steps() == {12} and not (copy.run / "unfinished").exists() and copy.equals_the_finished()
+    assert copy.steps() == {12}
+    assert not (copy.run / "unfinished").exists()
+    assert copy.equals_the_finished()
 
 
 def test_a_finished_run_needs_no_checkpoint_unless_extended(copy):
@@ -141,7 +144,8 @@ def test_a_run_without_its_network_is_exported_again(copy):
     shutil.rmtree(network)
     with files_up_to(size - 1), raises(UserError, match=r"cannot write .*checkpoint-12$"):
         copy.resume()
-    assert not (copy.run / "unfinished").exists() and not network.exists()
+    assert not (copy.run / "unfinished").exists()
+    assert not network.exists()
     copy.resume()
     assert (network / "model.safetensors").is_file()
 
@@ -155,7 +159,8 @@ def test_a_killed_run_has_a_report_of_what_it_had_saved(copy, monkeypatch):
         shutil.rmtree(copy.run / name)
     assert read_run(copy.run).step == 8
     page = write_run_report([copy.run])[0].read_text()
-    assert "step 8 of 12" in page and "total loss" in page
+    assert "step 8 of 12" in page
+    assert "total loss" in page
 
 
 def test_a_second_process_leaves_a_run_alone_that_is_at_work(finished):
@@ -192,13 +197,16 @@ def test_new_options_hold_from_the_resumed_step_on(copy):
     copy.resume(**new, resume_from_checkpoint=copy.run / "checkpoint-4")
     assert copy.steps() == {4, 5, 6, 7, 8}
     (line,) = [line for line in history(copy.run / "checkpoint-8") if "loss" in line and line["step"] > 4]
-    assert line["step"] == 6 and line["learning_rate"] == approx(1e-5 * 3 / 6, rel=1e-6)
+    assert line["step"] == 6
+    assert line["learning_rate"] == approx(1e-5 * 3 / 6, rel=1e-6)
     for state in torch.load(copy.run / "checkpoint-8" / "optimizer.pt", weights_only=True)["param_groups"]:
-        assert state["weight_decay"] in (0.5, 0.0) and (state["betas"], state["eps"]) == ((0.9, 0.9), 1e-3)
+        assert state["weight_decay"] in (0.5, 0.0)
+        assert (state["betas"], state["eps"]) == ((0.9, 0.9), 1e-3)
     text = (copy.run / "config.yaml").read_text()
     assert new.items() <= yaml.safe_load(text).items()
     (words,) = read_json(copy.run / "metrics.json")["plan"]["changes"]
-    assert words.startswith("from step 4 on: ") and all(f"{name} {new[name]} instead of" in words for name in new)
+    assert words.startswith("from step 4 on: ")
+    assert all(f"{name} {new[name]} instead of" in words for name in new)
     assert words in (copy.run / "discriminator" / "README.md").read_text()
 
 
@@ -244,7 +252,8 @@ def test_a_failed_write_keeps_the_last_checkpoint(copy, file):
     with files_up_to(size), raises(UserError) as error:
         copy.resume(max_steps=13)
     assert re.search(f"unfinished.*: .*{copy.run}/checkpoint-12$", str(error.value))
-    assert copy.steps() == {4, 8, 12} and find_damage(copy.run / "checkpoint-12") is None
+    assert copy.steps() == {4, 8, 12}
+    assert find_damage(copy.run / "checkpoint-12") is None
     assert not (copy.run / "unfinished").exists()
 
 
@@ -307,7 +316,8 @@ def test_a_state_that_does_not_fit_is_refused_in_one_line(copy, case, capsys):
     before = contents(copy.run / "checkpoint-12")
     line = refused_command(main, copy.flags(max_steps=14), capsys)
     assert "checkpoint-12" in line
-    assert copy.steps() == {4, 8, 12} and contents(copy.run / "checkpoint-12") == before
+    assert copy.steps() == {4, 8, 12}
+    assert contents(copy.run / "checkpoint-12") == before
 
 
 def test_a_state_that_only_its_optimizer_can_judge_is_refused_at_the_first_step(folder, capsys):

@@ -79,7 +79,8 @@ def test_begin_and_end_of_a_text_are_cls_and_sep_of_a_masked_lm(tmp_path, templa
     again = AutoTokenizer.from_pretrained(saved(tokenizer, tmp_path / "again"))
     for one in (tokenizer, again):
         ids = one("a b")["input_ids"]
-        assert (ids[0], ids[-1]) == (one.cls_token_id, one.sep_token_id) and one.decode(ids[1:-1]) == "a b"
+        assert (ids[0], ids[-1]) == (one.cls_token_id, one.sep_token_id)
+        assert one.decode(ids[1:-1]) == "a b"
 
 
 def bert_tokenizer(*tokens, **options):
@@ -122,7 +123,9 @@ def test_a_clause_without_spaces_is_cut_into_pieces(tmp_path):
     thai = "สุนัขกำลังนอนหลับอยู่บนเตียงในห้องนอนของเด็กชาย"
     tokenizer = load_tokenizer(saved(train(documents=[thai * 2, thai[5:]] * 3, vocab_size=200), tmp_path))
     ids = tokenizer(thai * 10, add_special_tokens=False)["input_ids"]
-    assert len(thai * 10) > 400 and len(ids) > 5 and tokenizer.unk_token_id not in ids
+    assert len(thai * 10) > 400
+    assert len(ids) > 5
+    assert tokenizer.unk_token_id not in ids
     assert tokenizer(thai * 30)["input_ids"] == [2, 1, 3]  # more characters than any clause has
 
 
@@ -212,7 +215,8 @@ def test_documents_are_streamed_once(algorithm):
 def test_a_vocabulary_below_its_alphabet_is_an_error(algorithm, size):
     # The alphabets: a b ##a ##b, then ▁ a b, then the bytes.
     message = refused(lambda: train(algorithm, ["ab ab ba"], vocab_size=size - 1))
-    assert f"vocab_size={size - 1} " in message and f"at least {size}" in message
+    assert f"vocab_size={size - 1} " in message
+    assert f"at least {size}" in message
 
 
 def test_max_documents_is_a_uniform_sample_without_replacement():
@@ -330,7 +334,8 @@ def test_other_names_of_special_tokens_get_the_template(tmp_path):
     byte_level("<s>", "<pad>", "</s>", "<unk>", "<mask>")
     roberta = load_tokenizer(str(tmp_path / "bpe.json"))
     check_tokenizer(roberta, "roberta")
-    assert roberta("the")["input_ids"][0] == 0 and roberta("the")["input_ids"][-1] == 2
+    assert roberta("the")["input_ids"][0] == 0
+    assert roberta("the")["input_ids"][-1] == 2
     byte_level("<PAD>", "<MASK>", "<BOS>", "<SEP>", "<UNK>")
     names = {"pad": "<PAD>", "mask": "<MASK>", "cls": "<BOS>", "sep": "<SEP>", "unk": "<UNK>"}
     roles = {f"{role}_token": token for role, token in names.items()}
@@ -378,11 +383,13 @@ def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path, monkeypatch):
     found = {"empty": "tokenizer.json", "notes.txt": "[PAD] or [UNK]", "latin.txt": "utf-8"}
     for name in ("nowhere", "damaged", "damaged/tokenizer.json", *found):
         message = refused(lambda path=tmp_path / name: load_tokenizer(str(path)))
-        assert str(tmp_path / name) in message and found.get(name, "") in message
+        assert str(tmp_path / name) in message
+        assert found.get(name, "") in message
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for path, asks_the_hub in [("", False), ("~/mine", False), ("a/b/c", False), ("no/such-tokenizer", True)]:
         message = refused(lambda path=path: load_tokenizer(path))
-        assert path in message and ("cannot be loaded" in message) == asks_the_hub
+        assert path in message
+        assert ("cannot be loaded" in message) == asks_the_hub
 
 
 def test_checking_says_what_a_tokenizer_lacks():
@@ -415,7 +422,8 @@ def test_a_long_training_says_that_it_goes_on(monkeypatch, capfd):
     log_plainly()
     train_on_documents(CORPUS * 20, TokenizerArguments(tokenizer_algorithm="unigram", vocab_size=100))
     said = capfd.readouterr().out
-    assert "different words" in said and "still training" in said
+    assert "different words" in said
+    assert "still training" in said
 
 
 @parametrize("algorithm", ["wordpiece", "byte_bpe", "unigram"])

@@ -112,7 +112,8 @@ def test_labels_become_numbers(label, labels, expected):
 )
 def test_a_label_that_training_does_not_have_is_refused(label, labels, named):
     message = refused(lambda: number_labels(examples([label]), labels, None))
-    assert "a.csv:2" in message and named in message
+    assert "a.csv:2" in message
+    assert named in message
 
 
 def test_spaces_and_empty_parts_are_no_part_of_a_name():
@@ -204,9 +205,11 @@ def test_thousands_of_classes_need_seconds_and_megabytes():
     numbered = number_labels(rows, labels, None)
     dev, train = hold_out(numbered, 0.1, seed=1)
     shares = LabelledTexts(labels, {"train": train, "dev": dev}).shares("train")
-    assert time.process_time() - begun < 20 and tracemalloc.get_traced_memory()[1] < 60e6
+    assert time.process_time() - begun < 20
+    assert tracemalloc.get_traced_memory()[1] < 60e6
     tracemalloc.stop()
-    assert len(labels.classes) == len(shares) == 2000 and 0.09 < len(dev) / 30_000 < 0.11
+    assert len(labels.classes) == len(shares) == 2000
+    assert 0.09 < len(dev) / 30_000 < 0.11
 
 
 def test_cells_are_read_as_they_are(tmp_path):
@@ -250,7 +253,8 @@ def test_a_share_has_each_class_in_its_proportion():
     rows = examples([(0,)] * 300 + [(1,)] * 100)
     inside, outside = choose_examples(rows, 0.1, seed=3)
     counts = Counter(row.label for row in inside)
-    assert len(inside) == 40 and abs(counts[(1,)] - 10) <= 1
+    assert len(inside) == 40
+    assert abs(counts[(1,)] - 10) <= 1
     assert sorted([*inside, *outside]) == sorted(rows)
     assert choose_examples(rows, 0.1, seed=3) == (inside, outside)
     assert choose_examples(rows, 0.1, seed=4)[0] != inside
@@ -288,7 +292,8 @@ def test_equal_texts_are_held_out_together():
     rows = [Example(text, pair, (n % 2,), f"{n}") for n, text in enumerate(texts) for pair in (None, "b")]
     dev, train = hold_out(rows, 0.1, seed=1)
     sides = [{(" ".join(row.text.lower().split()), row.pair) for row in side} for side in (dev, train)]
-    assert not sides[0] & sides[1] and 0.08 < len(sides[0]) / (len(sides[0]) + len(sides[1])) < 0.12
+    assert not sides[0] & sides[1]
+    assert 0.08 < len(sides[0]) / (len(sides[0]) + len(sides[1])) < 0.12
     assert sorted([*dev, *train], key=str) == sorted(rows, key=str)
     different = examples([(0,)] * 300 + [(1,)] * 100)
     assert hold_out(different, 0.1, seed=3) == choose_examples(different, 0.1, seed=3)

@@ -38,7 +38,8 @@ def test_rows_become_pairs_with_paradigm_and_phenomenon(tmp_path):
     assert [(pair.paradigm, pair.phenomenon) for pair in load_pairs(str(file))] == names
     pairs = load_pairs(str(tmp_path / "data"), max_pairs=1)
     assert [pair.paradigm for pair in pairs] == ["agreement", "order", "case", "b", "transitive"]
-    assert pairs[-1].phenomenon == "argument_structure" and pairs[-1].place == f"{tmp_path}/data/b.jsonl:2"
+    assert pairs[-1].phenomenon == "argument_structure"
+    assert pairs[-1].place == f"{tmp_path}/data/b.jsonl:2"
     assert (pairs[1].good, pairs[1].bad) == ("the dog sells sea shells", "dog the sells sea shells")
 
 
@@ -73,10 +74,13 @@ def test_a_margin_is_that_over_the_best_baseline_on_the_same_pairs():
         "baselines": {"token frequencies": summarize(pairs, bad)}, "unequal_share": 0.5,
         "margins": {"pll": margin(pairs, good, {"token frequencies": bad})},
     }  # fmt: skip
-    assert "37.5 ± 11.7 above guessing (50.0)" in verdict("pll", results).text and verdict("pll", results).is_good
+    assert "37.5 ± 11.7 above guessing (50.0)" in verdict("pll", results).text
+    assert verdict("pll", results).is_good
     results["margins"]["pll"]["standard_error"] = 0.2
-    assert "no sign of grammar" in verdict("pll", results).text and not verdict("pll", results).is_good
-    assert is_compared(results) and not is_compared({**results, "margins": {}})
+    assert "no sign of grammar" in verdict("pll", results).text
+    assert not verdict("pll", results).is_good
+    assert is_compared(results)
+    assert not is_compared({**results, "margins": {}})
 
 
 def test_ties_are_right_every_second_time_in_predictions(tmp_path):
@@ -96,7 +100,8 @@ def test_only_whole_data_sets_have_scores_for_the_hub():
         return hub_scores_of_pairs(MinimalPairArguments(pretrain_path="run", **options), pairs, results)
 
     (score,) = scores(blimp, data="./blimp")
-    assert (score.data, score.value) == (("nyu-mll/blimp", None), 0.61) and "0.0020" in score.notes
+    assert (score.data, score.value) == (("nyu-mll/blimp", None), 0.61)
+    assert "0.0020" in score.notes
     (score,) = scores(blimp[:10], data="jumelet/multiblimp", dataset_config_name="fin")
     assert score.data == ("jumelet/multiblimp", "fin")
     assert scores(blimp[:-1], data="./blimp") == [] == scores(blimp, max_pairs=1000)
@@ -137,7 +142,8 @@ def test_a_page_begins_with_the_verdict_and_repeats_no_table(tmp_path):
     }  # fmt: skip
     (tmp_path / "minimal_pairs.json").write_text(json.dumps(results))
     blocks = report_of([tmp_path]).blocks
-    assert isinstance(blocks[0], Verdict) and blocks[0].is_good
+    assert isinstance(blocks[0], Verdict)
+    assert blocks[0].is_good
     headings = [block.text for block in blocks if isinstance(block, Heading)]
     assert headings == ["By phenomenon"]  # each paradigm is its phenomenon
     assert isinstance(blocks[-1], Fold)
@@ -170,7 +176,8 @@ def test_one_configuration_of_a_data_set(tmp_path):
     files = [{"config_name": name, "data_files": f"{name}/data.jsonl"} for name in ("fin", "tur")]
     (tmp_path / "multiblimp" / "README.md").write_text(f"---\n{json.dumps({'configs': files})}\n---\n")
     (pair,) = load_pairs(str(tmp_path / "multiblimp"), config="tur")
-    assert pair.good == "tur" and pair.place.endswith("multiblimp tur train row 0")
+    assert pair.good == "tur"
+    assert pair.place.endswith("multiblimp tur train row 0")
     assert "nothing" in refused(lambda: load_pairs(str(tmp_path / "multiblimp"), config="nothing"))
 
 
@@ -287,7 +294,9 @@ def test_baselines_and_scores_per_token_stand_beside_the_sums(world):
             per_token = good / lengths[line["sentence_good"]] > bad / lengths[line["sentence_bad"]]
             assert written["per_token"][name]["paradigms"][line["UID"]]["accuracy"] == per_token
     page = (world / "output/blimp_run/report.md").read_text()
-    assert "fewer tokens" in page and "66.7 %" in page and page.index("pll: ") < page.index("By phenomenon")
+    assert "fewer tokens" in page
+    assert "66.7 %" in page
+    assert page.index("pll: ") < page.index("By phenomenon")
 
 
 def test_every_pair_is_written_with_its_scores_in_letters(world):
