@@ -229,18 +229,26 @@ _DOUBLED = re.compile(r'"[^"\t\r\n]*""')
 """The beginning of a quoted cell with a doubled quotation mark inside."""
 
 
+_WITH_COMMA = re.compile(r'(?<![^\t])"[^"\t\r\n]*,[^"\t\r\n]*"(?![^\t\r\n])')
+"""A quoted cell with a comma and nothing else that needs quoting."""
+MANY_COMMAS = 5
+"""Rows; in fewer, cells with commas may be in quotation marks by chance, as quoted speech."""
+
+
 def find_quotes(lines: Iterable[str]) -> Quotes:
     """Return the style of quoting of a table with tabs.
 
     If all lines have equal numbers of cells with marks as ordinary characters, they are ordinary characters, unless
-    the whole table is as a program writes it, and a cell has doubled marks or the header is quoted. If rows have equal
-    numbers of cells only with quoting, marks are quotation marks.
+    the whole table is as a program writes it, and a cell has doubled marks, the header is quoted, or `MANY_COMMAS`
+    cells are quoted because of a comma, as Excel does. If rows have equal numbers of cells only with quoting, marks
+    are quotation marks.
     """
     widths: set[int] = set()
     plain_widths: set[int] = set()
     header: list[list[str]] = []  # the quoted and the plain reading of the header
     styles = set(_STYLES)
     is_doubled = False
+    commas = 0
     try:
         for cells, text, _ in read_records(lines, "\t", "minimal", longest=LONGEST_RECORD):
             written = text.rstrip("\r\n")
@@ -253,7 +261,9 @@ def find_quotes(lines: Iterable[str]) -> Quotes:
                 widths.add(_width(cells, len(header[0])))
                 plain_widths |= {_width(piece.split("\t"), len(header[1])) for piece in pieces}
             styles = {style for style in styles if _STYLES[style].fullmatch(written)}
-            is_doubled |= '"' in written and _DOUBLED.search(written) is not None
+            if '"' in written:
+                is_doubled |= _DOUBLED.search(written) is not None
+                commas += _WITH_COMMA.search(written) is not None
     except (csv.Error, _TooLong):
         return "none"
     if not header or not _are_even(widths, len(header[0])):
@@ -261,8 +271,9 @@ def find_quotes(lines: Iterable[str]) -> Quotes:
     alive: list[Quotes] = [style for style in ("all", "minimal", "excel") if style in styles]
     if not _are_even(plain_widths, len(header[1])):
         return alive[0] if alive else "minimal"
-    # A quoted tab or line break would give other numbers of cells, so only doubled marks say that marks are form.
-    return next((style for style in alive if style == "all" or is_doubled), "none")
+    # A quoted tab or line break would give other numbers of cells: only doubled marks and commas say what marks are.
+    is_form = is_doubled or (alive == ["excel"] and commas >= MANY_COMMAS)
+    return next((style for style in alive if style == "all" or is_form), "none")
 
 
 def _width(cells: Sequence[str], width: int) -> int:

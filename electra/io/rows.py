@@ -321,7 +321,7 @@ def _uneven(place: str, count: int, names: Sequence[str], dialect: Dialect) -> s
     """Return the message for a row that has another number of cells than the header."""
     advice = "quote cells with a delimiter"
     if len(names) == 1:
-        advice = "leave out what stands above the names of the columns"
+        advice += ", or leave out what stands above the names of the columns"
     elif dialect.quotes == "none":
         advice = "write tabs and line breaks inside a cell as spaces, or quote all cells that have one"
     found = f"{place} has {count} cells, the header {len(names)}"

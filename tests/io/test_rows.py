@@ -146,6 +146,13 @@ def test_cells_that_excel_quotes_are_read(tmp_path):
     assert [row["text"] for row in columns(write(tmp_path / "a.tsv", content))] == ['no, "never"', "a, b", "plain"]
 
 
+def test_many_cells_that_are_quoted_for_a_comma_are_excels(tmp_path):
+    rows = [f'"a, {n}"\tx\n' for n in range(5)] + ["plain\ty\n"]
+    assert columns(write(tmp_path / "a.tsv", "text\tlabel\n" + "".join(rows)))[0]["text"] == "a, 0"
+    speech = [*rows, '"Great film"\tx\n']  # which Excel would not quote
+    assert columns(write(tmp_path / "b.tsv", "text\tlabel\n" + "".join(speech)))[0]["text"] == '"a, 0"'
+
+
 @parametrize(
     "texts",
     [

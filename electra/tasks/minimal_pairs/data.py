@@ -69,7 +69,7 @@ def load_pairs(
     phenomena: dict[str, str] = {}
     for source, (place, row) in _rows(data, config, delimiter):
         names = next((names for names in PAIR_COLUMNS if names[0] in row), PAIR_COLUMNS[0])
-        good, bad = (text_of(row, name, place, "--columns") for name in columns or names)
+        good, bad = (text_of(row, name, place, "--columns GOOD BAD") for name in columns or names)
         named = _first(row, PHENOMENON)
         paradigm = _first(row, PARADIGM) or named or source
         phenomenon = named or paradigm

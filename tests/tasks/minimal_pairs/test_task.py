@@ -336,6 +336,7 @@ TWO_PHENOMENA = "".join(
         (b"", "pairs.jsonl is empty"),
         (b'{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": "a"\n', "pairs.jsonl:2 "),
         (b'{"sentence_good": "a"}\n', "sentence_bad"),
+        (b'{"right": "a", "wrong": "b"}\n', "choose one with --columns GOOD BAD"),
         (TWO_PHENOMENA.encode(), "pairs.jsonl:2: the paradigm p is of f and g"),
         (json.dumps(LONG).encode(), "pairs.jsonl:1 has 32 tokens, more than the 24"),
     ],
