@@ -24,7 +24,10 @@ COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
 """Ending of a compressed file -> function that opens it or wraps its bytes."""
 BYTE_ORDERS = (b"\xff\xfe", b"\xfe\xff")
 """The first two bytes of a file in UTF-16, of either order."""
-CONVERT = "convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: cp1252 of Windows, latin1, utf-16, gb18030 ...)"
+CONVERT = (
+    "convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: cp1252 of Windows, latin1, utf-16, "
+    "gb18030 ...)"
+)
 """What to do with a text in another encoding, the end of messages."""
 
 

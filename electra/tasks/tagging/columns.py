@@ -105,6 +105,11 @@ def read_columns(
             "%s: the sentence at line %d has %d words; a blank line must end each sentence",
             path, longest[0].number, len(longest),
         )  # fmt: skip
+    if word_column is None and has_labels and _holds_labels(sentences, word) and not _holds_labels(sentences, label):
+        raise UserError(
+            f"{path} has labels in column {word}, where words are expected; name the columns with --word_column and "
+            f"--label_column {word}"
+        )
     words = [[line.cells[word] for line in sentence] for sentence in sentences]
     for line in chain.from_iterable(sentences):
         if not line.cells[word]:
@@ -226,6 +231,12 @@ def _counts(sentences: Sequence[Sequence[Line]], width: int) -> bool:
     whole = [*chain.from_iterable(found)]
     each = all(not row or (row == list(range(row[0], row[0] + len(row))) and row[0] in (0, 1)) for row in found)
     return each or whole == list(range(whole[0], whole[0] + len(whole)))
+
+
+def _holds_labels(sentences: Sequence[Sequence[Line]], column: int) -> bool:
+    """Return True if all cells of a column are labels of entities, such as B-PER, or O, and some are the former."""
+    cells = {line.cells[column] for line in chain.from_iterable(sentences)} - {OUTSIDE}
+    return bool(cells) and all(map(LABEL.fullmatch, cells))
 
 
 def _index(path: str, given: str | int | None, names: Sequence[str], width: int, option: str) -> int | None:

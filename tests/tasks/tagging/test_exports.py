@@ -77,6 +77,13 @@ def test_words_that_look_like_comments_or_numbers_are_words(tmp_path):
     assert read(tmp_path / "c.txt", lines(spaced, [["B-LOC", "O"], ["O"]])) == (spaced, [["B-LOC", "O"], ["O"]])
 
 
+def test_labels_before_the_words_are_refused_with_the_options(tmp_path):
+    content = lines(LABELS, WORDS)
+    said = refused(lambda: read(tmp_path / "a.txt", content))
+    assert "--word_column" in said and "--label_column 0" in said
+    assert read(tmp_path / "a.txt", content, word_column="1", label_column="0") == (WORDS, LABELS)
+
+
 def test_a_file_without_blank_lines_is_noticed(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
     read(tmp_path / "a.txt", "Ann B-PER\nleft O\n" * 600)
