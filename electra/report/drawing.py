@@ -8,7 +8,7 @@ import io
 import math
 import statistics
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from electra.io.errors import UserError
@@ -261,6 +261,8 @@ def draw(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names
                 (line,) = axes.plot(curve.x, curve.y, color=colour, label=label, **style)
                 line.set_rasterized(len(curve.x) > MOST_POINTS)
                 lines.setdefault(label, line)
+            if name == "replaced_rate":  # it hardly changes: from 0, noise looks like noise
+                axes.set_ylim(bottom=0)
         figure.legend(handles=lines.values(), loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
@@ -421,5 +423,47 @@ def draw_learning_curve(
 
 
 def shortened(name: str) -> str:
-    """Return a name that fits beside a chart: the end of a long one, which tells paths apart."""
-    return name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
+    """Return a name that fits beside a chart: beginning and end of a long one."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 3]}…{name[1 - LONGEST_NAME * 2 // 3 :]}"
+
+
+class Measured(NamedTuple):
+    """A score in percent with its standard error, None if there is none."""
+
+    score: float
+    error: float | None
+
+
+def draw_groups(groups: Sequence[tuple[str, Mapping[str, Measured]]], baselines: Collection[str], metric: str) -> Any:
+    """Return a matplotlib figure with a row for each group, in which each score is a point with its error.
+
+    Args:
+        groups: name of each group, and name of a score -> its value.
+        baselines: names of scores that need no network, which are squares.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(name for _, scores in groups for name in scores))
+    with rc_context(_SETTINGS):
+        figure = Figure(figsize=(5.4, 1.0 + 0.13 * len(groups) * (1 + len(names))), dpi=160, layout="constrained")
+        axes = figure.subplots()
+        axes.set_title(f"{metric} ± standard error", fontsize=9)
+        axes.grid(alpha=0.25)
+        for number, name in enumerate(names):
+            beside = 0.8 * ((number + 0.5) / len(names) - 0.5)
+            known = [(place + beside, scores[name]) for place, (_, scores) in enumerate(groups) if name in scores]
+            axes.errorbar(
+                [one.score for _, one in known],
+                [place for place, _ in known],
+                xerr=[one.error or 0.0 for _, one in known],
+                color=COLOURS[number % len(COLOURS)],
+                linestyle="none",
+                marker="s" if name in baselines else "o",
+                markersize=4,
+                label=shortened(name),
+            )
+        axes.set_yticks(range(len(groups)), [shortened(name) for name, _ in groups])
+        axes.set_ylim(len(groups) - 0.5, -0.5)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    return figure

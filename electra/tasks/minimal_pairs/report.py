@@ -6,7 +6,7 @@ paper. Standard errors take the paradigms as given and their pairs as a sample.
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -15,7 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from electra.io.files import read_json
-from electra.report.blocks import Blocks, BulletList, Fold, Heading, Report, Table, Text, Verdict, table_of
+from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Report, Table, Text, Verdict, table_of
+from electra.report.drawing import Measured, draw_groups, render
 from electra.report.evaluation import CLEAR_ERRORS, percent
 from electra.report.runs import names_of
 from electra.tasks.minimal_pairs.data import Pair
@@ -93,6 +94,8 @@ class PairResults(TypedDict):
 
 BASELINES = ("fewer tokens", "token frequencies")
 """Names of the scores that need no network, in the order of `baseline_scores`."""
+MOST_GROUPS = 25
+"""Phenomena up to which their chart is shown without a click."""
 GUESSING = "guessing"
 """Name of the baseline that is right in half of the pairs."""
 
@@ -209,6 +212,27 @@ def _cell(scores: Mapping[str, Any] | Accuracy) -> str:
     return percent(scores["accuracy"]) if error is None else f"{percent(scores['accuracy'])} ± {percent(error)}"
 
 
+def draw_phenomena(columns: Mapping[str, Any], baselines: Collection[str]) -> Any:
+    """Return a matplotlib figure of the accuracies by phenomenon, and of their mean last.
+
+    Args:
+        columns: name of a score -> result of `summarize`.
+        baselines: names of the scores that need no network.
+    """
+    names = dict.fromkeys(name for results in columns.values() for name in results["phenomena"])
+    groups = []
+    for name in names:
+        known = {title: results["phenomena"].get(name) for title, results in columns.items()}
+        groups.append((name, {title: _measured(one) for title, one in known.items() if one is not None}))
+    groups.append(("overall", {title: _measured(results["overall"]) for title, results in columns.items()}))
+    return draw_groups(groups, baselines, "accuracy in percent")
+
+
+def _measured(scores: Accuracy) -> Measured:
+    error = scores["standard_error"]
+    return Measured(100 * scores["accuracy"], None if error is None else 100 * error)
+
+
 def report(folders: Sequence[Path]) -> Report:
     """Return the report of evaluations in one or more folders, side by side."""
     columns: dict[str, Any] = {}
@@ -235,9 +259,12 @@ def report(folders: Sequence[Path]) -> Report:
             ]
     columns |= baselines
     table = accuracy_table(columns, "phenomena")
-    blocks += [Heading("By phenomenon"), Text("Accuracy in percent ± standard error."), table]
+    chart = Figure(render(draw_phenomena(columns, baselines), "svg"), "Accuracies by phenomenon", is_wide=False)
+    is_long = len(table.rows) > MOST_GROUPS
+    blocks += [Heading("By phenomenon"), Text("Accuracy in percent ± standard error.")]
+    blocks += [table, Fold("Chart", [chart])] if is_long else [chart, table]
     paradigms = accuracy_table(columns, "paradigms")
     if paradigms.rows != table.rows:  # data without phenomena have their paradigms for them
-        blocks += [Heading("By paradigm"), paradigms]
+        blocks.append(Fold(f"By paradigm: {len(paradigms.rows) - 1}", [paradigms]))
     blocks.append(Fold("What the numbers mean", [BulletList(PAIRS_DEFINITIONS)]))
     return Report(TITLE, [*verdicts, *blocks], table)

@@ -11,7 +11,7 @@ from electra.model.pretrained import Networks, load_networks
 from electra.report.blocks import Fold, Heading, Verdict
 from electra.report.command import main as report
 from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
-from electra.tasks.minimal_pairs.report import accuracy_table, is_compared, margin, summarize, verdict
+from electra.tasks.minimal_pairs.report import accuracy_table, draw_phenomena, is_compared, margin, summarize, verdict
 from electra.tasks.minimal_pairs.report import report as report_of
 from electra.tasks.minimal_pairs.task import hub_scores_of_pairs, main, make_scorer, write_predictions
 from tests.conftest import refused, refused_command
@@ -147,6 +147,12 @@ def test_a_page_begins_with_the_verdict_and_repeats_no_table(tmp_path):
     headings = [block.text for block in blocks if isinstance(block, Heading)]
     assert headings == ["By phenomenon"]  # each paradigm is its phenomenon
     assert isinstance(blocks[-1], Fold)
+    axes = draw_phenomena({"pll": found, "fewer tokens": results["baselines"]["fewer tokens"]}, ["fewer tokens"]).axes[
+        0
+    ]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["one", "other", "overall"]
+    points = {bars.get_label(): [*bars.lines[0].get_xdata()] for bars in axes.containers}
+    assert points == {"pll": approx([100] * 3), "fewer tokens": approx([50] * 3)}
 
 
 MULTIBLIMP = [
