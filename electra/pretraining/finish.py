@@ -34,7 +34,7 @@ from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import Card, Table, write_card
 from electra.report.drawing import metric_title
 from electra.report.page import try_to_report
-from electra.report.runs import METRICS_NAME, STATE_NAME, TEST
+from electra.report.runs import HAS_LEARNED, METRICS_NAME, STATE_NAME, TEST
 from electra.runtime.tracking import track_results
 from electra.samples import write_samples
 
@@ -179,17 +179,21 @@ def _write_results(
         batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
         detected = corrupt_and_detect(model.generator, model.discriminator, batch, model.config, may_diverge=True)
         write_samples(to_samples(detected, trainer.processing_class), folder, plan.steps)
-    export_networks(model, trainer.processing_class, folder, plan, results.get("trained", {}), options)
+    health = health_of(trainer)
+    verdict = ""
+    if health is not None and results:
+        verdict = health.verdict(trainer.args, state, results["frequencies"]["discriminator_auc"])
+    trained = results.get("trained", {})
+    export_networks(model, trainer.processing_class, folder, plan, trained, options, verdict)
 
     cost = compute_ledger(state, trainer.args, plan)
     sizes = asdict(plan) | {"main_network": model.objective.main_network}
     values = {"held_out": results, "plan": sizes, "compute": cost, **environment()}
     if test:
         values["test"] = test
-    health = health_of(trainer)
-    if health is not None and results:
-        values["verdict"] = health.verdict(trainer.args, state, results["frequencies"]["discriminator_auc"])
-        logger.info("\n%s", values["verdict"])
+    if verdict:
+        values["verdict"] = verdict
+        logger.info("\n%s", verdict)
     write_json(values, folder / METRICS_NAME)
 
     track_results(trainer.args.report_to, {}, try_to_report(folder))
@@ -211,12 +215,15 @@ def export_networks(
     plan: Plan,
     metrics: Mapping[str, float],
     options: Mapping[str, Any],
+    verdict: str = "",
 ) -> dict[str, Path]:
     """Write run_folder/discriminator and, if the model has a generator, run_folder/generator; or nothing on failure.
 
     Args:
         metrics: held-out metrics without the `eval_` prefix, for the cards.
         options: options that had an effect, by name, for the cards.
+        verdict: of `DiscriminatorHealth`, "" if there is none. If the discriminator has not started to learn, its card
+            says so, and not how to fine-tune it.
     Returns:
         the folder of each network by its name. Earlier folders are replaced.
     """
@@ -235,7 +242,7 @@ def export_networks(
                 setattr(config, ENERGY_KEY, is_energy_based)
             network.save_pretrained(folder, state_dict=plain_state(network))
             tokenizer.save_pretrained(folder)
-            data, card = _card(name, model, tokenizer, run_folder.name, plan, metrics, options)
+            data, card = _card(name, model, tokenizer, run_folder.name, plan, metrics, options, verdict)
             write_card(folder / "README.md", data, card)
             write_manifest(folder, "README.md")  # users edit the card
         for name in networks:
@@ -286,6 +293,7 @@ def _card(
     plan: Plan,
     metrics: Mapping[str, float],
     options: Mapping[str, Any],
+    verdict: str,
 ) -> tuple[ModelCardData, Card]:
     """Return the card of a network: "discriminator", which stands for the main network, or "generator"."""
     objective = model.objective
@@ -296,6 +304,9 @@ def _card(
     if kind == "discriminator" and model.discriminator.config.model_type != "electra":
         about += OWN_HEAD
         auto_class = "AutoModel"
+    is_ready = is_main and (not verdict or HAS_LEARNED in verdict)
+    if is_main and not is_ready:
+        about += f" It has to learn more before it is worth fine-tuning: {verdict}"
     # A main network that never saw [MASK] does not fill it in.
     fills_masks = not is_main or not (objective.finds_replaced or objective.sees_samples or objective.is_causal)
     shown = without_secrets(options)
@@ -316,6 +327,6 @@ def _card(
         scores=Table(["metric", "value"], scores or [["none", ""]]),
         training=plan.facts(),
         options=write_as_yaml(shown) if shown else "",
-        fine_tune=fine_tuning_command(tokenizer, network) if is_main else "",
+        fine_tune=fine_tuning_command(tokenizer, network) if is_ready else "",
     )
     return data, card

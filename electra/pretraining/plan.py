@@ -35,6 +35,8 @@ MUCH_PADDING = 0.2
 """Share of padding above which a line advises to pack segments."""
 SAMPLED_ROWS = 500
 """Rows of an epoch whose padding is counted, for a share that is right to about 2 %."""
+FEW_TOKENS = 1000
+"""Held-out tokens below which a warning says that metrics are uncertain; about 100 of them are replaced."""
 LONG_DOCUMENT = 50_000
 """Mean length in tokens above which plain text seems to have no blank lines between its documents."""
 MOST_EPOCHS = 40
@@ -194,6 +196,11 @@ def announce_plan(args: Configuration, plan: Plan) -> None:
         logger.warning(
             f"{plan.padding:.0%} of the tokens are padding, because documents are shorter than --max_length "
             f"{plan.max_length}: --segment_policy packed puts several into a row"
+        )
+    if 0 < plan.held_out_tokens < FEW_TOKENS:
+        logger.warning(
+            f"{plan.held_out_tokens:,} held-out tokens are too few to tell how good the networks are: raise "
+            "--validation_fraction, or give a --validation_file"
         )
     if args.corpus.document_separator == "blank_line":
         check_documents(plan)

@@ -22,6 +22,7 @@ from transformers.pipelines import get_supported_tasks
 from electra.io.errors import UserError
 from electra.model.pretrained import locate_model
 from electra.pretraining.finish import ENGLISH, export_networks, fine_tuning_command
+from electra.report.runs import HAS_LEARNED
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
 from tests.helpers import contents, parametrize, read_json
@@ -130,6 +131,16 @@ def test_a_card_shows_how_to_fine_tune(export):
         assert set(card.data.to_dict()) == {"library_name", "pipeline_tag", "tags"}
     assert "python -m electra classify --pretrain_path discriminator" in texts["discriminator"]
     assert "classify" not in texts["generator"] and "| generator accuracy | 0.5 |" in texts["generator"]
+
+
+def test_a_card_of_a_network_that_has_not_started_says_so(export):
+    verdict = "step 12: the discriminator has not started to learn yet. Held-out AUC 0.500."
+    texts = [ModelCard.load(folder / "README.md").text for folder in export(verdict=verdict).values()]
+    assert sorted(verdict in text for text in texts) == [False, True]
+    assert not any("electra classify" in text for text in texts)
+    learned = f"step 12: the discriminator {HAS_LEARNED}. Held-out AUC 0.900."
+    texts = [ModelCard.load(folder / "README.md").text for folder in export(verdict=learned).values()]
+    assert not any(learned in text for text in texts) and any("electra classify" in text for text in texts)
 
 
 def test_networks_of_english_are_sent_to_glue_others_to_own_labels():

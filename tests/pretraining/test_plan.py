@@ -60,7 +60,7 @@ def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
     warn = Mock()
     monkeypatch.setattr(plan_module.logger, "warning", warn)
     data = SimpleNamespace(
-        cache=cache, sources=[], held_out_lengths=[10], policy=Rows(30, 14), segments=SegmentArguments(max_length=16)
+        cache=cache, sources=[], held_out_lengths=[1000], policy=Rows(30, 14), segments=SegmentArguments(max_length=16)
     )
 
     def announce(**options):
@@ -82,6 +82,9 @@ def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
         assert named in warn.call_args[0][0] and warn.call_count == 1
     announce(max_steps=101, warmup_steps=2)  # 1212 rows, 40.4 epochs
     assert "choose --max_steps 100," in warn.call_args[0][0]
+    data.held_out_lengths = [999]
+    announce()
+    assert "--validation_fraction" in warn.call_args[0][0]
 
 
 def books(*sizes):
