@@ -253,7 +253,7 @@ def find_checkpoint(resume_from_checkpoint: str) -> Path:
 
 
 def provenance_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_size: int) -> RunProvenance:
-    """Return the provenance of this start.
+    """Return the provenance of a run that starts or resumes now.
 
     Args:
         options: resolved options that do something, by name, of which those to keep or record are selected.

@@ -72,7 +72,7 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
 
 
 def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer, whose model has the unk token for unknown characters if that of the model does not exist.
+    """Return the tokenizer; if its model's token for unknown characters does not exist, the model gets the unk token.
 
     A CharBPETokenizer that was trained with [UNK] still names <unk>, and fails at the first unknown character.
     """

@@ -204,7 +204,7 @@ class Scorer:
         masks_later_pieces: bool,
         temperature: float = 1.0,
     ) -> Array:
-        """Return the log probability by the generator of each token where it is masked, (S, L); 0 around the text."""
+        """Return the generator's log probability of each token, masked there, float64 (S, L); 0 around the text."""
         rows, columns = np.nonzero(sentences.is_text)
         position = np.arange(sentences.ids.shape[1])
         is_masked = position == columns[:, None]

@@ -128,7 +128,7 @@ def load_choice_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: H
 
 
 def choice_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
-    """Return by split logits (N, K) of the number that is right most often in the training data."""
+    """Return logits (N, K) by baseline and split: for the choice whose number is right most often in training."""
     place, _ = Counter(question.answer for question in splits["train"].references).most_common(1)[0]
     found = {}
     for name, split in splits.items():
