@@ -23,7 +23,7 @@ from electra.io.console import is_encodable
 from electra.io.dialect import sample_rows
 from electra.io.errors import UserError, first_line
 from electra.io.lines import CONVERT, open_bytes, why_no_text
-from electra.io.rows import JSON_LINES, PlacedRow, is_one_value, json_rows, read_rows
+from electra.io.rows import JSON_LINES, PlacedRow, is_one_value, json_rows, read_rows, shown_names
 
 LANGUAGES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
@@ -233,10 +233,11 @@ def as_document(value: Any, text_column: str, place: str) -> str:
     return "" if value.isspace() else value.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def check_columns(place: str, text_column: str, columns: Iterable[str]) -> None:
+def check_columns(place: str, text_column: str, columns: Iterable[str], more: str = "") -> None:
     if text_column not in columns:
         raise UserError(
-            f"{place} has no column {text_column!r}, it has: {', '.join(columns)}; choose the text with --text_column"
+            f"{place} has no column {text_column!r}, it has: {shown_names(columns)}; "
+            f"choose the text with --text_column{more}"
         )
 
 
@@ -290,5 +291,5 @@ def _parquet_documents(
 
 def _row_documents(rows: Iterable[PlacedRow], text_column: str) -> Iterator[str]:
     for place, row in rows:
-        check_columns(place, text_column, row)
+        check_columns(place, text_column, row, ", write a first line that names the columns, or leave the file out")
         yield as_document(row[text_column], text_column, place)

@@ -210,6 +210,9 @@ def has_row_names(rows: Sequence[Sequence[str]]) -> bool:
     if len(rows) < 2 or not all(len(_without_end(row)) == len(rows[0]) + 1 for row in rows[1:]):
         return False
     names = [row[0] for row in rows[1:]]
+    # A space behind a delimiter is one of prose: `1,Well, good,pos`.
+    if 2 * sum(any(cell.startswith(" ") for cell in row[1:]) for row in rows[1:]) > len(names):
+        return False
     return len(set(names)) == len(names) and all(name.isdecimal() for name in names)
 
 

@@ -178,7 +178,7 @@ def text_of(row: Columns, column: str, place: str, option: str = "") -> str:
     return text
 
 
-def shown_names(row: Mapping[str, Any]) -> str:
+def shown_names(row: Iterable[str]) -> str:
     """Return the names of a row's columns for a message, long ones cut."""
     return ", ".join(f"{name:.40}" for name in row)[:200]
 

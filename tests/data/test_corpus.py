@@ -296,6 +296,7 @@ def test_truncated_and_misnamed_files_are_named(tmp_path, name):
         ("a.jsonl", '{"text": "a"}\n{"text": "b"\n', "a.jsonl:2"),
         ("a.json", '[{"text": "a"}, 3]', "a.json row 2"),
         ("a.jsonl", '{"text": "a"}\n\n{"body": "b", "n": 1}', "a.jsonl:3 has no column 'text', it has: body, n"),
+        ("a.jsonl", '{"text": "a"}\n\n{"body": "b", "n": 1}', "or leave the file out"),
         ("a.jsonl", '{"text": "a"}\n{"text": 3}', "a.jsonl:2"),
         ("a.jsonl", '{"text": "\\ud83d\\ude00"}\n{"text": "\\ud83d"}', "a.jsonl:2"),  # half of a surrogate pair
         ("a.csv", 'id,text\n1,"a\nb"\n2,hello, world\n', "a.csv:4"),

@@ -110,6 +110,7 @@ def test_names_of_rows_are_a_column_as_r_writes_them(tmp_path):
         ("a.tsv", gzip.compress(b"text\tlabel\na\tb\n"), "name it .gz"),
         ("a.jsonl", lzma.compress(b'{"text": "a"}\n'), "name it .xz"),
         ("a.csv", 'text,label\n"a" b,c\n', "a.csv:2 cannot be read"),
+        ("a.csv", "id,text,label\n1,Well, good,a\n2,No, bad,b\n", "a.csv:2 has 4 cells, the header 3"),
         ("a.csv", "text,text\na,b\n", "two columns of one name, 'text'"),
         ("a.tsv", 'text\tlabel\na "b\tc\n"x\ty"\tz\tw\n', "a.tsv:3 has 4 cells"),
         ("a.csv", "text,label\nZ\xfcrich,b\n".encode("latin-1"), "a.csv:2 is not UTF-8; convert the file with `iconv"),
