@@ -87,7 +87,7 @@ def choose_positions(
     twice.
 
     Args:
-        maskable: from `maskable_tokens`, bool (B, L).
+        maskable: result of `maskable_tokens`, bool (B, L).
         attention_mask: 1 for real tokens, 0 for padding, (B, L).
         uniform: one number in [0, 1) per token; the k smallest of a row's maskable ones win, float (B, L).
         mlm_probability: share of the real tokens that is chosen, in (0, 1).
@@ -123,12 +123,12 @@ def mask_tokens(
 
     Args:
         input_ids: original ids, int64 (B, L).
-        mlm_positions, mlm_mask: from `choose_positions`, (B, K).
+        mlm_positions, mlm_mask: results of `choose_positions`, (B, K).
         uniform: one number in [0, 1) per slot, float (B, K).
         mlm_replacement_probability: share of the chosen positions that becomes [MASK] (0.85 in the original's code).
         mlm_random_probability: share that becomes a token drawn uniformly from the whole vocabulary, including special
             tokens and the original, as in BERT (0.1 there).
-        vocab_size: for random tokens only.
+        vocab_size: V, from whose ids random tokens are drawn.
     Returns:
         masked_input_ids: int64 (B, L).
         is_mask_token: bool (B, K), True at [MASK].
@@ -165,7 +165,7 @@ def sample_tokens(
     Args:
         logits: the generator's, any float (N, V).
         uniform: a number in [0, 1) per row, float (N,).
-        temperature: in [1e-30, 1e30]; below 1 sharpens, above 1 flattens.
+        temperature: divisor of the logits, in [1e-30, 1e30]; below 1 sharpens, above 1 flattens.
         disallowed_ids: an id per row that must not be drawn (`disallow_correct`), int64 (N,).
         probabilities: softmax(logits), float32 (N, V), if already computed.
     Returns:
@@ -258,7 +258,7 @@ def replace_tokens(
 
     Args:
         input_ids: original ids, int64 (B, L).
-        mlm_positions, mlm_mask: from `choose_positions`, (B, K).
+        mlm_positions, mlm_mask: results of `choose_positions`, (B, K).
         sampled_ids: one id per slot, int64 (B, K); ignored in unused slots.
     Returns:
         corrupted_input_ids: int64 (B, L).

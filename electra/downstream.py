@@ -93,7 +93,7 @@ def fine_tune(
             a `Task`, which brings its data.
         processing_class: the tokenizer of a model in memory; by default that of the folder it was loaded from.
         save_model: save the model of the seed with the best score; by default, if its head is one of transformers.
-        options: those of the command, such as num_seeds, seed, learning_rate, layerwise_lr_decay, num_train_epochs,
+        options: options of the command, such as num_seeds, seed, learning_rate, layerwise_lr_decay, num_train_epochs,
             max_length, select, text_column, label_column, output_dir, experiment_name, use_cpu.
     Returns:
         folder, scores, results of each seed, and the saved model; the same on every process.

@@ -56,8 +56,8 @@ def google_training_flops(
     ELECTRA-small, which is not what its script prints.
 
     Args:
-        discriminator: with the replaced-token head at every position; None for MLM alone.
-        generator: with the LM head, BERT if it is alone; None for a discriminator alone.
+        discriminator: sizes of a network with the replaced-token head at every position; None for MLM alone.
+        generator: sizes of a network with the LM head, BERT if it is alone; None for a discriminator alone.
         max_length: positions per row; `train_batch_size` rows make an optimizer step.
         mlm_positions_fraction: share of the positions at which the LM head predicts, in [0, 1].
     """

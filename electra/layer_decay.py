@@ -29,8 +29,8 @@ def layer_multipliers(
 
     Args:
         num_layers: n, at least 1.
-        decay: in (0, 1]; the paper uses 0.8, and 0.9 for large.
-        mode: of `STEPS_TO_TOP`: the paper's text, its code, or rc2020_electra.
+        decay: ratio of the rates of neighbouring layers, in (0, 1]; the paper uses 0.8, and 0.9 for large.
+        mode: key of `STEPS_TO_TOP`: the paper's text, its code, or rc2020_electra.
     Returns:
         factors of the embeddings, layers 0 to n - 1 and the head.
 
@@ -61,7 +61,7 @@ def layer_decay_groups(
     parameters are left out.
 
     Args:
-        model: with the attributes `encoder` and `head`.
+        model: module with the attributes `encoder` and `head`.
         learning_rate: peak rate, which the head has.
         weight_decay, with_weight_decay: the decay, and the names of the parameters that have it.
         decay, mode: see `layer_multipliers`; a decay of 1 needs no layers.

@@ -13,7 +13,7 @@ from electra.tokenizers.options import PATH_NEEDS, TOKENIZER_NEEDS, TokenizerArg
 
 @dataclass(frozen=True)
 class ShardArguments(Options):
-    """What to build: the whole cache, one of its shards, or the index of all shards."""
+    """Parts of a cache to build: all of it, one shard, or the index of all shards."""
 
     shard: str | None = option(
         None, "Build only shard i of N, such as 0/16: each is a job of its own, in any order. Not set: all, and merge."

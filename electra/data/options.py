@@ -77,7 +77,7 @@ class CacheArguments(Options):
 
 @dataclass(frozen=True)
 class SegmentArguments(Options):
-    """How documents become training and evaluation segments."""
+    """Segments of documents, for training and evaluation."""
 
     resuming: ClassVar[Resuming] = "kept"
 

@@ -101,7 +101,7 @@ def tokenize_corpus(
 
     Args:
         files: a text file, a folder or a glob such as "corpus/*.txt", or several; [] with `dataset_name`.
-        seed: of the subset with `dataset_sampling`.
+        seed: seed of the subset with `dataset_sampling`.
         options: other fields of `CorpusArguments`, such as dataset_name, text_column, document_separator.
     Raises:
         UserError: a file is missing or cannot be read, or an option is unknown.

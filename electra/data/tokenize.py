@@ -58,7 +58,8 @@ def train_tokenizer(
     Args:
         files: a text file, a folder or a glob such as "corpus/*.txt", or several; [] with `dataset_name`.
         cache_dir: folder of the tokenizers.
-        seed: of the held-out documents, on which the tokenizer is measured, and of the subset with `max_documents`.
+        seed: seed of the held-out documents, on which the tokenizer is measured, and of the subset with
+            `max_documents`.
         options: fields of `TokenizerArguments`, such as vocab_size, lowercase, tokenizer_algorithm, and of
             `CorpusArguments`, such as dataset_name, text_column.
     Raises:

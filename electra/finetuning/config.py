@@ -63,7 +63,7 @@ class EncoderArguments(Options):
 
 @dataclass(frozen=True)
 class FineTuningArguments(Options):
-    """How an encoder is fine-tuned. Options have the names of `transformers.TrainingArguments` where it has them."""
+    """Fine-tuning of an encoder. Options are named as in `transformers.TrainingArguments`, where it has them."""
 
     learning_rate: float | None = option(
         None, "Peak learning rate. Default by hidden size: 3e-4 (below 512), 1e-4 (below 1024), 5e-5.", UP_TO_ONE
@@ -161,7 +161,7 @@ HYPERPARAMETERS = tuple(f.name for f in fields(FineTuningArguments) if rules_of(
 
 @dataclass(frozen=True)
 class ClassificationArguments(FineTuningArguments):
-    """How an encoder is fine-tuned with a head that reads one vector per text."""
+    """Fine-tuning of an encoder with a head that reads one vector per text."""
 
     head: HeadName = option("hf", HEADS)
 

@@ -324,7 +324,7 @@ def given_table(rows: Any, name: str, text_column: str | None = None) -> Any:
     Args:
         rows: dictionaries; a table of `datasets` or pandas; the path of a file. With `text_column` also one row, one
             text, or several texts, which become rows of this column.
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
     Raises:
         UserError: `rows` is none of these.
     """

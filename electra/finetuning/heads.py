@@ -293,7 +293,7 @@ class EncoderWithHead(TaskModel):
             finetune/classification/classification_tasks.py; "mean_pool", that of rc2020_electra; "bilstm", that of
             section 5.1 of BERT's paper.
         num_labels: number of classes; 1 for a regression.
-        dropout: of the head.
+        dropout: probability of the head's dropout.
         auto_class: the class of transformers whose head is "hf".
     """
 
@@ -357,7 +357,7 @@ class Encoder(NamedTuple):
     """A base model in float32, without a head and if possible without a pooling layer, and its tokenizer.
 
     Args:
-        name: as given by the user.
+        name: name of the model, as the user gives it.
         max_length: maximum input length in tokens, special ones included.
     """
 
@@ -403,8 +403,8 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
     """Build an untrained encoder; its weights are drawn from torch's current random state.
 
     Args:
-        config_path: what `load_encoder` takes, of which only configuration and tokenizer are used; or the name of a
-            recipe, which has no tokenizer.
+        config_path: a model as for `load_encoder`, of which only configuration and tokenizer are used; or the name of
+            a recipe, which has no tokenizer.
         tokenizer_path: see `load_tokenizer`. No weight has seen any tokenizer: only its size must fit.
     """
     config: PreTrainedConfig

@@ -132,7 +132,7 @@ class Predictor(NamedTuple):
         module: a model that takes the head of the saved model.
         parse: (columns, place) of a row -> item; raises a UserError if the row cannot be read.
         answer: (items, forward) -> columns to add to each row; forward: R rows of tokens -> logits (R, ...).
-        collator: as in `Task`.
+        collator: function as in `Task`, which makes the collator.
         read: path of a file with columns of words -> its rows; None if the model reads no such files.
     """
 
@@ -246,7 +246,7 @@ def predict(
         [{"prediction": "good", "probability": 0.98}, {"prediction": "bad", "probability": 0.95}]
 
     Args:
-        model: what `fine_tune` returned; the folder of a saved model, or of an evaluation with one; or a model of
+        model: result of `fine_tune`; the folder of a saved model, or of an evaluation with one; or a model of
             transformers for sequence classification, token classification, multiple choice or question answering.
         rows: a text or several; dictionaries with the columns of training; a table of `datasets` or pandas; or the
             path of a .csv, .tsv, .jsonl or .parquet file.

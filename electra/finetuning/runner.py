@@ -54,7 +54,7 @@ def evaluate(
 
     Args:
         prefix: first part of the folder's name without --experiment_name.
-        encoder: in place of the one that the options name.
+        encoder: encoder in place of the one that the options name.
     Returns:
         The evaluation with all results, on the main process; None elsewhere and with --plan.
     """

@@ -30,7 +30,7 @@ class TaskKind(NamedTuple):
 
     Args:
         name: name of the package in electra/tasks.
-        command: what Python runs, such as `run_glue.py` or `-m electra squad`.
+        command: words behind `python` of the command, such as `run_glue.py` or `-m electra squad`.
         auto_model: class of transformers that opens a saved model, such as `AutoModelForSequenceClassification`.
         pipeline: tag of the Hub.
         max_length: maximum input length in tokens without --max_length.
@@ -123,7 +123,7 @@ class Task(NamedTuple):
 
     Args:
         kind: facts that all tasks of the command share.
-        name: of the task in results and file names: word characters, dots and hyphens.
+        name: name of the task in results and file names: word characters, dots and hyphens.
         headlines: the metric that runs are ranked by, then substitutes for results that do not have it.
         settings: data and options on which scores depend besides the hyperparameters; recorded with each result.
 

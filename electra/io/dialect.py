@@ -80,7 +80,7 @@ def read_records(
 
     Args:
         longest: number of lines in one row above which `_TooLong` is raised; None for no limit.
-        skips_spaces: as in `Dialect`.
+        skips_spaces: whether spaces before quotation marks are no part of a cell, see `Dialect`.
     Raises:
         csv.Error: a quotation mark is neither at the end of a cell nor doubled; the second argument is the line's
         number.

@@ -131,8 +131,8 @@ class ElectraForJointPretraining(PreTrainedModel):
             to another, and losses are those of segments in rows of their own.
         corrupted_input_ids: a text that was corrupted before, int64 (B, L): the discriminator judges it, and nothing
             is masked.
-        train_generator: in training, False runs the generator without gradient.
-        train_discriminator: in training, False leaves the discriminator out. Evaluation ignores both.
+        train_generator: whether the generator gets gradients in training; False runs it without.
+        train_discriminator: whether the discriminator is applied in training. Evaluation ignores both.
     """
 
     config_class = ElectraPretrainingConfig

@@ -330,8 +330,8 @@ def load_networks(
     Args:
         checkpoint: a run folder (its exported networks, else its latest valid checkpoint), a checkpoint of the joint
             model, an exported folder, or a Hub id.
-        generator: where to find another generator, a run folder, checkpoint, folder or Hub id, in place of the
-            checkpoint's own; a masked language model will do.
+        generator: run folder, checkpoint, folder or Hub id of a generator, or of any masked language model, in place
+            of the checkpoint's own generator.
         of_any_type: accept masked language models of a type that is no backbone.
     """
     source = locate_model(checkpoint)

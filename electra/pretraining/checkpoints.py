@@ -68,7 +68,7 @@ class AtomicCheckpoints(TrainerCallback):
 
     Args:
         trainer: an `ElectraTrainer`.
-        provenance: what the run is trained on (run_folder.py), which is written into each checkpoint.
+        provenance: text and options of the run (run_folder.py), which are written into each checkpoint.
     """
 
     def __init__(self, trainer: Any, provenance: RunProvenance | None) -> None:

@@ -222,8 +222,8 @@ def export_networks(
     Args:
         metrics: held-out metrics without the `eval_` prefix, for the cards.
         options: options that had an effect, by name, for the cards.
-        verdict: of `DiscriminatorHealth`, "" if there is none. If the discriminator has not started to learn, its card
-            says so, and not how to fine-tune it.
+        verdict: sentence of `DiscriminatorHealth`, "" if there is none. If the discriminator has not started to learn,
+            its card says so, and not how to fine-tune it.
     Returns:
         the folder of each network by its name. Earlier folders are replaced.
     """

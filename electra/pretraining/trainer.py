@@ -113,7 +113,7 @@ class ElectraTrainer(Trainer):
         eval_dataset: held-out texts: a token cache, or several by name, the first of which decides about checkpoints.
             Without one, `segments.validation_fraction` of the corpus is held out.
         processing_class: the tokenizer of the token caches.
-        segments: how documents become segments: length, policy, share of held-out documents. By default those of the
+        segments: options of the segments: length, policy, share of held-out documents. By default those of the
             paper's ELECTRA-Small, 128 tokens.
         callbacks: callbacks that watch the run; by default `default_callbacks`.
         objective: options that say which networks are trained when; by default those of `model.config`.

@@ -208,7 +208,7 @@ class Card(NamedTuple):
     """A model card.
 
     Args:
-        about: what the model does.
+        about: sentences that say what the model does.
         auto_class: the class of transformers that opens the model.
         folder: folder or Hub id of the model.
         example: code that answers an input with `model` and `tokenizer`; "" if the model is not meant for answers.

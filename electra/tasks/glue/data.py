@@ -62,7 +62,7 @@ class GlueArguments(ProtocolArguments):
 
 @dataclass(frozen=True)
 class GlueTuningArguments(ClassificationArguments):
-    """How an encoder is fine-tuned on GLUE, by default as in the paper."""
+    """Fine-tuning of an encoder on GLUE, by default as in the paper."""
 
     head: HeadName = option("google", HEADS)
 

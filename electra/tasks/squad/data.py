@@ -67,7 +67,7 @@ class SquadArguments(ProtocolArguments):
 
 @dataclass(frozen=True)
 class SpanArguments(FineTuningArguments):
-    """How an encoder is fine-tuned to find answers in a text."""
+    """Fine-tuning of an encoder to find answers in a text."""
 
     num_train_epochs: float = option(2.0, "Passes over the training data.", POSITIVE)
     per_device_eval_batch_size: int = option(32, "Evaluation windows per device and batch.", POSITIVE)
