@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import resource
 import runpy
+import shutil
 import socket
 import subprocess
 import sys
@@ -99,19 +100,21 @@ with socket.socket(socket.AF_UNIX) as connection:
 
 @contextmanager
 def copying_python():
-    """A program that is `python -m MODULE` or `python SCRIPT`, but runs in a copy of this process.
+    """A program that is `python -m MODULE`, `python -c CODE` or `python SCRIPT`, but runs in a copy of this process.
 
     For what starts many processes, each of which would import the libraries for several seconds.
     """
-    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
-        address = f"{folder}/socket"
+    folder = Path(tempfile.mkdtemp())  # not a TemporaryDirectory, which copies would remove when they exit
+    address = f"{folder}/socket"
+    program = folder / "python"
+    program.write_text(COPIED.format(python=sys.executable, address=address))
+    program.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
         server.listen()
         threading.Thread(target=_serve, args=(server,), daemon=True).start()
-        program = Path(folder, "python")
-        program.write_text(COPIED.format(python=sys.executable, address=address))
-        program.chmod(0o755)
         yield str(program)
+    shutil.rmtree(folder)
 
 
 def _serve(server):
@@ -143,12 +146,13 @@ def _copied(request, streams):
     os.environ.update(variables)
     PartialState._reset_state()
     torch.set_num_threads(1)
-    if words[0] == "-m":
-        sys.argv = words[1:]
+    kind, *sys.argv = words if words[0] in ("-m", "-c", "-u") else ("-u", *words)
+    if kind == "-m":
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif kind == "-c":
+        exec(words[1], {"__name__": "__main__"})
     else:
-        sys.argv = words
-        runpy.run_path(words[0], run_name="__main__")
+        runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def fork_ranks(function, *args, folder, hosts=(2,)):

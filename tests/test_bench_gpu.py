@@ -16,6 +16,8 @@ from benchmarks.gpu_rows import ROWS, Bench
 from tests.helpers import ROOT, parametrize, run
 from tests.pretraining.runs import write_corpus
 
+pytestmark = pytest.mark.usefixtures("short_end")
+
 # ---- rows
 
 

@@ -312,10 +312,10 @@ def test_a_model_that_was_not_fine_tuned_is_refused(folder, capsys):
 def test_memory_does_not_grow_with_the_file(reviews, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "WINDOW", 100)
     peaks = []
-    for count in (300, 3000):
+    for count in (200, 1500):
         file = write_lines(tmp_path / f"{count}.jsonl", [{"text": "word " * 1000, "id": n} for n in range(count)])
         tracemalloc.start()
         main([str(reviews), str(file), "--output_file", str(tmp_path / "out.jsonl")])
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < peaks[0] + 3e6  # the second file has 13.5 MB more
+    assert peaks[1] < peaks[0] + 3e6  # the second file has 6.5 MB more

@@ -1,10 +1,15 @@
 """BERT's "LTR" and "LTR + BiLSTM": a causal network is pre-trained, then fine-tuned without seeing later tokens."""
 
+from functools import partial
+
 import pytest
 
+from electra.finetuning import heads
+from electra.finetuning.heads import BiLstm
 from electra.pretraining.run import main as pretrain
 from electra.report.results import read_results
 from electra.tasks.glue.task import main as glue
+from electra.tasks.squad import heads as squad_heads
 from electra.tasks.squad.task import main as squad
 from tests.conftest import refused
 from tests.pretraining.runs import FAST, WORDS, write_corpus
@@ -17,7 +22,10 @@ from tests.tasks.squad.files import write_squad
 pytestmark = pytest.mark.slow
 
 
-def test_a_causal_run_is_fine_tuned_left_to_right(tmp_path):
+def test_a_causal_run_is_fine_tuned_left_to_right(tmp_path, monkeypatch):
+    assert BiLstm(2, 0.0).width == 2 * 768
+    for module in (heads, squad_heads):
+        monkeypatch.setattr(module, "BiLstm", partial(BiLstm, units=8))
     write_corpus(tmp_path / "corpus.txt")
     write_glue(tmp_path / "glue", "RTE")
     write_squad(tmp_path / "squad")

@@ -1,8 +1,8 @@
 """The same run on one process, on two hosts, and with accumulation: the same text, masks and weights.
 
-Two runs are real commands by torchrun, on two hosts and with a restart; the ranks of the others are copies of this
-process. All by gloo, without dropout, whose random numbers are each process's own. A process that is killed ends the
-other one with one line and a checkpoint to go on from.
+Two runs are started by torchrun, on two hosts and with a restart. Torchrun and processes of the restarted run are real
+ones, those of all others are copies of this process. All by gloo, without dropout, whose random numbers are each
+process's own. A process that is killed ends the other one with one line and a checkpoint to go on from.
 """
 
 import re
@@ -48,22 +48,23 @@ def options(folder, name, **others):
 ON_ONE_HOST = ["--standalone", "--nproc_per_node=2"]
 
 
-def start(argv, *launcher, log, program=ROOT / "run_pretraining.py"):
+def start(argv, *launcher, log, program=ROOT / "run_pretraining.py", python=sys.executable, **variables):
     """The program by torchrun with the arguments of `launcher`; its lines go to `log`."""
     with log.open("w") as said:
         return subprocess.Popen(
-            [sys.executable, "-m", "torch.distributed.run", *launcher, str(program), *map(str, argv)],
-            env=ENVIRONMENT,
+            [python, "-m", "torch.distributed.run", *launcher, str(program), *map(str, argv)],
+            env={**ENVIRONMENT, **variables},
             stdout=said,
             stderr=subprocess.STDOUT,
         )
 
 
-def start_hosts(argv, folder):
+def start_hosts(argv, folder, python):
     """Two torchruns of one process each, which find each other at a port that is free now."""
+    how = {"python": python, "PYTHON_EXEC": python}  # torchrun and its processes
     address = ["--master_addr=127.0.0.1", f"--master_port={free_port()}"]
     shape = ["--nnodes=2", "--nproc_per_node=1", *address]
-    return [start(argv, *shape, f"--node_rank={rank}", log=folder / f"host-{rank}.log") for rank in range(2)]
+    return [start(argv, *shape, f"--node_rank={rank}", log=folder / f"host-{rank}.log", **how) for rank in range(2)]
 
 
 def log_of(run_folder):
@@ -71,7 +72,7 @@ def log_of(run_folder):
     return [entry for entry in state["log_history"] if "loss" in entry]
 
 
-def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path):
+def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path, copying):
     write_corpus(tmp_path / "corpus.txt", documents=80, words=6)  # rows of many lengths, hence padding
 
     def argv(name, batch, accumulation=1):
@@ -79,7 +80,7 @@ def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path):
         return options(tmp_path, name, **sizes, max_steps=STEPS, save_steps=STEPS)
 
     pretrain(argv("one", batch=8))
-    hosts = start_hosts(argv("hosts", batch=4), tmp_path)
+    hosts = start_hosts(argv("hosts", batch=4), tmp_path, copying)
     pretrain(argv("four", batch=2, accumulation=4))
     assert [host.wait() for host in hosts] == [0, 0], [path.read_text() for path in tmp_path.glob("*.log")]
     one, *others = (tmp_path / "output" / name for name in ("one", "hosts", "four"))
@@ -225,10 +226,10 @@ run_script(main)
 """
 
 
-def test_a_process_that_is_done_waits_for_the_first(tmp_path):
+def test_a_process_that_is_done_waits_for_the_first(tmp_path, copying):
     (tmp_path / "leave.py").write_text(LEAVING)
     argv = [tmp_path / "written", tmp_path / "told"]
     log = tmp_path / "torchrun.log"
-    assert start(argv, *ON_ONE_HOST, log=log, program=tmp_path / "leave.py").wait() == 1
+    assert start(argv, *ON_ONE_HOST, log=log, program=tmp_path / "leave.py", python=copying).wait() == 1
     assert (tmp_path / "told").read_text() == "True"  # so what is to be done at exit was done, too
     assert "terminate called" not in log.read_text() and "exitcode  : 85 " in log.read_text()

@@ -102,11 +102,11 @@ def test_pretraining_gives_its_curves_and_report_to_wandb(tmp_path):
     assert list(folder.rglob("events.out.tfevents.*"))
 
 
-def test_glue_gives_each_run_to_wandb(tmp_path, glue_tokenizer):
+def test_glue_gives_each_run_to_wandb(tmp_path, glue_tokenizer, copying):
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     write_glue(tmp_path / "glue", "CoLA", "STS-B")
     argv = glue_flags(tmp_path, tasks=["cola", "stsb"], report_to=REPORT_TO, layerwise_lr_decay=0.625, logging_steps=1)
-    run("run_glue.py", argv, tmp_path, WANDB_DIR=str(tmp_path), WANDB_RUN_ID="inherited")
+    run("run_glue.py", argv, tmp_path, python=copying, WANDB_DIR=str(tmp_path), WANDB_RUN_ID="inherited")
     folder = tmp_path / "output" / "run"
     results = read_results(folder / "results.jsonl")
     runs = read_wandb(tmp_path / "wandb")
