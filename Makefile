@@ -50,6 +50,7 @@ docs-serve: .venv/ready-docs
 # The stamp files are created last, so an interrupted installation is repeated.
 .venv/ready: requirements.txt | .venv/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
 	touch $@
 
 .venv/ready-dev: requirements-dev.txt requirements-docs.txt .venv/ready
