@@ -7,7 +7,7 @@
 A pair of the rows is a premise and a hypothesis that it entails; the other hypotheses of a batch are wrong answers
 (MultipleNegativesRankingLoss). The vector is the mean of the last hidden states. `--pairs` has sentence1, sentence2
 and score (a number, or 0 and 1), and may be GLUE's dev.tsv of STS-B or MRPC. Scores are Spearman's correlation of the
-cosine with the score, in percent; of 0 and 1 also the average precision.
+cosine with the score, in percent; of 0 and 1 also the average precision. Beside them are those of tf-idf of the words.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
     losses,
 )
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import average_precision_score
 
 from electra.io.rows import read_rows
@@ -42,17 +43,36 @@ def entailment_pairs(path: str) -> datasets.Dataset:
     )
 
 
-def similarity(model: SentenceTransformer, path: str) -> dict[str, float]:
-    """Score the cosine of the pairs of a file."""
+def scored_pairs(path: str) -> tuple[list[str], list[str], np.ndarray]:
+    """Read the first texts, the second texts and the scores of a file."""
     rows = [row for _, row in read_rows(path)]
-    columns = [[row[next(name for name in names if name in row)] for row in rows] for names in (FIRST, SECOND, SCORE)]
-    first, second = (model.encode(texts, normalize_embeddings=True, batch_size=128) for texts in columns[:2])
-    cosine = (np.asarray(first) * np.asarray(second)).sum(1)
-    scores = np.array(columns[2], dtype=float)
+    first, second, scores = (
+        [row[next(name for name in names if name in row)] for row in rows] for names in (FIRST, SECOND, SCORE)
+    )
+    return first, second, np.array(scores, dtype=float)
+
+
+def agreement(first: np.ndarray, second: np.ndarray, scores: np.ndarray) -> dict[str, float]:
+    """Compare the cosines of vectors of length 1, two arrays (pairs, dimensions), with the scores."""
+    cosine = (first * second).sum(1)
     found = {"spearman": round(100 * float(spearmanr(cosine, scores).statistic), 1)}
     if set(scores) == {0.0, 1.0}:
         found["average_precision"] = round(100 * float(average_precision_score(scores, cosine)), 1)
     return found
+
+
+def similarity(model: SentenceTransformer, path: str) -> dict[str, float]:
+    """Score the cosine of the network's vectors of the pairs of a file."""
+    first, second, scores = scored_pairs(path)
+    vectors = [model.encode(texts, normalize_embeddings=True, batch_size=128) for texts in (first, second)]
+    return agreement(*map(np.asarray, vectors), scores)
+
+
+def similarity_of_words(path: str) -> dict[str, float]:
+    """Score the cosine of tf-idf of the words, without any network."""
+    first, second, scores = scored_pairs(path)
+    words = TfidfVectorizer().fit(first + second)
+    return agreement(*(words.transform(texts).toarray() for texts in (first, second)), scores)
 
 
 def main() -> None:
@@ -69,7 +89,7 @@ def main() -> None:
     given = parser.parse_args()
     model = SentenceTransformer(given.model)  # without a pooling layer in the folder: the mean of all tokens
     model.max_seq_length = given.max_length
-    scores = {"before": similarity(model, given.pairs)}
+    scores = {"words": similarity_of_words(given.pairs), "before": similarity(model, given.pairs)}
     arguments = SentenceTransformerTrainingArguments(
         given.output_dir,
         num_train_epochs=given.num_train_epochs,
