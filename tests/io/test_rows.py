@@ -107,7 +107,7 @@ def test_names_of_rows_are_a_column_as_r_writes_them(tmp_path):
         ("a.csv", "# of Monday\ntext,label\na,b\n", "leave out what stands above"),
         ("a.csv", "text,label\na,b\ntext,label\nc,d\n", "a.csv:3 names the columns again"),
         ("a.csv", b"PK\x03\x04" + bytes(range(256)), "a.csv is a zip archive"),
-        ("a.tsv", gzip.compress(b"text\tlabel\na\tb\n"), "name it .gz"),
+        ("a.tsv", gzip.compress(b"text\tlabel\na\tb\n", mtime=0), "name it .gz"),
         ("a.jsonl", lzma.compress(b'{"text": "a"}\n'), "name it .xz"),
         ("a.csv", 'text,label\n"a" b,c\n', "a.csv:2 cannot be read"),
         ("a.csv", "id,text,label\n1,Well, good,a\n2,No, bad,b\n", "a.csv:2 has 4 cells, the header 3"),
