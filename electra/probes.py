@@ -41,7 +41,7 @@ from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, encode_sen
 logger = logging.getLogger(__name__)
 
 MOST_PAIRS = 500
-MOST_TEXTS = 600
+MOST_TEXTS = 2_400
 """Pairs and texts of a file that are used, at most: rows at equal distances, because an evaluation must take
 seconds."""
 BATCH = 64

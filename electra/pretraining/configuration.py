@@ -154,7 +154,7 @@ class ElectraTrainingArguments(TrainingArguments):
     eval_classify: str | None = option(
         None,
         "Texts with one label each, as `electra classify` reads them: at each evaluation, the accuracy of a linear "
-        "probe on the hidden states of up to 600 of them.",
+        "probe on the hidden states of up to 2,400 of them.",
         NOT_EMPTY,
         absolute=absolute,
     )
