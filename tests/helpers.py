@@ -4,13 +4,11 @@ import json
 import multiprocessing
 import os
 import resource
-import runpy
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from contextlib import contextmanager
 from functools import partial
@@ -94,65 +92,27 @@ with socket.socket(socket.AF_UNIX) as connection:
     connection.connect({address!r})
     request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)])
     socket.send_fds(connection, [request.encode() + bytes(1)], [0, 1, 2])
-    sys.exit(int(connection.recv(9)))
+    sys.exit(int(connection.recv(9) or 1))
 """
 
 
 @contextmanager
 def copying_python():
-    """A program that is `python -m MODULE`, `python -c CODE` or `python SCRIPT`, but runs in a copy of this process.
+    """A program that is `python -m MODULE`, `python -c CODE` or `python SCRIPT`, but runs in a copy of a process.
 
-    For what starts many processes, each of which would import the libraries for several seconds.
+    For what starts many processes, each of which would import the libraries for several seconds. The process that is
+    copied has one thread and does nothing else: the copy of a process with threads may wait forever.
     """
-    folder = Path(tempfile.mkdtemp())  # not a TemporaryDirectory, which copies would remove when they exit
+    folder = Path(tempfile.mkdtemp())
     address = f"{folder}/socket"
     program = folder / "python"
     program.write_text(COPIED.format(python=sys.executable, address=address))
     program.chmod(0o755)
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(address)
-        server.listen()
-        threading.Thread(target=_serve, args=(server,), daemon=True).start()
+    with subprocess.Popen([sys.executable, "-m", "tests.copies", address], cwd=ROOT, env=ENVIRONMENT) as original:
+        wait_for(lambda: original.poll() is not None or os.path.exists(address))
         yield str(program)
+        original.kill()
     shutil.rmtree(folder)
-
-
-def _serve(server):
-    while True:
-        connection, _ = server.accept()
-        threading.Thread(target=_answer, args=(connection,), daemon=True).start()
-
-
-def _answer(connection):
-    with connection:
-        request, streams, *_ = socket.recv_fds(connection, 2**16, 3)
-        while not request.endswith(bytes(1)):
-            request += connection.recv(2**16)
-        process = multiprocessing.get_context("fork").Process(target=_copied, args=(request[:-1], streams))
-        process.start()
-        for stream in streams:
-            os.close(stream)
-        process.join()
-        connection.send(str(process.exitcode % 256).encode())
-
-
-def _copied(request, streams):
-    words, folder, variables = json.loads(request)
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(variables)
-    PartialState._reset_state()
-    torch.set_num_threads(1)
-    kind, *sys.argv = words if words[0] in ("-m", "-c", "-u") else ("-u", *words)
-    if kind == "-m":
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    elif kind == "-c":
-        exec(words[1], {"__name__": "__main__"})
-    else:
-        runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def fork_ranks(function, *args, folder, hosts=(2,)):
