@@ -5,6 +5,7 @@
 `helpers.copying_python` starts it and says which commands there are.
 """
 
+import argparse
 import gc
 import json
 import os
@@ -73,4 +74,6 @@ def become(request, streams):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("address", metavar="SOCKET", help="a file that is made when all is imported")
+    main(parser.parse_args().address)
