@@ -48,7 +48,7 @@ docs-serve: .venv/ready-docs
 	touch $@
 
 # The stamp files are created last, so an interrupted installation is repeated.
-.venv/ready: requirements.txt | .venv/python
+.venv/ready: requirements.txt pyproject.toml | .venv/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
 	touch $@

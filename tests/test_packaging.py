@@ -1,14 +1,16 @@
 """What pyproject.toml promises: packages are in the wheel, commands and tools start, imports are declared."""
 
 import ast
+import os
 import re
 import runpy
 import subprocess
 import sys
 import tomllib
 from importlib import import_module
+from pathlib import Path
 
-from pytest import raises
+from pytest import mark, raises
 
 from electra import commands
 from electra.io.errors import OPTIONAL
@@ -92,6 +94,14 @@ def test_every_import_is_a_declared_dependency_and_pinned():
 
 def test_every_optional_package_has_its_extra():
     assert names([line for extra, lines in EXTRA_PACKAGES.items() if extra != "all" for line in lines]) == OPTIONAL
+
+
+@mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="not the environment that make creates")
+def test_make_installs_the_clone_for_programs_in_any_folder(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    argv = [sys.executable, "-c", "import electra; print(electra.__file__)"]
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()) == ROOT / "electra" / "__init__.py"
 
 
 @parametrize("path", TOOLS, ids=lambda path: path.name)

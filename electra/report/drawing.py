@@ -394,10 +394,8 @@ def draw_learning_curve(
     with rc_context(_SETTINGS):
         figure = Figure(figsize=(5.4, 3.6), dpi=160, layout="constrained")
         axes = figure.subplots()
-        counts = sorted({point.texts for points in (*networks.values(), *baselines.values()) for point in points}) or [
-            1
-        ]
         curves = [*networks.items(), *baselines.items()]
+        counts = sorted({point.texts for _, points in curves for point in points}) or [1]
         for number, (name, points) in enumerate(curves):
             line = "none" if len(points) <= MOST_WITHOUT_LINE else "--" if name in baselines else "-"
             # beside each other, because points of equal scores would hide each other

@@ -335,7 +335,13 @@ class Scores:
 
 
 def measures_of(labels: Sequence[bool], scores: Array, threshold: float) -> dict[str, float]:
-    """Return how well scores find what is wrong; `labels`: whether each is wrong, some are and some are not."""
+    """Return metrics of how well scores find what is wrong, with the numbers of wrong and right labels.
+
+    Args:
+        labels: whether each is wrong, (N,); both kinds occur.
+        scores: higher for what is more suspicious, (N,).
+        threshold: a score above this is called wrong, for F0.5.
+    """
     return {
         "AUROC": float(roc_auc_score(labels, scores)),
         "average precision": float(average_precision_score(labels, scores)),
