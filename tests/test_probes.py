@@ -145,7 +145,8 @@ def test_probes_without_evaluations_or_with_parts_of_a_network_are_refused(folde
 def test_slow_probes_are_said_once(monkeypatch):
     times = iter([0, 1, 21, 22, 30, 32, 40, 42])
     said = []
-    monkeypatch.setattr(callbacks.time, "monotonic", lambda: next(times))
+    # the module's clock alone: threads of other tests read the real one
+    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: next(times)))
     monkeypatch.setattr(callbacks.logger, "warning", lambda line, share: said.append(line % share))
     clock = ProbeClock([lambda model: {"pairs_accuracy": model}])
     assert clock.measure(0.5) == {"pairs_accuracy": 0.5}
