@@ -101,7 +101,8 @@ def copying_python():
     """A program that is `python -m MODULE`, `python -c CODE` or `python SCRIPT`, but runs in a copy of a process.
 
     For what starts many processes, each of which would import the libraries for several seconds. The process that is
-    copied has one thread and does nothing else: the copy of a process with threads may wait forever.
+    copied has one thread, besides that of pyarrow's allocator, which is made for copies: the copy of a process with
+    other threads may wait forever for what these held.
     """
     folder = Path(tempfile.mkdtemp())
     address = f"{folder}/socket"
