@@ -77,14 +77,17 @@ class Source(NamedTuple):
     """One entry of `dataset_name` or `train_file`, by the name that the user gave."""
 
     name: str
-    fraction: float  # share of the documents to keep
+    fraction: float
+    """Share of the documents to keep, in (0, 1]."""
     size_bytes: int
-    identity: list[str]  # texts that decide the documents, beside the content of the files
+    identity: list[str]
+    """Texts that decide the documents, beside the content of the files, for the fingerprint."""
     files: list[str]
+    """Paths of the files whose content counts for the fingerprint."""
     read: Callable[[int, int], Iterator[str]]
     """Function that yields the documents which begin in a range of bytes, "" for a document without text."""
     counts: dict[str, int] = {}
-    """Numbers of files by name, for reports."""
+    """Numbers for reports by name, such as "files"."""
 
 
 def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Source:
@@ -123,7 +126,11 @@ def _dataset_source(
     config: str | None,
     options: CorpusArguments,
 ) -> Source:
-    """Return the source of a data set on the Hub, or of a folder written by `datasets.save_to_disk`."""
+    """Return the source of a data set on the Hub, or of a folder written by `datasets.save_to_disk`.
+
+    Raises:
+        UserError: the data set cannot be loaded, or has not this configuration, split or column.
+    """
     split = options.dataset_split
     dataset_id = absolute_dataset_name(name)
     is_saved = is_saved_dataset(dataset_id)
@@ -132,8 +139,7 @@ def _dataset_source(
         config = config or default_config
     try:
         if is_saved:
-            saved = datasets.load_from_disk(dataset_id)
-            dataset = saved[split] if isinstance(saved, datasets.DatasetDict) else saved
+            dataset = _saved_split(name, datasets.load_from_disk(dataset_id), split)
         else:
             dataset = datasets.load_dataset(dataset_id, config, split=split)
     except IndexError as error:  # `datasets` asks for the first file of a split
@@ -146,7 +152,7 @@ def _dataset_source(
     check_columns(f"dataset {name}", options.text_column, dataset.column_names)
     files = [file["filename"] for file in dataset.cache_files]
     size_bytes = sum(map(os.path.getsize, files))
-    size_bytes = size_bytes or max(1, dataset.data.nbytes)  # it may be in memory
+    size_bytes = size_bytes or max(1, dataset.data.nbytes)  # of a data set in memory
 
     def read(start: int, end: int) -> Iterator[str]:
         first = max(0, start) * len(dataset) // size_bytes
@@ -162,6 +168,19 @@ def _dataset_source(
     return Source(name, fraction, size_bytes, identity, files if is_saved else [], read)
 
 
+def _saved_split(name: str, saved: datasets.Dataset | datasets.DatasetDict, split: str) -> datasets.Dataset:
+    """Return a split of a saved data set; a split that was saved alone is also "train", the default.
+
+    Raises:
+        UserError: the data set has no such split. Parts such as train[:10%] can be read from the Hub only.
+    """
+    splits = dict(saved) if isinstance(saved, datasets.DatasetDict) else {"train": saved, str(saved.split): saved}
+    if split not in splits:
+        known = ", ".join(saved) if isinstance(saved, datasets.DatasetDict) else "one, which needs no --dataset_split"
+        raise UserError(f"dataset {name} was saved without a split {split}; its splits: {known}")
+    return splits[split]
+
+
 def _builtin_source(fraction: float) -> Source:
     def read(start: int, end: int) -> Iterator[str]:
         if start <= 0:
@@ -174,7 +193,7 @@ def _builtin_source(fraction: float) -> Source:
 def content_hashes(paths: Iterable[str | Path]) -> dict[Path, str]:
     """Return a hash of each file: of all its bytes if all files have up to `WHOLE_BYTES` together, else of samples.
 
-    The samples are the size of a file and eight pieces of 8 KiB, evenly spaced, the first and last bytes included.
+    Samples of a file are its size and eight pieces of 8 KiB, evenly spaced, with its first and last bytes.
     """
     sizes = {Path(path): os.path.getsize(path) for path in paths}
     hash_file = _whole_hash if sum(sizes.values()) <= WHOLE_BYTES else _sampled_hash
@@ -222,6 +241,12 @@ class Corpus:
         fractions = _for_each(options.dataset_sampling, len(names) + len(files), 1.0, "dataset_sampling")
         self.sources: list[Source] = []
         for name, config, fraction in zip(names, configs, fractions, strict=False):
+            is_local = name == BUILTIN or is_saved_dataset(absolute_dataset_name(name))
+            if is_local and config != NO_CONFIG:
+                raise UserError(
+                    f"--dataset_config_name {config}: {name} is no data set of the Hub and has no configurations; "
+                    f"give {NO_CONFIG} in its place"
+                )
             if name == BUILTIN:
                 self.sources.append(_builtin_source(fraction))
             else:
@@ -259,7 +284,7 @@ class Corpus:
         return [{"name": source.name, **source.counts} for source in self.sources]
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the documents from the first on; run one iteration at a time.
+        """Yield all documents, one source after the other.
 
         Raises:
             UserError: a file is damaged, is not UTF-8, or has a row without a text.
@@ -267,9 +292,9 @@ class Corpus:
         return itertools.chain.from_iterable(self.by_source())
 
     def by_source(self, shard: int = 0, count: int = 1) -> Iterator[Iterator[str]]:
-        """Yield the documents of each source in turn; read one to its end before the next.
+        """Yield for each source an iterator over its documents, as far as they belong to a shard.
 
-        `shard` is one of `count` equal parts of the bytes. The parts together have all documents once, in order.
+        `shard` is one of `count` equal parts of the bytes. All shards together have all documents once, in order.
         """
         start = self.size_bytes * shard // count
         end = self.size_bytes * (shard + 1) // count
@@ -288,7 +313,7 @@ class Corpus:
         if start >= source.size_bytes or end <= 0:
             return
         for document in source.read(start, end):
-            # The draw depends on the document alone: neither order nor other sources change it.
+            # The draw is a function of seed, source and document; the order of the documents does not change it.
             if document and (source.fraction == 1 or _draw(f"{self.seed}:{number}:{document}") < source.fraction):
                 yield document
 
@@ -307,7 +332,7 @@ def absolute_dataset_name(dataset_name: str) -> str:
 
 
 def is_saved_dataset(folder: str) -> bool:
-    """Return True if `datasets.save_to_disk` has written a folder."""
+    """Return True if a folder was written by `datasets.save_to_disk`."""
     return any(Path(folder, name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
@@ -347,6 +372,8 @@ def find_files(entry: str) -> tuple[list[str], list[str]]:
     files = sorted({os.path.abspath(path) for path in paths if os.path.isfile(path)})
     if not files:
         what = "a folder without files" if is_folder else "no such file or folder"
+        if paths and not is_folder:
+            what = "there is no regular file of this name, only folders (to read all below, name them) or pipes"
         raise UserError(f"train_file {entry!r}: {what}; it may be {SUPPORTED}")
     is_read = is_of_corpus if is_folder else is_readable
     found = [path for path in files if is_read(path)]
@@ -389,7 +416,7 @@ def _for_each(
     default: Any,
     option: str,
 ) -> list[Any]:
-    """Return the value of an option for each of `count` corpora: `default` without values, a single value for all."""
+    """Return an option's values for `count` corpora: the given ones, a single one repeated, or else the default."""
     if len(values) == count:
         return values
     if len(values) > min(1, count):
@@ -403,13 +430,10 @@ def _for_each(
 # that a first run or a demonstration needs neither a download nor a file. The sources are parsed with `ast`, which
 # takes about two seconds; nothing is imported or executed.
 
-
 TOPICS = Path("pydoc_data", "topics.py")  # the text behind `help("topics")`: one long string per chapter
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", TOPICS.parent.name}
 """Folders of the standard library whose docstrings are no part of the built-in text."""
 MINIMUM_MODULE_CHARACTERS = 200  # a shorter module has a title, not prose
-
-
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 """The standard library of the running interpreter; in a virtual environment, that of its base."""
 
@@ -426,7 +450,7 @@ def builtin_files(library: Path = LIBRARY) -> list[Path]:
 
 @functools.cache  # read for the tokenizer, for the token cache, for the demonstration task
 def builtin_documents(library: Path = LIBRARY) -> Sequence[str]:
-    """Yield a document per reference topic, then one per module with enough docstrings, in source order."""
+    """Return a document per reference topic, then one per module with enough docstrings, in source order."""
     documents: list[str] = []
     for path in builtin_files(library):
         tree = ast.parse(path.read_bytes())

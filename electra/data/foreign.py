@@ -67,7 +67,7 @@ class ForeignFiles(NamedTuple):
 
 
 def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
-    """Open finished tokens, wherever they were made: a token cache, or a folder of another program.
+    """Open a folder of tokens: a token cache, or the files of another program, which get an index in `cache_dir`.
 
     Raises:
         UserError: the folder has no tokens, or they are incomplete, damaged or of another tokenizer.
@@ -110,10 +110,11 @@ def _find_files(folder: Path) -> ForeignFiles:
         raise UserError(f"--token_cache {folder} has several splits; name one, such as {folder}/train")
     datatrove = [path for path in sorted(folder.rglob("*.ds")) if not path.is_dir()]
     states = [path for path in sorted(folder.rglob("state.json")) if path.is_file()]
-    files = ForeignFiles(datatrove, [table for state in states for table in _tables_of(state)])
-    if files == ForeignFiles([], []):
-        raise UserError(f"--token_cache {folder} has no tokens: no cache.json, no .ds, no folder of save_to_disk")
-    return files
+    tables = [table for state in states for table in _tables_of(state)]
+    if not datatrove and not tables:
+        what = "no cache.json, no .ds, no folder of save_to_disk" if folder.is_dir() else "there is no such folder"
+        raise UserError(f"--token_cache {folder} has no tokens: {what}")
+    return ForeignFiles(datatrove, tables)
 
 
 def _tables_of(state: Path) -> list[Path]:
@@ -129,10 +130,10 @@ def _index_of(path: Path) -> Path:
 
 
 def _locate(files: ForeignFiles) -> Iterator[tuple[Path, str, Ints, Lengths]]:
-    """Yield each file, the type of its ids, the first token of each document, and its number of tokens.
+    """Yield of each file the path, the type of the ids, and start and length of its documents in tokens.
 
     Raises:
-        UserError: a file is damaged, or holds something else than tokens.
+        UserError: a file is damaged, or does not hold tokens.
     """
     for path in files.datatrove:
         yield path, *_locate_datatrove(path)
@@ -144,7 +145,7 @@ def _locate(files: ForeignFiles) -> Iterator[tuple[Path, str, Ints, Lengths]]:
 
 
 def _locate_datatrove(path: Path) -> tuple[str, Ints, Lengths]:
-    """Read the index of a file of datatrove: the type of the ids, the first token and the length of each document."""
+    """Return the type of the ids in a file of datatrove, and start and length of its documents in tokens."""
     index = _index_of(path)
     with naming_errors(str(index)):
         ends = np.fromfile(index, dtype="<u8")
@@ -165,7 +166,7 @@ def _locate_datatrove(path: Path) -> tuple[str, Ints, Lengths]:
 
 
 def _write_index(folder: Path, files: ForeignFiles, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
-    """Write the index of the documents in all files, and leave out documents without a token."""
+    """Write the index of all documents that have a token."""
     indexed = [_index_file(*located, tokenizer) for located in _locate(files)]
     counts = [lengths for _, _, _, lengths, _ in indexed]
     source = {
@@ -190,9 +191,9 @@ def _index_file(
     lengths: Lengths,
     tokenizer: PreTrainedTokenizerBase,
 ) -> IndexedFile:
-    """Check all tokens of a file, and return its part of the index.
+    """Check all tokens of a file, and return its part of the index, without empty documents.
 
-    Special tokens at the ends of documents, and empty documents, are left out.
+    Changes `starts` and `lengths`, which leave out special tokens at the ends of documents.
     """
     ids = map_tokens(path, dtype)
     if (starts < 0).any() or (starts + lengths > len(ids)).any():
@@ -200,7 +201,8 @@ def _index_file(
     size = vocabulary_size(tokenizer)
     hasher = DocumentHasher(tokenizer)
     is_special = np.zeros(size, dtype=bool)
-    is_special[[*{*tokenizer.all_special_ids} - {tokenizer.unk_token_id}]] = True
+    for token_id in tokenizer.all_special_ids:
+        is_special[token_id] = token_id != tokenizer.unk_token_id
     hashes = np.zeros(len(starts), dtype=np.uint64)
     with tqdm(total=len(starts), desc=path.name, unit="doc", disable=not shows_bars()) as bar:
         for some in _blocks(lengths):
@@ -240,7 +242,7 @@ def _special_ends(is_special: Flags, begins: Ints, ends: Ints) -> tuple[Flags, F
 
     Args:
         is_special: which tokens are special, (T,).
-        begins, ends: the first token of each document, and the one behind its last, (D,).
+        begins, ends: indices of the first token of each document, and of the one behind its last, (D,).
     """
     padded = np.append(is_special, False)  # of documents without a token, `begins` may be behind the last one
     begins_special = padded[begins] & (begins < ends)

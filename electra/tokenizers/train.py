@@ -47,7 +47,7 @@ CHARACTER_COVERAGE = 0.9995
 COMMON_CHARACTERS = 1000
 REPEATS_PER_CHUNK = 1000  # words
 MANY_CHARACTERS = 1_000_000
-"""Characters in different words from which Unigram takes long: 20 to 30 s of a core for a million in clauses."""
+"""Characters of all different words together, above which Unigram takes long: a core needs 20 to 30 s per million."""
 HEARTBEAT = 30.0
 """Seconds between two lines that say that Unigram is still being trained."""
 LONGEST_WORD = 1000
@@ -76,7 +76,7 @@ def train_on_documents(
     """
     documents = prepare_documents(documents, options.max_documents, seed)
     tokenizer = ALGORITHMS[options.tokenizer_algorithm](documents, options)
-    tokens = tokenizer.batch_decode([[number] for number in range(len(tokenizer))])
+    tokens = tokenizer.batch_decode([[token_id] for token_id in range(len(tokenizer))])
     if options.lowercase:
         _warn_of_lowercasing(tokens)
     if options.tokenizer_algorithm == "wordpiece" and _is_unspaced(tokens):
@@ -106,7 +106,7 @@ def prepare_documents(documents: Iterable[str], max_documents: int | None, seed:
 
 
 def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -> list[str]:
-    """Return a uniform sample of a stream, without replacement, in the stream's order (algorithm R)."""
+    """Return `max_documents` documents of a stream, drawn without replacement (algorithm R), in the stream's order."""
     generator = random.Random(seed)
     reservoir = []
     for index, document in enumerate(documents):
@@ -215,11 +215,11 @@ def _heartbeat(what: str) -> Iterator[None]:
     started = time.monotonic()
     is_over = threading.Event()
 
-    def say() -> None:
+    def log_time() -> None:
         while not is_over.wait(HEARTBEAT):
             logger.info("%s, %.0f s so far", what, time.monotonic() - started)
 
-    thread = threading.Thread(target=say, daemon=True)
+    thread = threading.Thread(target=log_time, daemon=True)
     thread.start()
     try:
         yield
@@ -229,7 +229,7 @@ def _heartbeat(what: str) -> Iterator[None]:
 
 
 def _case_folding(options: TokenizerArguments) -> list[normalizers.Normalizer]:
-    """Return normalizers that treat accents and capitals as BertNormalizer does, for algorithms that do not use it."""
+    """Return normalizers that treat accents and capitals as BertNormalizer does, for BPE and Unigram."""
     folding: list[normalizers.Normalizer] = []
     if options.strip_accents:
         folding += [normalizers.NFD(), normalizers.StripAccents()]
@@ -243,7 +243,7 @@ def count_words(
     normalizer: normalizers.Normalizer,
     pre_tokenizer: pre_tokenizers.PreTokenizer,
 ) -> dict[str, int]:
-    """Return the number of each pre-token, counted in Rust on all cores while documents are streamed."""
+    """Return how often each pre-token occurs, counted in Rust on all cores while documents are streamed."""
     counter = Tokenizer(models.WordLevel())
     counter.normalizer = normalizer
     counter.pre_tokenizer = pre_tokenizer
@@ -257,15 +257,16 @@ def count_words(
 
 
 def _choose_alphabet(words: dict[str, int], vocab_size: int) -> set[str]:
-    """Return the characters that get a token of their own; see `CHARACTER_COVERAGE`."""
+    """Return the characters that get a token of their own, see `CHARACTER_COVERAGE`; at least one does."""
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
             counts[character] += count
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
+    needed = CHARACTER_COVERAGE * counts.total()
     covered = itertools.accumulate(counts[character] for character in ranked)
-    kept = 1 + sum(total < CHARACTER_COVERAGE * counts.total() for total in covered)
-    return set(ranked[: max(kept, min(COMMON_CHARACTERS, vocab_size // 4))])
+    covering = 1 + sum(total < needed for total in covered)  # this many characters cover the text
+    return set(ranked[: max(covering, min(COMMON_CHARACTERS, vocab_size // 4))])
 
 
 def train_on_words(
@@ -273,7 +274,7 @@ def train_on_words(
     trainer: trainers.Trainer,
     words: dict[str, int],
 ) -> Tokenizer:
-    """Return a tokenizer trained on counted words, without plain spaces, each repeated as often as it was counted."""
+    """Return a tokenizer trained on words without plain spaces, each repeated as often as it was counted."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
 

@@ -265,6 +265,11 @@ def test_entries_that_name_nothing_readable_are_refused_at_once(tmp_path, entry)
     assert str(tmp_path / entry) in refused(lambda: corpus_of(tmp_path / entry))
 
 
+def test_a_glob_of_folders_is_not_called_missing(tmp_path):
+    write(tmp_path / "corpus" / "a" / "a.txt", "text")
+    assert "only folders" in refused(lambda: corpus_of(tmp_path / "corpus" / "*"))
+
+
 def test_a_link_back_gives_no_file_again(tmp_path):
     write(tmp_path / "corpus/sub/a.txt", "a")
     for name in ("loop", "sub/up", "sub/other"):
@@ -329,6 +334,10 @@ def test_a_saved_dataset_and_a_split_of_a_saved_dict_are_read(tmp_path):
     assert corpus.size_bytes > 2000
     assert list(dataset_corpus(tmp_path / "dict", dataset_split="validation")) == ["row 5", "row 3"]
     assert "split test" in refused(lambda: dataset_corpus(tmp_path / "dict", dataset_split="test"))
+    for options in ({"dataset_split": "train[:2]"}, {"dataset_config_name": ["de"]}):  # which would do nothing
+        (name,) = options
+        assert name in refused(lambda options=options: dataset_corpus(tmp_path / "one", **options))
+    assert "dataset_config_name" in refused(lambda: dataset_corpus("builtin", dataset_config_name=["de"]))
     next((tmp_path / "one").glob("*.arrow")).write_bytes(b"cut")
     assert str(tmp_path / "one") in refused(lambda: dataset_corpus(tmp_path / "one"))
 

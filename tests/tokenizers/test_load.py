@@ -186,6 +186,20 @@ def test_the_alphabet_is_what_covers_the_text():
     assert _choose_alphabet(words, vocab_size=4) == {"a", rare[0]}
 
 
+def test_the_alphabet_of_a_large_script_takes_one_pass(monkeypatch):
+    totals = []
+
+    class Counted(Counter):
+        def total(self):
+            totals.append(super().total())
+            return totals[-1]
+
+    monkeypatch.setattr("electra.tokenizers.train.Counter", Counted)
+    words = {chr(number): 2 for number in range(0x4E00, 0x4E00 + 1000)}
+    assert _choose_alphabet(words, vocab_size=4000) == set(words)
+    assert totals == [2000]
+
+
 def test_words_outside_the_alphabet_teach_nothing_false():
     rare = [chr(0x430 + i) for i in range(32)] + [chr(0x561 + i) for i in range(38)]
     documents = [*["aa bb"] * 40_000, *[f"{letter}q{letter}q" for letter in rare]]
