@@ -219,6 +219,14 @@ def test_given_probabilities_do_not_bring_back_a_disallowed_token():
     assert set(samples.tolist()) == {0, 2}
 
 
+@parametrize("temperature", TEMPERATURES)
+def test_given_probabilities_do_not_replace_the_temperature(temperature):
+    logits = 2 * torch.randn(500, 8, generator=torch.Generator().manual_seed(0))
+    numbers = uniform(500)
+    samples = sample_tokens(logits, numbers, temperature=temperature, probabilities=logits.softmax(dim=1))
+    assert torch.equal(samples, sample_tokens(logits, numbers, temperature=temperature))
+
+
 # ---- replacement
 
 

@@ -268,9 +268,11 @@ def test_packed_rows_hold_each_short_document_once(make_numbered_cache):
     assert np.mean(is_single) == approx(0.1, abs=0.04)
 
 
-def test_packed_documents_of_one_length_change_partners(make_numbered_cache):
-    corpus = Corpus(make_numbered_cache, [9] * 100)
-    policy = corpus.policy("packed", max_length=24)  # two in a row
+@parametrize(("lengths", "max_length"), [([9] * 100, 24), ([9] * 50 + [11] * 50, 26)])
+def test_packed_documents_change_partners(make_numbered_cache, lengths, max_length):
+    """Two are in a row: of one length, or of two lengths that occur equally often."""
+    corpus = Corpus(make_numbered_cache, lengths)
+    policy = corpus.policy("packed", max_length=max_length)
     pairs = set()
     for epoch in range(10):
         for row in epoch_of(policy, epoch):

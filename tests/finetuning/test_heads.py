@@ -105,6 +105,14 @@ def test_a_transformers_head_is_that_of_the_saved_model(auto_class, model_type):
         assert found[name].std() > 0
 
 
+def test_a_saved_regression_answers_on_the_scale_of_its_range():
+    model = EncoderWithHead(make_encoder(), "hf", 1).eval()
+    model.head.output_range = (10.0, 17.5)
+    saved = model.exported().eval()
+    with torch.no_grad():
+        assert_close(saved(**make_batch()).logits, 10 + 7.5 * model(**make_batch()))
+
+
 def test_an_architecture_without_the_class_is_refused():
     assert "MultipleChoice for gpt2" in refused(lambda: TransformersHead(CHOICE, GPT2Config(), 0.1))
 

@@ -133,14 +133,15 @@ def test_patience_ends_a_run_that_no_longer_gains(rows, tmp_path, select, patien
     assert outcome.trainer.predict_logits(rows) == approx(outcome.logits["dev"], abs=1e-5)
 
 
-def test_learning_rates_follow_layers_schedule_and_warm_up(rows, tmp_path):
-    options = {"product_schedule": True, "warmup_steps": 2, "weight_decay": 0.01, "layerwise_lr_decay_mode": "google"}
+@parametrize(("mode", "steps_to_top"), [("google", 2), ("paper", 1)])
+def test_learning_rates_follow_layers_schedule_and_warm_up(rows, tmp_path, mode, steps_to_top):
+    options = {"product_schedule": True, "warmup_steps": 2, "weight_decay": 0.01, "layerwise_lr_decay_mode": mode}
     outcome = run(rows, tmp_path, num_train_epochs=2.0, **options)
     expected = [1e-3 * product_schedule(step, warmup_steps=2, total_steps=6) for step in range(6)]
     assert history(outcome, "learning_rate") == approx(expected)
     groups = outcome.trainer.optimizer.param_groups
     assert sorted({round(group["initial_lr"], 9) for group in groups}) == approx(
-        [1e-3 * 0.8**4, 1e-3 * 0.8**3, 1e-3 * 0.8**2, 1e-3]
+        [*(1e-3 * 0.8 ** (steps_to_top + below) for below in (2, 1, 0)), 1e-3]
     )
     assert {group["weight_decay"] for group in groups} == {0.0, 0.01}
 

@@ -35,7 +35,9 @@ from tests.helpers import ENVIRONMENT, parametrize, read_json
 def test_json_is_replaced_in_one_go(tmp_path, monkeypatch):
     path = tmp_path / "metrics.json"
     write_json({"old": 1}, path)
-    write_json({"auc": math.nan, "loss": 1.5, "row": [{"p": [0.5, math.nan]}, (math.inf,)]}, path)
+    with path.open() as reader:  # has the whole old file
+        write_json({"auc": math.nan, "loss": 1.5, "row": [{"p": [0.5, math.nan]}, (math.inf,)]}, path)
+        assert json.load(reader) == {"old": 1}
     values = {"auc": None, "loss": 1.5, "row": [{"p": [0.5, None]}, [None]]}
     assert json.loads(path.read_text(), parse_constant=Mock(side_effect=AssertionError)) == values
     monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))

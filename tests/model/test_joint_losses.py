@@ -21,6 +21,7 @@ CASES = [
     *((objective, {}) for objective in OBJECTIVES if objective != "mlm"),
     ("mlm", {"mlm_random_probability": 0.1}),
     ("electra", {"disallow_correct": True, "sampling_temperature": 0.5}),
+    ("electra", {"sampling_temperature": 0.5}),
     *(
         (objective, {"uniform_generator": True})
         for objective in ("electra", "electra_15", "replace_mlm", "all_tokens_mlm")

@@ -67,6 +67,15 @@ def test_so_are_those_of_every_objective(objective):
     assert_the_same(model_of("electra", objective=objective, **size))
 
 
+def test_a_bound_of_training_rows_drops_no_position_in_evaluation():
+    model = model_of("electra")
+    packed, _ = packed_and_alone()
+    chosen, _ = model.count_tokens(**packed)
+    model.most_in_shared_rows = 1  # less than the rows of this batch have
+    assert model(**packed).mlm_mask.sum() < chosen
+    assert model.eval()(**packed).mlm_mask.sum() == chosen
+
+
 def test_own_masks_and_unknown_kernels_cannot_share_rows():
     assert [name for name in BACKBONES if name not in PACKED] == ["deberta-v2"]
     config = tiny_network_config("electra")

@@ -123,6 +123,17 @@ def test_the_text_of_a_card_describes_the_network(plan, export):
         assert [fact for fact in (*facts, sizes[network]) if fact not in text] == []
 
 
+def test_positions_that_were_trained_before_stay_trained(make_pair, export):
+    """The plan's text has 16 tokens."""
+    pair = make_pair()
+    pair.discriminator.config.pretraining_positions = 30
+    pair.generator.config.pretraining_positions = 9
+    positions = {
+        name: read_json(folder / "config.json")["pretraining_positions"] for name, folder in export(pair).items()
+    }
+    assert positions == {"generator": 16, "discriminator": 30}
+
+
 def test_a_card_shows_how_to_fine_tune(export):
     folders = export(metrics={"masked_accuracy": 0.5})
     cards = {name: ModelCard.load(folder / "README.md") for name, folder in folders.items()}

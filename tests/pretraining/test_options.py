@@ -189,6 +189,9 @@ def test_options_are_found_from_checkpoint_and_run(tmp_path, caplog):
 def test_both_stages_need_steps(resolved):
     assert resolved(**TWO_STAGE, max_steps=13).objective.generator_steps == 6
     assert resolved(**TWO_STAGE, generator_steps=11).objective.generator_steps == 11
+    for steps in (5, 25):  # the shorter stage has room for one step of a warm-up
+        training = resolved(**TWO_STAGE, generator_steps=steps, max_steps=30, warmup_steps=None).training
+        assert training.warmup_steps == 1
     for steps, max_steps in ((12, 12), (None, 1)):
         with raises(UserError, match=f"--max_steps {max_steps}"):
             resolved(**TWO_STAGE, generator_steps=steps, max_steps=max_steps)

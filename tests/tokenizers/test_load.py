@@ -166,6 +166,13 @@ def test_wordpiece_orders_its_vocabulary():
     assert chinese.tokenize("判别器替换词") == ["判", "别", "器", "替", "换", "词"]
 
 
+@parametrize(("min_frequency", "merged"), [(2, {"ab"}), (3, set())])
+def test_byte_bpe_merges_pairs_that_are_frequent_enough(min_frequency, merged):
+    tokenizer = train("byte_bpe", documents=["ab ab ba"], vocab_size=300, min_frequency=min_frequency)
+    tokens = tokenizer.get_vocab().keys() - SPECIAL_TOKENS.values()
+    assert {token for token in tokens if len(token) > 1} == merged
+
+
 def test_cased_byte_bpe_is_lossless_and_knows_everything():
     tokenizer = train("byte_bpe", lowercase=False)
     for text in [*CORPUS, *CHINESE, " leading,  double . \n\ttab é e\u0301 \x00 🙂 ñandú"]:

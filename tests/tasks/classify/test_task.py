@@ -15,9 +15,10 @@ from transformers import ElectraForSequenceClassification, pipeline
 from electra.command_line import as_flags
 from electra.finetuning.predict import Saved
 from electra.finetuning.trainer import step_loss
+from electra.finetuning.words import SEVERAL
 from electra.report.command import main as report
 from electra.report.results import Result, append_result, read_results
-from electra.tasks.classify.data import encode_texts
+from electra.tasks.classify.data import LabelledTexts, LabelSet, encode_texts
 from electra.tasks.classify.report import CLASSIFY_REPORTING
 from electra.tasks.classify.task import (
     class_weights,
@@ -72,6 +73,12 @@ def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog, monkeyp
     for said in ("rare: 5.0%, usual: 95.0%", "imbalanced", "3 texts of dev are also in the training data"):
         assert said in caplog.text
     assert class_weights(data).tolist() == approx([10, 10 / 19])
+
+
+def test_a_yes_to_a_class_weighs_as_many_times_as_a_no_is_more_frequent():
+    texts = examples([(0,), (0, 1), (0,), ()])
+    data = LabelledTexts(LabelSet(SEVERAL, ["a", "b"]), {"train": texts})
+    assert class_weights(data).tolist() == approx([1 / 3, 3])
 
 
 @parametrize(

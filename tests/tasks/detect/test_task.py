@@ -81,6 +81,14 @@ def test_the_measures_of_hand_made_scores():
     assert found["text"]["F0.5"] == 1.0
 
 
+def test_thresholds_are_exceeded_by_a_share_of_right_texts():
+    scores = Scores()
+    for tenths in range(5):  # each text has a token of 0, too
+        probabilities = np.array([0.0, tenths / 10], np.float32)
+        scores.add(ScoredTokens(np.array([0, 2]), np.array([1, 3]), probabilities), False, [])
+    assert scores.thresholds(0.25) == approx({"text": 0.15, "token": 0.2}, abs=1e-6)
+
+
 def labelled(texts):
     return [LabelledText(f"a:{n}", text, is_wrong, None) for n, (text, is_wrong) in enumerate(texts)]
 
