@@ -19,6 +19,7 @@ from electra.probes import LabelProbe, PairsProbe, make_probes, spread
 from electra.tasks.minimal_pairs.task import main as pairs
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
+from tests.model.helpers import make_model
 from tests.pretraining.runs import WORDS, flags, make, write_corpus
 
 
@@ -92,6 +93,20 @@ def test_the_score_is_that_of_the_main_network(folder, tmp_path, objective, scor
     for parameter in trainer.model.parameters():
         parameter.data.fill_(math.nan)
     assert all(math.isnan(value) for probe in found for value in probe(trainer.model).values())
+
+
+def test_features_are_the_mean_states_of_each_text_in_order(tmp_path, framed_tokenizer, monkeypatch):
+    monkeypatch.setattr(probes, "BATCH", 5)
+    texts = [" ".join(str(5 + (7 * n + k) % 30) for k in range(1 + 5 * n % 7)) for n in range(12)]
+    rows = [json.dumps({"text": text, "label": n % 2}) for n, text in enumerate(texts)]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    probe = LabelProbe.read(str(tmp_path / "a.jsonl"), framed_tokenizer, 16)
+    model = make_model().eval()
+    found = probe.features(model)
+    with torch.no_grad():
+        for text, features in zip(texts, found, strict=True):
+            states = model.discriminator.electra(**framed_tokenizer(text, return_tensors="pt")).last_hidden_state
+            assert features == approx(states[0].mean(0).numpy(), abs=1e-5)
 
 
 def test_a_paradigm_counts_once_whatever_its_number_of_pairs(folder, number_tokenizer, monkeypatch):

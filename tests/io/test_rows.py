@@ -104,6 +104,7 @@ def test_names_of_rows_are_a_column_as_r_writes_them(tmp_path):
     [
         ("a.csv", "text,label\na,b,c\nd,e\n", "a.csv:2 has 3 cells, the header 2"),
         ("a.csv", "# of Monday\ntext,label\na,b\n", "a.csv:2 has 2 cells, the header 1"),
+        ("a.csv", "sep=;\ntext;label\na;b\nc;d;e\n", "a.csv:4 has 3 cells, the header 2"),
         ("a.csv", "# of Monday\ntext,label\na,b\n", "leave out what stands above"),
         ("a.csv", "text,label\na,b\ntext,label\nc,d\n", "a.csv:3 names the columns again"),
         ("a.csv", b"PK\x03\x04" + bytes(range(256)), "a.csv is a zip archive"),
