@@ -6,7 +6,10 @@ python -m docs.python_page
 import argparse
 import inspect
 import re
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import electra
@@ -15,12 +18,21 @@ PAGE = Path(__file__).with_name("python.md")
 INTRODUCTION = """# Python
 
 `from electra import NAME` imports a name when it is first used. Options are those of the commands: `--num_seeds 3` is
-`num_seeds=3`, also where a message names an option. A path may be a string or a `Path`. Wrong arguments and files
+`num_seeds=3`, also where a message names an option; `electra classify --help` and the `--help` of the other commands
+list the options with their defaults. A path may be a string or a `Path`. Wrong arguments and files
 raise `electra.io.errors.UserError`, a `ValueError` of one line; a missing file raises `FileNotFoundError`. What
 a command prints is printed here, too, unless the program sets up `logging` for INFO itself.
 
-Models in memory need their tokenizer, as `processing_class`, unless they were loaded from a folder that has it. Once a
-name that needs transformers has been used, `AutoConfig` and `AutoModel` open the joint model in a run's checkpoint-N.
+A model in memory needs its tokenizer, as `processing_class`, unless it was loaded from a folder that has one.
+`AutoModel` opens the joint model of a run's `checkpoint-N`, too, after `from electra import` of any name of a model.
+
+| to | use |
+|---|---|
+| make a tokenizer and a corpus | `train_tokenizer` or `load_tokenizer`, `tokenize_corpus`: a `TokenCache` |
+| pre-train | `ElectraForJointPretraining.from_recipe`, `ElectraTrainingArguments`, `ElectraTrainer` |
+| export networks, write the report | `finish_run` |
+| fine-tune, and answer new rows | `fine_tune`: a `FineTuned`; `predict` |
+| find words that look wrong | `replaced_token_probabilities`: `TokenProbability` of each token |
 
 [examples/](../examples) has programs and [a notebook](../examples/electra.ipynb). This page is made from the
 docstrings by `python -m docs.python_page`.
@@ -38,8 +50,13 @@ def section(name: str, value: Any) -> str:
     """Return the section of a public name: how it is called, then its docstring."""
     lines = [f"## {name}", ""]
     if isinstance(value, dict):
-        return "\n".join([*lines, f"The names of the recipes: {', '.join(f'`{key}`' for key in value)}.", ""])
+        names = ", ".join(f"`{key}`" for key in value)
+        text = fill(f"{RECIPES_ARE} The names are {names}. `RECIPES['small']` is:", WIDTH)
+        return "\n".join([*lines, text, "", "```python", *values_of(value["small"]), "```", ""])
     lines += ["```python", signature(name, value), "```", "", *as_markdown(inspect.getdoc(value) or ""), ""]
+    if name == "SegmentArguments":
+        items = [f"- `{f.name}`: {f.metadata['help']}" for f in fields(value)]
+        lines += ["**Args**", "", *(fill(item, WIDTH, subsequent_indent="  ") for item in items), ""]
     if inspect.isclass(value):
         for method_name in PUBLIC_METHODS.get(name, ()):
             method = inspect.getattr_static(value, method_name)
@@ -47,6 +64,20 @@ def section(name: str, value: Any) -> str:
             lines += ["```python", signature(f"{name}.{method_name}", function), "```", ""]
             lines += [*as_markdown(inspect.getdoc(function) or ""), ""]
     return "\n".join(lines)
+
+
+WIDTH = 119
+"""Characters of a line, at most."""
+RECIPES_ARE = (
+    "The sizes of networks and their training, by name: a dictionary of options for each recipe. `from_recipe` uses "
+    "those of the networks."
+)
+"""Meaning of `RECIPES`, which is a value and has no docstring."""
+
+
+def values_of(options: Mapping[str, Any]) -> list[str]:
+    """Return a dictionary of options as lines of Python."""
+    return ["{", *(f"    {name!r}: {value!r}," for name, value in options.items()), "}"]
 
 
 PUBLIC_METHODS = {
@@ -70,6 +101,8 @@ def signature(name: str, value: Any) -> str:
             is_keyword_only = True
         prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
         default = "" if p.default is p.empty else f"={getattr(p.default, '__name__', repr(p.default))}"
+        if default == "=<factory>":  # of a dataclass: an empty list
+            default = "=[]"
         words.append(f"{prefix}{p.name}{default}")
     return f"{name}({', '.join(words)})"
 

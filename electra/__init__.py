@@ -1,7 +1,7 @@
 """Pre-train ELECTRA on any text, fine-tune what it has learned, and look at what it finds odd.
 
     from electra import ElectraForJointPretraining, ElectraTrainer, ElectraTrainingArguments
-    from electra import load_tokenizer, tokenize_corpus
+    from electra import finish_run, load_tokenizer, tokenize_corpus
 
     tokenizer = load_tokenizer("bert-base-uncased")
     corpus = tokenize_corpus("corpus/*.txt", tokenizer)
@@ -9,7 +9,7 @@
     args = ElectraTrainingArguments("output/mine", max_steps=100_000)
     trainer = ElectraTrainer(model=model, args=args, train_dataset=corpus, processing_class=tokenizer)
     trainer.train()
-    model.discriminator.save_pretrained("my-electra")
+    finish_run(trainer)
 
     from electra import fine_tune, predict, replaced_token_probabilities
 

@@ -16,7 +16,6 @@ would do nothing (`Need`), a word is refused; a line of a file, which may be for
 """
 
 import ast
-import difflib
 import inspect
 import json
 import logging
@@ -34,7 +33,7 @@ from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
 
 from electra.io.console import hide_secrets
-from electra.io.errors import UserError, check_words
+from electra.io.errors import UserError, check_words, hint_of_unknown
 from electra.io.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
 from electra.options import Need, Range, Values, as_word, default_of, plain_value, rules_of, types_of
 
@@ -258,9 +257,8 @@ class CommandLine(HfArgumentParser):
         word = token.partition("=")[0]
         name = word.lstrip("-")
         known = [option[2:] for option in self._option_string_actions]
-        near = difflib.get_close_matches(name, known, n=1)
         dashes = "" if token == name else "--"  # a program gives names
-        hint = f"did you mean {dashes}{near[0]}?" if near else "--help lists the options"
+        hint = hint_of_unknown(name, known, "--help of the command lists the options", dashes)
         raise UserError(f"unknown option {word}{where}; {hint}")
 
     def _read_file(self, path: str, flags: Values) -> dict[str, Any]:

@@ -3,14 +3,13 @@
 A verb's module is imported only when the verb runs, so that `electra --help` answers at once.
 """
 
-import difflib
 import os
 import sys
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
-from electra.io.errors import UserError, run_script
+from electra.io.errors import UserError, hint_of_unknown, run_script
 from electra.runtime.spinning import limit_spinning
 
 
@@ -219,8 +218,7 @@ def start(name: str) -> None:
         print(overview(), flush=True)  # noqa: T201 - before any library is imported
         return
     if name not in VERBS:
-        near = difflib.get_close_matches(name, VERBS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"the verbs are {' '.join(VERBS)}"
+        hint = hint_of_unknown(name, VERBS, f"the verbs are {' '.join(VERBS)}")
         raise UserError(f"electra has no verb {name!r}; {hint}")
     verb = VERBS[name]
     words = sys.argv[1:]

@@ -3,7 +3,6 @@
 A command parses words, and this module takes values. From there on both go one way: `Arguments`, `Task`, `evaluate`.
 """
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from electra.finetuning.runner import evaluate
 from electra.finetuning.saved import SAVED_HEADS, folder_of, heads_of, read_saved
 from electra.finetuning.task import Task
 from electra.io.console import log_by_default
-from electra.io.errors import UserError
+from electra.io.errors import UserError, hint_of_unknown
 from electra.model.pretrained import name_of
 from electra.options import Values
 from electra.tasks.classify.task import evaluate_classification, parse_classify_arguments
@@ -142,6 +141,10 @@ def _arguments(
     kind = TASKS_OF_USER.get(task) if isinstance(task, str) else None
     if kind is not None:
         return kind.parse({**values, **_data_options(kind, given, values)}), kind.evaluate
+    if not isinstance(task, Task) and task not in KNOWN_TASKS:
+        known = [*TASKS_OF_USER, *KNOWN_TASKS]
+        hint = hint_of_unknown(str(task), known, f"the tasks are {', '.join(known)}")
+        raise UserError(f"there is no task {task!r}; {hint}")
     if given:
         raise UserError(f"this task has its own data; leave {min(given)} out, or choose {', '.join(TASKS_OF_USER)}")
     if isinstance(task, Task):
@@ -150,11 +153,6 @@ def _arguments(
         encoder, options, tuning = command_line.parse(values)
         args = Arguments(encoder, options, tuning, command_line.record)
         return args, lambda args, encoder: evaluate(args, [custom], custom.kind.name, encoder)
-    if task not in KNOWN_TASKS:
-        known = [*TASKS_OF_USER, *KNOWN_TASKS]
-        near = difflib.get_close_matches(str(task), known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"the tasks are {', '.join(known)}"
-        raise UserError(f"there is no task {task!r}; {hint}")
     return parse_glue_arguments({**values, "tasks": [task]}), evaluate_glue
 
 

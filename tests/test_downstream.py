@@ -269,3 +269,16 @@ def test_texts_that_cannot_be_judged_are_named(wordpiece_tokenizer, texts, optio
     discriminator, generator = random_pair(wordpiece_tokenizer)
     assert named in refused(lambda: replaced_token_probabilities(texts, discriminator, wordpiece_tokenizer, **options))
     assert "head" in refused(lambda: replaced_token_probabilities("a", generator, wordpiece_tokenizer))
+
+
+@parametrize(
+    ("options", "hint"),
+    [
+        ({"task": "classification"}, "classify"),
+        ({"epochs": 2}, "num_train_epochs"),
+        ({"batch_size": 2}, "per_device_train_batch_size"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_answered_with_one_that_does(folder, options, hint):
+    with pytest.raises(ValueError, match=f"did you mean .*{hint}"):
+        fine_tune(folder / "encoder", folder / "reviews" / "train.csv", **options)

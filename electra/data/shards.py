@@ -57,10 +57,10 @@ from electra.io.checkpoints import (
     write_manifest,
 )
 from electra.io.console import log_by_default, shows_bars
-from electra.io.errors import UserError
+from electra.io.errors import UserError, hint_of_unknown
 from electra.io.files import read_json, sync_folder, write_json
 from electra.runtime.threads import usable_cores
-from electra.tokenizers.load import tokenizer_fingerprint
+from electra.tokenizers.load import given_tokenizer, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Sums(TypedDict):
 
 def tokenize_corpus(
     files: str | Path | Sequence[str | Path],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: PreTrainedTokenizerBase | str | Path,
     *,
     cache_dir: str | Path = "cache",
     seed: int = 42,
@@ -101,18 +101,22 @@ def tokenize_corpus(
 
     Args:
         files: a text file, a folder or a glob such as "corpus/*.txt", or several; [] with `dataset_name`.
+        tokenizer: a tokenizer, or a path or Hub id that `load_tokenizer` takes.
+        cache_dir: folder of the token caches.
         seed: seed of the subset with `dataset_sampling`.
-        options: other fields of `CorpusArguments`, such as dataset_name, text_column, document_separator.
+        options: other fields of `CorpusArguments`, such as dataset_name, text_column, document_separator;
+            `electra cache --help` lists them.
     Raises:
         UserError: a file is missing or cannot be read, or an option is unknown.
     """
     log_by_default()
     names = [files] if isinstance(files, str | Path) else list(files)
-    unknown = options.keys() - {f.name for f in fields(CorpusArguments)}
-    if unknown:
-        raise UserError(f"unknown option {min(unknown)} of a corpus; see CorpusArguments")
+    known = {f.name for f in fields(CorpusArguments)} - {"train_file"}
+    for name in sorted(options.keys() - known):
+        hint = hint_of_unknown(name, known, f"the options are {', '.join(sorted(known))}")
+        raise UserError(f"unknown option {name} of a corpus; {hint}")
     corpus = Corpus(CorpusArguments(train_file=[str(name) for name in names], **options), seed)
-    return load_or_build_cache(corpus, tokenizer, cache_dir)
+    return load_or_build_cache(corpus, given_tokenizer(tokenizer, "tokenizer"), cache_dir)
 
 
 def load_or_build_cache(

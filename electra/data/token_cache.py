@@ -89,6 +89,15 @@ class Description(TypedDict):
 class TokenCache:
     """A complete cache, memory-mapped. Pickled as a path: a worker process maps the files again.
 
+        corpus = tokenize_corpus("corpus/*.txt", tokenizer)
+        print(corpus, len(corpus), corpus.num_tokens)        # folder, documents, tokens
+        tokenizer.decode(corpus.tokens(0, 0, 20))            # 20 tokens of document 0, from its token 0 on
+
+    The attributes `path` and `lengths` are the folder, and the tokens of each document, int32 (D,).
+
+    Args:
+        path: the folder of a cache.
+
     Raises:
         UserError: the cache is of another version, or damaged. Tokens are not read: `SegmentCollator` checks them.
     """

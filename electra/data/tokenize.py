@@ -23,7 +23,7 @@ from electra.data.options import CorpusArguments
 from electra.data.rng import TokenIds
 from electra.io.checkpoints import build_folder
 from electra.io.console import log_by_default, shows_bars
-from electra.io.errors import UserError
+from electra.io.errors import UserError, hint_of_unknown
 from electra.io.files import write_json
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import load_tokenizer, plain_backend, vocabulary_size
@@ -55,22 +55,28 @@ def train_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """Train a tokenizer on text, or return the one that was trained before on the same text with the same options.
 
+        tokenizer = train_tokenizer("corpus/*.txt", vocab_size=8_000, lowercase=False)
+        tokenizer.save_pretrained("my-tokenizer")            # load_tokenizer("my-tokenizer")
+
     Args:
         files: a text file, a folder or a glob such as "corpus/*.txt", or several; [] with `dataset_name`.
         cache_dir: folder of the tokenizers.
         seed: seed of the held-out documents, on which the tokenizer is measured, and of the subset with
             `max_documents`.
         options: fields of `TokenizerArguments`, such as vocab_size, lowercase, tokenizer_algorithm, and of
-            `CorpusArguments`, such as dataset_name, text_column.
+            `CorpusArguments`, such as dataset_name, text_column; `electra tokenizer --help` lists both.
+    Returns:
+        a fast tokenizer of transformers with at most `vocab_size` tokens.
     Raises:
         UserError: a file is missing or cannot be read, or an option is unknown.
     """
     log_by_default()
     names = [files] if isinstance(files, str | Path) else list(files)
     known = {group: {f.name for f in fields(group)} for group in (CorpusArguments, TokenizerArguments)}
-    unknown = options.keys() - set().union(*known.values())
-    if unknown:
-        raise UserError(f"unknown option {min(unknown)} of a tokenizer; see TokenizerArguments and CorpusArguments")
+    names_of_options = set().union(*known.values()) - {"train_file"}
+    for name in sorted(options.keys() - names_of_options):
+        hint = hint_of_unknown(name, names_of_options, f"the options are {', '.join(sorted(names_of_options))}")
+        raise UserError(f"unknown option {name} of a tokenizer; {hint}")
     of_corpus = {name: value for name, value in options.items() if name in known[CorpusArguments]}
     of_tokenizer = {name: value for name, value in options.items() if name in known[TokenizerArguments]}
     corpus = Corpus(CorpusArguments(train_file=[str(name) for name in names], **of_corpus), seed)

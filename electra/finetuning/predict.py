@@ -190,7 +190,7 @@ def saved_in_memory(model: PreTrainedModel, processing_class: Any = None) -> tup
     """
     head = type(model).__name__.rpartition("For")[2]
     if head not in PREDICTORS:
-        raise UserError(f"a {type(model).__name__} answers no rows; give one that fine_tune or --save_model has made")
+        raise UserError(f"{type(model).__name__} answers no rows; give one that fine_tune or --save_model has made")
     tokenizer = tokenizer_of(model, processing_class)
     path = Path(name_of(model)) / RESULT_NAME
     settings: dict[str, Any] = {"max_length": min(longest_input(model), tokenizer.model_max_length, LONGEST_TEXT)}

@@ -2,6 +2,7 @@
 
 import argparse
 import atexit
+import difflib
 import errno
 import os
 import re
@@ -42,6 +43,18 @@ def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or the error's type if the message is empty."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
+
+
+def hint_of_unknown(name: str, known: Iterable[str], otherwise: str, prefix: str = "") -> str:
+    """Return the end of a message about an unknown name: a known name that is near, or up to three that contain it.
+
+    Args:
+        otherwise: the end if no known name is near.
+        prefix: what is written before each known name, such as "--".
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1) or [one for one in names if f"_{name}_" in f"_{one}_"]
+    return f"did you mean {' or '.join(prefix + one for one in near[:3])}?" if near else otherwise
 
 
 def check_words(words: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ language model in the discriminator's place. It is called `discriminator` in che
 outputs that belong to either are called main.
 """
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -57,6 +58,7 @@ from electra.objectives import (
     objective_of,
     weighted_mean,
 )
+from electra.tokenizers.load import given_tokenizer
 
 # B rows of L tokens; K is the number of slots for chosen positions in a row.
 
@@ -181,13 +183,16 @@ class ElectraForJointPretraining(PreTrainedModel):
 
     @classmethod
     def from_recipe(
-        cls, recipe: str, tokenizer: PreTrainedTokenizerBase, *, seed: int = 42, **options: Any
+        cls, recipe: str, tokenizer: PreTrainedTokenizerBase | str | Path, *, seed: int = 42, **options: Any
     ) -> "ElectraForJointPretraining":
         """Build untrained networks of a recipe.
 
+        The recipe's steps, batch size, learning rate and lengths belong to the training: give those of
+        `RECIPES[recipe]` to `ElectraTrainingArguments` and `SegmentArguments`, whose defaults are those of `small`.
+
         Args:
             recipe: a name of `RECIPES`: tiny, mini, small, modern-small, small++, base, large.
-            tokenizer: gives vocabulary size, [MASK] and special tokens.
+            tokenizer: gives vocabulary size, [MASK] and special tokens; an object, a path or a Hub id.
             seed: seed of the weights.
             options: fields of `ModelArguments` and `ObjectiveArguments` in place of the recipe's, such as
                 generator_size, tie, discriminator_type, objective.
@@ -195,7 +200,8 @@ class ElectraForJointPretraining(PreTrainedModel):
             UserError: an unknown recipe or option, or options that do not go together.
         """
         sizes, objective = network_options(recipe, options)
-        return cls.untrained(joint_config(sizes, objective, tokenizer), sizes.initialization, seed)
+        config = joint_config(sizes, objective, given_tokenizer(tokenizer, "tokenizer"))
+        return cls.untrained(config, sizes.initialization, seed)
 
     @classmethod
     def untrained(

@@ -1,13 +1,12 @@
 """Options of the networks, and of the objective that they are trained with."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 from electra.backbones import BACKBONES, NEWER, UNIFORM, Backbone
-from electra.io.errors import UserError
+from electra.io.errors import UserError, hint_of_unknown
 from electra.io.files import absolute_if_there
 from electra.objectives import OBJECTIVES, Objective, objective_of
 from electra.options import (
@@ -218,8 +217,7 @@ def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArgum
     groups = {group: {f.name for f in fields(group)} for group in (ModelArguments, ObjectiveArguments)}
     known = set().union(*groups.values())
     for name in options.keys() - known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else "see ModelArguments and ObjectiveArguments"
+        hint = hint_of_unknown(name, known, f"the options are {', '.join(sorted(known))}")
         raise UserError(f"unknown option {name} of the networks; {hint}")
     values = {**RECIPES[recipe], "model_size": recipe, **options}
     chosen = [{name: value for name, value in values.items() if name in names} for names in groups.values()]

@@ -36,7 +36,7 @@ from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import class_of, is_detector, pooling_option
 from electra.model.tying import plain_state
-from electra.tokenizers.load import TOKENIZER_FILES, check_tokenizer, load_tokenizer
+from electra.tokenizers.load import TOKENIZER_FILES, check_tokenizer, given_tokenizer, load_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -199,12 +199,7 @@ def tokenizer_of(model: PreTrainedModel, processing_class: Any = None) -> PreTra
         if not Path(source).is_dir() or not may_have_tokenizer(source):
             raise UserError(f"processing_class is missing: give the tokenizer of the {type(model).__name__}")
         return load_tokenizer_beside_model(source)
-    if isinstance(processing_class, str | Path):
-        return load_tokenizer(str(processing_class))
-    if not isinstance(processing_class, PreTrainedTokenizerBase):
-        kind = type(processing_class).__name__
-        raise UserError(f"processing_class is a {kind}; give a tokenizer, see load_tokenizer")
-    return processing_class
+    return given_tokenizer(processing_class)
 
 
 def load_network(

@@ -67,8 +67,22 @@ def seconds_of(budget: str) -> float:
 class ElectraTrainingArguments(TrainingArguments):
     """The run: steps, optimizer, evaluation, checkpoints.
 
-    All fields of `transformers.TrainingArguments` are available, with defaults for pre-training. `*_steps` are
-    optimizer steps, not samples as in rc2020_electra.
+        recipe = RECIPES["tiny"]
+        args = ElectraTrainingArguments(
+            "output/mine",
+            max_steps=recipe["max_steps"],
+            learning_rate=recipe["learning_rate"],
+            per_device_train_batch_size=recipe["per_device_train_batch_size"],
+            warmup_steps=recipe["warmup_steps"],
+        )
+
+    All fields of `transformers.TrainingArguments` are available, with defaults for pre-training: those of the paper's
+    ELECTRA-Small. `*_steps` are optimizer steps, not samples as in rc2020_electra.
+
+    Args:
+        output_dir: the run's folder.
+        options: max_steps or num_train_epochs, learning_rate, per_device_train_batch_size, logging_steps, eval_steps,
+            save_steps, seed, report_to, use_cpu and all others that `electra pretrain --help` lists for training.
     """
 
     resuming: ClassVar[Resuming] = "free"

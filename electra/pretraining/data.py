@@ -36,7 +36,7 @@ from electra.pretraining.configuration import Configuration, ElectraTrainingArgu
 from electra.pretraining.device import main_process_first
 from electra.pretraining.testset import CorruptedTestSet, check_test_set, read_test_set
 from electra.report.runs import TESTSET
-from electra.tokenizers.load import check_tokenizer
+from electra.tokenizers.load import check_tokenizer, given_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
 def data_of_run(
     train: TokenCache | PretrainingData,
     held_out: TokenCache | Mapping[str, TokenCache] | None,
-    tokenizer: PreTrainedTokenizerBase | None,
+    tokenizer: PreTrainedTokenizerBase | str | Path | None,
     segments: SegmentArguments | None,
     args: ElectraTrainingArguments,
 ) -> PretrainingData:
@@ -105,6 +105,7 @@ def data_of_run(
         raise UserError(f"train_dataset is a {type(train).__name__}; give a token cache, see tokenize_corpus")
     if tokenizer is None:
         raise UserError("processing_class is missing: give the tokenizer of the token cache")
+    tokenizer = given_tokenizer(tokenizer)
     texts = {"": held_out} if isinstance(held_out, TokenCache) else dict(held_out or {})
     return data_of_corpus(
         train, tokenizer, texts, segments or SegmentArguments(), seed=args.seed, eval_seed=args.eval_seed

@@ -52,9 +52,14 @@ def finish_run(
     """Evaluate the networks at the end of a run, and write, print and track the results; call it on every process.
 
     The run's folder gets the networks in `generator/` and `discriminator/`, with model cards, and metrics.json,
-    samples.json, trainer_state.json and report.html.
+    samples.json, trainer_state.json and report.html. `AutoModel` and `AutoTokenizer` open both folders.
+
+        trainer.train()
+        finish_run(trainer)
+        AutoModel.from_pretrained("output/mine/discriminator")
 
     Args:
+        trainer: the trainer of a run that has ended.
         options: options of the run by name, for the model cards.
         first_column: title of the column of the networks before the first step.
 

@@ -105,6 +105,8 @@ class ElectraTrainer(Trainer):
         trainer = ElectraTrainer(model=model, args=args, train_dataset=corpus, processing_class=tokenizer)
         trainer.train()
 
+    Call the same again to continue after an interruption; `finish_run(trainer)` exports the networks.
+
     Args:
         model: joint model with new or trained networks; memory, modules and compilation are made to suit the device.
         args: options of the training. Epochs and shares become numbers of steps; numbers that are not given are made
@@ -112,10 +114,11 @@ class ElectraTrainer(Trainer):
         train_dataset: a token cache, or the data that were made of a token cache.
         eval_dataset: held-out texts: a token cache, or several by name, the first of which decides about checkpoints.
             Without one, `segments.validation_fraction` of the corpus is held out.
-        processing_class: the tokenizer of the token caches.
+        processing_class: the tokenizer of the token caches; an object, a path or a Hub id.
         segments: options of the segments: length, policy, share of held-out documents. By default those of the
             paper's ELECTRA-Small, 128 tokens.
-        callbacks: callbacks that watch the run; by default `default_callbacks`.
+        callbacks: callbacks that watch the run in place of the default ones, which log lines, warn and save; to keep
+            these and add one of your own, call `trainer.add_callback`.
         objective: options that say which networks are trained when; by default those of `model.config`.
         plan: sizes and FLOPs of the run; made here if not given, and then `args` may have epochs and shares.
         provenance: text and options of the run, which are written into each checkpoint; see run_folder.py.
@@ -136,7 +139,7 @@ class ElectraTrainer(Trainer):
         args: ElectraTrainingArguments,
         train_dataset: TokenCache | PretrainingData,
         eval_dataset: TokenCache | Mapping[str, TokenCache] | None = None,
-        processing_class: PreTrainedTokenizerBase | None = None,
+        processing_class: PreTrainedTokenizerBase | str | Path | None = None,
         *,
         segments: SegmentArguments | None = None,
         callbacks: Sequence[TrainerCallback] | None = None,
@@ -244,6 +247,8 @@ class ElectraTrainer(Trainer):
         if resume_from_checkpoint is None:
             run = run_in(self.run_folder)
             resume_from_checkpoint = run.checkpoint or False
+            if run.checkpoint is not None:
+                logger.info("resuming %s", run.checkpoint)
             provenance = self.checkpoints.provenance
             if provenance is not None:
                 self.checkpoints.provenance = check_resumed(run, provenance)

@@ -71,6 +71,21 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
     return with_unknown(with_template(with_roles(tokenizer)))
 
 
+def given_tokenizer(given: Any, name: str = "processing_class") -> PreTrainedTokenizerBase:
+    """Return the tokenizer that a program gives: an object as it is, a path or Hub id loaded.
+
+    Args:
+        name: name of the argument, for messages.
+    Raises:
+        UserError: there is no such tokenizer, or the value is of another type.
+    """
+    if isinstance(given, str | Path):
+        return load_tokenizer(given)
+    if not isinstance(given, PreTrainedTokenizerBase):
+        raise UserError(f"{name} is a {type(given).__name__}; give a tokenizer, see load_tokenizer")
+    return given
+
+
 def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     """Return the tokenizer; if its model's token for unknown characters does not exist, the model gets the unk token.
 

@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 import electra
 from docs.notebook import NOTEBOOK, executed
@@ -85,12 +85,14 @@ def test_a_run_in_python_is_the_run_of_the_command(parts, tmp_path):
 
 
 @pytest.mark.slow
-def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path):
+def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path, caplog):
     whole = make_trainer(parts, tmp_path / "whole")
     whole.train()
     make_trainer(parts, tmp_path / "parts", max_steps=4, warmup_steps=1, lr_scheduler_type="constant").train()
     other = make_trainer(parts, tmp_path / "parts", warmup_steps=1, lr_scheduler_type="constant")
-    other.train()
+    with caplog.at_level("INFO"):
+        other.train()
+    assert f"resuming {tmp_path / 'parts' / 'checkpoint-4'}" in caplog.messages
     assert other.state.global_step == 8 and other.state.log_history[0]["step"] <= 4
     again = make_trainer(parts, tmp_path / "whole", max_steps=8)
     again.train()
@@ -133,7 +135,8 @@ def test_the_block_of_the_readme_runs(parts, tmp_path, monkeypatch):
         assert old in block
         block = block.replace(old, new)
     exec(compile(block, "README.md", "exec"), {})
-    assert AutoModel.from_pretrained(tmp_path / "my-electra").config.model_type == "modernbert"
+    assert AutoModel.from_pretrained("output/mine/discriminator").config.model_type == "modernbert"
+    assert AutoTokenizer.from_pretrained("output/mine/discriminator").mask_token_id is not None
 
 
 @pytest.mark.slow
@@ -214,11 +217,31 @@ def test_what_is_not_a_corpus_is_named(parts, tmp_path):
     folder, text = parts
     with pytest.raises(UserError, match="dataset_nam"):
         tokenize_corpus(text, load_tokenizer(str(folder / "tokenizer")), dataset_nam="wikitext")
+    with pytest.raises(UserError, match="vocab_size"):
+        electra.train_tokenizer(text, vocabulary_size=200)
+    with pytest.raises(UserError, match=r"lowercase, .*vocab_size"):
+        electra.train_tokenizer(text, zzz=200)
     trainer = make_trainer(parts, tmp_path / "run")
     with pytest.raises(UserError, match="list"):
         ElectraTrainer(model=trainer.model, args=trainer.args, train_dataset=[{"text": "a"}])
     with pytest.raises(UserError, match="processing_class"):
         ElectraTrainer(model=trainer.model, args=trainer.args, train_dataset=trainer.data.cache)
+
+
+def test_a_tokenizer_can_be_named_by_its_folder(parts, tmp_path):
+    folder, text = parts
+    corpus = tokenize_corpus(text, folder / "tokenizer", cache_dir=folder / "cache")
+    model = ElectraForJointPretraining.from_recipe("small", str(folder / "tokenizer"), **NETWORKS)
+    args = ElectraTrainingArguments(str(tmp_path / "run"), **TRAINING)
+    trainer = ElectraTrainer(model, args, corpus, processing_class=folder / "tokenizer")
+    assert len(trainer.processing_class) == model.config.discriminator.vocab_size
+    for make in (
+        lambda: tokenize_corpus(text, 5),
+        lambda: ElectraForJointPretraining.from_recipe("small", 5),
+        lambda: ElectraTrainer(model, args, corpus, processing_class=5),
+    ):
+        with pytest.raises(UserError, match="int"):
+            make()
 
 
 def test_the_package_is_imported_at_once():

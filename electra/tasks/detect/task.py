@@ -162,10 +162,18 @@ def replaced_token_probabilities(
     *,
     max_length: int = 128,
 ) -> list[list[TokenProbability]]:
-    """Return for each token of each text the probability that it was replaced, as `electra detect` computes it.
+    r"""Return for each token of each text the probability that it was replaced, as `electra detect` computes it.
 
         for token in replaced_token_probabilities("the chef ate the meal", "output/mine")[0]:
             print(token.piece, token.probability)
+
+    A long word has several tokens. The probability of a word can be taken as that of its most suspicious token:
+
+        text = "the chef ate the meal"
+        (tokens,) = replaced_token_probabilities(text, "output/mine")
+        for word in re.finditer(r"\w+", text):
+            parts = [t.probability for t in tokens if t.start < word.end() and t.end > word.start()]
+            print(word.group(), max(parts))
 
     Args:
         texts: a text, or several.
