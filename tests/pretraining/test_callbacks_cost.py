@@ -53,6 +53,9 @@ def test_a_run_leaves_its_log_cost_samples_and_report(finished_run):
     assert (card.data.license, card.data.language) == ("mit", ["en"])
     facts = ("| compute | ", "max_steps: 12", "learning_rate: 0.001")
     assert all(fact in card.text for fact in facts)
+    trained = metrics["held_out"]["trained"]
+    assert trained != metrics["held_out"]["untrained"]
+    assert all(f"| {value:.4g} |" in card.text for value in trained.values())
 
 
 def test_a_run_that_diverged_has_its_samples_and_report(folder, monkeypatch):

@@ -17,9 +17,10 @@ from electra.pretraining.testset import main as make_set
 from electra.pretraining.testset import read_test_set
 from electra.report.drawing import make_panels
 from electra.report.runs import read_run
+from electra.tokenizers.load import load_tokenizer
 from tests.conftest import refused, refused_command
 from tests.helpers import read_json
-from tests.pretraining.runs import flags, history, make, write_corpus
+from tests.pretraining.runs import WORDS, flags, history, make, write_corpus
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,11 @@ QUICK = {"max_steps": 2, "eval_steps": 1, "save_steps": 2, "vocab_size": None, "
 
 @pytest.fixture(scope="module")
 def held_out(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("text") / "held_out.txt", 8, seed=5)
+    """Eight documents of several segments, and two that do not fill one."""
+    path = write_corpus(tmp_path_factory.mktemp("text") / "held_out.txt", 8, seed=5)
+    with path.open("a") as file:
+        file.write(f"\n{' '.join(WORDS[:2])}\n\n{' '.join(WORDS[2:5])}\n")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +55,21 @@ def test_replaced_tokens_are_those_that_differ(test_set, finished_run):
     vocabulary = read_json(finished_run / "tokenizer" / "tokenizer.json")["model"]["vocab"]
     special = [vocabulary[token] for token in ("[PAD]", "[CLS]", "[SEP]")]
     assert not is_replaced[np.isin(originals, special)].any()
-    assert (originals[is_real == 0] == vocabulary["[PAD]"]).all()
+    assert not is_real.all() and (originals[is_real == 0] == vocabulary["[PAD]"]).all()
     replaced = is_replaced.sum() / is_real.sum()
     assert 0.08 < replaced < 0.17  # of 15 %, an untrained generator's sample is rarely the original
+
+
+def test_frequencies_judge_real_tokens_alone(test_set, finished_run, held_out):
+    arrays = load_file(test_set)
+    tokenizer = load_tokenizer(str(finished_run))
+    ids = tokenizer(held_out.read_text(), add_special_tokens=False)["input_ids"]
+    counts = 1 + np.bincount(ids, minlength=len(tokenizer))
+    is_real = arrays["attention_mask"] == 1
+    seen = arrays["corrupted_ids"][is_real]
+    is_replaced = (arrays["corrupted_ids"] != arrays["original_ids"])[is_real]
+    scores = np.where(np.isin(seen, tokenizer.all_special_ids), 0.0, -np.log(counts / counts.sum())[seen])
+    assert read_test_set(str(test_set)).frequencies_auc == approx(roc_auc_score(is_replaced, scores))
 
 
 def test_a_seed_gives_the_same_bytes(test_set, finished_run, held_out, tmp_path, monkeypatch):
