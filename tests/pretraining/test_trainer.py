@@ -23,6 +23,7 @@ from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.objectives import OBJECTIVES
 from electra.pretraining.metrics import rows_of
+from electra.pretraining.step import LogWindow
 from electra.schedules import AdamWNoBiasCorrection
 from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import FAST, assert_same_state, history, make, write_corpus
@@ -145,6 +146,16 @@ def test_a_step_that_is_not_finite_changes_nothing(folder, value, accumulation, 
         assert logs["loss"] == approx(logs["generator_loss"] + 50 * logs["discriminator_loss"], rel=1e-5)
         assert math.isfinite(logs["loss"]) and math.isfinite(logs["grad_norm"])
     assert lines[-1]["tokens_seen"] == 12 * 4 * 16 * accumulation
+
+
+def test_skipped_steps_are_no_part_of_the_means():
+    window = LogWindow()
+    for loss, is_bad in ((1.0, False), (math.nan, True), (3.0, False)):
+        for _ in range(2):  # batches
+            window.add({"loss": torch.tensor(loss)}, torch.tensor(5))
+        window.end_step(torch.tensor(is_bad))
+    assert window.read(lambda rows: rows) == ({"loss": 2.0}, 1)
+    assert window.read_tokens(lambda rows: rows) == 30
 
 
 def test_a_gradient_that_is_not_finite_is_skipped(folder):
