@@ -1,4 +1,4 @@
-"""The architectures of transformers that generator and discriminator can have, and their differences, as data.
+"""The architectures of transformers that generator and discriminator can have: a table of their differences.
 
 A backbone is an encoder of transformers with its LM head, used unchanged. A row of `BACKBONES` holds all that this
 package needs to know about it; CONTRIBUTING.md shows how to add one.
@@ -23,8 +23,8 @@ class Backbone(NamedTuple):
             unchanged. DeBERTa needs 0 and 1: it also masks its embeddings with them.
         has_local_layers: the float mask also replaces that of local layers, so it is given only where the text is not
             longer than the window of these layers.
-        counts_positions_behind_padding: the first token's position is the padding token's id + 1.
         takes_mask_by_layer: the encoder takes a dict of two float masks, `full_attention` and `sliding_attention`.
+        counts_positions_behind_padding: the first token's position is the padding token's id + 1.
         is_rotary: positions rotate pairs of dimensions of queries and keys; there is no table of positions.
         ffn_matrices: matrices of a feed-forward layer; 3 if it is gated.
         settings: values that are written into every new configuration.
@@ -45,8 +45,8 @@ class Backbone(NamedTuple):
     has_pooler: bool = False
     takes_attention_bias: bool = False
     has_local_layers: bool = False
-    counts_positions_behind_padding: bool = False
     takes_mask_by_layer: bool = False
+    counts_positions_behind_padding: bool = False
     is_rotary: bool = False
     ffn_matrices: int = 2
     settings: dict[str, Any] = {}
@@ -59,7 +59,7 @@ _ROBERTA = Backbone(
     lm_head=("lm_head",),
     takes_attention_bias=True,
     counts_positions_behind_padding=True,
-    settings={"type_vocab_size": 2},  # released ones have a single type
+    settings={"type_vocab_size": 2},  # released RoBERTas have a single type
 )
 """The row of RoBERTa, which XLM-RoBERTa and others share."""
 _ROWS = {
@@ -144,7 +144,7 @@ _ROWS = {
         takes_attention_bias=True,
         is_rotary=True,
         ffn_matrices=3,
-        settings={"type_vocab_size": 2},  # released ones have a single type, or none
+        settings={"type_vocab_size": 2},  # released GTEs have a single type, or none
     ),
     "nomic_bert": Backbone(
         lm_head=("cls",), has_pooler=True, takes_attention_bias=True, is_rotary=True, ffn_matrices=3
@@ -162,7 +162,7 @@ def _is_in_transformers(model_type: str) -> bool:
 
 
 BACKBONES = {name: row for name, row in _ROWS.items() if _is_in_transformers(name)}
-"""Backbones by `model_type`."""
+"""Backbones of the installed transformers by `model_type`."""
 NEWER = [name for name in _ROWS if name not in BACKBONES]
 """Names of backbones that need a newer transformers than the installed one."""
 UNIFORM = "uniform"

@@ -157,7 +157,7 @@ def _arguments(
 
 
 def _data_options(kind: TaskOfUser, given: Mapping[str, Any], values: Values) -> dict[str, Any]:
-    """Return the options that name the data: files, or rows in memory in place of a data set."""
+    """Return the options that name the data: paths as `*_file`, rows in memory as `dataset_name`."""
     rows = {SPLIT_OF[name]: (name, one) for name, one in given.items()}
     whole = given.get("train_dataset")
     if isinstance(whole, Mapping) and "train" in whole:

@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def to_terminal(sample: Sample) -> str:
-    """Return a sample as text for a terminal: its versions, and a line per token with the probability of `Sample`."""
+    """Return a sample as text for a terminal: its versions, and a line per token with the token's probability."""
     lines = []
     for name, tokens, _ in sample.lines():
         if name != "judged":

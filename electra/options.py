@@ -216,7 +216,7 @@ def as_type(f: Field[Any], kind: Any, value: Any) -> Any:
 
 
 def as_word(f: Field[Any], kind: Any, value: Any) -> Any:
-    """Return the value that a program gives an option as a command line would give it: 3 as 3.0 for a float."""
+    """Return an option's value from Python as the command line would give it: 3 as 3.0 for a float."""
     typed = as_type(f, kind, value)
     is_whole = type(typed) is int and float in (kind, *get_args(kind))
     return float(typed) if is_whole else typed

@@ -268,7 +268,10 @@ def _wrong_shards(target: Path, count: int) -> dict[int, str]:
 
 
 def _whole_count(target: Path) -> int | None:
-    """Return an N of which all shards are whole: the index's own, else the smallest; None if there is no such N."""
+    """Return a number N such that all N shards of a cache are there and whole; None if there is none.
+
+    The N of the index comes first, then the smallest.
+    """
     indexed = _indexed_count(target)
     counts = [count for count, numbers in _shards_of(target).items() if len(numbers) == count]
     ordered = sorted(counts, key=lambda count: (count != indexed, count))

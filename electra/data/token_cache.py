@@ -253,9 +253,9 @@ def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Lengths]:
-    """Return the type of the ids in a mapped table's lists `input_ids`, and start and length of each list in tokens.
+    """Return the type of the ids in the column `input_ids` of a mapped table, and start and length of its lists.
 
-    Starts are counted from the beginning of the file.
+    Starts and lengths are in tokens; starts are counted from the beginning of the file.
 
     Raises:
         ValueError: there is no such column, or something else than integers in its lists.

@@ -67,8 +67,11 @@ class Evaluation:
         return None
 
     def best_first(self, task: Task, *more: Result) -> list[int]:
-        """Return the seeds of the finished runs in the folder and of `more`, ordered by headline, best first."""
-        runs = (*more, *self.results)  # the first result of a run, which is among `results`, counts
+        """Return the seeds of a task's finished runs, ordered by headline, best first.
+
+        `more` are results that may not be in the folder; of two results of a run, the folder's counts.
+        """
+        runs = (*more, *self.results)
         scores = {r.seed: task.headline(r.metrics) for r in runs if r.task == task.name}
         return sorted(scores, key=lambda seed: (-scores[seed], seed))
 

@@ -107,7 +107,7 @@ class FrozenEncoder(TaskModel):
 
     @torch.no_grad()
     def read(self, input_ids: Tensor, attention_mask: Tensor, positions: Tensor) -> Tensor:
-        """Return the features of W words, float32 (B, W, S, D), with first tokens at `positions`, int64 (B, W)."""
+        """Return the features, float32 (B, W, S, D), of words whose first tokens are at `positions`, int64 (B, W)."""
         output = self.encoder_output(input_ids, attention_mask, output_hidden_states=True)
         states = [*output.hidden_states[:-1], output[0]]  # of the last, what other heads read
         chosen = states[READINGS[self.features].states]

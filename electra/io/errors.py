@@ -156,7 +156,9 @@ def run_script(main: Callable[[], None]) -> NoReturn:
 
 
 def _exit(code: Any, waits: bool) -> NoReturn:
-    """End the program with an exit code; in a distributed run, without cleanup, and if `waits` after the main process.
+    """End the program with an exit code; a process of a distributed run ends without cleanup.
+
+    With `waits`, such a process first waits until all processes are here.
 
     While the interpreter is torn down, threads of gloo may still run and abort the process (torch 2.13: one exit in
     four on a busy machine). torchrun would report a failure and stop the other processes.

@@ -24,7 +24,7 @@ SIZE_NAMES = (
 )
 """Options that give the sizes of a new network; a trained network keeps its sizes."""
 CAUSAL_KEY = "has_causal_attention"
-"""Key in the configuration of a network that predicts each token from those before it."""
+"""Key in the configuration of a network that predicts each token from the tokens before it."""
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 """Options that give the dropouts of a network, by BERT's names for them."""
 
@@ -79,7 +79,8 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         self.generator = _as_config(self.generator) if objective.has_generator else None
         self.discriminator = _as_config(self.discriminator)
         for network in filter(None, (self.generator, self.discriminator)):
-            if objective.is_causal or hasattr(network, CAUSAL_KEY):  # trained so in another run
+            # A trained network may have the key of its earlier run.
+            if objective.is_causal or hasattr(network, CAUSAL_KEY):
                 setattr(network, CAUSAL_KEY, objective.is_causal)
         # With stages, training the discriminator must not change the frozen generator.
         self.tie = self.tie or ("none" if OBJECTIVES[self.objective].has_stages else "embeddings")
@@ -156,9 +157,10 @@ def set_rope_bases(networks: Sequence[PreTrainedConfig], full: float | None, loc
     Raises:
         UserError: no configuration has such layers.
     """
-    of_full = (full, "full_attention", "rope_theta")
-    of_local = (local, "sliding_attention", "local_rope_theta")
-    for base, kind, option in (of_full, of_local):
+    for option, kind, base in (
+        ("rope_theta", "full_attention", full),
+        ("local_rope_theta", "sliding_attention", local),
+    ):
         if base is None:
             continue
         found = [_set_rope_base(network, base, kind) for network in networks]
@@ -200,14 +202,14 @@ def longest_text(config: PreTrainedConfig) -> int:
 
 
 def _rounded(value: float) -> int:
-    """Return the nearest integer, for halves the larger one; Python's `round` takes the even one."""
+    """Return the nearest integer, the larger one for halves, for which Python's `round` takes the even one."""
     return math.floor(value + 0.5)
 
 
 def generator_width(
     discriminator: PreTrainedConfig, generator_size: float, num_attention_heads: int | None
 ) -> tuple[int, int]:
-    """Return the generator's hidden size and number of attention heads, see `generator_config`."""
+    """Return the generator's hidden size and number of attention heads by the rules of `generator_config`."""
     wanted = generator_size * discriminator.hidden_size
     head_width = discriminator.hidden_size // discriminator.num_attention_heads
     unit = SMALLEST_HEAD

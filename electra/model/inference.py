@@ -33,8 +33,8 @@ OPTIONS_OF_CORRUPTION = {
 def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
     """Return a configuration that corrupts text as the run of the networks does.
 
-    It is that of the checkpoint, or made of the run's config.yaml, or else ELECTRA's. The result is a copy, because a
-    joint configuration sets the attention implementation of its parts.
+    The configuration is a copy of the checkpoint's, or made of the run's config.yaml, or else ELECTRA's. A copy,
+    because a joint configuration sets the attention implementation of its parts.
     """
     config = copy.deepcopy(networks.joint)
     if config is None:
@@ -92,9 +92,9 @@ def corrupt_and_detect(
     """
     input_ids = batch["input_ids"]
     attention_mask = batch.get("attention_mask")
-    is_real = batch.get("attention_mask", torch.ones_like(input_ids))
+    is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     shown = input_ids
-    masked = None
+    masked: MaskedText | None = None
     discriminator.eval()
     if generator is not None:
         masked, shown = corrupt(generator.eval(), batch, config, may_diverge=may_diverge)
@@ -109,17 +109,19 @@ def corrupt_and_detect(
         logits = replaced_logits(discriminator, hidden).float()
         if not may_diverge:
             check_finite(logits)
-        probabilities = logits.sigmoid()
         if config.objective == "electric":
             probabilities = -logits
             score = "log p"
+        else:
+            probabilities = logits.sigmoid()
     elif masked is not None:
         logits = lm_logits(discriminator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1))
         if not may_diverge:
             check_finite(logits)
         predicted_ids = logits.argmax(dim=1).view_as(masked.mlm_positions)
         restored, _ = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, predicted_ids)
-    return DetectedBatch(input_ids, is_real, masked and masked.input_ids, shown, probabilities, restored, score)
+    masked_ids = None if masked is None else masked.input_ids
+    return DetectedBatch(input_ids, is_real, masked_ids, shown, probabilities, restored, score)
 
 
 @torch.no_grad()
@@ -135,9 +137,10 @@ def corrupt(
     Arguments and errors are those of `corrupt_and_detect`.
     """
     input_ids = batch["input_ids"]
-    is_real = batch.get("attention_mask", torch.ones_like(input_ids))
+    attention_mask = batch.get("attention_mask")
+    is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     masked = mask_text(input_ids, is_real, batch["mask_noise"], config)
-    hidden = encode(generator, masked.input_ids, batch.get("attention_mask"), batch["token_type_ids"])
+    hidden = encode(generator, masked.input_ids, attention_mask, batch["token_type_ids"])
     logits = lm_logits(generator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1))
     if not may_diverge:
         check_finite(logits)
@@ -160,15 +163,17 @@ def inspect_texts(
     """Return one sample per text; the same seed gives the same masks and replacements.
 
     Text is corrupted as in the run of the networks; `mlm_probability` replaces the run's share of masked tokens.
-    Texts are cut to the positions of the model.
+    Texts are cut to as many tokens as both networks accept.
     """
     config = run_corruption(networks)
-    config.mlm_probability = mlm_probability or config.mlm_probability
+    if mlm_probability is not None:
+        config.mlm_probability = mlm_probability
+    pair = filter(None, (networks.generator, networks.discriminator))
     encoded = networks.tokenizer(
         list(texts),
         padding=True,
         truncation=True,
-        max_length=longest_text(networks.discriminator.config),
+        max_length=min(longest_text(network.config) for network in pair),
         return_token_type_ids=True,
         return_tensors="pt",
     )
@@ -197,16 +202,18 @@ def to_samples(detected: DetectedBatch, tokenizer: PreTrainedTokenizerBase) -> l
 
 
 def token_texts(ids: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Return the text of each token with the space before it; of special tokens the name, of other ids [id].
+    """Return the text of each token with the space before it; [id] for ids without a token.
 
     WordPiece marks pieces that continue a word with ##; byte-level BPE and Unigram mark the first piece with Ġ or ▁.
     """
-    known = tokenizer.convert_ids_to_tokens(list(ids))
-    names = [name or f"[{i}]" for i, name in zip(ids, known, strict=True)]
+    names = [name or "" for name in tokenizer.convert_ids_to_tokens(list(ids))]
+    special_ids = set(tokenizer.all_special_ids)
     marks_beginnings = any(name.startswith(("Ġ", "▁")) for name in names)
     texts = []
     for token_id, name in zip(ids, names, strict=True):
-        if token_id in tokenizer.all_special_ids or name == f"[{token_id}]":
+        if not name:
+            texts.append(f" [{token_id}]")
+        elif token_id in special_ids:
             texts.append(f" {name}")
         elif name.startswith("##") and not marks_beginnings:
             texts.append(name[2:])

@@ -1,6 +1,6 @@
 """Options of the networks, and of the objective that they are trained with."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
@@ -178,6 +178,11 @@ class ObjectiveArguments(Options):
 
 SET_BY_OBJECTIVE = ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight")
 """Options that have the objective's values unless they are given."""
+OF_A_RUN = ("model_size", "init_discriminator", "init_generator", "init_generator_layers", "generator_gate")
+"""Options that the networks of a recipe in Python do not have: the recipe is named otherwise, there are no trained
+weights, and the gate belongs to the trainer."""
+ROUNDING = 1e-9
+"""Difference up to which a sum of shares counts as 1."""
 MASKING = ("mlm_probability", "mlm_replacement_probability", "mlm_random_probability")
 """Options that choose and mask positions; with an objective that masks nothing they do nothing."""
 _OF_GENERATOR = (
@@ -216,6 +221,10 @@ def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArgum
         raise UserError(f"there is no recipe {recipe!r}; the recipes are {', '.join(RECIPES)}")
     groups = {group: {f.name for f in fields(group)} for group in (ModelArguments, ObjectiveArguments)}
     known = set().union(*groups.values())
+    for name in options:
+        if name in OF_A_RUN:
+            raise UserError(f"{name} does nothing here: it is an option of a run, not of its untrained networks")
+    known -= set(OF_A_RUN)
     for name in options.keys() - known:
         hint = hint_of_unknown(name, known, f"the options are {', '.join(sorted(known))}")
         raise UserError(f"unknown option {name} of the networks; {hint}")
@@ -227,17 +236,33 @@ def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArgum
     for need in MODEL_NEEDS:
         if need.option in options and not need.needs(everything):
             raise UserError(f"{need.option}={options[need.option]!r} does not work here: {need.reason(everything)}")
+    check_shares(given_objective(objective, sizes.generator_type))
     return sizes, objective
 
 
+def check_shares(objective: Objective) -> None:
+    """Raise a UserError if the shares of [MASK] and of random tokens are more than 1 together."""
+    masked = objective.mlm_replacement_probability
+    random = objective.mlm_random_probability
+    if masked + random > 1 + ROUNDING:
+        raise UserError(
+            f"--mlm_replacement_probability {masked:g} and --mlm_random_probability {random:g} add up to more than 1; "
+            "lower one of them"
+        )
+
+
 def _spec(o: Any) -> Objective:
+    """Return the objective of the options, with the shares and the weight that the user gives."""
     return given_objective(o, o.generator_type)
 
 
 def _fits_share(o: Any, other: float | None) -> bool:
-    """Return True unless the share of [MASK] and that of random tokens, one of them the objective's, exceed 1."""
+    """Return True if a share that the user gives and the objective's other share are at most 1 together.
+
+    If the user gives the other share, too, `check_shares` compares both.
+    """
     spec = _spec(o)
-    return other is not None or spec.mlm_replacement_probability + spec.mlm_random_probability <= 1 + 1e-9
+    return other is not None or spec.mlm_replacement_probability + spec.mlm_random_probability <= 1 + ROUNDING
 
 
 def _has_generator(o: Any) -> bool:
@@ -265,17 +290,18 @@ def _projects_embeddings(o: Any) -> bool:
 
 
 def _has_hidden_dropout(o: Any) -> bool:
-    """Return True if a network has, or may have, dropout of hidden states: trained networks are not read yet."""
-    backbones = _backbones(o)
-    is_unknown = bool(o.init_discriminator or o.init_generator or not backbones)
-    return is_unknown or any("hidden_dropout_prob" not in backbone.lacks for backbone in backbones)
+    return _may_have(o, lambda backbone: "hidden_dropout_prob" not in backbone.lacks)
 
 
 def _has_rotary_positions(o: Any) -> bool:
-    """Return True if a network has, or may have, rotary positions: trained networks are not read yet."""
+    return _may_have(o, lambda backbone: backbone.is_rotary)
+
+
+def _may_have(o: Any, has: Callable[[Backbone], bool]) -> bool:
+    """Return True if `has` holds for the backbone of a network, or may hold: trained networks are not read yet."""
     backbones = _backbones(o)
     is_unknown = bool(o.init_discriminator or o.init_generator or not backbones)
-    return is_unknown or any(backbone.is_rotary for backbone in backbones)
+    return is_unknown or any(map(has, backbones))
 
 
 def _starts_from_generator(o: Any) -> bool:
@@ -386,4 +412,4 @@ MODEL_NEEDS = [
         "embeddings of --discriminator_type {discriminator_type} are as wide as the network",
     ),
 ]
-"""Needs of options of networks and objective among each other."""
+"""Conditions under which options of networks and objective do something, as far as these options decide it."""

@@ -49,7 +49,7 @@ class VocabularyRows:
 
 
 def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase) -> VocabularyRows:
-    """Return which rows of an old vocabulary each token of a new one comes from; both are of one algorithm.
+    """Return for each token of a new vocabulary the rows of the old one that the token's embedding is made of.
 
     Raises:
         UserError: the algorithms differ, so that a token such as `s` means something else.

@@ -81,8 +81,8 @@ def tied_weights(generator: PreTrainedModel, discriminator: PreTrainedModel, tie
             for name in _shapes(embedding_modules(discriminator)[role]):
                 names[f"{target}.{name}"] = f"{source}.{name}"
     ours = f"discriminator.{discriminator.base_model_prefix}"
-    theirs = f"generator.{generator.base_model_prefix}"
-    return {f"{ours}.{name}": f"{theirs}.{source}" for name, source in names.items()}
+    generators = f"generator.{generator.base_model_prefix}"
+    return {f"{ours}.{name}": f"{generators}.{source}" for name, source in names.items()}
 
 
 def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
@@ -95,7 +95,7 @@ def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def load_plain_state(network: PreTrainedModel, state: dict[str, Tensor]) -> None:
-    """Load a result of `plain_state`; a `DisentangledEmbedding` gets the difference to the shared table."""
+    """Load a result of `plain_state`; a `DisentangledEmbedding` gets the difference to the generator's table."""
     state = dict(state)
     for name, module in network.named_modules():
         if isinstance(module, DisentangledEmbedding):
@@ -118,21 +118,25 @@ def _shared_roles(
     discriminator: PreTrainedModel,
     tie: str,
 ) -> list[str]:
-    """Return the roles of the embeddings that a mode shares, without roles that a network lacks."""
+    """Return the roles of the embeddings that a mode shares, as far as both networks have them in one shape.
+
+    Raises:
+        UserError: the word embeddings differ in width.
+    """
     ours = embedding_modules(discriminator)
-    theirs = embedding_modules(generator)
+    generators = embedding_modules(generator)
     width = ours["word"].weight.size(1)
-    other_width = theirs["word"].weight.size(1)
-    if width != other_width:
+    generator_width = generators["word"].weight.size(1)
+    if width != generator_width:
         raise UserError(
-            f"--tie {tie} shares the word embeddings, but the generator's are {other_width} wide and the "
+            f"--tie {tie} shares the word embeddings, but the generator's are {generator_width} wide and the "
             f"discriminator's {width}: choose --generator_size {width / discriminator.config.hidden_size:g}, a "
             "--generator_type that projects its embeddings, or --tie none"
         )
     return [
         role
         for role in EMBEDDING_ROLES[tie]
-        if role in ours and role in theirs and _shapes(ours[role]) == _shapes(theirs[role])
+        if role in ours and role in generators and _shapes(ours[role]) == _shapes(generators[role])
     ]
 
 
@@ -144,11 +148,11 @@ def encoder_weights(network: PreTrainedModel) -> dict[str, nn.Parameter]:
 
 def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> str | None:
     """Return a sentence about the first difference in size between two encoders; None if there is no difference."""
-    ours = _sizes(generator)
-    theirs = _sizes(discriminator)
-    for name in sorted(ours | theirs):
-        if ours.get(name) != theirs.get(name):
-            return f"{name} is {ours.get(name)} in the generator and {theirs.get(name)} in the discriminator"
+    ours = _sizes(discriminator)
+    generators = _sizes(generator)
+    for name in sorted(ours | generators):
+        if ours.get(name) != generators.get(name):
+            return f"{name} is {generators.get(name)} in the generator and {ours.get(name)} in the discriminator"
     return None
 
 

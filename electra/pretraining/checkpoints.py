@@ -221,7 +221,7 @@ class NoSchedule:
     """A stand-in for a schedule that must not be read from a checkpoint."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Leave everything as it is."""
+        """Ignore the state of a checkpoint."""
 
 
 # ---- when a run saves its state and stops, and which checkpoints are deleted

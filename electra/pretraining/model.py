@@ -107,7 +107,7 @@ def _trained_config(
 
 
 def _set_dropouts(args: Configuration, config: PreTrainedConfig, *, only_given: bool) -> None:
-    """Write this run's dropouts into the configuration of a trained network; with `only_given` only given options."""
+    """Write this run's dropouts, all or only the given ones, into the configuration of a trained network."""
     dropouts = {name for name in DROPOUTS if not only_given or args.is_given(name)}
     backbone = BACKBONES[config.model_type]
     refused = sorted(dropouts & set(backbone.lacks) & args.flags)

@@ -23,7 +23,7 @@ from electra.io.checkpoints import PROVENANCE_NAME, checkpoint_named
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, read_json, run_options
 from electra.model import options as model_options
-from electra.model.options import MASKING, ModelArguments, ObjectiveArguments, given_objective
+from electra.model.options import MASKING, ModelArguments, ObjectiveArguments, check_shares, given_objective
 from electra.objectives import OBJECTIVES
 from electra.options import Need, Values, rules_of
 from electra.pretraining import configuration
@@ -201,13 +201,7 @@ def _check(c: Configuration) -> None:
             f"--max_length {c.segments.max_length} is more than --max_position_embeddings "
             f"{c.model.max_position_embeddings}; lower the first or raise the second"
         )
-    masked = c.spec.mlm_replacement_probability
-    random = c.spec.mlm_random_probability
-    if masked + random > 1 + 1e-9:
-        raise UserError(
-            f"--mlm_replacement_probability {masked:g} and --mlm_random_probability {random:g} add up to more than 1; "
-            "lower one of them"
-        )
+    check_shares(c.spec)
     names = held_out_texts(c.segments.validation_file).keys() - {""}
     if names:
         from electra.pretraining.metrics import check_names  # imports scikit-learn

@@ -248,7 +248,10 @@ class LogWindow:
         return self._step["loss"] / self._batches
 
     def end_step(self, is_bad: Tensor) -> None:
-        """Add the step to the sums, or count it as skipped if `is_bad`, bool (); its text counts as seen."""
+        """Add the losses of the step to the sums, or count the step as skipped if `is_bad`, bool ().
+
+        The text of a skipped step counts as seen.
+        """
         names = tuple(self._step)
         skipped = is_bad.float()
         losses = torch.where(is_bad, 0.0, torch.stack(list(self._step.values())))

@@ -1,18 +1,18 @@
 """`transformers.Trainer` for the joint model. Its training loop, mixed precision and distribution are untouched.
 
 `StepGuard` clips and skips, `LogWindow` sums up the log, `AtomicCheckpoints` writes and reads checkpoints; here their
-methods are called from Trainer's hooks. run.py puts it together.
+methods are called from Trainer's hooks. run.py makes the trainer of the command.
 
 Private names of transformers, accelerate and torch that pre-training overrides or uses, with the reason:
 
     Trainer._clip_grad_norm      the only place between backward and the optimizer's step: `StepGuard`
     Trainer._get_output_dir      Trainer writes into `unfinished/`; a complete checkpoint is renamed
     Trainer._save_checkpoint     manifest and rename after Trainer has written
-    Trainer._load_optimizer_and_scheduler
-                                 the learning rate of the options replaces that of the checkpoint
     Trainer._load_from_checkpoint, _load_optimizer_and_scheduler, _load_scaler, _load_rng_state
                                  what damaged files raise becomes one line
-    LRScheduler._last_lr         the same, until the schedule's next step (checkpoints.py)
+    Trainer._load_optimizer_and_scheduler
+                                 the learning rate of the options replaces that of the checkpoint
+    LRScheduler._last_lr         the learning rate of the options, until the schedule's next step (checkpoints.py)
     torch._foreach_copy_, torch.ops.aten._foreach_copy
                                  copy all tensors of a list in one operation (runtime/device.py)
 """
@@ -93,7 +93,7 @@ from electra.tokenizers.load import vocabulary_size
 logger = logging.getLogger(__name__)
 
 ALONE = "start from the networks alone with --init_discriminator and --init_generator"
-"""What to do where the optimizer's state of another run does not fit, the end of messages."""
+"""Advice at the end of messages, where the optimizer's state of another run does not fit."""
 
 
 class ElectraTrainer(Trainer):
@@ -183,16 +183,18 @@ class ElectraTrainer(Trainer):
         if args.device.type == "cuda":
             tune_for_gpu(model)
         has_fixed_shapes = args.torch_compile or args.device.type == "cuda"
+        most_segments = 0
+        if isinstance(data.policy, PackedPolicy):
+            most_segments = data.policy.most_segments
+            model.most_in_shared_rows = data.policy.most_chosen(model.config.mlm_probability)
         collator = SegmentCollator(
             tokenizer.cls_token_id,
             tokenizer.sep_token_id,
             tokenizer.pad_token_id,
-            data.segments.max_length if has_fixed_shapes else None,
-            data.policy.most_segments if isinstance(data.policy, PackedPolicy) else 0,
-            vocabulary_size(tokenizer),
+            length=data.segments.max_length if has_fixed_shapes else None,
+            most_segments=most_segments,
+            vocabulary=vocabulary_size(tokenizer),
         )
-        if isinstance(data.policy, PackedPolicy):
-            model.most_in_shared_rows = data.policy.most_chosen(model.config.mlm_probability)
         try:
             super().__init__(
                 model=model,
@@ -226,7 +228,8 @@ class ElectraTrainer(Trainer):
         self.probes = ProbeClock(probes)
         self._values_of_batch: Any = None
         self._begun_step = -1
-        if not args.fsdp:  # accelerate compiles what it has sharded; else it would put the networks into a module
+        # With FSDP, accelerate compiles what it has sharded. Elsewhere it would wrap the networks in another module.
+        if not args.fsdp:
             self.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
             if args.torch_compile:
                 compile_model(self.model, args)
@@ -240,12 +243,15 @@ class ElectraTrainer(Trainer):
 
         Args:
             resume_from_checkpoint: checkpoint to resume; None for the latest valid one in `args.output_dir`, if there
-                is one; False for none.
+                is one; True for the same, which must be there; False for none.
         Raises:
-            UserError: the run in the folder was trained on other text, or with other options that must be kept.
+            UserError: the run in the folder was trained on other text, or with other options that must be kept; or
+                there is no checkpoint to resume.
         """
-        if resume_from_checkpoint is None:
+        if resume_from_checkpoint in (None, True):
             run = run_in(self.run_folder)
+            if resume_from_checkpoint and run.checkpoint is None:
+                raise UserError(f"{self.run_folder} has no checkpoint to resume; leave resume_from_checkpoint out")
             resume_from_checkpoint = run.checkpoint or False
             if run.checkpoint is not None:
                 logger.info("resuming %s", run.checkpoint)
@@ -256,7 +262,7 @@ class ElectraTrainer(Trainer):
         try:
             return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
         except BaseException as error:
-            kill_workers()  # which wait for their loader, and the end of this process for them
+            kill_workers()  # they would wait for their loader, and the exit of this process for them
             failure = (
                 explain_lost_worker(error)
                 or explain_lost_process(error, self.run_folder)
@@ -274,13 +280,14 @@ class ElectraTrainer(Trainer):
         return adapt_loader(super().get_train_dataloader())
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader:
-        loader = self.get_test_dataloader(eval_dataset or self.eval_dataset)  # which is never kept for later
+        # Trainer's own method may keep the workers of a loader for the next evaluation; this one never does.
+        loader = self.get_test_dataloader(self.eval_dataset if eval_dataset is None else eval_dataset)
         return adapt_loader(loader)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Tensor]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Tensor]], Tensor | None]:
-        """Return the batches of a step, and their mean `count_tokens`, None for a single batch on one process."""
+        """Return the batches of a step, and their mean `count_tokens`; None for a single batch on one process."""
         # Trainer averages the losses of batches, which differ in their number of tokens where rows are padded.
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         parts = len(batches) * self.accelerator.num_processes
@@ -310,7 +317,7 @@ class ElectraTrainer(Trainer):
         return (output.loss, output) if return_outputs else output.loss
 
     def _begin_step(self) -> None:
-        """Choose, at the first batch of a step, which networks the step trains."""
+        """Choose, at the first batch of a step, which networks the step trains, and begin the second stage if due."""
         step = self.state.global_step
         self.window.start(step)
         if step == self._begun_step:
@@ -381,10 +388,11 @@ class ElectraTrainer(Trainer):
         started = time.monotonic()
         more: dict[str, float] = {}
         is_test = kwargs.get("metric_key_prefix") == TEST
-        # The last batch is shorter, and an evaluation records more: it would be compiled again.
+        # The last batch is shorter, and an evaluation records more: compiled code would be compiled again.
         eagerly = torch.compiler.set_stance("force_eager") if self.args.torch_compile else nullcontext()
         # The batches bring the corruption's random numbers along; the data loader draws some of torch's.
         with torch.random.fork_rng(devices=[]), eagerly:
+            # The main text comes last: `last_records` are those of its tokens.
             more_texts = {} if is_test else self.data.more_evaluations
             for name, segments in more_texts.items():
                 is_corrupted = isinstance(segments, CorruptedTestSet)

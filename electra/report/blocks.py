@@ -23,11 +23,15 @@ logger = logging.getLogger(__name__)
 
 
 class Heading(NamedTuple):
+    """A block: a title; level 1 is that of the page."""
+
     text: str
     level: int = 2
 
 
 class Text(NamedTuple):
+    """A block: a paragraph."""
+
     text: str
 
 
@@ -39,24 +43,29 @@ class Verdict(NamedTuple):
 
 
 class BulletList(NamedTuple):
+    """A block: paragraphs, each with a bullet."""
+
     texts: Sequence[str]
 
 
 class Code(NamedTuple):
+    """A block: code, or a command line."""
+
     text: str
     language: str
 
     @property
     def fence(self) -> str:
-        """Return the backquotes around the code in Markdown: more than the code has in a row."""
+        """Return the backquotes around the code in Markdown: at least three, and more than the code has in a row."""
         return "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
 
 
 class ShadedText(str):
-    """A text for a cell of a table, of which a page shows passages on a darker background.
+    """A text for a cell of a table; a page shows its passages on a background that is darker with their probability.
 
     Args:
-        passages: start, end and probability of each, ascending; characters beyond the text have none.
+        passages: start, end and probability of each passage, by ascending start. They may lie beyond the end of a
+            text that was cut.
     """
 
     passages: Sequence[tuple[int, int, float]]
@@ -70,7 +79,7 @@ class ShadedText(str):
         """Yield the pieces of the text with their probabilities, None between passages."""
         done = 0
         for start, end, probability in self.passages:
-            if start < done:  # pieces of one character
+            if start < done:  # the pieces of one character overlap; the first is shown
                 continue
             yield self[done:start], None
             yield self[start:end], probability
@@ -85,6 +94,7 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
     def is_number(self, column: int) -> bool:
+        """Return True if most cells of a column begin with a digit; the first column and empty cells do not count."""
         cells = [row[column].lstrip("-") for row in self.rows if row[column].strip(" –")]
         return column > 0 and 2 * sum(cell[:1].isdigit() for cell in cells) > len(cells)
 
@@ -122,7 +132,7 @@ class Fold(NamedTuple):
 
 Block = Heading | Text | Verdict | BulletList | Code | Table | Figure | Fold | Sample
 Blocks = list[Block]
-"""A part of a page, and a page of such parts, in order."""
+"""The blocks of a page, or of a part of one, in order."""
 
 
 class Report(NamedTuple):
@@ -160,9 +170,10 @@ def text_table(table: Table) -> str:
     widths = [max(map(columns_of, column)) for column in zip(*lines, strict=True)]
     texts = []
     for line in lines:
-        gaps = [" " * (width - columns_of(cell)) for cell, width in zip(line, widths, strict=True)]
-        cells = [gap + cell for gap, cell in zip(gaps, line, strict=True)]
-        cells[0] = line[0] + gaps[0]
+        cells: list[str] = []
+        for cell, width in zip(line, widths, strict=True):
+            gap = " " * (width - columns_of(cell))
+            cells.append(gap + cell if cells else cell + gap)
         texts.append("  ".join(cells).rstrip())
     return "\n".join(texts)
 
@@ -190,7 +201,7 @@ def _template(name: str) -> Template:
 
 
 def _escaped(cell: str) -> str:
-    """Return one line of Markdown that shows the text as it is."""
+    """Return a text as one line of Markdown, with escapes, so that the text is shown as it is."""
     line = printable(" ".join(cell.split()))
     # An underscore inside a word needs no escape.
     line = re.sub(r"([\\`*\[\]|#~$]|(?<![a-zA-Z0-9])_|_(?![a-zA-Z0-9]))", r"\\\1", line)

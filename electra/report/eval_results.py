@@ -56,10 +56,10 @@ class HubScore(NamedTuple):
 def hub_scores(
     reporting: Reporting, summary: TaskSummary, data: HubData = OWN_FILES, seed: int | None = None
 ) -> list[HubScore]:
-    """Return the defined scores of a task.
+    """Return the scores of a task, without undefined ones and without means over the two splits of MNLI.
 
     Args:
-        data: data set that the user named; an official task with all of its rows has its own.
+        data: data set that the user named; an official task with all of its rows is on its own data set.
         seed: seed of the model that is described; None for the median over all seeds.
     """
     task = summary.task
@@ -68,8 +68,8 @@ def hub_scores(
     scores = []
     for name, spread in summary.metrics.items():
         split, metric = split_and_metric(name)
-        is_mean_of_splits = f"{name}_{MNLI_SPLITS[0]}" in summary.metrics
         value = spread.median if seed is None else spread.values.get(seed)
+        is_mean_of_splits = f"{name}_{MNLI_SPLITS[0]}" in summary.metrics
         if value is None or is_mean_of_splits:
             continue
         title = reporting.metrics.get(name, name)
@@ -88,7 +88,7 @@ def has_official_rows(summary: TaskSummary) -> bool:
 
 
 def split_and_metric(name: str) -> tuple[str, str]:
-    """Return the Hub's name of the split of a metric, and the metric: test_f1 -> test, f1."""
+    """Return the Hub's name of a metric's split, and the metric: test_f1 -> test, f1; f1 -> validation, f1."""
     if name.startswith("test_"):
         return "test", name.removeprefix("test_")
     metric, _, end = name.rpartition("_")
@@ -96,7 +96,7 @@ def split_and_metric(name: str) -> tuple[str, str]:
 
 
 def of_seeds(spread: Spread, seed: int | None) -> str:
-    """Return words about the seeds of a score, and about the spread over all seeds."""
+    """Return words for the notes of a score: the seeds, and the spread over all seeds."""
     seeds = " ".join(map(str, spread.values))
     median = "undefined" if spread.median is None else f"{spread.median:.4f}"
     std = "" if spread.std is None else f", std {spread.std:.4f}"

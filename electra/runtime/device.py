@@ -286,7 +286,10 @@ class TwoEmbeddings(nn.Embedding):
 
 
 def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear) -> Tensor:
-    """Return the outputs of a linear layer, (N, D) -> (N, V'), with smallest values up to V', a multiple of 64."""
+    """Return the outputs of a linear layer, (N, D) -> (N, V'), filled up with the smallest value of their type.
+
+    V' is the number of outputs, V, rounded up to a multiple of `ALIGNED_ROWS`.
+    """
     missing = -layer.out_features % ALIGNED_ROWS
     dtype = layer.weight.dtype
     if is_autocast(hidden.device):

@@ -31,7 +31,7 @@ from electra.report.results import RESULTS_NAME
 from electra.runtime.tracking import check_trackers
 from electra.sweep.file import Sweep, options_in
 from electra.tasks.glue.task import parse_glue_arguments as parse_glue
-from electra.tasks.glue.task import read_test_rows
+from electra.tasks.glue.task import read_splits
 from electra.tasks.glue.tasks import KNOWN_TASKS
 
 SETTINGS_NAME = "settings.yaml"
@@ -250,7 +250,7 @@ def check_glue(args: Arguments, read: dict[tuple[str, str | None], bool]) -> Non
     for name in names:
         key = (name, options.glue_dir)
         if key not in read:
-            read[key] = read_test_rows(KNOWN_TASKS[name], options.glue_dir, is_predicted=False) is not None
+            read[key] = read_splits(KNOWN_TASKS[name], options.glue_dir, is_predicted=False) is not None
     missing = [name for name in names if not read[name, options.glue_dir]]
     if len(missing) == len(names) or (options.start_from_mnli and "mnli" in missing):
         raise UserError(f"--glue_dir {options.glue_dir} has no data of {' '.join(missing)}")

@@ -97,8 +97,11 @@ def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path, capl
     again = make_trainer(parts, tmp_path / "whole", max_steps=8)
     again.train()
     assert again.state.global_step == 8
-    with pytest.raises(UserError, match="batch"):
-        make_trainer(parts, tmp_path / "whole", per_device_train_batch_size=2).train()
+    for resumed in (None, True):
+        with pytest.raises(UserError, match="batch"):
+            make_trainer(parts, tmp_path / "whole", per_device_train_batch_size=2).train(resumed)
+    with pytest.raises(UserError, match="no checkpoint"):
+        make_trainer(parts, tmp_path / "new").train(resume_from_checkpoint=True)
     whole.model.discriminator.save_pretrained(tmp_path / "mine")
     network = AutoModelForPreTraining.from_pretrained(tmp_path / "mine")
     assert torch.equal(network.electra.embeddings.word_embeddings.weight.cpu(),

@@ -5,10 +5,11 @@ from pytest import approx
 from torch.testing import assert_close
 
 from electra.inspect import to_terminal
-from electra.model.inference import corrupt_and_detect, to_samples, token_texts
+from electra.model.inference import corrupt_and_detect, inspect_texts, to_samples, token_texts
+from electra.model.pretrained import Networks
 from tests.conftest import make_number_tokenizer
 from tests.helpers import parametrize
-from tests.model.helpers import VOCAB_SIZE, make_batch, make_model
+from tests.model.helpers import VOCAB_SIZE, joint_model, make_batch, make_model, tiny_network_config
 
 
 def pair(objective="electra"):
@@ -55,6 +56,17 @@ def test_samples_have_no_padding():
     names = {2: "[CLS]", 3: "[SEP]"}
     assert samples[1].original == [f" {names.get(i, i)}" for i in inputs["input_ids"][1, :11].tolist()]
     assert samples[1].probabilities == approx(detected.probabilities[1, :11].tolist(), abs=1e-6)
+
+
+def test_texts_are_cut_to_the_shorter_network(wordpiece_tokenizer):
+    size = len(wordpiece_tokenizer)
+    long, short = (
+        joint_model(tiny_network_config(vocab_size=size, max_position_embeddings=positions)) for positions in (24, 12)
+    )
+    for generator, discriminator in ((short.generator, long.discriminator), (long.generator, short.discriminator)):
+        networks = Networks(generator, discriminator, wordpiece_tokenizer, None, "nobody")
+        (sample,) = inspect_texts(networks, ["the discriminator " * 20])
+        assert len(sample.original) == 12
 
 
 def test_pieces_of_words_are_joined_as_they_were_written(wordpiece_tokenizer):

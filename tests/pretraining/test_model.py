@@ -137,6 +137,10 @@ def test_a_recipe_in_python_refuses_what_the_command_refuses():
         ("tiny", {"generator_sise": 0.5}, "generator_size"),
         ("tiny", {"objective": "mlm", "generator_size": 0.5}, "generator_size"),
         ("tiny", {"mlm_probability": 1.5}, "mlm_probability"),
+        ("tiny", {"mlm_replacement_probability": 0.9, "mlm_random_probability": 0.9}, "mlm_random_probability"),
+        ("tiny", {"model_size": "small"}, "model_size"),
+        ("tiny", {"init_discriminator": "google/electra-small-discriminator"}, "init_discriminator"),
+        ("tiny", {"generator_gate": ["discriminator_auc", "0.7"]}, "generator_gate"),
     ):
         with raises(UserError, match=expected):
             ElectraForJointPretraining.from_recipe(recipe, tokenizer, **options)

@@ -31,7 +31,7 @@ def hold_out(
     share: float,
     seed: int,
 ) -> tuple[list[Example], list[Example]]:
-    """Return a share of the examples as `choose_examples` does, with equal texts together, and the others.
+    """Return a share of the examples, drawn by `choose_examples`, and the others; equal texts stay together.
 
     Equal texts count once, with the label of the first. Texts that differ only in case or white space are equal,
     because many tokenizers see no difference.

@@ -362,7 +362,10 @@ GLUE_PAIRS = (
 
 
 def predictor(saved: Saved, given: Any) -> Predictor:
-    """Return the predictor of a saved classifier; it reads the columns `given`, or else those of training or GLUE."""
+    """Return the predictor of a saved classifier.
+
+    The columns of the texts are those of the options `given`, else those of the training, else GLUE's.
+    """
     text = given.text_column or saved.settings.get("text_column")
     pair = given.text_pair_column or saved.settings.get("text_pair_column")
     is_glue = "label_kind" not in saved.settings and text is None

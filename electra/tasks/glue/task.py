@@ -1,4 +1,4 @@
-"""The command `electra glue`, also a file run_glue.py; GLUE's tasks as values; the submission."""
+"""The command `electra glue` (run_glue.py): its options, GLUE's tasks as `Task`s, and submission.zip."""
 
 import io
 import json
@@ -53,7 +53,7 @@ GLUE_GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
 
 
 def parse_glue_arguments(argv: Sequence[str] | Values | None) -> Arguments:
-    """Return the options of a command line, which are checked. `--tasks demo` alone uses configs/glue/demo.yaml."""
+    """Return the options of a command line, checked; `--tasks demo` without --config takes those of demo.yaml."""
     command_line = CommandLine(GLUE_GROUPS, "Fine-tune an encoder on GLUE and score it.")
     encoder, glue, tuning = command_line.parse(argv, default_config=_default_config)
     glue = replace(
@@ -64,7 +64,7 @@ def parse_glue_arguments(argv: Sequence[str] | Values | None) -> Arguments:
     if not set(glue.start_from_mnli) <= set(glue.tasks) - {"mnli"}:
         raise UserError(f"--start_from_mnli {' '.join(glue.start_from_mnli)}: name tasks of --tasks, without mnli")
     overrides = _overrides(glue.task_overrides, command_line.flags)
-    # Also if empty: otherwise the default overrides would apply when this file is used as --config.
+    # Recorded even if empty: else the defaults would apply where the recorded options are used as --config.
     record = {**command_line.record, "task_overrides": overrides}
     return Arguments(encoder, glue, tuning, record, overrides)
 
@@ -76,14 +76,14 @@ def _default_config(flags: Values) -> str | None:
 
 
 def _task_names(names: list[str]) -> list[str]:
-    """Return task names in the order of GLUE's tables, each once, from words that may hold several with commas."""
+    """Return the names of tasks, each once, in the order of GLUE's tables; a word may hold several with commas."""
     words = ",".join(names).split(",")
     chosen = {task_by_name(word).name for word in words if word}
     return [name for name in KNOWN_TASKS if name in chosen]
 
 
 def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
-    """Return the options of `--task_overrides` by task, checked, without options that are also flags."""
+    """Return the checked options of `--task_overrides` by task; an option that is also a flag is left to the flag."""
     try:
         mapping = {name: dict(chosen) for name, chosen in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -128,13 +128,14 @@ REGRESSION_NOTE = f"The model outputs a score in [0, 1], which corresponds to [{
 
 
 def open_tasks(args: Arguments) -> list[Task]:
-    """Return the tasks of the command line; if some start from MNLI, it comes first, even if it is not named."""
+    """Return the tasks of the command line; MNLI comes first, named or not, if other tasks start from MNLI."""
     first = ["mnli"] if args.options.start_from_mnli else []
     names = dict.fromkeys([*first, *args.options.tasks])
     return [open_glue_task(args, KNOWN_TASKS[name]) for name in names]
 
 
 def open_glue_task(args: Arguments, task: GlueTask) -> Task:
+    """Return a task of GLUE with the options of the command line; its data are not read yet."""
     options = args.options
     chosen = {"double_unordered": options.double_unordered, **args.overrides.get(task.name, {})}
     is_doubled = task.name in DOUBLED_TASKS and bool(chosen["double_unordered"])
@@ -160,8 +161,11 @@ def open_glue_task(args: Arguments, task: GlueTask) -> Task:
     )
 
 
-def read_test_rows(task: GlueTask, glue_dir: str | None, is_predicted: bool) -> dict[str, Examples] | None:
-    """Return the examples of a task by split; None, with a warning, if there is no training or development set."""
+def read_splits(task: GlueTask, glue_dir: str | None, is_predicted: bool) -> dict[str, Examples] | None:
+    """Return the examples of a task by split; None, with a warning, if there is no training or development set.
+
+    Test sets are read only if they are to be predicted.
+    """
     wanted = [split for split in task.rows if is_predicted or split not in task.test_files]
     found = load_task(task, glue_dir, wanted)
     if not {"train", "dev"} <= set(found):
@@ -180,9 +184,10 @@ def load_glue_task(
 ) -> TaskData | None:
     """Return the encoded splits of a task; None, with a warning, if there is no training or development set.
 
-    Labels of a regression are targets in [0, 1], as in google-research/electra; references are on GLUE's scale.
+    Labels of a regression are targets in [0, 1], as in google-research/electra; references are on GLUE's scale. If the
+    test sets are predicted, MNLI has the diagnostic set, too.
     """
-    found = read_test_rows(task, glue_dir, is_predicted)
+    found = read_splits(task, glue_dir, is_predicted)
     if found is None:
         return None
     if is_predicted and task.name == "mnli":
@@ -200,9 +205,9 @@ def load_glue_task(
             is_labelled=examples.labels is not None,
         )
     problem_type = "regression" if task.is_regression else "single_label_classification"
-    shares = constant_answer(task, found["train"].labels)
+    answer = constant_answer(task, found["train"].labels)
     constant = {
-        name: np.tile(shares, (len(split.rows), 1))
+        name: np.tile(answer, (len(split.rows), 1))
         for name, split in splits.items()
         if split.is_labelled and name != "train"
     }
@@ -227,6 +232,7 @@ def metrics(
     logits: Logits,
     references: Mapping[str, GlueLabels],
 ) -> dict[str, float]:
+    """Return the metrics of a task as fractions, for classes with the calibration error of each development set."""
     answers = {split: decide_glue_labels(values, task) for split, values in logits.items()}
     scores = score_glue_task(task, answers, references)
     if not task.is_regression:
@@ -243,21 +249,21 @@ def metrics(
 def submit(evaluation: Evaluation) -> None:
     """Write submission.zip with the answers of each task's best run, or of the ensemble of all its runs."""
     answers: dict[str, np.ndarray] = {}
-    finished = {result.task for result in evaluation.results}  # also by other commands
-    for name, facts in KNOWN_TASKS.items():
+    finished = {result.task for result in evaluation.results}  # by this command or an earlier one
+    for name, task in KNOWN_TASKS.items():
         if name not in finished:
             continue
-        task = open_glue_task(evaluation.args, facts)
-        files = dict(facts.test_files)
+        files = dict(task.test_files)
         if name == "mnli":
             files |= DIAGNOSTICS.test_files
-        runs = [evaluation.read_logits(name, seed) for seed in evaluation.best_first(task)]
+        seeds = evaluation.best_first(open_glue_task(evaluation.args, task))
+        runs = [evaluation.read_logits(name, seed) for seed in seeds]
         for split, title in files.items():
             usable = [run[split] for run in runs if split in run and np.isfinite(run[split]).all()]
             if evaluation.args.options.predict_test == "best":
                 usable = usable[:1]
             if usable:
-                answers[title] = combine(usable, facts)
+                answers[title] = combine(usable, task)
     path = evaluation.folder / "submission.zip"
     missing = write_submission(path, answers)
     logger.info("submission     %s", path)
@@ -266,13 +272,13 @@ def submit(evaluation: Evaluation) -> None:
 
 
 def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]:
-    """Write the zip for gluebenchmark.com, and return which files are missing. Equal answers give equal bytes.
+    """Write the zip for gluebenchmark.com, and return the titles of the files that are missing in the answers.
+
+    Equal answers give equal bytes.
 
     Args:
         answers: title of a file ("CoLA") -> answers of `combine`, (N,). If WNLI is missing, all its answers are, as
             usual, the majority class of its training data (0, right on 65.1 % of the test data).
-        Returns:
-            the titles of the files that are missing.
     """
     majority = np.zeros(KNOWN_TASKS["wnli"].rows["test"], np.int64)
     found = {"WNLI": majority, **answers}

@@ -199,7 +199,7 @@ class ChoiceScorer(EncoderWithHead):
     def forward(  # type: ignore[override]
         self, choices: Tensor, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> Tensor:
-        """Return logits, float32 (B, K), `NO_CHOICE` for padding, of a batch of `ChoiceCollator`."""
+        """Return the logits of a batch of `ChoiceCollator`, float32 (B, K), with `NO_CHOICE` in place of padding."""
         scores = super().forward(input_ids, attention_mask, token_type_ids).flatten()
         return torch.where(choices >= 0, scores[choices.clamp(min=0)], NO_CHOICE)
 

@@ -216,7 +216,10 @@ def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
 
 
 def _questions_in(row: Any, place: str, faults: Faults) -> Iterator[tuple[str, Columns]]:
-    """Yield place and columns, with the context, of each question in an article, a paragraph or a row; note faults."""
+    """Yield the place and the columns of each question in an article, a paragraph or a row; add others to `faults`.
+
+    The columns of a question in a paragraph have the paragraph's context.
+    """
     if not isinstance(row, dict):
         faults.add("are no objects", place)
     elif "Data" in row:
@@ -412,7 +415,7 @@ def make_question_windows(
     offsets: list[Array],
     is_training: bool,
 ) -> QuestionWindows:
-    """Return windows whose places are those in the window, from places in paragraphs.
+    """Return the windows of a table, with the places of the paragraph turned into places in the window.
 
     A row of `table` has the index of the question, the difference between a place in the window and in the paragraph,
     and three ranges of places in the paragraph: the piece, the tokens with most context, and the answer, the second

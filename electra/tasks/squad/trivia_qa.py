@@ -76,7 +76,7 @@ def first_words(text: str, count: int) -> str:
 
 
 def find_answers(context: str, aliases: Sequence[str]) -> list[Occurrence]:
-    """Return the first occurrence of each alias in a text, the earliest first, of those with equal starts the longest.
+    """Return the first occurrence of each alias in a text, sorted by start; the longest comes first at equal starts.
 
     Case and the characters between words do not count, and no word is cut: "JRR" is not in "JRRT".
     """

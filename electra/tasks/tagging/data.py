@@ -92,7 +92,11 @@ class SentenceWindows(ColumnRows):
     sentence_of_window: list[int]
 
     def predictions(self, values: Array) -> list[list[Any]]:
-        """Return the predictions of each sentence, in the order of words, from (windows, most words in a window)."""
+        """Return the predictions of each sentence in the order of its words.
+
+        Args:
+            values: predictions by window, (windows, most words in a window).
+        """
         found: dict[int, list[Any]] = defaultdict(list)
         for row, sentence, positions in zip(values, self.sentence_of_window, self.columns["positions"], strict=True):
             found[sentence] += row[: len(positions)].tolist()

@@ -231,7 +231,7 @@ def read_text(row: Columns, label_column: str | None, place: str) -> tuple[list[
 
 
 def _written_labels(row: Columns, label_column: str | None, text: str, place: str) -> list[str] | None:
-    """Return the labels of a text's words between white space, if the labels are one text, too; else None."""
+    """Return the labels of a row that has them as one text, a label for each word of the text; None for other rows."""
     columns = [label_column] if label_column else [name for name in row if LABEL_NAMES[0].search(name)]
     written = row.get(columns[0]) if len(columns) == 1 else None
     if not isinstance(written, str) or parse_value(written) is not None:

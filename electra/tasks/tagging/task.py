@@ -360,7 +360,7 @@ def say_once(message: str, place: str) -> None:
 
 
 def rows_of_words(path: str) -> Iterator[SourceRow]:
-    """Yield the sentences of a file with columns of words as rows with tokens."""
+    """Yield a row for each sentence of a file of columns, with the sentence's words as `tokens`."""
     for number, words in enumerate(read_columns(path, needs_labels=False).words, start=1):
         yield SourceRow(f"{path} sentence {number}", {"tokens": words})
 
