@@ -1,6 +1,7 @@
 """`from electra import ...`: a run in Python is the run of the command, and continues by itself."""
 
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -85,12 +86,13 @@ def test_a_run_in_python_is_the_run_of_the_command(parts, tmp_path):
 
 
 @pytest.mark.slow
-def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path, caplog):
+def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path, caplog, monkeypatch):
     whole = make_trainer(parts, tmp_path / "whole")
     whole.train()
     make_trainer(parts, tmp_path / "parts", max_steps=4, warmup_steps=1, lr_scheduler_type="constant").train()
     other = make_trainer(parts, tmp_path / "parts", warmup_steps=1, lr_scheduler_type="constant")
-    with caplog.at_level("INFO"):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    with caplog.at_level("INFO", "electra"):
         other.train()
     assert f"resuming {tmp_path / 'parts' / 'checkpoint-4'}" in caplog.messages
     assert other.state.global_step == 8 and other.state.log_history[0]["step"] <= 4
