@@ -145,6 +145,8 @@ def _default_config(flags: Values) -> str | None:
     if {"dataset_name", "train_file", "token_cache"} & {*flags}:
         return None
     if resumed:
+        if not Path(resumed).is_dir():
+            raise UserError(f"--resume_from_checkpoint {resumed}: no such folder; name a run or its checkpoint-N")
         raise UserError(f"there is no {CONFIG_NAME} beside {resumed}; name the run's options with --config")
     logger.info("No corpus given: using %s. Give your own with --train_file or --dataset_name.", QUICKSTART)
     return str(QUICKSTART)

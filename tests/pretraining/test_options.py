@@ -174,10 +174,12 @@ def test_names_of_held_out_texts_that_share_a_metric_are_refused():
 def test_options_are_found_from_checkpoint_and_run(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     checkpoint = write_checkpoint(tmp_path / "run", 4)
-    for name in (f"{checkpoint}/", tmp_path / "run", tmp_path / "nowhere"):
-        assert "no config.yaml" in refused(
-            lambda name=name: parse_pretraining_arguments([f"--resume_from_checkpoint={name}"])
-        )
+    for name, problem in (
+        (f"{checkpoint}/", "no config.yaml"),
+        (tmp_path / "run", "no config.yaml"),
+        (tmp_path / "nowhere", "no such folder"),
+    ):
+        assert problem in refused(lambda name=name: parse_pretraining_arguments([f"--resume_from_checkpoint={name}"]))
     (tmp_path / "run" / "config.yaml").write_text("seed: 1")
     for name in (f"{checkpoint}/", tmp_path / "run"):
         assert parse_pretraining_arguments([f"--resume_from_checkpoint={name}"]).training.seed == 1
