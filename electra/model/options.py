@@ -181,7 +181,7 @@ SET_BY_OBJECTIVE = ("mlm_replacement_probability", "mlm_random_probability", "di
 OF_A_RUN = ("model_size", "init_discriminator", "init_generator", "init_generator_layers", "generator_gate")
 """Options that the networks of a recipe in Python do not have: the recipe is named otherwise, there are no trained
 weights, and the gate belongs to the trainer."""
-ROUNDING = 1e-9
+SHARE_TOLERANCE = 1e-9
 """Difference up to which a sum of shares counts as 1."""
 MASKING = ("mlm_probability", "mlm_replacement_probability", "mlm_random_probability")
 """Options that choose and mask positions; with an objective that masks nothing they do nothing."""
@@ -244,7 +244,7 @@ def check_shares(objective: Objective) -> None:
     """Raise a UserError if the shares of [MASK] and of random tokens are more than 1 together."""
     masked = objective.mlm_replacement_probability
     random = objective.mlm_random_probability
-    if masked + random > 1 + ROUNDING:
+    if masked + random > 1 + SHARE_TOLERANCE:
         raise UserError(
             f"--mlm_replacement_probability {masked:g} and --mlm_random_probability {random:g} add up to more than 1; "
             "lower one of them"
@@ -262,7 +262,7 @@ def _fits_share(o: Any, other: float | None) -> bool:
     If the user gives the other share, too, `check_shares` compares both.
     """
     spec = _spec(o)
-    return other is not None or spec.mlm_replacement_probability + spec.mlm_random_probability <= 1 + ROUNDING
+    return other is not None or spec.mlm_replacement_probability + spec.mlm_random_probability <= 1 + SHARE_TOLERANCE
 
 
 def _has_generator(o: Any) -> bool:
