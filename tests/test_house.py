@@ -15,8 +15,8 @@ from tests.helpers import ROOT
 from tests.pretraining.runs import FAST, flags, write_corpus
 
 CODE = ROOT / "electra"
-MOST_LINES = 540
-"""Lines of a module; 500 is the aim."""
+MOST_LINES = 500
+"""Lines of a module."""
 LEAST_VERBS = 0.9
 """Share of the docstrings of functions that begin with a verb."""
 PROTOCOL = {"logger", "main", "predictor", "report"}

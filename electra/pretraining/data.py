@@ -15,8 +15,9 @@ from electra.data.corpus import Corpus
 from electra.data.foreign import open_cache
 from electra.data.options import SegmentArguments, held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
+from electra.data.policies.packed import PackedPolicy
 from electra.data.rng import Ints
-from electra.data.segments import EvaluationSegments, SegmentPolicy
+from electra.data.segments import EvaluationSegments, SegmentCollator, SegmentPolicy
 from electra.data.shards import describe_sources, load_or_build_cache
 from electra.data.token_cache import (
     NONE,
@@ -36,7 +37,7 @@ from electra.pretraining.configuration import Configuration, ElectraTrainingArgu
 from electra.pretraining.device import main_process_first
 from electra.pretraining.testset import CorruptedTestSet, check_test_set, read_test_set
 from electra.report.runs import TESTSET
-from electra.tokenizers.load import check_tokenizer, given_tokenizer
+from electra.tokenizers.load import check_tokenizer, given_tokenizer, vocabulary_size
 
 logger = logging.getLogger(__name__)
 
@@ -189,6 +190,19 @@ def _data_of_split(
             "held_out_text": held_out_text,
             **({"test_text": text_fingerprint(cache.content_hashes[in_test])} if len(in_test) else {}),
         },
+    )
+
+
+def make_collator(data: PretrainingData, *, has_fixed_shapes: bool) -> SegmentCollator:
+    """Return the collator of a run's batches, all of one shape if `has_fixed_shapes`, as compiled steps need it."""
+    tokenizer = data.tokenizer
+    return SegmentCollator(
+        tokenizer.cls_token_id,
+        tokenizer.sep_token_id,
+        tokenizer.pad_token_id,
+        length=data.segments.max_length if has_fixed_shapes else None,
+        most_segments=data.policy.most_segments if isinstance(data.policy, PackedPolicy) else 0,
+        vocabulary=vocabulary_size(tokenizer),
     )
 
 

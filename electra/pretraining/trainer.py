@@ -45,7 +45,7 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from electra.data.options import SegmentArguments
 from electra.data.policies.packed import PackedPolicy
-from electra.data.segments import SegmentCollator, TrainingSegments
+from electra.data.segments import TrainingSegments
 from electra.data.token_cache import TokenCache
 from electra.io.checkpoints import UNFINISHED, translate_read_errors
 from electra.io.console import log_by_default
@@ -64,7 +64,7 @@ from electra.pretraining.checkpoints import (
     kill_workers,
 )
 from electra.pretraining.configuration import ElectraTrainingArguments
-from electra.pretraining.data import PretrainingData, data_of_run
+from electra.pretraining.data import PretrainingData, data_of_run, make_collator
 from electra.pretraining.device import compile_model, explain_lost_process, explain_lost_worker, take_compiled_step
 from electra.pretraining.metrics import evaluation_metrics, metrics_of_corrupted, token_records
 from electra.pretraining.model import network_options_of, objective_arguments, take_start
@@ -88,7 +88,6 @@ from electra.schedules import (
     stage_lengths,
     translate_option_errors,
 )
-from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
 
@@ -182,19 +181,9 @@ class ElectraTrainer(Trainer):
         tune_networks(model)
         if args.device.type == "cuda":
             tune_for_gpu(model)
-        has_fixed_shapes = args.torch_compile or args.device.type == "cuda"
-        most_segments = 0
         if isinstance(data.policy, PackedPolicy):
-            most_segments = data.policy.most_segments
             model.most_in_shared_rows = data.policy.most_chosen(model.config.mlm_probability)
-        collator = SegmentCollator(
-            tokenizer.cls_token_id,
-            tokenizer.sep_token_id,
-            tokenizer.pad_token_id,
-            length=data.segments.max_length if has_fixed_shapes else None,
-            most_segments=most_segments,
-            vocabulary=vocabulary_size(tokenizer),
-        )
+        collator = make_collator(data, has_fixed_shapes=args.torch_compile or args.device.type == "cuda")
         try:
             super().__init__(
                 model=model,
