@@ -49,7 +49,8 @@ class CommandLine(HfArgumentParser):
     Attributes:
         config: after `read`, the YAML file; None if there is none.
         names_config: after `read`, whether the command line names this file.
-        flags: after `read`, the names of options that the command line itself gives.
+        flags: after `read`, the names of options that the command line itself gives; after `fill`, without those that
+            only warn and do not apply.
         lines: after `fill`, the names of options that the file gives and that apply.
         left_out: after `fill`, for each option of the file that does not apply, by name, the reason.
         unused: after `fill`, the names of options that do nothing in this run, given or not.
@@ -153,6 +154,8 @@ class CommandLine(HfArgumentParser):
     ) -> tuple[Any, ...]:
         """Return the groups of options from what was read, without the lines of the file that do not apply.
 
+        An option of the command line that does not apply and only warns (`Need.only_warns`) is left out, too.
+
         Args:
             inherited: options given by flags and file -> the options of the run that this one starts from.
             recipe: name of the recipe to use if the user gives none (`Rules.sets`).
@@ -170,10 +173,16 @@ class CommandLine(HfArgumentParser):
             options = SimpleNamespace(**values)
             unmet = [need for need in self.needs if not need.needs(options)]
             need = next((need for need in unmet if need.option in lines and not need.is_strict), None)
+            if need is not None:
+                del lines[need.option]  # one at a time: without it, others may apply
+                self.left_out[need.option] = need.reason(options)
+                continue
+            need = next((need for need in unmet if need.option in self._flags and need.only_warns), None)
             if need is None:
                 break
-            del lines[need.option]  # one at a time: without it, others may apply
-            self.left_out[need.option] = need.reason(options)
+            shown = self._shown(need.option, self._flags.pop(need.option))
+            logger.warning("%s has no effect: %s", shown, need.reason(options))
+        self.flags = frozenset(self._flags)
         for need in unmet:
             if need.option in self.flags or need.option in lines:
                 reason = need.reason(options)

@@ -242,12 +242,15 @@ class Need:
         message: why the option does not work without the condition; `{name}` stands for the value of an option. A
             message without advice, which follows a semicolon, means: leave the option out.
         is_strict: refuse the option also in a file, because the run would be another one without it.
+        only_warns: leave the option out of a command line, too, with a warning, because what the user named in its
+            place decides.
     """
 
     option: str
     needs: Callable[[Any], bool]
     message: str | Callable[[Any], str]
     is_strict: bool = False
+    only_warns: bool = False
 
     def reason(self, options: Any) -> str:
         """Return the message with the values of these options."""

@@ -331,7 +331,12 @@ TRAINING_NEEDS = [
         for name in ("init_discriminator", "init_generator", "init_generator_layers", "initialization")
     ),
     *(
-        Need(name, lambda o: o.init_checkpoint is None, "the tokenizer of --init_checkpoint is used as it is")
+        Need(
+            name,
+            lambda o: o.init_checkpoint is None,
+            "the tokenizer of --init_checkpoint is used as it is",
+            only_warns=name != "tokenizer_path",
+        )
         for name in ("tokenizer_path", *OF_TRAINING)
     ),
     Need(

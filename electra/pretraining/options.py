@@ -76,11 +76,17 @@ PRETRAINING_NEEDS: list[Need] = [
             name,
             lambda o: not (o.init_discriminator or o.init_generator),
             "the tokenizer of the trained networks is used as it is",
+            only_warns=True,
         )
         for name in tokenizer_options.OF_TRAINING
     ),
     *(
-        Need(name, lambda o: o.token_cache is None, "the tokenizer of --token_cache is used as it is")
+        Need(
+            name,
+            lambda o: o.token_cache is None,
+            "the tokenizer of --token_cache is used as it is",
+            only_warns=True,
+        )
         for name in tokenizer_options.OF_TRAINING
     ),
     *tokenizer_options.TOKENIZER_NEEDS,

@@ -45,7 +45,12 @@ class TokenizerArguments(Options):
 OF_TRAINING = tuple(f.name for f in fields(TokenizerArguments))
 """Options of a tokenizer that is trained, which do nothing beside a finished tokenizer."""
 PATH_NEEDS = [
-    Need(name, lambda o: o.tokenizer_path is None, "the tokenizer of --tokenizer_path is used as it is")
+    Need(
+        name,
+        lambda o: o.tokenizer_path is None,
+        "the tokenizer of --tokenizer_path is used as it is",
+        only_warns=True,
+    )
     for name in OF_TRAINING
 ]
 """Needs of options of a new tokenizer: no other tokenizer is named."""

@@ -13,6 +13,7 @@ from electra.objectives import OBJECTIVES
 from electra.pretraining.metrics import evaluation_metrics
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.run_folder import Run, RunProvenance, open_run
+from electra.tokenizers.options import TokenizerArguments
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
@@ -50,12 +51,6 @@ from tests.pretraining.runs import TWO_STAGE, flags
         ({"objective": "mlm", "generator_size": 0.25}, "--generator_size mlm"),
         ({"objective": "causal", "mlm_probability": 0.15}, "--mlm_probability causal"),
         ({"init_from_generator": True}, "--init_from_generator electra"),
-        # a tokenizer that is not trained
-        ({"tokenizer_path": "tok", "cased": True}, "--cased --tokenizer_path"),
-        ({"tokenizer_path": "tok", "tokenizer_algorithm": "wordpiece"}, "--tokenizer_algorithm --tokenizer_path"),
-        ({"tokenizer_path": "tok", "vocab_size": 30_522}, "--vocab_size --tokenizer_path"),
-        ({"init_discriminator": "a", "max_documents": 50}, "--max_documents networks"),
-        ({"token_cache": "a", "train_file": None, "strip_accents": False}, "--strip_accents --token_cache"),
         ({"token_cache": "a"}, "--train_file --token_cache"),
         ({"product_schedule": True, "lr_scheduler_type": "cosine"}, "--lr_scheduler_type --product_schedule"),
         ({"initialization": "local", "init_generator": "a"}, "--initialization --init_generator"),
@@ -69,6 +64,28 @@ from tests.pretraining.runs import TWO_STAGE, flags
 def test_options_without_effect_are_refused(tmp_path, options, named):
     message = refused(lambda: parse_pretraining_arguments(flags(tmp_path, **options)))
     assert all(word in message for word in named.split()), message
+
+
+@parametrize(
+    ("options", "named"),
+    [
+        ({"tokenizer_path": "tok", "cased": True}, "--cased --tokenizer_path"),
+        ({"tokenizer_path": "tok", "tokenizer_algorithm": "unigram"}, "--tokenizer_algorithm --tokenizer_path"),
+        # also with the value that it has anyway
+        ({"tokenizer_path": "tok", "vocab_size": 30_522}, "--vocab_size --tokenizer_path"),
+        ({"init_discriminator": "a", "max_documents": 50}, "--max_documents networks"),
+        ({"token_cache": "a", "train_file": None, "strip_accents": True}, "--strip_accents --token_cache"),
+        ({"init_checkpoint": "a", "vocab_size": 100}, "--vocab_size --init_checkpoint"),
+    ],
+    ids=str,
+)
+def test_options_of_a_tokenizer_that_is_not_trained_only_warn(tmp_path, caplog, options, named):
+    config = parse_pretraining_arguments(flags(tmp_path, **{"vocab_size": None, **options}))
+    (warning,) = (message for message in caplog.messages if "has no effect" in message)
+    assert all(word in warning for word in named.split()), warning
+    assert config.tokenizer == TokenizerArguments()
+    option = named.split()[0].removeprefix("--").replace("cased", "lowercase")
+    assert option not in config.record and not config.is_given(option)
 
 
 @parametrize("accumulation", [1, 2])
