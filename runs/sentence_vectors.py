@@ -105,7 +105,7 @@ def main() -> None:
     scores["after"] = similarity(model, given.pairs)
     model.save_pretrained(given.output_dir)
     Path(given.output_dir, "scores.json").write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(scores))  # noqa: T201
+    print(json.dumps(scores))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,15 @@
 import csv
 import json
 import logging
+import re
+import runpy
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from pytest import approx
+from scipy.special import softmax
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from transformers import ElectraForSequenceClassification, pipeline
 
@@ -29,7 +32,7 @@ from electra.tasks.classify.task import (
 from electra.tasks.classify.task import main as classify
 from tests.conftest import refused
 from tests.finetuning.encoders import tiny_electra
-from tests.helpers import parametrize, read_json
+from tests.helpers import ROOT, parametrize, read_json
 from tests.tasks.classify.files import flags, write_table, write_texts
 from tests.tasks.classify.test_data import examples
 from tests.tasks.glue.files import write_encoder
@@ -317,3 +320,32 @@ def test_a_learning_curve_compares_both_starts(folder):
     before = (point / "predictions" / "reviews-42.npz").stat()
     classify(["--config", str(point / "config.yaml")])
     assert (point / "predictions" / "reviews-42.npz").stat() == before
+
+
+@pytest.mark.slow
+def test_networks_of_the_same_texts_are_averaged(folder, capsys, monkeypatch):
+    """Two evaluations whose second and first seed draw the same texts."""
+    options = {**SETTINGS, "num_train_epochs": 4, "save_model": False, "train_fractions": 0.5, "num_seeds": 2}
+    run(folder, "reviews", "csv", experiment_name="seeds_1_2", seed=1, eval_seed=9, **options)
+    run(folder, "reviews", "csv", experiment_name="seeds_4_5", seed=4, eval_seed=7, **options)
+    first, second = (folder / "output" / name for name in ("seeds_1_2", "seeds_4_5"))
+    monkeypatch.setattr("sys.argv", ["average_seeds.py", str(first), str(second)])
+    runpy.run_path(str(ROOT / "runs" / "average_seeds.py"), run_name="__main__")
+    table = [
+        re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines() if line.startswith("reviews, ")
+    ]
+    assert [line[:2] for line in table] == [
+        ["reviews, 24 (10)", "1"],
+        ["reviews, 24 (11)", "2"],
+        ["reviews, 24 (12)", "1"],
+    ]
+
+    def probabilities(evaluation, seed):
+        logits = np.load(evaluation / "predictions" / f"reviews-{seed}.npz")["dev"]
+        return softmax(logits.astype(np.float64), axis=1)
+
+    labels = np.array([row % 2 for row in range(16)])  # good is the second class and the odd label
+    both = [probabilities(first, 2), probabilities(second, 4)]
+    alone = np.mean([np.mean(one.argmax(1) == labels) for one in both])
+    average = np.mean(np.mean(both, axis=0).argmax(1) == labels)
+    assert table[1][2:4] == [f"{100 * alone:.1f}", f"{100 * average:.1f}"]
