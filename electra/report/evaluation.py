@@ -159,7 +159,10 @@ class Reporting:
         return runs
 
     def read_baselines(self, folders: Sequence[Path]) -> list[RunSummary]:
-        """Return the baselines, which need no network: rows for each folder, or one for folders with equal scores."""
+        """Return the baselines, which need no network: rows for each folder, or one for folders with equal scores.
+
+        Several rows of one baseline are named by their number of training rows, or by their folders if numbers repeat.
+        """
         groups: dict[str, dict[str, tuple[list[Result], list[str]]]] = defaultdict(dict)
         for folder, name in names_of(folders).items():
             for title, results in self.baselines_of(folder).items():
@@ -167,9 +170,11 @@ class Reporting:
                 groups[title].setdefault(key, (results, []))[1].append(name)
         rows = []
         for title, group in groups.items():
-            for results, names in group.values():
-                of_which = "" if len(group) == 1 else f" of {', '.join(names)}"
-                rows += self.summarize(results, f"{title}{of_which}")
+            counts = [{result.rows["train"] for result in results} for results, _ in group.values()]
+            tell_apart = len(set().union(*counts)) == sum(map(len, counts)) == len(group)
+            for (results, names), (count, *_) in zip(group.values(), counts, strict=True):
+                of_which = f", {count:,} rows" if tell_apart else f" of {', '.join(names)}"
+                rows += self.summarize(results, title if len(group) == 1 else f"{title}{of_which}")
         return rows
 
     def baselines_of(self, folder: Path) -> dict[str, list[Result]]:

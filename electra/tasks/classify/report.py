@@ -360,7 +360,8 @@ class LabelReporting(Reporting):
                 metric = self.metrics[headline_of(result)]
                 which = f"Seed {result.seed}, the best of {len(results)} by {metric}, whose answers and model are kept"
             shown = class_blocks(found, f"{which}.")
-            blocks += shown if len(folders) == 1 else [Fold(f"Classes of {name}, seed {result.seed}", shown)]
+            what = "Labels" if "range" in found else "Classes"
+            blocks += shown if len(folders) == 1 else [Fold(f"{what} of {name}, seed {result.seed}", shown)]
         return blocks
 
 

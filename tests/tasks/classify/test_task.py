@@ -286,17 +286,25 @@ def test_the_plan_of_a_curve_has_every_point(folder, capsys):
     assert capsys.readouterr().out.count("folder  ") == 4
 
 
-def test_each_folder_has_its_own_constant_answer(folder, tmp_path):
-    for name, baseline in (("a", 0.2), ("b", 0.2), ("c", 0.6)):
+@parametrize(
+    ("texts", "names"),
+    [
+        (5, ("majority or mean of a, b", "majority or mean of c")),
+        (2000, ("majority or mean, 5 rows", "majority or mean, 2,000 rows")),
+    ],
+)
+def test_each_folder_has_its_own_constant_answer(tmp_path, texts, names):
+    for name, baseline, count in (("a", 0.2, 5), ("b", 0.2, 5), ("c", 0.6, texts)):
         part = tmp_path / name
         (part / "predictions").mkdir(parents=True)
-        result = Result("t", 1, {"accuracy": 0.9}, False, 1.0, "pretrained", name, 10, {"train": 5}, {"encoder": name})
+        rows = {"train": count}
+        result = Result("t", 1, {"accuracy": 0.9}, False, 1.0, "pretrained", name, 10, rows, {"encoder": name})
         append_result(part / "results.jsonl", result)
         details = {"baseline": {"accuracy": baseline}, "text": ""}
         (part / "predictions" / "t-1-details.json").write_text(json.dumps(details))
     parts = [tmp_path / name for name in "abc"]
     rows = {run.name: run.tasks["t"].headline.median for run in CLASSIFY_REPORTING.read_baselines(parts)}
-    assert rows == {"majority or mean of a, b": 0.2, "majority or mean of c": 0.6}
+    assert rows == dict(zip(names, (0.2, 0.6), strict=True))
     assert [run.name for run in CLASSIFY_REPORTING.read_baselines(parts[:2])] == ["majority or mean"]
     assert [run.name for run in CLASSIFY_REPORTING.read_runs(parts[:2])] == ["a", "b"]
 
