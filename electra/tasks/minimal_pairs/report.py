@@ -35,7 +35,7 @@ PAIRS_DEFINITIONS = (
     "with 50.",
     "token frequencies: the score is the sum of the logarithms of the tokens' frequencies in all sentences of the "
     "data, acceptable or not. They know the words and no order.",
-    "per token: the score divided by the sentence's number of tokens. A network that knows nothing has 50, but a "
+    "per token: the score divided by the sentence's number of tokens. A network that knows nothing is near 50, but a "
     "longer sentence that repeats easy words gains.",
     "A phenomenon is the mean of its paradigms, overall is the mean of all paradigms. ± is the standard error, "
     "sqrt(sum of s^2) / k for k paradigms, each with s = sqrt(a (1 - a) / pairs) if there are no ties.",
