@@ -264,7 +264,7 @@ class Reporting:
                 for split, official in summary.task.rows.items():
                     counts = {result.rows.get(split, official) for result in summary.results}
                     for number in sorted(counts - {official}):
-                        what = f"{summary.task.title} {split} ({number} instead of {official} rows)"
+                        what = f"{summary.task.title} {split} ({number:,} instead of {official:,} rows)"
                         remarks.append(f"{run.name}: {what}. The score is not comparable with published ones.")
         overview = self.overview(runs)
         return [overview, BulletList(remarks)] if remarks else [overview]
@@ -306,7 +306,7 @@ class Reporting:
                     networks[run.name] = [100 * value for value in headline.defined]
                 elif headline.defined and headline.median is not None:
                     baselines[run.name] = 100 * headline.median
-            if networks:
+            if sum(map(len, networks.values())) + len(baselines) > 1 and networks:  # a single score needs no picture
                 title = f"{task.title} {self.metrics.get(task.headline, task.headline)}"
                 charts.append(ScoreRows(title, networks, baselines))
         return charts

@@ -192,6 +192,13 @@ def test_the_chart_has_every_seed_and_what_needs_no_network(tmp_path):
     assert [*median.get_xdata()] == approx([60]) and [*baseline.get_xdata()] == approx([50, 50])
 
 
+@parametrize(("seeds", "charts"), [((1,), 0), ((1, 2), 1)])
+def test_a_single_score_has_no_chart(tmp_path, seeds, charts):
+    results = [result("squad_v1", seed, {"exact_match": 0.5, "f1": 0.6}) for seed in seeds]
+    folder = run_folder(tmp_path / "a", results, "squad")
+    assert len(SQUAD.charts(SQUAD.read_runs([folder]))) == charts
+
+
 def test_numbers_with_and_without_a_spread_stay_aligned():
     table = Table(["", "score", "other"], [["a", "81.2 ± 0.4", "1.0"], ["b", "79.9", "2.0"]])
     assert [table.has_spread(column) for column in range(3)] == [False, True, False]

@@ -90,7 +90,7 @@ def test_nothing_published_stands_beside_the_demonstration(tmp_path):
 def test_other_data_than_the_official_are_named(tmp_path):
     runs = [*all_tasks("cola"), result("rte", 1, {"accuracy": 0.5}, rows={"train": 100, "dev": 277})]
     markdown, _ = write([run_folder(tmp_path / "run", runs)])
-    assert "RTE train (100 instead of 2490 rows)" in markdown and "CoLA train" not in markdown
+    assert "RTE train (100 instead of 2,490 rows)" in markdown and "CoLA train" not in markdown
 
 
 def test_every_published_row_has_a_source():
