@@ -38,7 +38,8 @@ PAIRS_DEFINITIONS = (
     "per token: the score divided by the sentence's number of tokens. A network that knows nothing is near 50, but a "
     "longer sentence that repeats easy words gains.",
     "A phenomenon is the mean of its paradigms, overall is the mean of all paradigms. ± is the standard error, "
-    "sqrt(sum of s^2) / k for k paradigms, each with s = sqrt(a (1 - a) / pairs) if there are no ties.",
+    "sqrt(sum of s^2) / k for k paradigms, each with s = sqrt(a (1 - a) / pairs) if there are no ties. "
+    "In the sentences at the top, ± takes the paradigms as a sample, because their pairs resemble each other.",
     "Scores are sums over the tokens of a sentence without [CLS] and [SEP]. "
     "discriminator: log(1 - D), D being the probability that a token was replaced. corrected: log p, which follows "
     "from D and the generator's probability of the token where it is masked. "
@@ -66,7 +67,7 @@ class Accuracies(TypedDict):
 class Margin(TypedDict):
     """The margin of a score over the best baseline, as fractions.
 
-    The standard error is that of the differences on the same pairs.
+    The standard error is that of the differences on the same pairs, with the paradigms as a sample; see `margin`.
     """
 
     baseline: str
@@ -141,14 +142,23 @@ def margin(
 ) -> Margin:
     """Return the margin of a score over the best of the baselines and guessing.
 
+    Its standard error takes the paradigms as a sample, because the pairs of a paradigm resemble each other: a network
+    that knows nothing may prefer the same word in all of them. The error of the pairs counts where it is larger, or
+    where there is one paradigm.
+
     Args:
         outcomes: result of `outcomes_of` for the score, (N,).
         baselines: results of `outcomes_of` for the baselines by name, (N,) each.
     """
     every = {GUESSING: np.full(len(pairs), 0.5), **baselines}
     best = max(every, key=lambda name: summarize(pairs, every[name])["overall"]["accuracy"])
-    difference = summarize(pairs, outcomes - every[best])["overall"]
-    return Margin(baseline=best, difference=difference["accuracy"], standard_error=difference["standard_error"])
+    found = summarize(pairs, outcomes - every[best])
+    difference = found["overall"]
+    error = difference["standard_error"]
+    of_paradigms = [one["accuracy"] for one in found["paradigms"].values()]
+    if error is not None and len(of_paradigms) > 1:
+        error = max(error, float(np.std(of_paradigms, ddof=1)) / math.sqrt(len(of_paradigms)))
+    return Margin(baseline=best, difference=difference["accuracy"], standard_error=error)
 
 
 def verdict(name: str, results: PairResults) -> Verdict:

@@ -69,6 +69,11 @@ def test_a_margin_is_that_over_the_best_baseline_on_the_same_pairs():
     assert found["difference"] == approx(7 / 8 - 5.5 / 8)
     assert found["standard_error"] == approx(np.std([0, 0, 0, 0, 0, 0.5, 1, 0]) / math.sqrt(8))
     assert margin(pairs, good, {"token frequencies": bad})["baseline"] == "guessing"
+    paradigms = [Pair("a", "b", "pq"[number // 4], "f", "") for number in range(8)]  # all of one, three of the other
+    spread = margin(paradigms, good, {"token frequencies": bad})["standard_error"]
+    assert spread == approx(np.std([0.5, 0.25], ddof=1) / math.sqrt(2))
+    equal = margin(paradigms, np.array([1, 1, 1, 0] * 2), {"token frequencies": bad})["standard_error"]
+    assert equal == approx(math.sqrt(0.75 * 0.25 / 4 * 2) / 2)  # paradigms are equal: the error of the pairs
     results = {
         "scores": {"pll": summarize(pairs, good)}, "per_token": {"pll": summarize(pairs, good)},
         "baselines": {"token frequencies": summarize(pairs, bad)}, "unequal_share": 0.5,
