@@ -170,7 +170,7 @@ class Reporting:
                 groups[title].setdefault(key, (results, []))[1].append(name)
         rows = []
         for title, group in groups.items():
-            counts = [{result.rows["train"] for result in results} for results, _ in group.values()]
+            counts = [{result.rows.get("train", 0) for result in results} for results, _ in group.values()]
             tell_apart = len(set().union(*counts)) == sum(map(len, counts)) == len(group)
             for (results, names), (count, *_) in zip(group.values(), counts, strict=True):
                 of_which = f", {count:,} rows" if tell_apart else f" of {', '.join(names)}"
