@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
+from electra.report.results import read_results
+
 
 class Finetuned(NamedTuple):
     """A fine-tuned network's answers on the development set."""
@@ -32,14 +34,15 @@ class Finetuned(NamedTuple):
     """Accuracy of the bag of words that was trained on the same texts."""
 
 
-def finetuned_networks(folder: Path) -> dict[tuple[Any, ...], Finetuned]:
-    """Read the networks of an evaluation, by a key that is equal for networks trained on the same texts."""
-    found = {}
-    for line in (folder / "results.jsonl").read_text(encoding="utf-8").splitlines():
-        run = json.loads(line)
-        settings = run["settings"]
-        start = folder / "predictions" / f"{run['task']}-{run['seed']}"
+def finetuned_networks(folder: Path) -> list[tuple[tuple[Any, ...], Finetuned]]:
+    """Read the networks of an evaluation, each with a key that is equal for networks trained on the same texts."""
+    found = []
+    for run in read_results(folder / "results.jsonl"):
+        settings = run.settings
+        start = folder / "predictions" / f"{run.task}-{run.seed}"
         details = json.loads(Path(f"{start}-details.json").read_text(encoding="utf-8"))
+        if "classes" not in details:
+            raise SystemExit(f"error: {folder} has no classes; name evaluations with one label for each text")
         number = {one["name"]: column for column, one in enumerate(details["classes"])}
         with open(f"{start}-dev.csv", encoding="utf-8", newline="") as file:
             labels = np.array([number[row["label"]] for row in csv.DictReader(file)])
@@ -47,9 +50,9 @@ def finetuned_networks(folder: Path) -> dict[tuple[Any, ...], Finetuned]:
             probabilities = softmax(logits["dev"].astype(np.float64), axis=-1)
         baselines = json.loads(Path(f"{start}-baselines.json").read_text(encoding="utf-8"))
         is_drawn = settings.get("train_texts") == "drawn for each seed"
-        draw = settings["eval_seed"] + run["seed"] if is_drawn else "all"
-        key = (run["task"], run["rows"]["train"], draw, settings["train_data"], settings["validation_data"])
-        found[key] = Finetuned(probabilities, labels, baselines["bag of words"]["accuracy"])
+        draw = settings["eval_seed"] + run.seed if is_drawn else "all"
+        key = (run.task, run.rows["train"], draw, settings["train_data"], settings["validation_data"])
+        found.append((key, Finetuned(probabilities, labels, baselines["bag of words"]["accuracy"])))
     return found
 
 
@@ -62,7 +65,7 @@ def score_averages(folders: Sequence[Path]) -> list[tuple[tuple[Any, ...], int, 
     """
     networks = defaultdict(list)
     for folder in folders:
-        for key, network in finetuned_networks(folder).items():
+        for key, network in finetuned_networks(folder):
             networks[key].append(network)
     scores = []
     for key, members in sorted(networks.items(), key=lambda item: str(item[0])):

@@ -336,8 +336,9 @@ def test_networks_of_the_same_texts_are_averaged(folder, capsys, monkeypatch):
     options = {**SETTINGS, "num_train_epochs": 4, "save_model": False, "train_fractions": 0.5, "num_seeds": 2}
     run(folder, "reviews", "csv", experiment_name="seeds_1_2", seed=1, eval_seed=9, **options)
     run(folder, "reviews", "csv", experiment_name="seeds_4_5", seed=4, eval_seed=7, **options)
-    first, second = (folder / "output" / name for name in ("seeds_1_2", "seeds_4_5"))
-    monkeypatch.setattr("sys.argv", ["average_seeds.py", str(first), str(second)])
+    run(folder, "reviews", "csv", experiment_name="all", **{**options, "train_fractions": None})
+    first, second, third = (folder / "output" / name for name in ("seeds_1_2", "seeds_4_5", "all"))
+    monkeypatch.setattr("sys.argv", ["average_seeds.py", str(first), str(second), str(third)])
     runpy.run_path(str(ROOT / "runs" / "average_seeds.py"), run_name="__main__")
     table = [
         re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines() if line.startswith("reviews, ")
