@@ -347,6 +347,7 @@ def test_networks_of_the_same_texts_are_averaged(folder, capsys, monkeypatch):
         ["reviews, 24 (10)", "1"],
         ["reviews, 24 (11)", "2"],
         ["reviews, 24 (12)", "1"],
+        ["reviews, 48 (all)", "2"],
     ]
 
     def probabilities(evaluation, seed):
