@@ -59,7 +59,7 @@ def test_version_1_is_learned_and_its_files_agree(trained):
     assert {name: answers[0]["text"] for name, answers in best.items()} == predicted
     assert not (saved / "null_odds.json").exists()
     report = (trained / "output" / "run" / "report.md").read_text()
-    assert all(text in report for text in ("87599", "10570", "ELECTRA-Base ", "84.5", "90.8"))
+    assert all(text in report for text in ("87,599", "10,570", "ELECTRA-Base ", "84.5", "90.8"))
 
 
 @parametrize(("head", "options"), [("joint", {}), ("hf", {"save_model": True})])
