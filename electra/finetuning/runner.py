@@ -347,9 +347,7 @@ def keep(
             else:
                 write_json(content, path)
     if logits and p.data.baselines is not None:
-        found = p.data.baselines(seed)
-        scores = {name: task.metrics(values, p.data.references) for name, values in found.items()}
-        write_json(scores, evaluation.predictions / f"{task.name}-{seed}{BASELINES_ENDING}")
+        write_json(dict(p.data.baselines(seed)), evaluation.predictions / f"{task.name}-{seed}{BASELINES_ENDING}")
     if evaluation.is_start(task):
         folder = evaluation.encoder_path(task.name, seed)
         unfinished = folder.with_name(f".{folder.name}.unfinished")

@@ -64,6 +64,10 @@ class Split(NamedTuple):
     is_labelled: bool = True
 
 
+Scores = Mapping[str, Mapping[str, float]]
+"""Name of a baseline -> metric -> fraction."""
+
+
 class TaskData(NamedTuple):
     """The data of a task.
 
@@ -73,8 +77,8 @@ class TaskData(NamedTuple):
         problem_type: name in transformers' configuration of what a saved sequence classifier predicts.
         chosen: seed of a run -> numbers of the rows of `train` that it trains on, int64 (M,); None for all rows.
         saved: values for the configuration of a saved model, beside the classes.
-        baselines: seed of a run -> name of a baseline, such as the most frequent answer -> logits of the scored
-            splits, from the same rows as the run and without a network; None without baselines.
+        baselines: seed of a run -> name of a baseline, such as the most frequent answer -> its metrics, named as in
+            `Task.metrics`, from the same rows as the run and without a network; None without baselines.
     """
 
     splits: Mapping[str, Split]
@@ -82,7 +86,7 @@ class TaskData(NamedTuple):
     problem_type: str | None = None
     chosen: Callable[[int], Array] | None = None
     saved: Mapping[str, Any] = {}
-    baselines: Callable[[int], Mapping[str, Logits]] | None = None
+    baselines: Callable[[int], Scores] | None = None
 
     @property
     def train(self) -> ColumnRows:
@@ -184,6 +188,12 @@ def by_split(score: ScoreSplit) -> ComputeMetrics:
         return found
 
     return metrics
+
+
+def score_all(metrics: ComputeMetrics, answers: Mapping[str, Logits], splits: Mapping[str, Split]) -> Scores:
+    """Return the metrics of each baseline from the logits of its answers by name and split."""
+    references = {name: split.references for name, split in splits.items()}
+    return {name: metrics(logits, references) for name, logits in answers.items()}
 
 
 def of_one_split(write: Callable[[str, Array, Any], Mapping[str, Any]]) -> WritePredictions:

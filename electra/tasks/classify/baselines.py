@@ -7,11 +7,11 @@ import numpy as np
 from scipy.special import logit
 
 from electra.finetuning.data import Array
-from electra.finetuning.task import Split
+from electra.finetuning.task import Scores, Split, score_all
 from electra.finetuning.trainer import Logits
 from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, fit_words
 from electra.tasks.classify.data import Example, LabelledTexts
-from electra.tasks.classify.report import CONSTANT
+from electra.tasks.classify.report import CONSTANT, score_splits
 
 FAINT = 1e-6
 """Logit of a class that is answered although its probability is below one half: just above 0."""
@@ -21,17 +21,21 @@ def make_baselines(
     data: LabelledTexts,
     splits: Mapping[str, Split],
     chosen: Callable[[int], Array] | None,
-) -> Callable[[int], Mapping[str, Logits]]:
-    """Return a function of a run's seed that returns the logits of both baselines by name and split.
+) -> Callable[[int], Scores]:
+    """Return a function of a run's seed that returns the metrics of both baselines by name.
 
     Args:
         chosen: seed of a run -> numbers of the rows that the run trains on; None for all.
     """
     if chosen is None:
-        whole = cache(lambda: _baselines(data, splits, range(len(data.splits["train"]))))
+        whole = cache(lambda: _scores(data, splits, range(len(data.splits["train"]))))
         return lambda seed: whole()
     owners = splits["train"].references.owners
-    return lambda seed: _baselines(data, splits, np.unique(owners[chosen(seed)]).tolist())
+    return lambda seed: _scores(data, splits, np.unique(owners[chosen(seed)]).tolist())
+
+
+def _scores(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> Scores:
+    return score_all(score_splits, _baselines(data, splits, texts), splits)
 
 
 def _baselines(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> dict[str, Logits]:

@@ -21,7 +21,15 @@ from electra.finetuning.data import Array, Examples, both_orders, encode_example
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import Encoder, EncoderWithHead
 from electra.finetuning.runner import evaluate
-from electra.finetuning.task import Split, Task, TaskData, TaskKind, calibration_error, classifier_example
+from electra.finetuning.task import (
+    Split,
+    Task,
+    TaskData,
+    TaskKind,
+    calibration_error,
+    classifier_example,
+    score_all,
+)
 from electra.finetuning.trainer import Logits
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
@@ -211,7 +219,7 @@ def load_glue_task(
         for name, split in splits.items()
         if split.is_labelled and name != "train"
     }
-    baselines = {"majority or mean": constant}
+    baselines = score_all(partial(metrics, task), {"majority or mean": constant}, splits)
     return TaskData(splits, task.labels or ("score",), problem_type, baselines=lambda seed: baselines)
 
 

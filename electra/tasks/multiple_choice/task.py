@@ -49,6 +49,7 @@ from electra.finetuning.task import (
     calibration_error,
     has_one_answer,
     of_one_split,
+    score_all,
 )
 from electra.finetuning.trainer import Logits
 from electra.io.console import setup_logging
@@ -123,7 +124,7 @@ def load_choice_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: H
     for split, questions in data.items():
         rows = encode_choices(questions, tokenizer, tuning.max_length)
         splits[split] = Split(rows, questions, len(questions), is_labelled="labels" in rows.columns)
-    found = cache(lambda: choice_baselines(splits))
+    found = cache(lambda: score_all(by_split(score_choices), choice_baselines(splits), splits))
     return TaskData(splits, baselines=lambda seed: found())
 
 

@@ -6,7 +6,7 @@ scripts read them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +19,13 @@ from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import Encoder
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.runner import evaluate
-from electra.finetuning.task import COLLAPSED_SHARE, Split, Task, TaskData, TaskKind, by_split, of_one_split
+from electra.finetuning.task import COLLAPSED_SHARE, Scores, Split, Task, TaskData, TaskKind, by_split, of_one_split
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import RESULT_NAME
 from electra.io.rows import Columns, text_of
 from electra.options import Values
+from electra.tasks.squad.baselines import NEAREST_NAME, NO_ANSWER, nearest_names
 from electra.tasks.squad.data import (
     Questions,
     QuestionWindows,
@@ -35,7 +36,7 @@ from electra.tasks.squad.data import (
     load_questions,
 )
 from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
-from electra.tasks.squad.metrics import Decoded, decode, evaluate_v1, evaluate_v2
+from electra.tasks.squad.metrics import AnswerTexts, Decoded, decode, evaluate_v1, evaluate_v2
 from electra.tasks.squad.report import SQUAD_REPORTING
 
 # ---- the command
@@ -133,7 +134,17 @@ def load_squad_task(
     for split, questions in data.items():
         windows = encode_questions(questions, tokenizer, settings, is_training=split == "train")
         splits[split] = Split(windows, SquadReferences(questions, windows, settings), len(questions))
-    return TaskData(splits)
+    found = cache(lambda: reader_baselines(data["dev"]))
+    return TaskData(splits, baselines=lambda seed: found())
+
+
+def reader_baselines(dev: Questions) -> Scores:
+    """Return the metrics of answers without a network; in version 2.0 also those of answering no question."""
+    found = {NEAREST_NAME: score_answers(dev, *nearest_names(dev))}
+    if dev.is_version_2:
+        names = dev.references
+        found[NO_ANSWER] = score_answers(dev, dict.fromkeys(names, ""), dict.fromkeys(names, 0.0))
+    return found
 
 
 def build_reader(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> SpanModel:
@@ -145,10 +156,14 @@ def build_reader(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskDa
 def score_squad(rows: Array, dev: SquadReferences) -> dict[str, float]:
     """Return exact match and F1 from the output of the model, in version 2.0 each at its best threshold."""
     decoded = dev.decode(rows)
-    right = dev.data.references
-    if dev.data.is_version_2:
-        return evaluate_v2(right, decoded.predictions, decoded.null_odds)
-    return evaluate_v1(right, decoded.predictions)
+    return score_answers(dev.data, decoded.predictions, decoded.null_odds)
+
+
+def score_answers(dev: Questions, answers: AnswerTexts, null_odds: Mapping[str, float]) -> dict[str, float]:
+    """Return exact match and F1 of answers by id of the question; version 1.1 has no use for the null odds."""
+    if dev.is_version_2:
+        return evaluate_v2(dev.references, answers, null_odds)
+    return evaluate_v1(dev.references, answers)
 
 
 def is_reader_collapsed(rows: Array, dev: SquadReferences) -> bool:

@@ -39,6 +39,7 @@ from electra.finetuning.task import (
     has_one_answer,
     of_one_split,
     pipeline_example,
+    score_all,
 )
 from electra.finetuning.trainer import Logits, step_loss
 from electra.io.console import setup_logging
@@ -197,7 +198,7 @@ def load_tagging_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: 
     words = set(chain.from_iterable(data["train"].words))
     is_cut = any(len(words_of(word)) > 1 and UNSPACED_WORD.search(word) for word in words)
     saved = {CUT_KEY: True} if is_cut else {}
-    found = cache(lambda: tagging_baselines(splits))
+    found = cache(lambda: score_all(by_split(score_tagging), tagging_baselines(splits), splits))
     return TaskData(splits, tags, saved=saved, baselines=lambda seed: found())
 
 

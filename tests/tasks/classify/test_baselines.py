@@ -9,7 +9,7 @@ from electra.finetuning.task import Split
 from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, SINGLE
 from electra.tasks.classify.baselines import make_baselines
 from electra.tasks.classify.data import Example, LabelledTexts, LabelSet
-from electra.tasks.classify.report import CONSTANT, ClassificationReferences, score_classification
+from electra.tasks.classify.report import CONSTANT, ClassificationReferences
 from tests.helpers import parametrize
 
 
@@ -30,8 +30,7 @@ def task(labels, train, dev):
 
 
 def scores(data, splits, chosen=None, seed=0):
-    found = make_baselines(data, splits, chosen)(seed)
-    return {name: score_classification(logits["dev"], splits["dev"].references) for name, logits in found.items()}
+    return make_baselines(data, splits, chosen)(seed)
 
 
 WORDS = [("good film", (1,)), ("bad film", (0,)), ("very good", (1,)), ("bad bad plot", (0,)), ("good plot", (1,))]
