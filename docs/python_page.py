@@ -110,7 +110,7 @@ def signature(name: str, value: Any) -> str:
 def as_markdown(docstring: str) -> list[str]:
     """Return a docstring as Markdown: sections become lists, other indented lines become code."""
     lines: list[str] = []
-    in_section = in_code = False
+    in_section = in_list = in_code = False
     for line in docstring.splitlines():
         indent = len(line) - len(line.lstrip())
         text = line.strip()
@@ -122,6 +122,9 @@ def as_markdown(docstring: str) -> list[str]:
         if SECTION.match(line):
             lines += [*([""] if lines and lines[-1] else []), f"**{text[:-1]}**", ""]
             in_section = True
+            in_list = text != "Returns:"  # a paragraph, which may have colons
+        elif in_section and text and not in_list:
+            lines.append(text)
         elif in_section and text and indent == 4 and ":" in text:
             name, _, meaning = text.partition(":")
             lines.append(f"- `{name}`:{meaning}")

@@ -20,7 +20,7 @@ from electra.finetuning.runner import evaluate
 from electra.finetuning.saved import SAVED_HEADS, folder_of, heads_of, read_saved
 from electra.finetuning.task import Task
 from electra.io.console import log_by_default
-from electra.io.errors import UserError, hint_of_unknown
+from electra.io.errors import UserError, abridged, hint_of_unknown
 from electra.model.pretrained import name_of
 from electra.options import Values
 from electra.tasks.classify.task import evaluate_classification, parse_classify_arguments
@@ -141,9 +141,11 @@ def _arguments(
     kind = TASKS_OF_USER.get(task) if isinstance(task, str) else None
     if kind is not None:
         return kind.parse({**values, **_data_options(kind, given, values)}), kind.evaluate
-    if not isinstance(task, Task) and task not in KNOWN_TASKS:
+    if not isinstance(task, str | Task):
+        raise UserError(f"task is {abridged(task)}; give the name of a task, or a Task")
+    if isinstance(task, str) and task not in KNOWN_TASKS:
         known = [*TASKS_OF_USER, *KNOWN_TASKS]
-        hint = hint_of_unknown(str(task), known, f"the tasks are {', '.join(known)}")
+        hint = hint_of_unknown(task, known, f"the tasks are {', '.join(known)}")
         raise UserError(f"there is no task {task!r}; {hint}")
     if given:
         raise UserError(f"this task has its own data; leave {min(given)} out, or choose {', '.join(TASKS_OF_USER)}")

@@ -68,13 +68,16 @@ def layer_decay_groups(
     Returns:
         non-empty groups with "params", "lr" and "weight_decay"; each parameter is in one.
     Raises:
-        UserError: `decay` is not 1 and the encoder has no single stack of layers.
+        UserError: `decay` is not 1, and the module has no encoder and head, or the encoder no single stack of layers.
     """
     names = [name for name, _ in model.named_parameters()]
     if decay == 1:
         depths = dict.fromkeys(names, 0)
         num_layers = 1
     else:
+        for name in ("encoder", "head"):
+            if not hasattr(model, name):
+                raise UserError(f"{type(model).__name__} has no attribute {name}; give a module with encoder and head")
         depths, num_layers = _depths(names)
     if num_layers == 0:
         raise UserError(

@@ -144,6 +144,12 @@ def check(condition: bool, name: str, value: Any, expected: str) -> None:
         raise UserError(f"--{name} {value} is not possible: it must be {expected}")
 
 
+def check_seed(seed: Any) -> None:
+    """Raise a UserError if a value that a program gives is no seed."""
+    is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    check(is_whole and SEED.holds(seed), "seed", repr(seed), f"a whole number {SEED.expected}")
+
+
 def check_options(options: Any) -> None:
     """Refuse values that are of another type than the option, out of its range, or not finite.
 

@@ -164,6 +164,8 @@ def test_other_tasks_and_tasks_as_values(folder):
         ({"task": "squad", "train_dataset": [], "eval_dataset": [], "test_dataset": []}, "test"),
         ({"task": "clasify", "train_dataset": []}, "classify"),
         ({"task": "rte", "train_dataset": []}, "its own data"),
+        ({"task": ["rte"]}, "task"),
+        ({"train_dataset": datasets.DatasetDict(test=datasets.Dataset.from_list([{"text": "a"}]))}, "DatasetDict"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_named_at_once(folder, arguments, named, tmp_path):
@@ -213,12 +215,22 @@ def test_answers_are_those_of_the_command(folder, of_command, tmp_path):
     assert alone["probability"] == approx(expected[0]["probability"], rel=1e-5)
     assert model.electra.encoder is not None and predict(model, texts) == expected  # the model is as it was
     assert predict(of_command, []) == []
+    assert predict(of_command, datasets.Dataset.from_list(rows)["text"]) == expected
+    for options in ({"per_device_eval_batch_size": "2"}, {"text_column": 3}):
+        assert min(options) in refused(lambda: predict(of_command, texts, **options))  # noqa: B023
     assert predict(of_command, [{"body": texts[0]}], text_column="body") == predict(of_command, texts[0])
 
 
 @parametrize(
     ("rows", "named"),
-    [(["a", 5], "rows row 1"), ([{"body": "a"}], "text"), (5, "rows"), ([""], "rows row 0")],
+    [
+        (["a", 5], "rows row 1"),
+        ([{"body": "a"}], "text"),
+        (5, "rows"),
+        ([""], "rows row 0"),
+        (b"a", "rows"),
+        (datasets.Dataset.from_list([{"text": "a"}]).data.table, "pyarrow"),
+    ],
 )
 @pytest.mark.slow
 def test_rows_that_cannot_be_read_are_named(of_command, rows, named):
@@ -263,12 +275,23 @@ def test_probabilities_are_those_of_the_commands(tmp_path, wordpiece_tokenizer, 
 
 @parametrize(
     ("texts", "options", "named"),
-    [(["a", None], {}, "text 1"), ("a", {"max_length": 2}, "max_length"), ("a\ud800", {}, "UTF-8")],
+    [
+        (["a", None], {}, "text 1"),
+        ("a", {"max_length": 2}, "max_length"),
+        ("a", {"max_length": "9"}, "max_length"),
+        ("a\ud800", {}, "UTF-8"),
+        (Path("texts.txt"), {}, "texts is"),
+        (None, {}, "texts is"),
+        ({"text": "a"}, {}, "texts is"),
+        (b"a", {}, "texts is"),
+    ],
 )
 def test_texts_that_cannot_be_judged_are_named(wordpiece_tokenizer, texts, options, named):
     discriminator, generator = random_pair(wordpiece_tokenizer)
     assert named in refused(lambda: replaced_token_probabilities(texts, discriminator, wordpiece_tokenizer, **options))
     assert "head" in refused(lambda: replaced_token_probabilities("a", generator, wordpiece_tokenizer))
+    for other in (None, 3):
+        assert "discriminator is a" in refused(lambda: replaced_token_probabilities("a", other))  # noqa: B023
 
 
 @parametrize(

@@ -58,7 +58,8 @@ from electra.io.checkpoints import (
 )
 from electra.io.console import log_by_default, shows_bars
 from electra.io.errors import UserError, hint_of_unknown
-from electra.io.files import read_json, sync_folder, write_json
+from electra.io.files import given_path, given_paths, read_json, sync_folder, write_json
+from electra.options import check_seed
 from electra.runtime.threads import usable_cores
 from electra.tokenizers.load import given_tokenizer, tokenizer_fingerprint
 
@@ -110,12 +111,14 @@ def tokenize_corpus(
         UserError: a file is missing or cannot be read, or an option is unknown.
     """
     log_by_default()
-    names = [files] if isinstance(files, str | Path) else list(files)
+    names = given_paths(files, "files")
+    given_path(cache_dir, "cache_dir")
+    check_seed(seed)
     known = {f.name for f in fields(CorpusArguments)} - {"train_file"}
     for name in sorted(options.keys() - known):
         hint = hint_of_unknown(name, known, f"the options are {', '.join(sorted(known))}")
         raise UserError(f"unknown option {name} of a corpus; {hint}")
-    corpus = Corpus(CorpusArguments(train_file=[str(name) for name in names], **options), seed)
+    corpus = Corpus(CorpusArguments(train_file=names, **options), seed)
     return load_or_build_cache(corpus, given_tokenizer(tokenizer, "tokenizer"), cache_dir)
 
 

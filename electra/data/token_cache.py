@@ -35,7 +35,7 @@ from electra.data.readers import naming_errors
 from electra.data.rng import Bits, Ints, TokenIds, random_bits
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
-from electra.io.files import read_json, write_file, write_json
+from electra.io.files import given_path, read_json, write_file, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class TokenCache:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = given_path(path, "path")
         self.description = _read_description(self.path)
         self.num_tokens: int = self.description["tokens"]
         files = self.description["files"]

@@ -24,7 +24,8 @@ from electra.data.rng import TokenIds
 from electra.io.checkpoints import build_folder
 from electra.io.console import log_by_default, shows_bars
 from electra.io.errors import UserError, hint_of_unknown
-from electra.io.files import write_json
+from electra.io.files import given_path, given_paths, write_json
+from electra.options import check_seed
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import load_tokenizer, plain_backend, vocabulary_size
 from electra.tokenizers.options import TokenizerArguments
@@ -71,7 +72,9 @@ def train_tokenizer(
         UserError: a file is missing or cannot be read, or an option is unknown.
     """
     log_by_default()
-    names = [files] if isinstance(files, str | Path) else list(files)
+    names = given_paths(files, "files")
+    given_path(cache_dir, "cache_dir")
+    check_seed(seed)
     known = {group: {f.name for f in fields(group)} for group in (CorpusArguments, TokenizerArguments)}
     names_of_options = set().union(*known.values()) - {"train_file"}
     for name in sorted(options.keys() - names_of_options):
@@ -79,7 +82,7 @@ def train_tokenizer(
         raise UserError(f"unknown option {name} of a tokenizer; {hint}")
     of_corpus = {name: value for name, value in options.items() if name in known[CorpusArguments]}
     of_tokenizer = {name: value for name, value in options.items() if name in known[TokenizerArguments]}
-    corpus = Corpus(CorpusArguments(train_file=[str(name) for name in names], **of_corpus), seed)
+    corpus = Corpus(CorpusArguments(train_file=names, **of_corpus), seed)
     return load_or_train_tokenizer(corpus, TokenizerArguments(**of_tokenizer), cache_dir, seed)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from electra.io.errors import UserError, first_line
+from electra.io.errors import UserError, abridged, first_line
 from electra.io.files import expand
 from electra.io.lines import COMPRESSIONS, form_of
 from electra.io.rows import TABLES, Columns, PlacedRow, classes_of, name_classes, read_rows
@@ -334,16 +334,16 @@ def given_table(rows: Any, name: str, text_column: str | None = None) -> Any:
         rows = [rows]
     if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
         rows = rows.to_dict("records")
-    if hasattr(rows, "features"):
+    if isinstance(getattr(rows, "features", None), Mapping):  # a column has a type there
         return rows
-    if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
-        raise UserError(f"{name} is {rows!r:.60}; give rows: dictionaries, a table, or the path of a file")
+    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+        raise UserError(f"{name} is {abridged(rows)}; give rows: dictionaries, a table, or the path of a file")
     table = []
     for number, row in enumerate(rows):
         if text_column and isinstance(row, str):
             row = {text_column: row}
         if not isinstance(row, Mapping) or not all(isinstance(column, str) for column in row):
-            raise UserError(f"{name} row {number} is {row!r:.60}; give a dictionary of columns by their names")
+            raise UserError(f"{name} row {number} is {abridged(row)}; give a dictionary of columns by their names")
         table.append(dict(row))
     return table
 

@@ -260,7 +260,11 @@ def predict(
     Raises:
         UserError: there is no such model, or a row cannot be read.
     """
-    check(per_device_eval_batch_size > 0, "per_device_eval_batch_size", per_device_eval_batch_size, "at least 1")
+    size = per_device_eval_batch_size
+    is_possible = isinstance(size, int) and size > 0
+    check(is_possible, "per_device_eval_batch_size", repr(size), "a whole number, at least 1")
+    for name, column in (("text_column", text_column), ("text_pair_column", text_pair_column)):
+        check(isinstance(column, str | None), name, repr(column), "the name of a column")
     asked = AskedColumns("the model", text_column, text_pair_column)
     if isinstance(model, PreTrainedModel):
         saved, module = saved_in_memory(model, processing_class)

@@ -45,6 +45,11 @@ def first_line(error: Exception) -> str:
     return lines[0].strip() if lines else type(error).__name__
 
 
+def abridged(value: Any) -> str:
+    """Return the beginning of a value, as Python shows the value, in one line of at most 60 characters."""
+    return " ".join(repr(value).split())[:60]
+
+
 def hint_of_unknown(name: str, known: Iterable[str], otherwise: str, prefix: str = "") -> str:
     """Return the end of a message about an unknown name: a known name that is near, or up to three that contain it.
 

@@ -12,6 +12,7 @@ in its card and in `.eval_results/`. On the Hub, a card opens the model by the n
 import json
 import logging
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,12 +59,12 @@ def push_run(
                 commit_message=f"{folder.name} of {run.resolve().name}",
             )
         except Exception as error:  # the client raises its own errors and those of its HTTP library
-            again = f"python -m electra push {run} --hub_model_id {hub_model_id}"
+            again = ["python", "-m", "electra", "push", str(run), "--hub_model_id", hub_model_id]
             if private:
-                again += " --private"
+                again.append("--private")
             if scores:
-                again += f" --scores {' '.join(map(str, scores))}"
-            raise UserError(f"the upload of {folder} failed: {error}; repeat it with {again}") from error
+                again += ["--scores", *map(str, scores)]
+            raise UserError(f"the upload of {folder} failed: {error}; repeat it with {shlex.join(again)}") from error
         logger.info("%s uploaded to %s/%s", folder.name, api.endpoint, repository)
         added = []
 

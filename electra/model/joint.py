@@ -58,6 +58,7 @@ from electra.objectives import (
     objective_of,
     weighted_mean,
 )
+from electra.options import check_seed
 from electra.tokenizers.load import given_tokenizer
 
 # B rows of L tokens; K is the number of slots for chosen positions in a row.
@@ -199,6 +200,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         Raises:
             UserError: an unknown recipe or option, or options that do not go together.
         """
+        check_seed(seed)
         sizes, objective = network_options(recipe, options)
         config = joint_config(sizes, objective, given_tokenizer(tokenizer, "tokenizer"))
         return cls.untrained(config, sizes.initialization, seed)

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,9 +36,16 @@ from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, read_config, trained_source
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.device import main_process_first
+from electra.pretraining.metrics import check_names
 from electra.pretraining.testset import CorruptedTestSet, check_test_set, read_test_set
 from electra.report.runs import TESTSET
-from electra.tokenizers.load import check_tokenizer, given_tokenizer, vocabulary_size
+from electra.tokenizers.load import (
+    check_tokenizer,
+    given_tokenizer,
+    load_tokenizer,
+    tokenizer_fingerprint,
+    vocabulary_size,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -74,11 +82,6 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     options = args.segments
     # One process of a host opens the text and builds what is not there yet; all of them open the result.
     tokenizer, folder, sources, held_out_folders, split = main_process_first(lambda: _prepare(args, checkpoint))
-    corrupted = None
-    if options.eval_corruption:
-        corrupted = read_test_set(options.eval_corruption)
-        check_test_set(corrupted, options.eval_corruption, tokenizer, options.max_length)
-
     return _data_of_split(
         tokenizer,
         TokenCache(folder),
@@ -88,7 +91,7 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
         sources,
         seed=args.training.seed,
         eval_seed=args.training.eval_seed,
-        corrupted=corrupted,
+        corrupted=_corrupted_test_set(options, tokenizer),
     )
 
 
@@ -96,10 +99,14 @@ def data_of_run(
     train: TokenCache | PretrainingData,
     held_out: TokenCache | Mapping[str, TokenCache] | None,
     tokenizer: PreTrainedTokenizerBase | str | Path | None,
-    segments: SegmentArguments | None,
+    segments: SegmentArguments,
     args: ElectraTrainingArguments,
 ) -> PretrainingData:
-    """Return the data of a run, made of token caches unless `train` is the data."""
+    """Return the data of a run, made of token caches unless `train` is the data.
+
+    Raises:
+        UserError: an argument is of another type, or the tokenizer is not that of the token cache.
+    """
     if isinstance(train, PretrainingData):
         return train
     if not isinstance(train, TokenCache):
@@ -107,10 +114,36 @@ def data_of_run(
     if tokenizer is None:
         raise UserError("processing_class is missing: give the tokenizer of the token cache")
     tokenizer = given_tokenizer(tokenizer)
-    texts = {"": held_out} if isinstance(held_out, TokenCache) else dict(held_out or {})
-    return data_of_corpus(
-        train, tokenizer, texts, segments or SegmentArguments(), seed=args.seed, eval_seed=args.eval_seed
-    )
+    if segments.validation_file:
+        raise UserError("segments.validation_file names files for the command; give token caches as eval_dataset")
+    texts = _held_out_caches(held_out)
+    for cache in (train, *texts.values()):
+        _check_made_with(cache, tokenizer)
+    return data_of_corpus(train, tokenizer, texts, segments, seed=args.seed, eval_seed=args.eval_seed)
+
+
+def _held_out_caches(given: Any) -> dict[str, TokenCache]:
+    """Return the held-out texts that a program gives by name; one without a name is called ""."""
+    if given is None or isinstance(given, TokenCache):
+        return {} if given is None else {"": given}
+    if not isinstance(given, Mapping):
+        raise UserError(f"eval_dataset is a {type(given).__name__}; give a token cache, or several by name")
+    for name, cache in given.items():
+        if not isinstance(cache, TokenCache):
+            raise UserError(f"eval_dataset[{name!r}] is a {type(cache).__name__}; give a token cache")
+        if not isinstance(name, str) or not re.fullmatch("[A-Za-z][A-Za-z0-9_]*|", name):
+            raise UserError(f"eval_dataset has the name {name!r}; give a word of letters, digits and underscores")
+    check_names(sorted(given.keys() - {""}))
+    return dict(given)
+
+
+def _check_made_with(cache: TokenCache, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer whose tokens are not those of a token cache."""
+    if cache.description["tokenizer"] == tokenizer_fingerprint(tokenizer):
+        return
+    path = cache.path / TOKENIZER_NAME
+    if path.is_dir() and load_tokenizer(path).get_vocab() != tokenizer.get_vocab():
+        raise UserError(f"{cache.path} was made with another tokenizer than processing_class; give that in {path}")
 
 
 def data_of_corpus(
@@ -122,7 +155,7 @@ def data_of_corpus(
     seed: int,
     eval_seed: int,
 ) -> PretrainingData:
-    """Return the data of a run on a token cache: its training and evaluation segments.
+    """Return the data of a run on a token cache: its training and evaluation segments, and a corrupted test set.
 
     Args:
         held_out: held-out texts by name, the first of which decides about checkpoints; {} to hold out a share of the
@@ -133,7 +166,26 @@ def data_of_corpus(
     check_tokenizer(tokenizer, "of the token cache")
     split = _split(corpus, [*held_out.values()], segments, eval_seed)
     sources = [{"name": corpus.path.name, "documents": len(corpus), "tokens": corpus.num_tokens}]
-    return _data_of_split(tokenizer, corpus, held_out, split, segments, sources, seed=seed, eval_seed=eval_seed)
+    return _data_of_split(
+        tokenizer,
+        corpus,
+        held_out,
+        split,
+        segments,
+        sources,
+        seed=seed,
+        eval_seed=eval_seed,
+        corrupted=_corrupted_test_set(segments, tokenizer),
+    )
+
+
+def _corrupted_test_set(options: SegmentArguments, tokenizer: PreTrainedTokenizerBase) -> CorruptedTestSet | None:
+    """Return the test set of --eval_corruption; None without one."""
+    if not options.eval_corruption:
+        return None
+    corrupted = read_test_set(options.eval_corruption)
+    check_test_set(corrupted, options.eval_corruption, tokenizer, options.max_length)
+    return corrupted
 
 
 def _data_of_split(

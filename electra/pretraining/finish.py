@@ -7,6 +7,7 @@ card, nothing is claimed that the user did not state or the run did not measure.
 
 import json
 import logging
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -20,6 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.io.checkpoints import UNFINISHED, describe_latest_valid, translate_write_errors, write_manifest
 from electra.io.console import environment, without_secrets
+from electra.io.errors import UserError
 from electra.io.files import replace_folder, write_as_yaml, write_file, write_json
 from electra.model.inference import corrupt_and_detect, to_samples
 from electra.model.joint import ElectraForJointPretraining
@@ -66,6 +68,8 @@ def finish_run(
     With FSDP each process has a part of each weight: the first process gathers the whole model, which becomes the
     trainer's own, and writes it.
     """
+    if not isinstance(trainer, ElectraTrainer):
+        raise UserError(f"trainer is a {type(trainer).__name__}; give the ElectraTrainer of the run")
     results = evaluate_at_end(trainer, first_column)
     test = trainer.evaluate_test_set()
     if trainer.is_fsdp_enabled:
@@ -117,10 +121,11 @@ def health_of(trainer: ElectraTrainer) -> DiscriminatorHealth | None:
 
 def fine_tuning_command(tokenizer: PreTrainedTokenizerBase, path: str) -> str:
     """Return a command that fine-tunes a network: on GLUE if its vocabulary is English, else on labels of the user."""
+    named = shlex.quote(path)
     if is_english(tokenizer):
-        return f"python run_glue.py --pretrain_path {path}"
+        return f"python run_glue.py --pretrain_path {named}"
     return (
-        f"python -m electra classify --pretrain_path {path} --train_file FILE   # or electra tag, for labels of words"
+        f"python -m electra classify --pretrain_path {named} --train_file FILE   # or electra tag, for labels of words"
     )
 
 

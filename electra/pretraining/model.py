@@ -10,6 +10,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
+from electra.data.options import SegmentArguments
 from electra.io.checkpoints import PROVENANCE_NAME, checkpoints_of, start_checkpoint
 from electra.io.errors import UserError
 from electra.io.files import read_json
@@ -29,6 +30,7 @@ from electra.model.pretrained import STEP_KEY, load_network, own_tokenizer, read
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.model.tying import load_plain_state, plain_state
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
+from electra.pretraining.options import check_options_of_program
 from electra.pretraining.run_folder import RunProvenance, check_optimizer_of
 from electra.tokenizers.load import vocabulary_size
 
@@ -343,6 +345,53 @@ def with_given_parts(
     if "vocab_size" in args.unused:
         record["vocab_size"] = len(tokenizer)
     return replace(args, model=replace(args.model, **sizes), record=record)
+
+
+# ---- arguments of a program
+
+
+def check_arguments(
+    model: ElectraForJointPretraining,
+    args: ElectraTrainingArguments,
+    segments: SegmentArguments | None,
+    objective: ObjectiveArguments | None,
+) -> SegmentArguments:
+    """Return the options of the segments: the given ones, or the default ones with segments that the networks read.
+
+    Raises:
+        UserError: an argument is of another type, or an option does nothing in a program.
+    """
+    for name, value, kind, right in (
+        ("model", model, ElectraForJointPretraining, "an ElectraForJointPretraining, see from_recipe"),
+        ("args", args, ElectraTrainingArguments, "ElectraTrainingArguments"),
+        ("segments", segments, SegmentArguments | None, "SegmentArguments"),
+        ("objective", objective, ObjectiveArguments | None, "ObjectiveArguments"),
+    ):
+        if not isinstance(value, kind):
+            raise UserError(f"{name} is a {type(value).__name__}; give {right}")
+    check_options_of_program(args)
+    return segments or SegmentArguments(max_length=min(SegmentArguments.max_length, positions_of(model.config)))
+
+
+def positions_of(config: ElectraPretrainingConfig) -> int:
+    """Return how many tokens, special tokens included, both networks of a joint model accept."""
+    return min(longest_text(network) for network in (config.discriminator, config.generator) if network is not None)
+
+
+def check_fits(config: ElectraPretrainingConfig, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+    """Refuse a tokenizer that is not that of a joint model, and segments that are longer than the networks read."""
+    longest = positions_of(config)
+    if max_length > longest:
+        raise UserError(
+            f"segments.max_length {max_length} is more than the {longest} positions of the networks; lower it, or "
+            "build the model with max_position_embeddings"
+        )
+    size = vocabulary_size(tokenizer)
+    if size > config.discriminator.vocab_size or config.mask_token_id != tokenizer.mask_token_id:
+        raise UserError(
+            f"processing_class has {size} tokens and [MASK] {tokenizer.mask_token_id}, the model "
+            f"{config.discriminator.vocab_size} and {config.mask_token_id}; build the model with the same tokenizer"
+        )
 
 
 # ---- options of a joint model that is there

@@ -25,12 +25,13 @@ from electra.io.files import CONFIGS, read_json, run_options
 from electra.model import options as model_options
 from electra.model.options import MASKING, ModelArguments, ObjectiveArguments, check_shares, given_objective
 from electra.objectives import OBJECTIVES
-from electra.options import Need, Values, rules_of
+from electra.options import Need, Values, default_of, plain_value, rules_of
 from electra.pretraining import configuration
 from electra.pretraining.configuration import (
     CONFIG_NAME,
     GROUPS,
     MOST,
+    NOT_USED,
     OF_OPTIMIZER,
     Configuration,
     ElectraTrainingArguments,
@@ -221,6 +222,37 @@ def _check(c: Configuration) -> None:
             f"--generator_gate {' '.join(gate)} is not possible: expected METRIC THRESHOLD, such as "
             "discriminator_auc 0.6"
         )
+
+
+# ---- options of a program
+
+
+OF_COMMAND = {
+    "experiment_name": "output_dir is the run's folder",
+    "resume_from_checkpoint": "give it to train()",
+    "auto_resume": "train() continues by itself",
+    "plan": "trainer.plan has the sizes",
+    "device_flops": "trainer.plan has the FLOPs",
+    "utilization": "trainer.plan has the FLOPs",
+    "budget": "give max_steps",
+    "max_hours": "interrupt the program, and call train() again to continue",
+    "eval_pairs": "give probes",
+    "eval_classify": "give probes",
+    "push_to_hub": "upload the finished run with `electra push`",
+    "license": "give it to finish_run, in options",
+    "language": "give it to finish_run, in options",
+    **dict.fromkeys(NOT_USED, "leave it out"),
+}
+"""Options that only the command reads, or nobody -> what a program does instead."""
+
+
+def check_options_of_program(args: ElectraTrainingArguments) -> None:
+    """Refuse options that do nothing in a program, unless they are given with their default values."""
+    defaults = {f.name: default_of(f) for f in fields(ElectraTrainingArguments)}
+    for name in args.given:
+        value = plain_value(getattr(args, name))
+        if name in OF_COMMAND and value != plain_value(defaults[name]):
+            raise UserError(f"{name} {value} does nothing here; {OF_COMMAND[name]}")
 
 
 # ---- steps

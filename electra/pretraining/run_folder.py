@@ -186,12 +186,40 @@ def _step_of_state(checkpoint: Path) -> int:
     return state["global_step"]
 
 
-def run_in(folder: Path) -> Run:
-    """Lock the run in a folder for this process, and return the run with its latest valid checkpoint, if any."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if folder.is_dir() and checkpoints_of(folder):
+def run_to_continue(folder: Path, given: str | Path | bool | None) -> Run:
+    """Return the run in a folder, with the checkpoint from which a program continues, if any; lock the run.
+
+    Args:
+        given: the latest checkpoint of the run; None for that one, if there is one; True for the same, which must be
+            there; False for a new run, which is not locked.
+    Raises:
+        UserError: there is no such checkpoint, or a new run would overwrite files of an earlier one.
+    """
+    if isinstance(given, str | Path):
+        checkpoint = find_checkpoint(str(given))
+        if checkpoint.parent != folder.resolve():
+            raise UserError(
+                f"{checkpoint} is of another run than {folder}; give the folder of its run as output_dir, or start a "
+                "new run from it with init_checkpoint"
+            )
+    has_checkpoint = folder.is_dir() and bool(checkpoints_of(folder))
+    if has_checkpoint and given is not False:
         return _resumed(latest_valid_checkpoint(folder))
-    _lock_or_refuse(folder)
+    if given:
+        raise UserError(f"{folder} has no checkpoint to resume; leave resume_from_checkpoint out")
+    if has_checkpoint:
+        raise UserError(
+            f"{folder} has checkpoints, which a new run would overwrite; choose another output_dir, or leave "
+            "resume_from_checkpoint out to continue"
+        )
+    if (folder / METRICS_NAME).is_file():
+        raise UserError(
+            f"{folder} has the results of a run without checkpoints, which a new run would overwrite; choose another "
+            "output_dir"
+        )
+    if given is None:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _lock_or_refuse(folder)
     return Run(folder)
 
 

@@ -67,7 +67,7 @@ from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, data_of_run, make_collator
 from electra.pretraining.device import compile_model, explain_lost_process, explain_lost_worker, take_compiled_step
 from electra.pretraining.metrics import evaluation_metrics, metrics_of_corrupted, token_records
-from electra.pretraining.model import network_options_of, objective_arguments, take_start
+from electra.pretraining.model import check_arguments, check_fits, network_options_of, objective_arguments, take_start
 from electra.pretraining.options import fit_steps
 from electra.pretraining.plan import Plan, make_plan
 from electra.pretraining.run_folder import (
@@ -75,7 +75,7 @@ from electra.pretraining.run_folder import (
     check_resumed,
     latest_step,
     provenance_of,
-    run_in,
+    run_to_continue,
 )
 from electra.pretraining.step import LogWindow, Phase, StepGuard, phase_at, values_of_batch
 from electra.pretraining.testset import CorruptedTestSet
@@ -114,8 +114,8 @@ class ElectraTrainer(Trainer):
         eval_dataset: held-out texts: a token cache, or several by name, the first of which decides about checkpoints.
             Without one, `segments.validation_fraction` of the corpus is held out.
         processing_class: the tokenizer of the token caches; an object, a path or a Hub id.
-        segments: options of the segments: length, policy, share of held-out documents. By default those of the
-            paper's ELECTRA-Small, 128 tokens.
+        segments: options of the segments: length, policy, share of held-out documents; held-out files are given as
+            `eval_dataset`. By default those of the paper's ELECTRA-Small, 128 tokens or as many as the networks read.
         callbacks: callbacks that watch the run in place of the default ones, which log lines, warn and save; to keep
             these and add one of your own, call `trainer.add_callback`.
         objective: options that say which networks are trained when; by default those of `model.config`.
@@ -148,9 +148,12 @@ class ElectraTrainer(Trainer):
         probes: Sequence[Probe] = (),
     ) -> None:
         log_by_default()
+        segments = check_arguments(model, args, segments, objective)
         data = data_of_run(train_dataset, eval_dataset, processing_class, segments, args)
         tokenizer = data.tokenizer
-        if data is not train_dataset:  # an exported tokenizer says how much text its network takes
+        if data is not train_dataset:
+            check_fits(model.config, tokenizer, segments.max_length)
+            # An exported tokenizer says how much text its network takes.
             tokenizer.model_max_length = longest_text(model.config.discriminator)
         if objective is None:
             objective = objective_arguments(model.config)
@@ -204,6 +207,7 @@ class ElectraTrainer(Trainer):
         self.plan = plan
         self.objective = objective
         self.run_folder = Path(args.output_dir)
+        self.is_opened = provenance is not None  # the caller has locked the folder, and compared text and options
         self.last_records: Any = None  # of the last evaluation, (N, L, 12); see metrics.py
         self.window = LogWindow()
         self.phase = Phase(True, True)
@@ -227,20 +231,18 @@ class ElectraTrainer(Trainer):
         values = {**vars(self.data.segments), **network_options_of(self.model.config), **vars(self.args)}
         return provenance_of(values, self.data.text, self.args.segments_per_step)
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
+    def train(self, resume_from_checkpoint: str | Path | bool | None = None, **kwargs: Any) -> Any:
         """Train to the end of the run, and return Trainer's output.
 
         Args:
-            resume_from_checkpoint: checkpoint to resume; None for the latest valid one in `args.output_dir`, if there
-                is one; True for the same, which must be there; False for none.
+            resume_from_checkpoint: the latest checkpoint of the run in `args.output_dir`; None for that one, if there
+                is one; True for the same, which must be there; False for a new run.
         Raises:
-            UserError: the run in the folder was trained on other text, or with other options that must be kept; or
-                there is no checkpoint to resume.
+            UserError: the run in the folder was trained on other text, or with other options that must be kept; there
+                is no such checkpoint; or a new run would overwrite the checkpoints of the folder.
         """
-        if resume_from_checkpoint in (None, True):
-            run = run_in(self.run_folder)
-            if resume_from_checkpoint and run.checkpoint is None:
-                raise UserError(f"{self.run_folder} has no checkpoint to resume; leave resume_from_checkpoint out")
+        if resume_from_checkpoint in (None, True) or not self.is_opened:
+            run = run_to_continue(self.run_folder, resume_from_checkpoint)
             resume_from_checkpoint = run.checkpoint or False
             if run.checkpoint is not None:
                 logger.info("resuming %s", run.checkpoint)

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from electra.io.errors import UserError, first_line
-from electra.io.files import expand, may_be_hub_id
+from electra.io.files import expand, given_path, may_be_hub_id
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
     Raises:
         UserError: there is no tokenizer, it is damaged or has no Rust backend, or the Hub cannot be reached.
     """
+    given_path(tokenizer_path, "tokenizer_path")
     tokenizer_path = str(tokenizer_path)
     path = expand(tokenizer_path)
     try:

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ import time
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer, TrainingArguments
 
 import electra
 from docs.notebook import NOTEBOOK, executed
@@ -26,6 +27,7 @@ from electra import (
 )
 from electra.io.errors import UserError
 from electra.pretraining.run import main
+from tests.conftest import refused
 from tests.helpers import ROOT, read_json, run
 from tests.pretraining.runs import flags, write_corpus
 
@@ -247,6 +249,105 @@ def test_a_tokenizer_can_be_named_by_its_folder(parts, tmp_path):
     ):
         with pytest.raises(UserError, match="int"):
             make()
+
+
+def test_arguments_of_the_trainer_of_another_type_are_named(parts, tmp_path):
+    trainer = make_trainer(parts, tmp_path / "run")
+    corpus = trainer.data.cache
+    given = {
+        "model": trainer.model,
+        "args": ElectraTrainingArguments(tmp_path / "other", **TRAINING),
+        "train_dataset": corpus,
+        "processing_class": trainer.processing_class,
+        "segments": SegmentArguments(**SEGMENTS),
+    }
+    for name, value, named in (
+        ("model", trainer.model.discriminator, "model is a ElectraForPreTraining"),
+        ("model", "output/mine", "model is a str"),
+        ("args", TrainingArguments(tmp_path / "plain"), "args is a TrainingArguments"),
+        ("segments", {"max_length": 16}, "segments is a dict"),
+        ("objective", "mlm", "objective is a str"),
+        ("eval_dataset", "held_out.txt", "eval_dataset is a str"),
+        ("eval_dataset", {"news": ["a"]}, "news"),
+        ("eval_dataset", {"a b": corpus}, "'a b'"),
+        ("eval_dataset", {"mlm": corpus}, "mlm"),
+        ("segments", SegmentArguments(max_length=64), "64 is more than the 32 positions"),
+        ("segments", SegmentArguments(validation_file=["held_out.txt"]), "eval_dataset"),
+        ("args", ElectraTrainingArguments(tmp_path / "other", budget="2h", **TRAINING), "budget"),
+        ("args", ElectraTrainingArguments(tmp_path / "other", label_smoothing_factor=0.1, **TRAINING), "label_smooth"),
+    ):
+        assert named in refused(lambda: ElectraTrainer(**{**given, name: value}))  # noqa: B023
+    assert not (tmp_path / "other").exists()
+    assert ElectraTrainer(**{**given, "segments": None}).data.segments.max_length == 32
+    assert "trainer is a str" in refused(lambda: electra.finish_run("output/mine"))
+
+
+def test_a_tokenizer_of_another_text_is_refused(parts, tmp_path):
+    trainer = make_trainer(parts, tmp_path / "run")
+    other = electra.train_tokenizer(parts[1], cache_dir=tmp_path / "cache", vocab_size=60)
+    args = ElectraTrainingArguments(tmp_path / "other", **TRAINING)
+    cache = trainer.data.cache
+    assert "another tokenizer" in refused(lambda: ElectraTrainer(trainer.model, args, cache, processing_class=other))
+    model = ElectraForJointPretraining.from_recipe("small", other, **NETWORKS)
+    tokenizer = trainer.processing_class
+    assert "same tokenizer" in refused(lambda: ElectraTrainer(model, args, cache, processing_class=tokenizer))
+
+
+def test_a_corrupted_test_set_is_evaluated_in_a_program(parts, tmp_path):
+    trainer = make_trainer(parts, tmp_path / "run")
+    missing = SegmentArguments(**SEGMENTS, eval_corruption=str(tmp_path / "testset"))
+    args = ElectraTrainingArguments(tmp_path / "other", **TRAINING)
+    tokenizer = trainer.processing_class
+    make = lambda: ElectraTrainer(  # noqa: E731
+        trainer.model, args, trainer.data.cache, processing_class=tokenizer, segments=missing
+    )
+    assert "testset" in refused(make)
+
+
+@pytest.mark.slow
+def test_no_run_continues_from_another_one_or_overwrites_its_checkpoints(parts, tmp_path):
+    make_trainer(parts, tmp_path / "first").train()
+    checkpoint = tmp_path / "first" / "checkpoint-8"
+    before = weights(checkpoint)
+    other = {"per_device_train_batch_size": 2, "max_steps": 12}
+    for given, named in (
+        (checkpoint, "of another run"),
+        (str(checkpoint), "of another run"),
+        (tmp_path / "none", "nothing to resume"),
+    ):
+        trainer = make_trainer(parts, tmp_path / "second", **other)
+        assert named in refused(lambda: trainer.train(given))  # noqa: B023
+    again = make_trainer(parts, tmp_path / "first", max_steps=9)
+    assert "overwrite" in refused(lambda: again.train(False))
+    assert "4 segments per step" in refused(
+        lambda: make_trainer(parts, tmp_path / "first", **other).train(str(checkpoint))
+    )
+    assert all(torch.equal(value, before[name]) for name, value in weights(checkpoint).items())
+    again.train(checkpoint)
+    assert again.state.global_step == 9
+    electra.finish_run(again)
+    for path in (tmp_path / "first").glob("checkpoint-*"):
+        shutil.rmtree(path)
+    assert "results" in refused(lambda: make_trainer(parts, tmp_path / "first").train())
+
+
+@pytest.mark.parametrize("value", [None, 5, {"a": 1}, ["a.txt", 5], b"a.txt"])
+def test_paths_of_another_type_are_named(parts, value):
+    tokenizer = parts[0] / "tokenizer"
+    assert "files" in refused(lambda: electra.train_tokenizer(value))
+    assert "files" in refused(lambda: tokenize_corpus(value, tokenizer))
+    assert "path" in refused(lambda: load_tokenizer(value))
+    assert "path" in refused(lambda: electra.TokenCache(value))
+
+
+def test_folders_and_seeds_of_another_type_are_named(parts):
+    folder, text = parts
+    assert "cache_dir" in refused(lambda: tokenize_corpus(text, folder / "tokenizer", cache_dir=None))
+    for seed in ("a", None, -1, True, 0.5):
+        assert "seed" in refused(lambda: electra.train_tokenizer(text, seed=seed))  # noqa: B023
+        assert "seed" in refused(
+            lambda: ElectraForJointPretraining.from_recipe("tiny", folder / "tokenizer", seed=seed)  # noqa: B023
+        )
 
 
 def test_the_package_is_imported_at_once():

@@ -64,6 +64,9 @@ def test_a_failed_upload_names_the_command_that_repeats_it(run, monkeypatch):
     monkeypatch.setattr(HfApi, "create_repo", fail)
     with raises(UserError, match=r"no route to host; repeat it with .* --hub_model_id small --private"):
         hub.main([str(run), "--private"])
+    named = run.rename(run.with_name("my run"))
+    with raises(UserError, match=r"push '.*/my run' --hub_model_id 'me/my run'"):
+        hub.main([str(named), "--hub_model_id", "me/my run"])
 
 
 def test_a_folder_without_networks_is_refused(run):

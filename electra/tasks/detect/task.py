@@ -12,7 +12,7 @@ import logging
 import math
 from argparse import Namespace
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 from electra.finetuning.data import Array
 from electra.finetuning.words import BAG_OF_WORDS, SINGLE, fit_words
 from electra.io.console import environment, setup_logging
-from electra.io.errors import Parser, UserError
+from electra.io.errors import Parser, UserError, abridged
 from electra.io.files import check_results, expand, new_folder, open_new, write_json
 from electra.io.rows import check_encodable
 from electra.model.configuration import longest_text
@@ -156,7 +156,7 @@ class TokenProbability(NamedTuple):
 
 
 def replaced_token_probabilities(
-    texts: str | Sequence[str],
+    texts: str | Iterable[str],
     discriminator: str | Path | PreTrainedModel,
     processing_class: Any = None,
     *,
@@ -187,15 +187,21 @@ def replaced_token_probabilities(
     Raises:
         UserError: there is no such model, or the model has no head for replaced tokens.
     """
+    if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
+        raise UserError(f"texts is {abridged(texts)}; give a string, or several")
     given = [texts] if isinstance(texts, str) else list(texts)
     for number, text in enumerate(given):
         if not isinstance(text, str):
-            raise UserError(f"text {number} is {text!r:.60}; give strings")
+            raise UserError(f"text {number} is {abridged(text)}; give strings")
         check_encodable(text, f"text {number}")
+    check(isinstance(max_length, int), "max_length", repr(max_length), "a whole number")
     if isinstance(discriminator, PreTrainedModel):
         networks = networks_of(discriminator, processing_class)
-    else:
+    elif isinstance(discriminator, str | Path):
         networks = load_networks(str(discriminator))
+    else:
+        kind = type(discriminator).__name__
+        raise UserError(f"discriminator is a {kind}; give a folder, a Hub id or a model of transformers")
     was_training = networks.discriminator.training
     detector = open_detector(networks, max_length)
     found = []

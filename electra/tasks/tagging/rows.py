@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from electra.finetuning.data import check_accepted
-from electra.io.errors import UserError
+from electra.io.errors import UserError, abridged
 from electra.io.rows import Columns, PlacedRow, check_encodable, parse_value, shown_names, text_of
 from electra.tasks.tagging.columns import DOCUMENT, WORD_NAMES, TaggedSentences
 from electra.tasks.tagging.schemes import LabelledSpan, labels_of, words_of
@@ -168,7 +168,7 @@ def tokens_of(row: Columns, place: str) -> list[str] | None:
     if isinstance(tokens, str) and not isinstance(found, list) and _has_written_labels(row):
         return None
     if not isinstance(found, list) or is_object:
-        raise UserError(f"{place} has {tokens!r:.60} for its words; give a list of words, or a text")
+        raise UserError(f"{place} has {abridged(tokens)} for its words; give a list of words, or a text")
     check_encodable(found, place)
     return list(map(str, found))
 
@@ -199,13 +199,13 @@ def read_labels(
         tags = written.split()
     if not isinstance(tags, list):
         raise UserError(
-            f"{place} has {written!r:.60} in the column '{columns[0]}'; give a list with a label for each word"
+            f"{place} has {abridged(written)} in the column '{columns[0]}'; give a list with a label for each word"
         )
     if any(tag in (None, -1) for tag in tags):
         return None
     if not all(isinstance(tag, str) for tag in tags):
         raise UserError(
-            f"{place} has labels without a name, {tags!r:.60}; write names, such as B-LOC, or give a data set or "
+            f"{place} has labels without a name, {abridged(tags)}; write names, such as B-LOC, or give a data set or "
             "parquet file that has them"
         )
     check_encodable(tags, place)
@@ -256,7 +256,7 @@ def read_spans(row: Columns, label_column: str | None, text: str, place: str) ->
         value = [dict(zip(value, parts, strict=False)) for parts in zip(*value.values(), strict=False)]
     if not isinstance(value, list):
         if name in ("entities", "spans") and row[name] is not None:
-            raise UserError(f"{place} has {row[name]!r:.60} for its {name}; give a list of [start, end, label]")
+            raise UserError(f"{place} has {abridged(row[name])} for its {name}; give a list of [start, end, label]")
         return None
     return [_span(one, text, place) for one in value]
 
