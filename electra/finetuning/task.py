@@ -64,7 +64,7 @@ class Split(NamedTuple):
     is_labelled: bool = True
 
 
-Scores = Mapping[str, Mapping[str, float]]
+BaselineScores = Mapping[str, Mapping[str, float]]
 """Name of a baseline -> metric -> fraction."""
 
 
@@ -86,7 +86,7 @@ class TaskData(NamedTuple):
     problem_type: str | None = None
     chosen: Callable[[int], Array] | None = None
     saved: Mapping[str, Any] = {}
-    baselines: Callable[[int], Scores] | None = None
+    baselines: Callable[[int], BaselineScores] | None = None
 
     @property
     def train(self) -> ColumnRows:
@@ -190,7 +190,7 @@ def by_split(score: ScoreSplit) -> ComputeMetrics:
     return metrics
 
 
-def score_all(metrics: ComputeMetrics, answers: Mapping[str, Logits], splits: Mapping[str, Split]) -> Scores:
+def score_all(metrics: ComputeMetrics, answers: Mapping[str, Logits], splits: Mapping[str, Split]) -> BaselineScores:
     """Return the metrics of each baseline from the logits of its answers by name and split."""
     references = {name: split.references for name, split in splits.items()}
     return {name: metrics(logits, references) for name, logits in answers.items()}

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import logit
 
 from electra.finetuning.data import Array
-from electra.finetuning.task import Scores, Split, score_all
+from electra.finetuning.task import BaselineScores, Split, score_all
 from electra.finetuning.trainer import Logits
 from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, fit_words
 from electra.tasks.classify.data import Example, LabelledTexts
@@ -21,7 +21,7 @@ def make_baselines(
     data: LabelledTexts,
     splits: Mapping[str, Split],
     chosen: Callable[[int], Array] | None,
-) -> Callable[[int], Scores]:
+) -> Callable[[int], BaselineScores]:
     """Return a function of a run's seed that returns the metrics of both baselines by name.
 
     Args:
@@ -34,7 +34,7 @@ def make_baselines(
     return lambda seed: _scores(data, splits, np.unique(owners[chosen(seed)]).tolist())
 
 
-def _scores(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> Scores:
+def _scores(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> BaselineScores:
     return score_all(score_splits, _baselines(data, splits, texts), splits)
 
 

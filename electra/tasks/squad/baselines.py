@@ -13,7 +13,7 @@ from typing import NamedTuple
 from electra.tasks.squad.data import Questions
 
 NEAREST_NAME = "nearest name or number"
-NO_ANSWER = "no answer"
+UNANSWERED = "no answer"
 """Names of the baselines in reports."""
 NEAR = 10
 """Distance in words at which a word of the question counts half."""
@@ -21,8 +21,8 @@ OTHER_SENTENCE = 0.3
 """Factor for a word of the question in another sentence than the candidate."""
 FREQUENT = (5, 0.2)
 """Number and share of the paragraphs above which a word is too frequent to tell a place, such as `the`."""
-
 _WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")
+"""Words, also with inner points, commas, hyphens and apostrophes, and punctuation marks."""
 
 
 class Word(NamedTuple):

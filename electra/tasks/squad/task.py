@@ -19,13 +19,22 @@ from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import Encoder
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.runner import evaluate
-from electra.finetuning.task import COLLAPSED_SHARE, Scores, Split, Task, TaskData, TaskKind, by_split, of_one_split
+from electra.finetuning.task import (
+    COLLAPSED_SHARE,
+    BaselineScores,
+    Split,
+    Task,
+    TaskData,
+    TaskKind,
+    by_split,
+    of_one_split,
+)
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import RESULT_NAME
 from electra.io.rows import Columns, text_of
 from electra.options import Values
-from electra.tasks.squad.baselines import NEAREST_NAME, NO_ANSWER, nearest_names
+from electra.tasks.squad.baselines import NEAREST_NAME, UNANSWERED, nearest_names
 from electra.tasks.squad.data import (
     Questions,
     QuestionWindows,
@@ -138,12 +147,12 @@ def load_squad_task(
     return TaskData(splits, baselines=lambda seed: found())
 
 
-def reader_baselines(dev: Questions) -> Scores:
+def reader_baselines(dev: Questions) -> BaselineScores:
     """Return the metrics of answers without a network; in version 2.0 also those of answering no question."""
     found = {NEAREST_NAME: score_answers(dev, *nearest_names(dev))}
     if dev.is_version_2:
         names = dev.references
-        found[NO_ANSWER] = score_answers(dev, dict.fromkeys(names, ""), dict.fromkeys(names, 0.0))
+        found[UNANSWERED] = score_answers(dev, dict.fromkeys(names, ""), dict.fromkeys(names, 0.0))
     return found
 
 

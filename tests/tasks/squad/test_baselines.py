@@ -2,7 +2,14 @@
 
 from pytest import approx
 
-from electra.tasks.squad.baselines import NEAREST_NAME, NO_ANSWER, candidate_runs, nearest_names, nearness, split_words
+from electra.tasks.squad.baselines import (
+    NEAREST_NAME,
+    UNANSWERED,
+    candidate_runs,
+    nearest_names,
+    nearness,
+    split_words,
+)
 from electra.tasks.squad.data import Questions, SquadQuestion
 from electra.tasks.squad.task import reader_baselines
 from tests.helpers import parametrize
@@ -64,5 +71,5 @@ def test_scores_are_those_of_the_official_scripts_and_version_2_may_have_no_answ
             data.paragraphs, [right._replace(answers=("Karl Berg",)), no_answer._replace(answers=())], True, "here"
         )
     )
-    assert found[NO_ANSWER] == {"exact_match": 0.5, "f1": 0.5}
+    assert found[UNANSWERED] == {"exact_match": 0.5, "f1": 0.5}
     assert found[NEAREST_NAME] == {"exact_match": 1.0, "f1": 1.0}  # the unanswerable question has fewer words near by
