@@ -417,14 +417,6 @@ def files_of_folder(name: str, config: str | None) -> dict[str, list[str]] | Non
     return files if is_read else None
 
 
-def check_accepted(row: Columns, place: str) -> None:
-    """Refuse a row of Prodigy that was rejected or ignored by its annotator, because its labels are wrong."""
-    if "_task_hash" in row and row.get("answer") in ("reject", "ignore"):
-        raise UserError(
-            f"{place} has the answer '{row['answer']}' of Prodigy; leave out all rows but the accepted ones"
-        )
-
-
 # ---- files or a data set
 
 

@@ -74,6 +74,8 @@ NO_TEXT = frozenset(
 """Endings of files that are no text and are never read."""
 TEXT_COLUMN = "text"
 """Name of the only column of a file of plain text."""
+INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
+"""Characters without width, which web pages and editors leave around the names of columns."""
 STREAM_SAMPLE = 1 << 16
 """First bytes of a stream by which its delimiter is found."""
 
@@ -282,7 +284,7 @@ def csv_rows(
                 names = _header(cells, dialect, path)
                 head = TableHead(before + text, dialect)
                 continue
-            if cells == header and len(names) > 1:
+            if [cells[0].removeprefix("\ufeff"), *cells[1:]] == header and len(names) > 1:
                 raise UserError(f"{place} names the columns again, as in files that were joined; leave this line out")
             more = len(cells) - len(names)
             if more < 0 or any(cells[len(names) :]):
@@ -305,7 +307,7 @@ def csv_rows(
 
 
 def _header(cells: Sequence[str], dialect: Dialect, path: str | Path) -> list[str]:
-    names = [cell.strip() for cell in cells]
+    names = [cell.strip().strip(INVISIBLE).strip() for cell in cells]
     if dialect.has_row_names:
         names.insert(0, "")
     named = [name for name in names if name]
@@ -405,7 +407,14 @@ def _parsed(line: str, place: str) -> Any:
         raise UserError(f"{place} is not a line of JSON ({error}); give a line for each row, or an array") from error
 
 
+def _is_example(value: Any) -> bool:
+    """Return True for a text with its labels as spaCy writes it: ["Ann left.", {"entities": [[0, 3, "PER"]]}]."""
+    return isinstance(value, list) and [*map(type, value)] == [str, dict]
+
+
 def _object(value: Any, place: str) -> Columns:
+    if _is_example(value):
+        return {TEXT_COLUMN: value[0], **value[1]}
     if not isinstance(value, dict):
         raise UserError(f"{place} is not a JSON object; give one with named columns in each line, or an array of them")
     return value
@@ -419,11 +428,13 @@ def rows_in(value: Any) -> list[Any]:
     columns, and a numbered object of objects has rows, as pandas writes them (orient columns, index). Lists of one
     length are columns, unless they are the words of one sentence. Any other value is one row.
     """
-    if isinstance(value, list):
+    if isinstance(value, list) and not _is_example(value):
         return value
     if not isinstance(value, dict):
         return [value]
     data = value.get("data")
+    if "classes" in value and isinstance(value.get("annotations"), list):  # NER Annotator, with spaCy's examples
+        return value["annotations"]
     names = value.get("columns")
     if isinstance(data, list) and isinstance(names, list):
         return [dict(zip(names, row, strict=False)) for row in data]

@@ -289,3 +289,13 @@ def test_the_standard_input_is_read_once(monkeypatch):
 @pytest.fixture(autouse=True)
 def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+
+def test_a_byte_order_mark_of_a_joined_file_does_not_make_its_header_a_row(tmp_path):
+    content = "\ufefftext,label\na,x\n" * 2
+    assert "a.csv:3 names the columns again" in refused(lambda: columns(write(tmp_path / "a.csv", content)))
+
+
+def test_characters_without_width_are_no_part_of_a_name(tmp_path):
+    path = write(tmp_path / "a.csv", "text\u200b,\u200blabel \u2060\na\u200b,x\n")
+    assert columns(path) == [{"text": "a\u200b", "label": "x"}]

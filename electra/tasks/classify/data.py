@@ -23,11 +23,11 @@ from electra.finetuning.data import (
     Array,
     ColumnRows,
     Examples,
-    check_accepted,
     encode_examples,
     lengths_of,
     tokenize,
 )
+from electra.finetuning.exports import read_export
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.errors import UserError
 from electra.io.rows import Columns, PlacedRow, check_encodable, parse_value, shown_names, text_of
@@ -151,8 +151,8 @@ def read_examples(
     examples = []
     without = ""
     advice = "" if needs_labels else "; a test set has labels in all rows, or in none"
-    for place, row in rows:
-        check_accepted(row, place)
+    for place, exported in rows:
+        row = read_export(exported, place, next(iter(columns[2] or []), None))
         example = read_example(columns, row, place)
         examples.append(example)
         if example.label is not None:

@@ -29,6 +29,8 @@ UNIVERSAL = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "
 """Names of the columns of CoNLL-U."""
 WORD_NAMES = frozenset(("word", "words", "token", "tokens", "form"))
 """Names of the column of words, in lower case."""
+ENTITIES_OF_2012 = 10
+"""Number of the column with the entities in files of CoNLL-2012, such as OntoNotes; more columns may follow."""
 LONGEST_SENTENCE = 1000
 """Words; more say that the blank lines between sentences are missing."""
 RANGE = re.compile(r"[0-9]+[-.][0-9]+")
@@ -74,6 +76,11 @@ def read_columns(
         raise UserError(f"{path} is WebAnno TSV; export the project as CoNLL 2002 or CoNLL-U")
     named = next((match[1].split() for match in map(GLOBAL_COLUMNS.match, texts) if match), None)
     is_universal = suffix == ".conllu"
+    if label_column is None and any(text.startswith("#begin document") for text in texts):
+        label_column = ENTITIES_OF_2012
+        logger.info(
+            "%s: the labels are the entities of CoNLL-2012, in column %d; see --label_column", path, label_column
+        )
     sentences = _sentences(path, texts, is_universal or suffix == ".conllup", label_column)
     if not sentences:
         raise UserError(f"{path} has no sentences; name a file of words and labels")
@@ -85,9 +92,9 @@ def read_columns(
     if word is None:
         word = next((n for n, name in enumerate(names[:width]) if name.lower() in WORD_NAMES), None)
     if word is None:
-        word = int(_counts(sentences, width))
+        word = _column_of_words(sentences, width)
         if word:
-            logger.info("%s: the first column counts, so the words are in column 1; see --word_column", path)
+            logger.info("%s: column %d counts, so the words are in column %d; see --word_column", path, word - 1, word)
     if not is_universal and word == 1:  # also of CoNLL-U by another name
         sentences = [[line for line in sentence if not RANGE.fullmatch(line.cells[0])] for sentence in sentences]
         sentences = [sentence for sentence in sentences if sentence]
@@ -123,7 +130,8 @@ def _sentences(
 ) -> list[list[Line]]:
     """Return the lines of each sentence, cut into cells: at spaces and tabs if that gives one width, else at tabs."""
     has_tabs = all("\t" in text for text in texts if text.strip(" \t") and not text.startswith(("#", DOCUMENT)))
-    splits: list[Callable[[str], list[str]]] = [_by_tab] if is_universal else [CELLS.findall]
+    is_by_tab = is_universal and any("\t" in text for text in texts)
+    splits: list[Callable[[str], list[str]]] = [_by_tab] if is_by_tab else [CELLS.findall]
     if has_tabs and not is_universal:
         splits.append(_by_tab)
     uneven = ""
@@ -186,15 +194,15 @@ def _uneven(path: str, sentences: Sequence[Sequence[Line]], label_column: str | 
     """
     by_sentence = label_column is not None and str(label_column).isdecimal()
     width = len(sentences[0][0].cells) if sentences else 0
+    are_even = all(len({len(line.cells) for line in sentence}) == 1 for sentence in sentences)
+    advice = "count --label_column from the front, as for CoNLL-2009" if are_even and width > 2 else "correct it"
     for sentence in sentences:
         if by_sentence:
             width = len(sentence[0].cells)
         for line in sentence:
             if len(line.cells) != width:
-                return (
-                    f"{path} line {line.number} has {len(line.cells)} columns, but earlier lines have {width}; "
-                    "correct it"
-                )
+                found = f"{path} line {line.number} has {len(line.cells)} columns"
+                return f"{found}, but earlier lines have {width}; {advice}"
     return ""
 
 
@@ -210,8 +218,21 @@ def _without_header(sentences: list[list[Line]], path: str) -> tuple[list[list[L
     return [sentence for sentence in rest if sentence], first.cells
 
 
-def _counts(sentences: Sequence[Sequence[Line]], width: int) -> bool:
-    """Return True if the first column counts the words.
+def _column_of_words(sentences: Sequence[Sequence[Line]], width: int) -> int:
+    """Return the number of the first column behind one that counts the words, or 0.
+
+    Before the column that counts, there may be some with one value in each sentence, such as the document's name.
+    """
+    for column in range(width - 1):
+        if _counts(sentences, column, width):
+            return column + 1
+        if any(len({line.cells[column] for line in sentence}) > 1 for sentence in sentences):
+            break
+    return 0
+
+
+def _counts(sentences: Sequence[Sequence[Line]], column: int, width: int) -> bool:
+    """Return True if a column counts the words.
 
     The numbers of such a column ascend in each sentence. If there is only one other column, the numbers have no gaps,
     either: from 0 or 1 in each sentence, or from one sentence to the next.
@@ -220,7 +241,7 @@ def _counts(sentences: Sequence[Sequence[Line]], width: int) -> bool:
         return False
     found = []
     for sentence in sentences:
-        cells = [line.cells[0] for line in sentence if not RANGE.fullmatch(line.cells[0])]
+        cells = [line.cells[column] for line in sentence if not RANGE.fullmatch(line.cells[column])]
         if not all(cell.isascii() and cell.isdecimal() for cell in cells):
             return False
         found.append([int(cell) for cell in cells])

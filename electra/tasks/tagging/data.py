@@ -20,13 +20,14 @@ from electra.finetuning.data import (
     rows_by_split,
     windows_with_most_context,
 )
+from electra.finetuning.names import alike
 from electra.io.errors import UserError
 from electra.io.lines import form_of, open_lines
 from electra.io.rows import DELIMITERS, NO_TEXT, TABLES, refusal
 from electra.options import NOT_EMPTY, option
 from electra.tasks.tagging.columns import WORD_NAMES, TaggedSentences, read_columns
 from electra.tasks.tagging.rows import SENTENCE_COLUMN, TEXT_NAMES, read_sentences
-from electra.tasks.tagging.schemes import find_spelling, spelt
+from electra.tasks.tagging.schemes import are_bracketed, find_spelling, spelt, without_brackets
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +193,20 @@ def load_tagging_splits(options: Any) -> dict[str, TaggedSentences]:
             raise UserError(refusal(paths[0]))
         else:
             splits[split] = read_columns(paths[0], *columns, needs_labels=needs_labels)
-    spelling = find_spelling(splits["train"].labels or []) if "train" in splits else {}
+    known = splits["train"].labels or [] if "train" in splits else []
+    if are_bracketed(known):
+        logger.info("labels         have brackets, such as (LOC*, and are read as B- and I-")
+        splits = {
+            split: replace(found, labels=None if found.labels is None else without_brackets(found.labels))
+            for split, found in splits.items()
+        }
+        known = splits["train"].labels or []
+    for names in alike(chain.from_iterable(known)):
+        logger.warning(
+            "               the labels %s differ in case or spelling alone; write one of them if they mean the same",
+            ", ".join(names),
+        )
+    spelling = find_spelling(known)
     if spelling:
         first, usual = next(iter(spelling.items()))
         logger.info("labels         '%s' is read as '%s'", first, usual)

@@ -9,11 +9,11 @@ a word per row    with its label, and a column that numbers the sentences
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from electra.finetuning.data import check_accepted
+from electra.finetuning.exports import read_export
 from electra.io.errors import UserError, abridged
 from electra.io.rows import Columns, PlacedRow, check_encodable, parse_value, shown_names, text_of
 from electra.tasks.tagging.columns import DOCUMENT, WORD_NAMES, TaggedSentences
@@ -53,8 +53,10 @@ def read_sentences(
     words: list[list[str]] = []
     labels: list[list[str] | None] = []
     widened = 0
+    first_widened = ""
     for place, columns, found, tags, is_widened in _sentences_of(rows, label_column, word_column):
         widened += is_widened
+        first_widened = first_widened or (place if is_widened else "")
         if not found or found == [DOCUMENT]:
             continue
         if tags is None and needs_labels:
@@ -68,7 +70,11 @@ def read_sentences(
     if not words:
         raise UserError("there are no sentences; name data with words")
     if widened:
-        logger.warning("%d texts have spans that begin or end inside a word; the whole word has their label", widened)
+        logger.warning(
+            "%d of %d texts have spans that begin or end inside a word (first: %s); the whole word has their label; "
+            "start and end count characters, the end is the one after the last",
+            widened, len(words), first_widened,
+        )  # fmt: skip
     known = [tags for tags in labels if tags is not None]
     return TaggedSentences(words, known if len(known) == len(words) else None)
 
@@ -89,14 +95,14 @@ def _sentences_of(rows: Iterable[PlacedRow], label_column: str | None, word_colu
     if word is not None and isinstance(row.get(word), str) and _is_word_row(row, word):
         yield from _word_rows(everything, word, label_column)
         return
-    for place, row in everything:
-        check_accepted(row, place)
+    for place, exported in everything:
+        row = read_export(exported, place, label_column)
         names = shown_names(row)
         tokens = tokens_of(row, place)
         if tokens is None and isinstance(row.get("tokens", row.get("words")), str):
             tokens = str(row.get("tokens", row.get("words"))).split()
         if tokens is None:
-            yield place, names, *read_text(_from_label_studio(row, place), label_column, place)
+            yield place, names, *read_text(row, label_column, place)
         else:
             yield place, names, tokens, read_labels(row, label_column, place), False
 
@@ -170,6 +176,8 @@ def tokens_of(row: Columns, place: str) -> list[str] | None:
     if not isinstance(found, list) or is_object:
         raise UserError(f"{place} has {abridged(tokens)} for its words; give a list of words, or a text")
     check_encodable(found, place)
+    if not all(isinstance(token, str | int | float) and token == token for token in found):  # nan equals nothing
+        raise UserError(f"{place} has {abridged(tokens)} for its words; write a text in place of each null and list")
     return list(map(str, found))
 
 
@@ -295,18 +303,3 @@ def _whole(value: Any) -> Any:
     if isinstance(value, str) and value.isdecimal():
         return int(value)
     return int(value) if isinstance(value, float) and value % 1 == 0 else value
-
-
-def _from_label_studio(row: Columns, place: str) -> Columns:
-    """Return a task in Label Studio's JSON as a row with a text and its entities; return other rows as they are."""
-    data = row.get("data")
-    annotations = row.get("annotations")
-    if not isinstance(data, dict) or not isinstance(annotations, list):
-        return row
-    if len(annotations) > 1:
-        raise UserError(f"{place} has {len(annotations)} annotations; export one for each text")
-    texts = [value for value in data.values() if isinstance(value, str)]
-    text = data.get("text", texts[0] if len(texts) == 1 else None)
-    found: Sequence[Any] = annotations[0].get("result", []) if annotations else []
-    spans = [one for one in found if isinstance(one, dict) and one.get("type", "labels") == "labels"]
-    return {"text": text, "entities": spans if annotations else None}

@@ -24,19 +24,55 @@ LABEL = re.compile(r"([BIESLU])-(.+)")
 PREFIXES = {"iob2": "BI", "bioes": "BIES"}
 """Scheme -> its prefixes. In the scheme io, labels are O or types without a prefix, and equal ones side by side are
 one entity. In the scheme plain, every label is a class of its own, such as a part of speech."""
+_SEPARATOR = "[-_/:|.\u2010-\u2015\u2212]"
+"""What stands between prefix and type: also a dash or minus sign that an editor put in place of a hyphen."""
 SPELLINGS = (
     re.compile(r"(?P<prefix>[BIESLU])-(?P<type>.+)"),
     re.compile(r"(?P<prefix>[BMIESW])-(?P<type>.+)"),  # BMES, BMEWO
-    re.compile(r"(?P<prefix>[BIESLU])_(?P<type>.+)"),
-    re.compile(r"(?P<prefix>[bieslu])[-_](?P<type>.+)"),
-    re.compile(r"(?P<type>.+)[-_](?P<prefix>[BIESLU])"),
+    re.compile(rf"(?P<prefix>[BIESLU]){_SEPARATOR}(?P<type>.+)"),
+    re.compile(rf"(?P<prefix>[bieslu]){_SEPARATOR}(?P<type>.+)"),
+    re.compile(rf"(?P<type>.+){_SEPARATOR}(?P<prefix>[BIESLU])"),
 )
 """Spellings of labels with a prefix; a file has the first one that fits all of its labels."""
 OUTSIDES = ("0", "o", "_", "-", "*")
 """Labels that stand for O, where all other labels have a prefix and none is O."""
+_BRACKETED = re.compile(r"\*\)?|\((?P<type>[^()*]+)(?:\*\)?|\))")
+"""A label with brackets, as OntoNotes and the CoNLL tasks of 2005 and 2012 write spans: (LOC* begins one, *) ends one,
+(LOC) and (LOC*) are one of a single word, and * is a word inside or outside."""
 
 TagSequence = Sequence[Sequence[str]]
 """The labels of the words of each sentence."""
+
+
+def are_bracketed(sentences: TagSequence) -> bool:
+    """Return True if all labels have brackets, see `_BRACKETED`, and some begin a span."""
+    labels = set(chain.from_iterable(sentences))
+    matches = [*map(_BRACKETED.fullmatch, labels)]
+    return all(matches) and any(match["type"] for match in matches if match)
+
+
+def without_brackets(sentences: TagSequence) -> list[list[str]]:
+    """Return labels with brackets in IOB2; other labels stay.
+
+    Raises:
+        UserError: a span begins inside another one.
+    """
+    converted = []
+    for labels in sentences:
+        kind = ""  # of the span that is open
+        found = []
+        for label in labels:
+            match = _BRACKETED.fullmatch(label)
+            begun = match["type"] if match else None
+            if begun and kind:
+                raise UserError(f"the label '{label}' begins a span inside another one; see --label_column")
+            kind = begun or kind
+            inside = f"I-{kind}" if kind else OUTSIDE
+            found.append(label if match is None else f"B-{begun}" if begun else inside)
+            if label.endswith(")"):
+                kind = ""
+        converted.append(found)
+    return converted
 
 
 def find_spelling(sentences: TagSequence) -> dict[str, str]:

@@ -120,7 +120,8 @@ def test_conll_2009_has_more_columns_where_there_are_more_predicates(tmp_path):
     tail = [["_ _"] * 4, ["_"] * 2]
     content = lines(counted(), WORDS, constant("lemma"), constant("NN"), tail, separator=" ")
     assert read(tmp_path / "a.txt", content, label_column="3") == (WORDS, constant("NN"))
-    assert "line 6 has 5 columns" in refused(lambda: read(tmp_path / "a.txt", content))
+    said = refused(lambda: read(tmp_path / "a.txt", content))
+    assert "line 6 has 5 columns" in said and "--label_column from the front" in said
 
 
 def test_conllu_under_other_names_and_with_names_of_columns(tmp_path):
@@ -135,6 +136,58 @@ def test_conllu_under_other_names_and_with_names_of_columns(tmp_path):
     assert read(tmp_path / "a.conllup", plus) == (WORDS, LABELS)
     assert read(tmp_path / "a.conllup", plus, label_column="UPOS") == (WORDS, constant("X"))
     assert [row.columns for row in rows_of_words(str(tmp_path / "a.conllu"))] == [{"tokens": words} for words in WORDS]
+
+
+def ontonotes(*, with_predicates=False):
+    """Sentences in the columns of CoNLL-2012; a predicate adds a column to its sentence."""
+    brackets = [["(PERSON)", "*", "(GPE*", "*)"], ["*", "(X*)"]]
+    content = ["#begin document (bn/a); part 000"]
+    for number, words in enumerate(WORDS):
+        for place, word in enumerate(words):
+            cells = ["bn/a", "0", str(place), word, "NN", "(TOP(S*", "-", "-", "-", "-", brackets[number][place]]
+            cells += ["(V*)"] * (number if with_predicates else 0)
+            content.append("   ".join([*cells, "-"]))
+        content.append("")
+    return "\n".join([*content, "#end document", "#begin document (bn/a); part 001", *content[1:], "#end document"])
+
+
+@parametrize("with_predicates", [True, False])
+def test_ontonotes_has_its_words_and_entities(tmp_path, with_predicates):
+    content = ontonotes(with_predicates=with_predicates)
+    labels = [["B-PERSON", "O", "B-GPE", "I-GPE"], ["O", "B-X"]]
+    assert read(tmp_path / "a.gold_conll", content) == (WORDS * 2, labels * 2)
+    assert read(tmp_path / "a.v4_gold_conll", content, label_column="4") == (WORDS * 2, constant("NN") * 2)
+
+
+def test_labels_with_brackets_are_spans(tmp_path):
+    brackets = [["(A0*", "*", "*)", "*"], ["(V*)", "(A1)"]]
+    assert read(tmp_path / "a.txt", lines(WORDS, brackets)) == (
+        WORDS,
+        [["B-A0", "I-A0", "I-A0", "O"], ["B-V", "B-A1"]],
+    )
+    nested = [["(A0*", "(A1)", "*)", "*"], ["*", "*"]]
+    assert "inside another" in refused(lambda: read(tmp_path / "a.txt", lines(WORDS, nested)))
+
+
+@parametrize("separator", ["\u2013", "\u2212", "/", ":", "_"])
+def test_prefixes_have_any_separator(tmp_path, separator):
+    spelt = [[label.replace("-", separator) for label in labels] for labels in LABELS]
+    assert read(tmp_path / "a.txt", lines(WORDS, spelt)) == (WORDS, LABELS)
+    behind = [[separator.join(label.split("-")[::-1]) for label in labels] for labels in LABELS]
+    assert read(tmp_path / "a.txt", lines(WORDS, behind)) == (WORDS, LABELS)
+
+
+def test_types_that_differ_in_case_are_named(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    mixed = [LABELS[0], ["B-Loc", "O"]]
+    assert read(tmp_path / "a.txt", lines(WORDS, mixed)) == (WORDS, mixed)
+    assert "B-LOC, B-Loc" in caplog.text
+
+
+def test_conllu_with_spaces_in_place_of_tabs(tmp_path):
+    rest = [constant("_")] * 6
+    content = lines(counted(), WORDS, WORDS, constant("NOUN"), *rest, separator=" ", before="# sent_id = {}")
+    assert read(tmp_path / "a.conllu", content) == (WORDS, constant("NOUN"))
 
 
 @parametrize(
@@ -180,7 +233,15 @@ def as_lines(*rows):
                 {"result": [{"type": "labels", "value": {"start": a, "end": b, "labels": [c]}} for a, b, c in SPANS]}
             ],
         },
+        {
+            "data": {"text": TEXT},
+            "annotations": [
+                {"was_cancelled": True, "result": []},
+                {"result": [{"type": "labels", "value": {"start": a, "end": b, "labels": [c]}} for a, b, c in SPANS]},
+            ],
+        },
         {"text": TEXT, "entities": {"start": [0, 8], "end": [3, 16], "type": ["PER", "LOC"]}},
+        [TEXT, {"entities": SPANS}],
     ],
 )
 def test_spans_are_read_as_annotation_tools_write_them(tmp_path, row):
@@ -197,12 +258,28 @@ def test_spans_are_read_as_annotation_tools_write_them(tmp_path, row):
         ({"text": TEXT, "spans": [{"start": 1, "end": 4, "label": "PER", "text": "Ann"}]}, "count characters"),
         ({"text": TEXT, "spans": [], "_task_hash": 1, "answer": "ignore"}, "answer 'ignore'"),
         ({"data": {"text": TEXT}, "annotations": [{"result": []}, {"result": []}]}, "2 annotations"),
+        ({"text": TEXT, "spans": [], "answer": "reject"}, "answer 'reject'"),
+        ({"data": {"text": TEXT}, "annotations": [{"was_cancelled": True, "result": []}]}, "skipped"),
+        ({"tokens": ["Ann", None], "tags": ["O", "O"]}, "for its words"),
         ({"tokens": ["Ann"], "tags": [3]}, "labels without a name"),
         ({"text": "Ann left", "tags": "O O O"}, "2 words and 3 labels"),
     ],
 )
 def test_rows_that_cannot_be_read_are_refused(tmp_path, row, named):
     assert named in refused(lambda: read(tmp_path / "a.jsonl", as_lines(row)))
+
+
+@parametrize("rows", [[[TEXT, {"entities": SPANS}], ["No name", {"entities": []}]]])
+def test_examples_of_spacy_in_an_array(tmp_path, rows):
+    for content in (json.dumps(rows), json.dumps({"classes": ["PER"], "annotations": rows})):
+        words, labels = read(tmp_path / "a.json", content)
+        assert words[1] == ["No", "name"] and labels[0] == ["B-PER", "O", "B-LOC", "I-LOC", "O"]
+
+
+def test_spans_inside_words_are_said_with_their_place(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    read(tmp_path / "a.jsonl", as_lines({"text": TEXT, "entities": SPANS}, {"text": TEXT, "entities": [[0, 2, "X"]]}))
+    assert "1 of 2 texts" in caplog.text and "a.jsonl:2" in caplog.text
 
 
 # ---- tables
