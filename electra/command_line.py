@@ -272,16 +272,23 @@ class CommandLine(HfArgumentParser):
 
     def _read_file(self, path: str, flags: Values) -> dict[str, Any]:
         """Return the options that a YAML file gives, without those that flags replace (`Rules.replaced_by`)."""
+        file = config_path(path)
+        if file.is_dir():
+            raise UserError(f"--config {path} is a folder; name a YAML file, such as the config.yaml of a run")
         try:
-            content = read_as_written(config_path(path).read_text(encoding="utf-8"))
+            content = read_as_written(file.read_text(encoding="utf-8"))
         except YAML_ERRORS as error:
             raise UserError(f"--config {path} is not valid YAML: {error}") from error
         if not isinstance(content, dict | None):
             raise UserError(f"--config {path} must hold 'option: value' lines, but holds a {type(content).__name__}")
         words: list[str] = []
+        spellings: dict[str, str] = {}
         for name, value in (content or {}).items():
             if f"--{name}" not in self._option_string_actions or name in ("config", "help"):
                 self._refuse(f"--{name}", where=f" in {path}")
+            other = spellings.setdefault(self._option_string_actions[f"--{name}"].dest, name)
+            if other != name:
+                raise UserError(f"{path} has {other} and {name}, which are one option; leave one of the two out")
             words += _words(name, value)
         lines = self._read(words)
         replaced = {f.name for f in self._fields() if not flags.keys().isdisjoint(rules_of(f).replaced_by)}

@@ -20,11 +20,13 @@ from electra.commands import run
 
 def main() -> None:
     """Run `electra pretrain` with the job's options, with the upload where there is a token."""
-    words = sys.argv[1:]
-    if os.environ.get("HF_TOKEN") and "--push_to_hub" not in words:
-        words += ["--push_to_hub", "--hub_private_repo"]
-    sys.argv[1:] = words
+    sys.argv[1:] = with_upload(sys.argv[1:], has_token=bool(os.environ.get("HF_TOKEN")))
     run("pretrain")
+
+
+def with_upload(words: list[str], *, has_token: bool) -> list[str]:
+    """Return the options of the job behind those of an upload, because the last of two values of an option counts."""
+    return ["--push_to_hub", "--hub_private_repo", *words] if has_token else words
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from electra.commands import VERBS
+from electra.pretraining.options import parse_pretraining_arguments
 from tests.helpers import ROOT, parametrize
 from tests.tasks.minimal_pairs.networks import write_run
 
@@ -85,6 +87,22 @@ def test_a_job_pretrains_and_pushes_only_with_a_token(tmp_path):
     metadata = re.search(r"# /// script\n(.*?)# ///", script, re.DOTALL)[1]
     header = re.sub("^# ", "", metadata, flags=re.MULTILINE)
     assert "electra @" in tomllib.loads(header)["dependencies"][0]
+
+
+@parametrize(
+    ("words", "pushes", "is_private"),
+    [
+        ([], True, True),
+        (["--hub_private_repo", "false"], True, False),
+        (["--push_to_hub", "--hub_private_repo=false"], True, False),
+        (["--push_to_hub=false"], False, True),
+    ],
+)
+def test_the_options_of_a_job_win_over_its_own(words, pushes, is_private):
+    with_upload = runpy.run_path(str(ROOT / "examples" / "hf_job.py"))["with_upload"]
+    training = parse_pretraining_arguments(with_upload(["--train_file", "a.txt", *words], has_token=True)).training
+    assert (training.push_to_hub, training.hub_private_repo) == (pushes, is_private)
+    assert with_upload(words, has_token=False) == words
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from electra.io.errors import UserError
 from electra.pretraining.configuration import GROUPS
 from electra.recipes import RECIPES
 from electra.tasks.squad.data import SquadArguments
+from tests.conftest import refused
 from tests.helpers import parametrize
 
 
@@ -149,6 +150,8 @@ def test_a_bad_option_is_named(argv, named):
         ("generater_size: 0.5\n", "--generater_size a.yaml --generator_size"),
         ("- max_steps\n", "a.yaml list"),
         ("seed: [1\n", "a.yaml YAML"),
+        ("seed: 1\nmax_length: 64\nseed: 2\n", "a.yaml seed twice line 3"),
+        ("cased: true\nlowercase: true\n", "a.yaml cased lowercase"),
         ("seed:\t1\n\tmax_steps: 2\n", "a.yaml line 1"),
         ("seed: " + 9_999 * "[", "a.yaml YAML"),
         ("max_length: 1:30\n", "max_length 1:30"),
@@ -163,6 +166,10 @@ def test_a_bad_file_is_refused_naming_the_file_or_the_option(tmp_path, text, nam
         parse("--config", write(tmp_path / "a.yaml", text))
     assert all(word in str(error.value) for word in named.split()), error.value
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_folder_is_no_file_of_options(tmp_path):
+    assert "config.yaml" in refused(lambda: parse("--config", str(tmp_path)))
 
 
 def test_effective_values_fed_back_give_the_same_options(tmp_path):

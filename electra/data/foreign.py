@@ -130,7 +130,7 @@ def _index_of(path: Path) -> Path:
 
 
 def _locate(files: ForeignFiles) -> Iterator[tuple[Path, str, Ints, Lengths]]:
-    """Yield of each file the path, the type of the ids, and start and length of its documents in tokens.
+    """Yield for each file the path, the type of the ids, and start and length of the file's documents in tokens.
 
     Raises:
         UserError: a file is damaged, or does not hold tokens.

@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 
 from electra.io.console import LOG_NAME
 from electra.io.errors import UserError, first_line, is_lost_process, is_out_of_memory
-from electra.io.files import expand, read_json, replace_folder, sync_folder, write_json
+from electra.io.files import expand, read_json, replace_folder, share_weights, sync_folder, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ _SAMPLES = 64
 
 def write_manifest(folder: Path, *editable: str) -> None:
     """Sync all files of a complete folder to the disk, and write a manifest of all but the `editable` ones."""
+    share_weights(folder)
     paths = sorted(folder.rglob("*"))
     files = [path for path in paths if path.is_file() and path.name not in (MANIFEST_NAME, *editable)]
     for path in files:
@@ -100,6 +101,8 @@ def find_damage(folder: Path, *ignored: str) -> str | None:
                 return f"is damaged: {path.name} has {size:,} of {entry['size']:,} bytes"
             if _checksum(path) != entry["blake2b"]:
                 return f"is damaged: {path.name} is not what was written"
+    except PermissionError as error:
+        return f"cannot be used: {path.name} cannot be read ({error.strerror})"
     except (OSError, UserError):
         return f"is damaged: {path.name} cannot be read"
     return None
@@ -158,7 +161,8 @@ def start_checkpoint(path: str) -> Path:
         raise UserError(f"--init_checkpoint {path}: there is no such folder; name a run or its checkpoint-N")
     wrong = why_not_resumable(checkpoint)
     if wrong is not None:
-        raise UserError(f"--init_checkpoint {path} {wrong}; name another one")
+        alone = "start from the networks alone with --init_discriminator and --init_generator"
+        raise UserError(f"--init_checkpoint {path} {wrong}; name another one, or {alone}")
     return checkpoint
 
 

@@ -18,6 +18,15 @@ from electra.io.streams import flush_outputs
 
 OPTIONAL = {"optuna", "tensorboard", "wandb"}
 """Packages that only some commands need; each has an extra of this package."""
+WHAT_TO_DO = {
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOENT: "correct the name",
+    errno.EISDIR: "name a file in it",
+    errno.ENOTDIR: "name a folder",
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get the permission, or name another file or folder"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or name another folder"),
+}
+"""Number of an error of the system -> what a user can do."""
 
 
 _NO_MEMORY = re.compile(
@@ -147,8 +156,8 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         if isinstance(error, OSError) and error.filename is None and error.errno is None:
             raise
         message = f"error: {' '.join(own_words(error).split())}"
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            message += "; choose a shorter name"
+        if isinstance(error, OSError) and error.errno in WHAT_TO_DO:
+            message += f"; {WHAT_TO_DO[error.errno]}"
     except Exception as error:
         if not re.search(r"\(os error \d+\)", str(error)):  # safetensors and tokenizers, which are written in Rust
             raise

@@ -183,12 +183,21 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 def replace_folder(new: Path, target: Path) -> None:
     """Rename `new` to `target`; after a kill in between, the old folder is complete as `target.previous`."""
+    share_weights(new)
     previous = target.with_name(f"{target.name}.previous")
     shutil.rmtree(previous, ignore_errors=True)
     if target.exists():
         os.rename(target, previous)
     os.rename(new, target)
     shutil.rmtree(previous, ignore_errors=True)
+
+
+def share_weights(folder: Path) -> None:
+    """Let everybody read the weights in a folder who may read its config.json; safetensors lets only their owner."""
+    config = folder / "config.json"
+    for path in folder.glob("*.safetensors") if config.is_file() else ():
+        with suppress(OSError):  # a file system without modes
+            path.chmod(stat.S_IMODE(config.stat().st_mode))
 
 
 def sync_folder(folder: Path) -> None:
@@ -303,7 +312,20 @@ LONGEST_YAML = 2**20
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that reads 1e-4 as a number and refuses aliases, which can stand for billions of values."""
+    """A YAML loader that reads 1e-4 as a number, and refuses keys that a mapping has twice, and aliases.
+
+    Aliases can stand for billions of values.
+    """
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                wrong = f"{key.value!s:.80} stands here twice; leave one of the two out"
+                raise yaml.constructor.ConstructorError(None, None, wrong, key.start_mark)
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):

@@ -2,10 +2,14 @@
 
 import json
 import os
+import stat
 from pathlib import Path
+from unittest.mock import Mock
 
+import torch
 from pytest import raises
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from electra.io import checkpoints
 from electra.io.checkpoints import (
@@ -21,6 +25,7 @@ from electra.io.checkpoints import (
     write_manifest,
 )
 from electra.io.errors import UserError
+from electra.io.files import replace_folder
 from tests.helpers import files_up_to, parametrize
 
 CONTENT = bytes(range(200))
@@ -50,6 +55,29 @@ def write_checkpoint(run, step, *names):
 
 
 # ---- manifests
+
+
+@parametrize("finish", [write_manifest, lambda folder: replace_folder(folder, folder.with_name("named"))])
+@parametrize("mask", [0o022, 0o077])
+def test_weights_can_be_read_by_those_who_may_read_the_other_files(tmp_path, mask, finish):
+    network = tmp_path / "network"
+    before = os.umask(mask)
+    try:
+        network.mkdir()
+        (network / "config.json").write_text("{}")
+        save_file({"a": torch.zeros(2)}, network / "model.safetensors")
+        finish(network)
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("*/*")} == {0o666 & ~mask}
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_bytes(CONTENT)
+    write_manifest(tmp_path)
+    monkeypatch.setattr(checkpoints, "_checksum", Mock(side_effect=PermissionError(13, "Permission denied")))
+    wrong = str(find_damage(tmp_path))
+    assert "damaged" not in wrong and "a.json" in wrong and "Permission denied" in wrong
 
 
 @parametrize("harm", [cut, alter, Path.unlink, Path.touch])

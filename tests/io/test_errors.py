@@ -21,6 +21,8 @@ from tests.helpers import ROOT, parametrize
     [
         (UserError("first\n  second"), 2, "error: first second"),
         (OSError(28, "No space left", "a.txt"), 2, "error: [Errno 28] No space left: 'a.txt'"),
+        (OSError(errno.EACCES, "Permission denied", "b.txt"), 2, "'b.txt'; get the permission"),
+        (OSError(errno.ENOENT, "No such file or directory", "c.txt"), 2, "'c.txt'; correct the name"),
         (OSError(errno.ENAMETOOLONG, "File name too long", "aaa"), 2, "'aaa'; choose a shorter name"),
         (ModuleNotFoundError("No module", name="optuna"), 2, "pip install optuna"),
         (KeyboardInterrupt(), 130, "stopped"),

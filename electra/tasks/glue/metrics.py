@@ -35,7 +35,7 @@ MCC of constant answers and the F1 without any positive are 0."""
 
 
 class GlueMetric(evaluate.Metric):
-    """A metric of `GLUE_METRICS` with the face of `evaluate`: `GlueMetric("mcc").compute(predictions=, references=)`.
+    """A metric of `GLUE_METRICS` for `evaluate`: `GlueMetric("mcc").compute(predictions=, references=)`.
 
     `evaluate.load("glue", ...)` would download a script from the Hub and compute in float32.
     """
