@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -28,10 +27,12 @@ from electra.finetuning.data import (
     tokenize,
 )
 from electra.finetuning.exports import read_export
+from electra.finetuning.names import same_when_typed
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
-from electra.io.errors import UserError
+from electra.io.errors import UserError, abridged
 from electra.io.rows import Columns, PlacedRow, check_encodable, parse_value, shown_names, text_of
 from electra.options import INSIDE, NOT_EMPTY, UP_TO_ONE, option
+from electra.tasks.classify.numbers import MAYBE_NUMBER, as_any_number, as_number, has_comma, thousands
 
 logger = logging.getLogger(__name__)
 
@@ -170,6 +171,11 @@ def read_example(columns: Sequence[Any], row: Columns, place: str) -> Example:
     pair = None if pair_column is None else text_of(row, pair_column, place, "--text_pair_column")
     label: Any
     if isinstance(label_columns, list) and len(label_columns) > 1:
+        missing = [name for name in label_columns if name not in row]
+        if missing and len(missing) < len(label_columns):
+            raise UserError(
+                f"{place} has no column '{missing[0]}'; its columns are {shown_names(row)}; see --label_column"
+            )
         label = {name: row.get(name) for name in label_columns}
         if any(map(_is_missing, label.values())):
             label = None
@@ -178,6 +184,7 @@ def read_example(columns: Sequence[Any], row: Columns, place: str) -> Example:
         if isinstance(label, dict) and [*label] == ["choices"]:  # Label Studio
             label = label["choices"]
         check_encodable(label, place)
+        _check_written(label, place)
         if _is_missing(label):
             label = None
     return Example(text, pair, label, place)
@@ -189,6 +196,14 @@ def _label_column(given: Any, row: Columns) -> str:
     return name or first_of(LABEL_COLUMNS, row)
 
 
+def _check_written(label: Any, place: str) -> None:
+    """Refuse a label of bytes, and a list with something else than names and numbers in it."""
+    parts = label if isinstance(label, list) else []
+    is_wrong = any(isinstance(part, bytes | list | tuple | dict) or _is_missing(part) for part in parts if part != "")
+    if is_wrong or isinstance(label, bytes):
+        raise UserError(f"{place} has the label {abridged(label)}; give a name or a number, or a list of these")
+
+
 def _is_missing(label: Any) -> bool:
     return label is None or label != label or (isinstance(label, str) and not label.strip())  # nan equals nothing
 
@@ -198,6 +213,8 @@ def _without_label(given: Any, row: Columns, place: str) -> str:
     names = given if isinstance(given, list) and len(given) > 1 else [_label_column(given, row)]
     values = ", ".join(f"{name}: {row[name]!r:.40}" for name in names if name in row)
     found = f" ({values})" if values else ""
+    if len(names) > 1 and values:
+        return f"{place} has no label{found}; write 1 or 0 in each of these columns"
     return f"{place} has no label{found}; its columns are {shown_names(row)}; see --label_column"
 
 
@@ -209,28 +226,6 @@ def first_of(names: Sequence[str], row: Columns) -> str:
 
 
 # ---- labels
-
-_NUMBER = re.compile(
-    r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-][0-9]+)?|[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)[eE][0-9]+"
-)
-"""A number as text: digits without leading zeros, with or without sign, point and exponent."""
-_MAYBE_NUMBER = re.compile(r"[+-]?[0-9]+[eE][0-9]+")
-"""12E4 is a number beside fractions, otherwise a name: programs write the sign of an exponent."""
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
-"""A fraction with a comma, which is a number beside other numbers only."""
-
-
-def as_number(label: Any) -> float | None:
-    """Return the value of a finite number, or of a text that is one; None for others, and for True and False."""
-    if isinstance(label, str):
-        text = label.strip()
-        if not _NUMBER.fullmatch(text) and not _MAYBE_NUMBER.fullmatch(text):
-            return None
-        label = text
-    elif isinstance(label, bool) or not isinstance(label, int | float | Decimal):
-        return None
-    value = float(label)
-    return value if math.isfinite(value) else None
 
 
 def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -> LabelSet:
@@ -247,7 +242,8 @@ def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -
     if kind == "auto":
         kind = find_kind(examples, form)
     if kind == NUMBER:
-        values = map(_as_any_number, labels)
+        _check_thousands(examples)
+        values = map(as_any_number, labels)
         numbers = [value for value in values if value is not None]  # other labels are refused later, with their place
         return LabelSet(kind, [], min(numbers, default=0.0), max(numbers, default=1.0))
     if form == "positions":
@@ -291,15 +287,16 @@ def find_kind(examples: Sequence[Example], form: Form) -> str:
     if form != "one":
         return SEVERAL
     values = list(map(as_number, labels))
-    is_sure = [not (isinstance(label, str) and _MAYBE_NUMBER.fullmatch(label.strip())) for label in labels]
+    is_sure = [not (isinstance(label, str) and MAYBE_NUMBER.fullmatch(label.strip())) for label in labels]
     sure = {value for value, sure in zip(values, is_sure, strict=True) if sure and value is not None}
     if any(number % 1 for number in sure):
         # others than numbers are refused later, with their place
         return NUMBER if 2 * values.count(None) < len(values) else SINGLE
     if None not in values and all(is_sure):
         return SINGLE if len(sure) <= MOST_WHOLE_NUMBERS else NUMBER
-    is_comma = [isinstance(label, str) and _DECIMAL_COMMA.fullmatch(label.strip()) is not None for label in labels]
+    is_comma = [*map(has_comma, labels)]
     if any(is_comma) and all(value is not None or comma for value, comma in zip(values, is_comma, strict=True)):
+        _check_thousands(examples)
         example = examples[is_comma.index(True)]
         raise UserError(
             f"{example.place} has the label '{example.label:.40}': give --label_kind number for a decimal comma, "
@@ -308,11 +305,23 @@ def find_kind(examples: Sequence[Example], form: Form) -> str:
     return SINGLE
 
 
-def _as_any_number(label: Any) -> float | None:
-    """Return the value of a label that is a number, also with a decimal comma; None for other labels."""
-    if isinstance(label, str) and _DECIMAL_COMMA.fullmatch(label.strip()):
-        return float(label.strip().replace(",", "."))
-    return as_number(label)
+def _check_thousands(examples: Sequence[Example]) -> None:
+    """Refuse numbers with commas between thousands, and warn of points that may be such."""
+    labels = [example.label for example in examples]
+    if found := thousands(labels, ","):
+        place = next(example.place for example in examples if str(example.label).strip() == found)
+        raise UserError(
+            f"{place} has the label '{found:.40}', whose comma may stand between thousands: write numbers without "
+            "such commas, and fractions with a point; or give --label_kind single for names, --label_separator , for "
+            "several classes"
+        )
+    found = thousands(labels, ".")
+    if found and any(isinstance(label, str) and "." not in label for label in labels):
+        logger.warning(
+            "labels         '%s' is read as %s; if the point separates thousands, leave it out",
+            found,
+            as_number(found),
+        )
 
 
 def _order(name: str) -> float:
@@ -355,6 +364,9 @@ def number_labels(examples: Sequence[Example], labels: LabelSet, separator: str 
             advice = "see --label_kind" if labels.form in ("one", "lists") else "write 1 or 0 for each class"
             if labels.form == "separated":
                 advice = "see --label_separator"
+            typed = [name for name in labels.classes if same_when_typed(name) == same_when_typed(str(example.label))]
+            if typed:
+                advice = f"write '{typed[0]:.40}' in both"
             raise UserError(
                 f"{example.place} has the label '{example.label!s:.40}', but training has {names:.200}; {advice}"
             )
@@ -365,7 +377,7 @@ def number_labels(examples: Sequence[Example], labels: LabelSet, separator: str 
 def _numbered(label: Any, labels: LabelSet, numbers: Mapping[str, int], separator: str | None) -> Label | None:
     """Return a label of the source as a `Label`; None if the training data does not have such a label."""
     if labels.kind == NUMBER:
-        value = _as_any_number(label)
+        value = as_any_number(label)
         return None if value is None else (value - labels.low) / (labels.high - labels.low)
     if labels.form in ("positions", "truths"):
         values = [*label.values()] if isinstance(label, dict) else label
@@ -400,6 +412,8 @@ def unpack_lists(splits: Mapping[str, Sequence[Example]]) -> dict[str, list[Exam
         is_text = any(isinstance(example.label, str) for example in splits[split])
         if split == "train" and (None in values or not is_text):
             return {name: list(examples) for name, examples in splits.items()}
+        for example, value in zip(splits[split], values, strict=True):
+            _check_written(value, example.place)
         found[split] = [
             example if value is None else example._replace(label=value)
             for example, value in zip(splits[split], values, strict=True)

@@ -1,5 +1,7 @@
 """What labels are found to be, what is refused, and which rows are chosen."""
 
+import json
+import logging
 import random
 import time
 import tracemalloc
@@ -12,6 +14,7 @@ from electra.finetuning.data import table_rows
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.rows import read_rows
 from electra.tasks.classify.data import (
+    ClassifyArguments,
     Example,
     LabelSet,
     class_names,
@@ -22,7 +25,7 @@ from electra.tasks.classify.data import (
     without_hidden,
 )
 from electra.tasks.classify.selection import choose_examples, hold_out, nested_order
-from electra.tasks.classify.task import LabelledTexts
+from electra.tasks.classify.task import LabelledTexts, read_labelled
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -312,3 +315,101 @@ def test_the_choice_is_that_of_rows_of_zeros_and_ones(labels):
 def test_the_whole_is_all_rows_in_their_order():
     rows = examples([(1,), (0,), (1,)])
     assert choose_examples(rows, 1.0, 0) == (rows, [])
+
+
+# ---- labels that are typed in several ways
+
+
+@parametrize(
+    ("labels", "named"),
+    [
+        (["900", "1,200", "3,400"], "thousands"),
+        (["1,200", "13,400,000"], "thousands"),
+        ([["a"], ["a", None]], "None"),
+        ([["a"], [["b"]]], "[['b']]"),
+        ([["a"], [{"name": "b"}]], "a list of these"),
+        ([b"a", b"b"], "b'a'"),
+        (['["a"]', '["a", null]'], "None"),
+    ],
+)
+def test_labels_that_would_be_misread_are_refused(labels, named):
+    rows = [(f"a.csv:{n}", {"text": f"text {n}", "label": label}) for n, label in enumerate(labels)]
+
+    def read(kind):
+        splits = {"train": read_examples(rows, USUAL, needs_labels=True)}
+        return find_labels(unpack_lists(splits)["train"], kind, None)
+
+    assert named in refused(lambda: read("auto"))
+    if "thousands" in named:
+        assert named in refused(lambda: read(NUMBER))
+        assert read(SINGLE).classes == sorted(labels)
+
+
+def test_a_comma_is_decimal_beside_a_number_below_one():
+    assert find_labels(examples(["1,250", "0,500"]), NUMBER, None) == LabelSet(NUMBER, [], 0.5, 1.25)
+
+
+def test_columns_of_labels_are_named_where_one_is_missing():
+    def read(row):
+        return read_examples([("a.csv:2", {"text": "x", **row})], (None, None, ["insult", "threat"]), True)
+
+    assert "no column 'threat'" in refused(lambda: read({"insult": "1"}))
+    assert "write 1 or 0" in refused(lambda: read({"insult": "1", "threat": ""}))
+
+
+def test_a_label_in_another_spelling_is_named():
+    labels = LabelSet(SINGLE, ["news", "sport"])
+    assert "write 'sport'" in refused(lambda: number_labels(examples(["Sport"]), labels, None))
+    assert "--label_kind" in refused(lambda: number_labels(examples(["arts"]), labels, None))
+
+
+@parametrize(
+    ("labels", "options", "named"),
+    [
+        (["Sport", "sport ", "news", "arts"], {}, "'Sport', 'sport'"),
+        (["caf\u00e9", "cafe\u0301", "news"], {}, "spelling alone"),
+        (["not_good", "not good", "bad"], {}, "'not good', 'not_good'"),
+        (["0 1 0", "1 0 0"], {}, "[1, 0, 0]"),
+        (["010", "100"], {}, "[1, 0, 0]"),
+        (["0,1,0", "1,0,0"], {}, "[1, 0, 0]"),
+        (["a,b", "a", "b"], {"label_separator": ";"}, "--label_separator ','"),
+        (["1.200", "900", "5.400"], {}, "is read as 1.2"),
+        (["C", "C++", "C#"], {}, None),
+        (["1.250", "3.500"], {}, None),
+    ],
+)
+def test_labels_that_look_like_a_mistake_are_named(tmp_path, caplog, monkeypatch, labels, options, named):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    path = tmp_path / "a.csv"
+    rows = "".join(f'text {n} and {n % 7},"{labels[n % len(labels)]}"\n' for n in range(40))
+    path.write_text(f"text,label\n{rows}", encoding="utf-8")
+    read_labelled(ClassifyArguments(train_file=str(path), **options))
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert any(named in message for message in warned) if named else warned == []
+
+
+# ---- exports of annotation tools
+
+
+def test_choices_of_label_studio_are_labels(tmp_path):
+    def task(number, **more):
+        choice = {"type": "choices", "from_name": "mood", "value": {"choices": ["good" if number % 2 else "bad"]}}
+        return {"id": number, "data": {"text": f"text {number}"}, "annotations": [{"result": [choice], **more}]}
+
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([task(number) for number in range(40)]))
+    assert read_labelled(ClassifyArguments(train_file=str(path))).labels == LabelSet(
+        SINGLE, ["bad", "good"], form="lists"
+    )
+    read_labelled(ClassifyArguments(train_file=str(path), label_column=["mood"]))
+    path.write_text(json.dumps([task(number, was_cancelled=number == 7) for number in range(40)]))
+    assert "row 8 was skipped" in refused(lambda: read_labelled(ClassifyArguments(train_file=str(path))))
+
+
+def test_answers_of_prodigy_are_refused_unless_they_are_the_label(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [{"text": f"text {n}", "label": "POS", "answer": ["accept", "reject"][n % 2]} for n in range(40)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "answer 'reject'" in refused(lambda: read_labelled(ClassifyArguments(train_file=str(path))))
+    found = read_labelled(ClassifyArguments(train_file=str(path), label_column=["answer"]))
+    assert found.labels.classes == ["accept", "reject"]
