@@ -41,7 +41,9 @@ ABOUT_RUNS = ("Model", "Start", "Params")
 """Titles of the columns of the overview that stand behind the scores."""
 CORRELATIONS = ("mcc", "pearson", "spearman")
 """Metrics in [-1, 1] whose standard error is that of a correlation."""
-PLAIN_NAMES = {"majority or mean": "one answer to all"}
+CONSTANT = "majority or mean"
+"""Title of the baseline that gives all texts one answer."""
+PLAIN_NAMES = {CONSTANT: "one answer to all"}
 """Title of a baseline -> its name in a sentence, where that is not the title."""
 NOT_PUBLIC = "Another set than above, without runs of this report: the labels of the test sets are not public."
 """Sentence above published scores of test sets."""

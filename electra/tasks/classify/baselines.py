@@ -10,8 +10,9 @@ from electra.finetuning.data import Array
 from electra.finetuning.task import BaselineScores, Split, score_all
 from electra.finetuning.trainer import Logits
 from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, fit_words
+from electra.report.evaluation import CONSTANT
 from electra.tasks.classify.data import Example, LabelledTexts
-from electra.tasks.classify.report import CONSTANT, score_splits
+from electra.tasks.classify.report import score_splits
 
 FAINT = 1e-6
 """Logit of a class that is answered although its probability is below one half: just above 0."""

@@ -31,7 +31,7 @@ from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.files import read_json
 from electra.report.blocks import Blocks, Code, Fold, Heading, Table, Text, table_of
 from electra.report.drawing import CurvePoint
-from electra.report.evaluation import Reporting, percent
+from electra.report.evaluation import CONSTANT, Reporting, percent
 from electra.report.results import Result, defined, read_evaluation, without_model
 from electra.report.runs import names_of
 from electra.tasks.classify.data import LabelSet
@@ -313,8 +313,6 @@ HEADLINES = {
     "number": "spearman",
 }
 """Kind of the labels -> headline metric; a result's headline is the first of these that it has."""
-CONSTANT = "majority or mean"
-"""Title of the baseline that gives all texts one answer."""
 CLASSIFY_DEFINITIONS = (
     "Macro F1 is the mean of the F1 of all classes that occur, micro F1 that of all decisions together; for one of "
     "several classes it equals accuracy. MCC is Matthews' correlation.",

@@ -6,7 +6,7 @@ import logging
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,12 @@ from electra.finetuning.task import (
     score_all,
 )
 from electra.finetuning.trainer import Logits
+from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SINGLE, fit_words
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, write_file
 from electra.options import Values
+from electra.report.evaluation import CONSTANT
 from electra.tasks.glue.data import GlueArguments, GlueTuningArguments, load_task, task_data_settings
 from electra.tasks.glue.metrics import (
     GlueLabels,
@@ -54,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 DEMO = CONFIGS / "glue" / "demo.yaml"
 """Options of `--tasks demo` without --config."""
+MOST_FITTED = 100_000
+"""Training examples of a bag of words, at most: two minutes of a core for MNLI."""
 TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"} - {"left_to_right"}
 """Options that `--task_overrides` may set."""
 GLUE_GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
@@ -213,14 +217,34 @@ def load_glue_task(
             is_labelled=examples.labels is not None,
         )
     problem_type = "regression" if task.is_regression else "single_label_classification"
-    answer = constant_answer(task, found["train"].labels)
-    constant = {
-        name: np.tile(answer, (len(split.rows), 1))
-        for name, split in splits.items()
-        if split.is_labelled and name != "train"
-    }
-    baselines = score_all(partial(metrics, task), {"majority or mean": constant}, splits)
-    return TaskData(splits, task.labels or ("score",), problem_type, baselines=lambda seed: baselines)
+    scored = {name: found[name] for name, split in splits.items() if split.is_labelled and name != "train"}
+    scores = cache(lambda: score_all(partial(metrics, task), glue_baselines(task, found["train"], scored), splits))
+    return TaskData(splits, task.labels or ("score",), problem_type, baselines=lambda seed: scores())
+
+
+def glue_baselines(task: GlueTask, train: Examples, scored: Mapping[str, Examples]) -> dict[str, Logits]:
+    """Return logits (N, C) by baseline and split: the best constant answer, and a bag of words.
+
+    The bag of words is fitted to the first `MOST_FITTED` training examples; that of a pair is of both texts joined.
+    """
+    answer = constant_answer(task, train.labels)
+    answers = {CONSTANT: {name: np.tile(answer, (len(examples), 1)) for name, examples in scored.items()}}
+    targets = np.asarray(train.labels[:MOST_FITTED])
+    kind = SINGLE
+    if task.is_regression:
+        targets = (targets[:, None] - LOW) / (HIGH - LOW)
+        kind = NUMBER
+    score = fit_words(texts_of_examples(train)[:MOST_FITTED], targets, kind, len(answer))
+    if score is not None:
+        answers[BAG_OF_WORDS] = {name: score(texts_of_examples(examples)) for name, examples in scored.items()}
+    return answers
+
+
+def texts_of_examples(examples: Examples) -> list[str]:
+    """Return a text for each example; for a pair, both texts joined."""
+    if examples.second is None:
+        return examples.first
+    return [" ".join(pair) for pair in zip(examples.first, examples.second, strict=True)]
 
 
 def constant_answer(task: GlueTask, labels: Sequence[float]) -> Array:

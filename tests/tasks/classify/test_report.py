@@ -11,11 +11,11 @@ from electra.finetuning.task import calibration_error
 from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, SINGLE
 from electra.report.blocks import Code, Fold, Heading, Table, Text, Verdict
 from electra.report.drawing import CurvePoint, draw_learning_curve
+from electra.report.evaluation import CONSTANT
 from electra.report.results import Result, append_result
 from electra.tasks.classify.data import LabelSet
 from electra.tasks.classify.report import (
     CLASSIFY_REPORTING,
-    CONSTANT,
     MOST_CONFUSIONS,
     MOST_ROWS,
     ClassificationReferences,

@@ -7,8 +7,11 @@ import zipfile
 import numpy as np
 from pytest import approx
 
+from electra.finetuning.data import Examples
+from electra.finetuning.words import BAG_OF_WORDS
+from electra.report.evaluation import CONSTANT
 from electra.tasks.glue.metrics import combine, decide_glue_labels, is_glue_model_collapsed, score_glue_task
-from electra.tasks.glue.task import write_submission
+from electra.tasks.glue.task import glue_baselines, write_submission
 from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS
 from tests.helpers import parametrize
 
@@ -149,3 +152,23 @@ def test_wnli_is_filled_with_its_majority_class(tmp_path):
     assert write_submission(tmp_path / "glue.zip", answers) == ["QQP", "AX"]
     with zipfile.ZipFile(tmp_path / "glue.zip") as archive:
         assert archive.read("WNLI.tsv").decode().split("\n")[1:-1] == [f"{i}\t0" for i in range(146)]
+
+
+def test_baselines_are_one_answer_and_a_bag_of_words():
+    train = Examples(["good film", "bad film", "very good", "bad plot"] * 3, labels=[1, 0, 1, 0] * 3)
+    dev = Examples(["good", "bad", "good end"], labels=[1, 0, 1])
+    found = glue_baselines(KNOWN_TASKS["sst2"], train, {"dev": dev})
+    assert {name: logits["dev"].argmax(1).tolist() for name, logits in found.items()} == {
+        CONSTANT: [0, 0, 0],
+        BAG_OF_WORDS: [1, 0, 1],
+    }
+    pairs = Examples(["a cat", "a cat", "a dog"] * 4, ["red", "blue", "red"] * 4, [5.0, 1.0, 3.0] * 4)
+    found = glue_baselines(KNOWN_TASKS["stsb"], pairs, {"dev": Examples(["cat", "cat"], ["red", "blue"], [5.0, 1.0])})
+    assert found[CONSTANT]["dev"].tolist() == [[0.6], [0.6]]  # the mean of 5, 1 and 3, as a target in [0, 1]
+    red, blue = found[BAG_OF_WORDS]["dev"][:, 0]
+    assert red > 0.6 > blue
+
+
+def test_texts_without_words_have_one_answer_only():
+    train = Examples(["!", "?"], labels=[1, 0])
+    assert list(glue_baselines(KNOWN_TASKS["cola"], train, {"dev": train})) == [CONSTANT]
