@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from electra.io.errors import UserError
+from electra.io.errors import UserError, hint_of_unknown
 from electra.io.shapes import ShapeError, as_shape
 from electra.recipes import RECIPES
 
@@ -150,6 +150,13 @@ def check_seed(seed: Any) -> None:
     check(is_whole and SEED.holds(seed), "seed", repr(seed), f"a whole number {SEED.expected}")
 
 
+def check_known(group: Any, options: Values) -> None:
+    """Raise a UserError that names an option which a group of options does not have."""
+    known = {f.name for f in fields(group) if f.init}
+    for name in options.keys() - known:
+        raise UserError(f"unknown option {name}; {hint_of_unknown(name, known, f'see the help of {group.__name__}')}")
+
+
 def check_options(options: Any) -> None:
     """Refuse values that are of another type than the option, out of its range, or not finite.
 
@@ -181,6 +188,10 @@ class Options:
     """
 
     resuming: ClassVar[Resuming] = "free"
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        check_known(cls, options)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from pytest import approx
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoModelForSequenceClassification, ElectraForPreTraining
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, ElectraForPreTraining
 
 from electra import Task, fine_tune, predict, replaced_token_probabilities
 from electra.finetuning.predict import main as predict_command
@@ -20,6 +20,8 @@ from electra.tasks.classify.task import main as classify
 from electra.tasks.classify.task import open_classification, parse_classify_arguments
 from electra.tasks.detect.task import main as detect
 from electra.tasks.tagging.task import main as tag
+from electra.tokenizers.options import TokenizerArguments
+from electra.tokenizers.train import train_on_documents
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.tasks.classify.files import flags, write_texts
@@ -216,6 +218,10 @@ def test_answers_are_those_of_the_command(folder, of_command, tmp_path):
     assert model.electra.encoder is not None and predict(model, texts) == expected  # the model is as it was
     assert predict(of_command, []) == []
     assert predict(of_command, datasets.Dataset.from_list(rows)["text"]) == expected
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    assert predict(of_command, texts, tokenizer) == expected
+    other = train_on_documents(["a b c"], TokenizerArguments(vocab_size=20))
+    assert "processing_class" in refused(lambda: predict(of_command, texts, other))
     for options in ({"per_device_eval_batch_size": "2"}, {"text_column": 3}):
         assert min(options) in refused(lambda: predict(of_command, texts, **options))  # noqa: B023
     assert predict(of_command, [{"body": texts[0]}], text_column="body") == predict(of_command, texts[0])
@@ -270,6 +276,9 @@ def test_probabilities_are_those_of_the_commands(tmp_path, wordpiece_tokenizer, 
     in_memory = replaced_token_probabilities(texts, network, max_length=24)
     assert network.training and [len(tokens) for tokens in in_memory] == [len(found), 0, 2]
     assert in_memory == replaced_token_probabilities(texts, "run", max_length=24)
+    assert in_memory == replaced_token_probabilities(texts, "run", wordpiece_tokenizer, max_length=24)
+    other = train_on_documents(["a b c"], TokenizerArguments(vocab_size=20))
+    assert "processing_class" in refused(lambda: replaced_token_probabilities(texts, "run", other))
     assert [token.probability for token in in_memory[0]] == approx([token.probability for token in found], abs=1e-6)
 
 

@@ -43,6 +43,7 @@ from electra.io.lines import COMPRESSIONS, form_of
 from electra.io.rows import DELIMITERS, JSON_LINES, TABLES, TEXT_COLUMN, Columns, SourceRow, read_source, refusal
 from electra.model.networks import check_finite
 from electra.model.pretrained import (
+    check_given_tokenizer,
     load_network,
     load_tokenizer_beside_model,
     name_of,
@@ -273,6 +274,7 @@ def predict(
         if not isinstance(path, str | Path):
             raise UserError(f"the model is a {type(path).__name__}; give a folder, a model or what fine_tune returned")
         saved, module = open_saved(path)
+        check_given_tokenizer(processing_class, saved.tokenizer, str(path))
         asked = asked._replace(model=str(path))
     predictor: Predictor = import_module(module).predictor(saved, asked)
     column = text_column or saved.settings.get("text_column") or TEXT_COLUMN

@@ -202,6 +202,12 @@ def tokenizer_of(model: PreTrainedModel, processing_class: Any = None) -> PreTra
     return given_tokenizer(processing_class)
 
 
+def check_given_tokenizer(given: Any, tokenizer: PreTrainedTokenizerBase, source: str) -> None:
+    """Refuse a tokenizer that a program gives beside a folder or Hub id whose own tokenizer has another vocabulary."""
+    if given is not None and given_tokenizer(given).get_vocab() != tokenizer.get_vocab():
+        raise UserError(f"processing_class is not the tokenizer of {source}, which has its own; leave it out")
+
+
 def load_network(
     network_class: Any,
     source: str,

@@ -31,6 +31,7 @@ from electra.options import (
     Need,
     Range,
     Resuming,
+    check_known,
     check_options,
     from_recipe,
     option,
@@ -245,6 +246,7 @@ class ElectraTrainingArguments(TrainingArguments):
     """The names of the arguments that a program gives, whatever their values; each object has its own."""
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
+        check_known(cls, options)
         made = super().__new__(cls)
         names = [f.name for f in fields(cls) if f.init]
         given = {*names[: len(args)], *options}

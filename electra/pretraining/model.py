@@ -359,7 +359,7 @@ def check_arguments(
     """Return the options of the segments: the given ones, or the default ones with segments that the networks read.
 
     Raises:
-        UserError: an argument is of another type, or an option does nothing in a program.
+        UserError: an argument or a weight is of another type, or an option does nothing in a program.
     """
     for name, value, kind, right in (
         ("model", model, ElectraForJointPretraining, "an ElectraForJointPretraining, see from_recipe"),
@@ -369,6 +369,9 @@ def check_arguments(
     ):
         if not isinstance(value, kind):
             raise UserError(f"{name} is a {type(value).__name__}; give {right}")
+    other = next((value.dtype for value in model.parameters() if value.dtype != torch.float32), None)
+    if other is not None:
+        raise UserError(f"the model has weights of {other}; give model.float(): args.bf16 computes in mixed precision")
     check_options_of_program(args)
     return segments or SegmentArguments(max_length=min(SegmentArguments.max_length, positions_of(model.config)))
 

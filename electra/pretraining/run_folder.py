@@ -212,10 +212,10 @@ def run_to_continue(folder: Path, given: str | Path | bool | None) -> Run:
             f"{folder} has checkpoints, which a new run would overwrite; choose another output_dir, or leave "
             "resume_from_checkpoint out to continue"
         )
-    if (folder / METRICS_NAME).is_file():
+    exported = (name for name in (METRICS_NAME, "discriminator", "generator") if (folder / name).exists())
+    if taken := next(exported, None):
         raise UserError(
-            f"{folder} has the results of a run without checkpoints, which a new run would overwrite; choose another "
-            "output_dir"
+            f"{folder} has no checkpoint, but {taken}, which a new run would overwrite; choose another output_dir"
         )
     if given is None:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """`from electra import ...`: a run in Python is the run of the command, and continues by itself."""
 
+import copy
 import json
 import logging
 import re
@@ -267,6 +268,7 @@ def test_arguments_of_the_trainer_of_another_type_are_named(parts, tmp_path):
         ("args", TrainingArguments(tmp_path / "plain"), "args is a TrainingArguments"),
         ("segments", {"max_length": 16}, "segments is a dict"),
         ("objective", "mlm", "objective is a str"),
+        ("model", copy.deepcopy(trainer.model).bfloat16(), "bfloat16"),
         ("eval_dataset", "held_out.txt", "eval_dataset is a str"),
         ("eval_dataset", {"news": ["a"]}, "news"),
         ("eval_dataset", {"a b": corpus}, "'a b'"),
@@ -280,6 +282,11 @@ def test_arguments_of_the_trainer_of_another_type_are_named(parts, tmp_path):
     assert not (tmp_path / "other").exists()
     assert ElectraTrainer(**{**given, "segments": None}).data.segments.max_length == 32
     assert "trainer is a str" in refused(lambda: electra.finish_run("output/mine"))
+
+
+def test_an_option_that_does_not_exist_is_answered_with_one_that_does():
+    assert "max_steps" in refused(lambda: ElectraTrainingArguments("a", max_step=3))
+    assert "max_length" in refused(lambda: SegmentArguments(max_len=3))
 
 
 def test_a_tokenizer_of_another_text_is_refused(parts, tmp_path):
@@ -328,7 +335,9 @@ def test_no_run_continues_from_another_one_or_overwrites_its_checkpoints(parts, 
     electra.finish_run(again)
     for path in (tmp_path / "first").glob("checkpoint-*"):
         shutil.rmtree(path)
-    assert "results" in refused(lambda: make_trainer(parts, tmp_path / "first").train())
+    for name in ("metrics.json", "discriminator", "generator"):
+        assert name in refused(lambda: make_trainer(parts, tmp_path / "first").train())
+        (tmp_path / "first" / name).rename(tmp_path / name)
 
 
 @pytest.mark.parametrize("value", [None, 5, {"a": 1}, ["a.txt", 5], b"a.txt"])

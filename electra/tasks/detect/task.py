@@ -30,7 +30,7 @@ from electra.io.files import check_results, expand, new_folder, open_new, write_
 from electra.io.rows import check_encodable
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
-from electra.model.pretrained import Networks, load_networks, networks_of
+from electra.model.pretrained import Networks, check_given_tokenizer, load_networks, networks_of
 from electra.options import check
 from electra.report.blocks import (
     Blocks,
@@ -199,6 +199,7 @@ def replaced_token_probabilities(
         networks = networks_of(discriminator, processing_class)
     elif isinstance(discriminator, str | Path):
         networks = load_networks(str(discriminator))
+        check_given_tokenizer(processing_class, networks.tokenizer, networks.source)
     else:
         kind = type(discriminator).__name__
         raise UserError(f"discriminator is a {kind}; give a folder, a Hub id or a model of transformers")
