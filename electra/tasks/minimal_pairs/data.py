@@ -4,6 +4,7 @@ A row has two columns of sentences; `PAIR_COLUMNS` lists the names that are know
 phenomenon. Without them, the phenomenon is the paradigm, and the file or the configuration is both.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from electra.io.files import expand
 from electra.io.lines import form_of
 from electra.io.rows import TABLES, Columns, PlacedRow, check_encodable, read_rows, text_of
 from electra.options import FOLDER_NAME, NOT_EMPTY, POSITIVE, Options, check, option
+
+logger = logging.getLogger(__name__)
 
 BLIMP = "nyu-mll/blimp"
 """Data set of the Hub that --data names by default."""
@@ -28,8 +31,8 @@ PAIR_COLUMNS = (
     ("source_sentence", "target_sentence"),  # RuBLiMP
 )
 """Names of the columns of the acceptable and the unacceptable sentence."""
-PARADIGM = ("UID", "PID")
-"""Names of the column with the paradigm: of BLiMP, and of RuBLiMP."""
+PARADIGM = ("UID", "PID", "paradigm")
+"""Names of the column with the paradigm: of BLiMP, of RuBLiMP, and of other data sets."""
 PHENOMENON = ("linguistics_term", "phenomenon")
 """Names of the column with the phenomenon: of BLiMP, and of other data sets."""
 PHENOMENA = {"s-selection": "argument_structure"}
@@ -81,6 +84,12 @@ def load_pairs(
         counts[paradigm] += 1
         if max_pairs is None or counts[paradigm] <= max_pairs:
             pairs.append(Pair(good, bad, paradigm, phenomenon, place))
+    equal = [pair.place for pair in pairs if pair.good.split() == pair.bad.split()]
+    if equal:
+        logger.warning(
+            "%s: the sentences of %d of %d pairs are equal (first: %s), so no score can tell them apart",
+            data, len(equal), len(pairs), equal[0],
+        )  # fmt: skip
     if not pairs:
         raise UserError(f"{data} is empty; name a file with a pair in each row")
     return pairs

@@ -4,16 +4,21 @@ Four forms are known by their columns:
 
     SWAG        sent1, sent2, ending0, ending1 ...; label
     HellaSwag   ctx, endings; label
-    general     question, optionally context; choices, a list, or choice0, choice1 ...; label or answer
-    ARC         question; choices, an object with the lists text and label; answerKey, one of these labels
+    general     question, optionally context, article or passage; choices or options, a list, or choice0, choice1 ...,
+                or A, B ...; label or answer
+    ARC         question or question_stem; choices, an object with the lists text and label; answerKey, one of these
 
-`label` is the number of the right choice, from 0. If it is missing, empty or -1, the answer is unknown. The number of
-choices may differ from row to row: empty choices at the end are dropped. In csv a list is the text of one.
+`label` is the number of the right choice, from 0; `answer` may also be its letter or its text. If the label is
+missing, empty or -1, the answer is unknown. The number of choices may differ from row to row: empty choices at the end
+are dropped. In csv a list is the text of one.
 """
 
+import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
+from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 from electra.finetuning.config import FileTaskArguments
@@ -21,6 +26,8 @@ from electra.finetuning.data import rows_by_split
 from electra.io.errors import UserError
 from electra.io.rows import Columns, check_encodable, parse_value, shown_names
 from electra.options import option
+
+logger = logging.getLogger(__name__)
 
 # ---- options
 
@@ -39,6 +46,13 @@ class MultipleChoiceArguments(FileTaskArguments):
     test_file: list[str] = option([], "Test set in the same format; answers are optional.")
 
 
+QUESTIONS = ("question", "question_stem")
+CONTEXTS = ("context", "article", "passage")
+CHOICES = ("choices", "options")
+LABELS = ("label", "answerKey", "answer")
+"""Names of the columns of the general form, by preference."""
+MANY_ANSWERS = 20
+"""Questions with an answer from which a warning says that none of the answers is 0."""
 QUESTION_FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices, a list"
 """The forms of a question in words, for messages."""
 
@@ -64,6 +78,9 @@ def load_choice_splits(options: Any) -> dict[str, list[ChoiceQuestion]]:
         questions = [parse_question(row, place) for place, row in rows]
         if not questions:
             raise UserError(f"there are no questions for {split}; name a file or a data set of questions")
+        answers = [question.answer for question in questions if question.answer is not None]
+        if len(answers) >= MANY_ANSWERS and min(answers) > 0:
+            logger.warning("no answer of %s is 0, the first choice: labels count from 0", split)
         unanswered = [question.place for question in questions if question.answer is None]
         if unanswered and split != "test":
             raise UserError(f"{unanswered[0]} has no label, which {split} needs; correct the file")
@@ -83,16 +100,20 @@ def parse_question(row: Columns, place: str) -> ChoiceQuestion:
     elif "ctx" in row:
         columns = ("ctx", None)
         choices = parse_value(row.get("endings"))
-    elif "question" in row:
-        columns = ("context", "question")
-        choices = row.get("choices")
-        choices = (parse_value(choices) or choices) if choices else _numbered(row, "choice")
+    elif any(name in row for name in QUESTIONS):
+        columns = (_name_of(CONTEXTS, row), _name_of(QUESTIONS, row))
+        choices = row.get(_name_of(CHOICES, row))
+        choices = (parse_value(choices) or choices) if choices else _numbered(row, "choice") or _lettered(row)
     else:
         raise UserError(f"{place} has the columns {' '.join(map(str, row))}; expected {QUESTION_FORMS}")
-    label = next((row[name] for name in ("label", "answerKey", "answer") if name in row), None)
+    name = _name_of(LABELS, row)
+    label = row.get(name)
     if isinstance(choices, dict) and isinstance(choices.get("text"), list) and isinstance(choices.get("label"), list):
         keys = [_text(key) for key in choices["label"]]
-        label = keys.index(_text(label)) if _text(label) in keys else label
+        if _text(label) in keys:
+            label, name = keys.index(_text(label)), "label"
+        elif name == "answerKey" and _text(label) not in UNKNOWN:
+            raise UserError(f"{place} has the answerKey '{_text(label):.60}'; expected one of {', '.join(keys):.60}")
         choices = choices["text"]
     if not isinstance(choices, list) or not choices:
         raise UserError(
@@ -107,7 +128,14 @@ def parse_question(row: Columns, place: str) -> ChoiceQuestion:
     if len(texts) < 2 or not all(texts):
         raise UserError(f"{place} has the choices {texts}; expected two or more that are not empty")
     seconds = [f"{question} {text}" for text in texts] if context and question else texts
+    if name == "answer":
+        label = _number_of(label, texts, place)
     return ChoiceQuestion(place, context or question, seconds, texts, _answer(label, len(texts), place))
+
+
+def _name_of(names: Sequence[str], row: Columns) -> str:
+    """Return the first of some names that is a column of the row, or the first name."""
+    return next((name for name in names if name in row), names[0])
 
 
 def _text(value: Any) -> str:
@@ -120,9 +148,34 @@ def _numbered(row: Columns, name: str) -> list[Any]:
     return [row[column] for column in columns]
 
 
+def _lettered(row: Columns) -> list[Any]:
+    """Return the values of the columns A, B ... up to the first that is missing."""
+    return [row[letter] for letter in takewhile(row.__contains__, ascii_uppercase)]
+
+
+def _number_of(answer: Any, texts: Sequence[str], place: str) -> Any:
+    """Return the number of the choice whose text or letter an answer is; return other answers as they are."""
+    written = _text(answer)
+    number = int(written) if written.isdecimal() and len(written) < 3 else None
+    if texts.count(written) == 1:
+        found = texts.index(written)
+        if number is not None and number < len(texts) and number != found:
+            raise UserError(
+                f"{place} has the answer '{written}', which is the text of choice {found} and the number of another; "
+                "give the number as label"
+            )
+        return found
+    letters = ascii_uppercase[: len(texts)]
+    return letters.index(written) if len(written) == 1 and written in letters else answer
+
+
+UNKNOWN = ("", "-1", "nan")
+"""Labels, as text, of questions whose answer is unknown."""
+
+
 def _answer(label: Any, num_choices: int, place: str) -> int | None:
     written = re.sub(r"\.0$", "", _text(label))  # tables have 1.0 and nan in a column with gaps
-    if written in ("", "-1", "nan"):
+    if written in UNKNOWN:
         return None
     if not written.isdecimal() or int(written) >= num_choices:
         raise UserError(

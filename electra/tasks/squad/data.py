@@ -4,7 +4,8 @@ Version 2.0 is recognised by questions without an answer or with `is_impossible`
 """
 
 import logging
-from collections import Counter
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,7 @@ from electra.io.console import is_encodable
 from electra.io.errors import UserError
 from electra.io.rows import Columns, PlacedRow, parse_value, read_rows
 from electra.options import AT_LEAST_8, BELOW_ONE, NOT_EMPTY, POSITIVE, option
+from electra.tasks.squad.faults import Faults
 
 logger = logging.getLogger(__name__)
 
@@ -128,10 +130,13 @@ def load_questions(options: Any) -> dict[str, Questions]:
         for part in files["train"]:
             check_answers(part)
             logger.info("training file  %s: %d questions, %d paragraphs", part.source, len(part), len(part.paragraphs))
+        for part in files["dev"]:
+            warn_of_unfindable(part)
         return {split: join(parts) for split, parts in files.items()}
     rows = rows_by_split(options, names_classes=False)
     loaded = {split: parse_questions(rows[split], f"{options.dataset_name} ({split})") for split in ("train", "dev")}
     check_answers(loaded["train"])
+    warn_of_unfindable(loaded["dev"])
     return loaded
 
 
@@ -152,24 +157,8 @@ def join(parts: Sequence[Questions]) -> Questions:
     return Questions(paragraphs, questions, is_version_2, " ".join(part.source for part in parts))
 
 
-class Faults:
-    """The faults of the questions in a source: how often each kind occurs, and its first question."""
-
-    def __init__(self) -> None:
-        self.firsts: dict[str, str] = {}
-        self.counts: Counter[str] = Counter()
-
-    def add(self, what: str, question: str) -> None:
-        self.firsts.setdefault(what, question)
-        self.counts[what] += 1
-
-    def check(self, source: str, total: int, advice: str) -> None:
-        """Raise a UserError that names all kinds of faults, if there is a fault among `total` questions."""
-        if self.counts:
-            found = [f"{number} {what} (first: {self.firsts[what]})" for what, number in self.counts.most_common(5)]
-            raise UserError(f"{source}: of {total} questions, {'; '.join(found)}; {advice}")
-
-
+FEW_UNANSWERED = 0.05
+"""Share of questions without an answer, below which they may be a mistake in data of version 1.1."""
 FORM = (
     'a question needs id, question, context and answers, such as {"text": ["Rome"], "answer_start": [3]}, in '
     "SQuAD's JSON or in a row"
@@ -186,7 +175,8 @@ def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
     paragraphs: dict[str, int] = {}
     questions: dict[str, SquadQuestion] = {}
     faults = Faults()
-    is_version_2 = False
+    doubts = Faults()
+    are_marked = False  # by is_impossible
     total = 0
     for place, values in chain.from_iterable(_questions_in(row, place, faults) for place, row in rows):
         total += 1
@@ -195,15 +185,19 @@ def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
         found = _faults_of(values, answers)
         for what in found:
             faults.add(what, asked)
-        name = values.get("id")
+        name = str(values.get("id"))
+        if _truth(values.get("is_impossible")) and values.get("answers"):
+            doubts.add("are impossible, but have answers, which are not read", asked)
+        if not found and not values["question"].strip():
+            doubts.add("have an empty question", asked)
         if not found and name in questions:
             faults.add("have the id of another", f"two questions have the id {name!s:.60}")
         if found or answers is None or name in questions:
             continue
-        is_version_2 |= "is_impossible" in values or not answers
+        are_marked |= "is_impossible" in values
         context = values["context"]
-        questions[values["id"]] = SquadQuestion(
-            id=values["id"],
+        questions[name] = SquadQuestion(
+            id=name,
             text=values["question"],
             paragraph=paragraphs.setdefault(context, len(paragraphs)),
             answers=tuple(text for text, _ in answers),
@@ -212,6 +206,14 @@ def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
     faults.check(source, total, FORM)
     if not questions:
         raise UserError(f"{source} has no questions; name other data")
+    doubts.warn(source, total)
+    unanswered = [question.id for question in questions.values() if not question.answers]
+    if not are_marked and 0 < len(unanswered) < FEW_UNANSWERED * total:
+        logger.warning(
+            "%s: %d of %d questions have no answer (first: question %s), so this is version 2.0; without them, 1.1",
+            source, len(unanswered), total, unanswered[0],
+        )  # fmt: skip
+    is_version_2 = are_marked or len(unanswered) > 0
     return Questions(list(paragraphs), list(questions.values()), is_version_2, source)
 
 
@@ -275,6 +277,8 @@ def _answers(values: Columns) -> list[tuple[str, int]] | None:
     answers = parse_value(values.get("answers"))
     if isinstance(answers, dict):  # data sets have lists of texts and of places
         texts, starts = answers.get("text"), answers.get("answer_start")
+        if isinstance(texts, str) and not isinstance(starts, list):
+            texts, starts = [texts], [starts]
         if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
             return None
         answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
@@ -299,10 +303,36 @@ def check_answers(data: Questions) -> None:
             continue
         answer = question.answers[0]
         paragraph = data.paragraphs[question.paragraph]
-        if not answer.strip() or question.start < 0 or not paragraph.startswith(answer, question.start):
-            where = f"the answer '{answer:.50}' to question {question.id} is not at its position {question.start}"
-            faults.add("have an answer that is empty or elsewhere", where)
-    faults.check(data.source, len(data), "correct the file")
+        where = f"the answer '{answer:.50}' to question {question.id} at position {question.start}"
+        if not answer.strip():
+            faults.add("have an empty answer, instead of an empty list of answers", where)
+        elif question.start < 0 or not paragraph.startswith(answer, question.start):
+            place = nearest_place(answer, paragraph, question.start)
+            if place is not None:
+                faults.add("have an answer at another position", f"{where} is at {place}")
+            elif unicodedata.normalize("NFKC", answer) in unicodedata.normalize("NFKC", paragraph):
+                faults.add("have an answer in another Unicode form than its paragraph", where)
+            else:
+                faults.add("have an answer that is not in its paragraph", where)
+    faults.check(data.source, len(data), "correct the file; answer_start counts characters from 0")
+
+
+def nearest_place(answer: str, paragraph: str, start: int) -> int | None:
+    """Return the position of the occurrence of an answer that is nearest to `start`; None without an occurrence."""
+    places = [match.start() for match in re.finditer(f"(?={re.escape(answer)})", paragraph)]
+    return min(places, key=lambda place: abs(place - start), default=None)
+
+
+def warn_of_unfindable(data: Questions) -> None:
+    """Log a warning if questions of a development set have answers none of which is in their paragraph."""
+    faults = Faults()
+    for question in data.questions:
+        paragraph = data.paragraphs[question.paragraph].casefold()
+        written = [answer.strip().casefold() for answer in question.answers]
+        if written and not any(answer and answer in paragraph for answer in written):
+            where = f"'{question.answers[0]:.50}' to question {question.id}"
+            faults.add("have no answer that is in their paragraph, so that none can be right", where)
+    faults.warn(data.source, len(data))
 
 
 # ---- windows of tokens

@@ -1,6 +1,7 @@
 """Pairs, accuracies and the command: from files to tables, and wrong input in one line."""
 
 import json
+import logging
 import math
 
 import numpy as np
@@ -379,3 +380,11 @@ def test_wrong_commands_are_refused(world, argv, message, wordpiece_tokenizer, c
     write_encoder(world / "plain", wordpiece_tokenizer)
     assert message in refused_command(main, argv, capsys)
     assert not (world / "output").exists()
+
+
+def test_pairs_of_equal_sentences_are_counted(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    path = tmp_path / "a.csv"
+    path.write_text("sentence_good,sentence_bad,paradigm\nA dog runs.,A dog run.,x\nA  dog runs. ,A dog runs.,y\n")
+    assert [pair.paradigm for pair in load_pairs(str(path))] == ["x", "y"]
+    assert "1 of 2 pairs are equal" in caplog.text and "a.csv:3" in caplog.text

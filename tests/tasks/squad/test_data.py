@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 
 import datasets
 from datasets import ClassLabel
@@ -198,3 +199,57 @@ def test_the_training_file_with_a_misplaced_answer_is_named(tmp_path):
     with raises(UserError, match=r"wrong\.json.* b .*position"):
         load_files([right, wrong], right)
     assert len(load_files([right], wrong)["dev"]) == 1  # of which the texts alone are compared
+
+
+# ---- mistakes of real people
+
+
+@parametrize(
+    ("answer", "start", "named"),
+    [
+        ("Rome", 21, "at position 21 is at 22"),
+        ("Rome", 40, "at position 40 is at 36"),
+        ("", 0, "an empty list of answers"),
+        ("Zoe\u0308", 0, "another Unicode form"),
+        ("rome", 22, "not in its paragraph"),
+    ],
+)
+def test_a_misplaced_answer_is_told_from_others(tmp_path, answer, start, named):
+    text = "Zo\u00eb Smith was born in Rome in 1970. Rome is old."
+    data = read_questions(write(tmp_path / "q.json", (text, [question("a", (answer, start))])))
+    assert named in refused(lambda: check_answers(data))
+
+
+def test_ids_that_are_equal_as_text_are_ids_of_two_questions(tmp_path):
+    assert "have the id" in refused(
+        lambda: read_questions(write(tmp_path / "q.json", ("x", [question(1, ("x", 0)), question("1", ("x", 0))])))
+    )
+
+
+def test_one_answer_may_stand_without_a_list(tmp_path):
+    asked = {"id": "a", "question": "a?", "answers": {"text": "x", "answer_start": 0}}
+    assert read_questions(write(tmp_path / "q.json", ("x", [asked]))).questions[0].answers == ("x",)
+
+
+@parametrize(
+    ("asked", "named"),
+    [
+        ([question("a", ("Rome", 3), is_impossible=True)], "1 are impossible, but have answers"),
+        ([{**question("a", ("Rome", 3)), "question": " "}], "1 have an empty question (first: question a)"),
+        ([question("a"), *(question(str(n), ("Rome", 3)) for n in range(30))], "1 of 31 questions have no answer"),
+        ([question("a", ("rom", 3)), question("b", ("r\u00f6me", 3))], "of 2 questions, 1 have no answer that is in"),
+        (
+            [question("a", ("", 0)), question("b", ("rome", 3), ("x", 1))],
+            "of 2 questions, 1 have no answer that is in",
+        ),
+        ([question("a"), question("b", ("Rome", 3))], None),
+        ([question("a", is_impossible=True), question("b", ("Rome", 3), is_impossible=False)], None),
+    ],
+)
+def test_questions_that_look_like_a_mistake_are_counted(tmp_path, caplog, monkeypatch, asked, named):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    good = write(tmp_path / "t.json", ("In Rome.", [question("z", ("Rome", 3))]))
+    path = write(tmp_path / "q.json", ("In Rome.", asked))
+    load_questions(SquadArguments(train_file=[str(good)], validation_file=str(path)))
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert any(named in message for message in warned) if named else warned == []
