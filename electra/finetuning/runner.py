@@ -31,6 +31,7 @@ from electra.finetuning.heads import (
 from electra.finetuning.saved import check_can_save, describe_model, is_saved, save_model, write_scores
 from electra.finetuning.task import Task, TaskData
 from electra.finetuning.trainer import Logits, train_and_score
+from electra.io.checkpoints import translate_write_errors
 from electra.io.console import printable, shows_bars
 from electra.io.errors import UserError
 from electra.io.files import read_json, replace_folder, write_file, write_json
@@ -351,9 +352,10 @@ def keep(
     if evaluation.is_start(task):
         folder = evaluation.encoder_path(task.name, seed)
         unfinished = folder.with_name(f".{folder.name}.unfinished")
-        model.encoder.save_pretrained(unfinished)
-        evaluation.encoder.tokenizer.save_pretrained(unfinished)
-        replace_folder(unfinished, folder)
+        with translate_write_errors(evaluation.folder, lambda: "make room, and run the same command again"):
+            model.encoder.save_pretrained(unfinished)
+            evaluation.encoder.tokenizer.save_pretrained(unfinished)
+            replace_folder(unfinished, folder)
     with evaluation.lock("results"):
         evaluation.results = read_results(evaluation.folder / RESULTS_NAME)
         kept = task.kept(logits, p.data.references) if task.kept else {}

@@ -18,6 +18,7 @@ from electra.finetuning.config import Arguments
 from electra.finetuning.data import GivenTables
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.task import Task, TaskData
+from electra.io.checkpoints import translate_write_errors
 from electra.io.console import shown_command
 from electra.io.errors import UserError
 from electra.io.files import (
@@ -99,12 +100,13 @@ def save_model(
         config.problem_type = data.problem_type
     for name, value in {**data.saved, **kept}.items():
         setattr(config, name, value)
-    with silent_transformers():
-        exported.save_pretrained(unfinished)
-    evaluation.encoder.tokenizer.save_pretrained(unfinished)
     first = evaluation.find(task.name, result.seed) or result
-    write_json(first._asdict(), unfinished / RESULT_NAME)
-    replace_folder(unfinished, folder)
+    with translate_write_errors(evaluation.folder, lambda: "make room, and run the same command again"):
+        with silent_transformers():
+            exported.save_pretrained(unfinished)
+        evaluation.encoder.tokenizer.save_pretrained(unfinished)
+        write_json(first._asdict(), unfinished / RESULT_NAME)
+        replace_folder(unfinished, folder)
 
 
 def describe_model(evaluation: Evaluation, task: Task) -> None:

@@ -82,6 +82,9 @@ def find_damage(folder: Path, *ignored: str) -> str | None:
     """Return how a folder differs from its manifest, such as "has no config.json"; None if it does not.
 
     Files whose names begin with `ignored` may differ or be missing.
+
+    Raises:
+        UserError: this user may not read a file.
     """
     path = folder / MANIFEST_NAME
     try:
@@ -102,7 +105,7 @@ def find_damage(folder: Path, *ignored: str) -> str | None:
             if _checksum(path) != entry["blake2b"]:
                 return f"is damaged: {path.name} is not what was written"
     except PermissionError as error:
-        return f"cannot be used: {path.name} cannot be read ({error.strerror})"
+        raise UserError(f"{path} cannot be read: {error.strerror}; get the permission, or name another one") from error
     except (OSError, UserError):
         return f"is damaged: {path.name} cannot be read"
     return None
@@ -212,7 +215,9 @@ def describe_latest_valid(run: Path, until: int | None = None) -> str:
     if not run.is_dir():
         return "no checkpoint is left"
     older = (path for path in checkpoints_of(run) if until is None or step_of(path) <= until)
-    valid = next((path for path in older if find_damage(path) is None), None)
+    valid = None
+    with suppress(UserError):  # this user may not read it
+        valid = next((path for path in older if find_damage(path) is None), None)
     return "no checkpoint was saved before" if valid is None else f"the last good checkpoint is {valid}"
 
 
@@ -341,7 +346,8 @@ def locked(target: Path, what: str) -> Iterator[None]:
             with suppress(FileNotFoundError):  # the folder was empty, and another process has removed it
                 lock.acquire()
     except OSError as error:
-        raise UserError(f"cannot write {what} to {target.parent}: {error}; name another --cache_dir") from error
+        reason = error.strerror or error
+        raise UserError(f"cannot write {what} to {target.parent}: {reason}; name another folder for {what}") from error
     try:
         yield
     except BaseException:

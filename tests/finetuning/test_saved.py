@@ -16,7 +16,7 @@ from electra.report.results import Result
 from electra.tasks.glue.task import GLUE
 from tests.conftest import refused
 from tests.finetuning.encoders import tiny_electra
-from tests.helpers import parametrize, read_json
+from tests.helpers import files_up_to, parametrize, read_json
 
 
 @parametrize(("head", "overrides"), [("google", {}), ("hf", {"rte": {"head": "mean_pool"}})])
@@ -42,6 +42,19 @@ def test_a_model_that_is_made_again_keeps_the_first_result(tmp_path, framed_toke
     )
     assert read_saved(evaluation, task) == first
     assert read_json(tmp_path / "models" / "cola" / "config.json")["thresholds"] == [0.25, 0.5]
+
+
+def test_a_model_that_does_not_fit_on_the_disk_is_named(tmp_path, framed_tokenizer):
+    result = Result("cola", 4, {"mcc": 0.5}, False, 3.0, "pretrained", "m", 1, {"dev": 1043}, {})
+    args = SimpleNamespace(options=SimpleNamespace(save_model=True))
+    evaluation = Evaluation(args, SimpleNamespace(tokenizer=framed_tokenizer), [], tmp_path, [])
+    task = SimpleNamespace(name="cola", headline=lambda metrics: metrics["mcc"])
+    data = SimpleNamespace(labels=None, problem_type=None, saved={})
+    model = EncoderWithHead(tiny_electra(), "hf", 2, 0.0)
+    with files_up_to(3000):
+        message = refused(lambda: save_model(evaluation, task, data, result, model, {}))
+    assert "model.safetensors" in message and "File too large" in message and "make room" in message
+    assert read_saved(evaluation, task) is None
 
 
 def test_a_saved_model_that_has_collapsed_is_said(tmp_path, caplog, monkeypatch):
