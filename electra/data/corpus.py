@@ -380,7 +380,8 @@ def find_files(entry: str) -> tuple[list[str], list[str]]:
     skipped = sorted({*files}.difference(found))
     if not found:
         endings = " ".join(sorted(set(map(ending, files)))[:MOST_ENDINGS])
-        what = f"none of its {len(files)} files ({endings}) is" if len(files) > 1 else "the file exists, but is not"
+        is_one = len(files) == 1 and not is_folder
+        what = "the file exists, but is not" if is_one else f"none of its {len(files)} files ({endings}) is"
         raise UserError(f"train_file {entry!r}: {what} {SUPPORTED}")
     return found, skipped
 

@@ -4,6 +4,7 @@ import bz2
 import csv
 import gzip
 import json
+import logging
 import lzma
 import os
 import tracemalloc
@@ -527,3 +528,48 @@ def test_the_description_counts_files(tmp_path):
     corpus = corpus_of(tmp_path / "[ab].*", dataset_name=[str(tmp_path / "saved")])
     files = {"name": str(tmp_path / "[ab].*"), "files": 2, "text_files": 1}
     assert corpus.describe() == [{"name": str(tmp_path / "saved")}, files]
+
+
+# ---- text that another program decoded wrongly
+
+PROSE = "Zoë’s café was “naïve”, she said: the thé is déjà bu, and nobody came. "
+
+
+@parametrize(
+    ("text", "named"),
+    [
+        (PROSE.encode().decode("cp1252", "replace"), "'à' became 'Ã\u00a0'"),
+        (PROSE.encode().decode("latin-1"), "became"),
+        ("Привет, мир: это хорошее предложение. ".encode().decode("latin-1"), "became"),
+        (PROSE.replace("é", "\ufffd"), "U+FFFD"),
+        ("She said &quot;hello&quot; to Bell &amp; Co., and nobody came to the old town.\n", "&quot;"),
+    ],
+)
+def test_text_that_was_decoded_wrongly_is_noticed(tmp_path, caplog, monkeypatch, text, named):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    read(write(tmp_path / "a.txt", text * 40))
+    assert named in caplog.text
+
+
+@parametrize(
+    "text",
+    [
+        PROSE,
+        "«\u00a0Il est allé\u00a0», dit-il\u00a0; «\u00a0et moi, je suis resté ici à l’été passé\u00a0». ",
+        "NÃO É VERDADE, ESPAÑA Y ÂNGELA ESTÃO À FRENTE; Ñandú, Ñoño. ",
+        "Đã đến lúc: ÂM NHẠC VÀ ĐỜI SỐNG, “CÔ ẤY NÓI”. ",
+    ],
+)
+def test_capitals_and_spaces_of_other_languages_are_no_wrong_decoding(text):
+    assert why_no_prose(text * 40) == ""
+
+
+@parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_utf_16_without_a_mark_is_refused(tmp_path, encoding):
+    assert "utf-16" in refused(lambda: read(write(tmp_path / "a.txt", "One line.\n\nTwo.\n".encode(encoding))))
+    assert read(write(tmp_path / "b.txt", "One\0 line of text with a NUL.\n")) == ["One\0 line of text with a NUL."]
+
+
+def test_a_folder_with_one_file_of_another_form_is_called_a_folder(tmp_path):
+    write(tmp_path / "pages" / "a.html", "<p>x</p>")
+    assert "none of its 1 files (.html)" in refused(lambda: read(tmp_path / "pages"))
