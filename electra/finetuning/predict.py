@@ -313,13 +313,15 @@ def write_rows(
             file.write(_behind(row.head.text, dialect, [*answer]))
             has_header = True
         values = [as_json(value) if isinstance(value, list | dict) else str(value) for value in answer.values()]
-        file.write(_behind(row.text, dialect, values))
+        head = row.head.text
+        is_ended = row.text.endswith(("\r", "\n"))
+        file.write(_behind(row.text if is_ended else row.text + head[len(head.rstrip("\r\n")) :], dialect, values))
 
 
 def _behind(text: str, dialect: Dialect, cells: Sequence[str]) -> str:
     """Return the text of a row with more cells behind the last one."""
     written = text.rstrip("\r\n")
-    return f"{written}{dialect.delimiter}{dialect.join(cells)}{text[len(written) :] or chr(10)}"
+    return f"{written}{dialect.delimiter}{dialect.join(cells)}{text[len(written) :]}"
 
 
 def _json_line(row: SourceRow, answer: Columns) -> str:

@@ -291,7 +291,8 @@ def csv_rows(
                 raise UserError(_uneven(place, len(cells), names, dialect))
             if more:
                 written = text.rstrip("\r\n")
-                text = written.removesuffix(more * dialect.delimiter) + text[len(written) :]
+                empty = rf'(?:{re.escape(dialect.delimiter)} *(?:"")?){{{more}}}\Z'
+                text = re.sub(empty, "", written) + text[len(written) :]
             row = dict(zip(names, cells, strict=False))
             if "" in names[1:]:
                 unread += any(cell for name, cell in zip(names[1:], cells[1:], strict=False) if not name)

@@ -86,6 +86,8 @@ def run_card(model):
         ("a.csv", '\ufefftext;n\r\n"ä";1,50\r\n', '\ufefftext;n;answer;p\r\n"ä";1,50;"[""a""]";0.5\r\n'),
         ("a.csv", "text,,\nä,,", 'text,,,answer,p\nä,,,"[""a""]",0.5\n'),
         ("a.csv", "text\nä,,\n", 'text,answer,p\nä,"[""a""]",0.5\n'),
+        ("a.csv", 'text\n"ä,",,""\n', 'text,answer,p\n"ä,","[""a""]",0.5\n'),
+        ("a.csv", "text,n\r\nä,1", 'text,n,answer,p\r\nä,1,"[""a""]",0.5\r\n'),
         ("a.tsv", 'text\tn\n"ä"\tb "c"\n', 'text\tn\tanswer\tp\n"ä"\tb "c"\t["a"]\t0.5\n'),
         ("a.tsv", '"text"\n"ä"\n', '"text"\t"answer"\t"p"\n"ä"\t"[""a""]"\t"0.5"\n'),
         ("a.tsv", 'text\tn\n"ä\n"\t1\n', 'text\tn\tanswer\tp\n"ä\n"\t1\t"[""a""]"\t0.5\n'),
