@@ -144,7 +144,15 @@ class TokenCache:
         start: int,
         length: int,
     ) -> TokenIds:
-        """Return a view of the mapped file: `length` token ids of a document from its token `start` on, (length,)."""
+        """Return a view of the mapped file: `length` token ids of a document from its token `start` on, (length,).
+
+        Raises:
+            UserError: the document has no such tokens, or the cache is damaged.
+        """
+        if document < 0 or not 0 <= start <= start + length <= self.lengths[document]:
+            raise UserError(
+                f"{self.path} has no {length} tokens from token {start} of document {document} on; see `lengths`"
+            )
         begin = self._starts[document] + start
         ids = self._ids[bisect_right(self._ends, document)][begin : begin + length]
         if len(ids) != length or begin < 0:

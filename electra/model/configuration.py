@@ -2,15 +2,19 @@
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
+from transformers.utils import CONFIG_NAME
 
 from electra.backbones import BACKBONES
-from electra.io.errors import UserError
+from electra.io.checkpoints import checkpoint_named
+from electra.io.errors import UserError, abridged
 from electra.objectives import OBJECTIVES, objective_of
+from electra.options import NOT_NEGATIVE, POSITIVE, SHARE, UP_TO_ONE, check
 
 SMALLEST_HEAD = 8  # width of the narrowest attention head
 
@@ -50,6 +54,8 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         uniform_generator: samples are drawn uniformly from the vocabulary; `generator` is None then.
         generator_steps: optimizer steps of the first of two stages; 0 for other objectives.
         init_from_generator: the second of two stages starts from the generator's weights.
+    Raises:
+        UserError: a value is of another type or out of its range.
     """
 
     model_type = "electra-pretraining"
@@ -75,6 +81,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
     """Without this attribute transformers ties nothing, silently."""
 
     def __post_init__(self, **kwargs: Any) -> None:
+        self._check_values()
         objective = objective_of(self.objective, self.uniform_generator)
         self.generator = _as_config(self.generator) if objective.has_generator else None
         self.discriminator = _as_config(self.discriminator)
@@ -88,15 +95,60 @@ class ElectraPretrainingConfig(PreTrainedConfig):
             kwargs.setdefault("pad_token_id", self.discriminator.pad_token_id)
         super().__post_init__(**kwargs)
 
+    def _check_values(self) -> None:
+        """Refuse values of another type, or out of their range, which would fail in the first step or never."""
+        check(self.objective in OBJECTIVES, "objective", self.objective, f"one of {', '.join(OBJECTIVES)}")
+        ties = ("none", "word", "embeddings", "all", "gdes")
+        check(self.tie in (None, *ties), "tie", self.tie, f"one of {', '.join(ties)}")
+        ranges = {
+            "mlm_probability": UP_TO_ONE,
+            "mlm_replacement_probability": SHARE,
+            "mlm_random_probability": SHARE,
+            "discriminator_weight": NOT_NEGATIVE,
+            "sampling_temperature": POSITIVE,
+            "generator_steps": NOT_NEGATIVE,
+        }
+        for name, valid in ranges.items():
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            check(is_number and valid.holds(value), name, repr(value), f"a number, {valid.expected}")
+        both = self.mlm_replacement_probability + self.mlm_random_probability
+        check(both <= 1 + 1e-9, "mlm_random_probability", self.mlm_random_probability, "at most 1 with that of [MASK]")
+
 
 AutoConfig.register(ElectraPretrainingConfig.model_type, ElectraPretrainingConfig, exist_ok=True)
+
+
+def joint_source(path: Any, options: Mapping[str, Any]) -> Any:
+    """Return where a joint model is loaded from: a checkpoint, for a run its latest valid one, or a Hub id.
+
+    Args:
+        path: folder of a run or a checkpoint, Hub id, or None where the caller has the weights.
+        options: arguments of `from_pretrained`.
+    Raises:
+        UserError: there is a single network, such as a discriminator, which would leave the joint model untrained.
+    """
+    if isinstance(path, str | Path) and Path(path).is_dir() and not (Path(path) / CONFIG_NAME).is_file():
+        path = checkpoint_named(str(path))
+    if path is None or options.get("config") is not None:
+        return path
+    places = ("subfolder", "revision", "token", "cache_dir", "local_files_only")
+    values, _ = PreTrainedConfig.get_config_dict(path, **{name: options[name] for name in places if name in options})
+    if values.get("model_type") != ElectraPretrainingConfig.model_type:
+        raise UserError(f"{path} is a single network of type {values.get('model_type')}; name a run or a checkpoint-N")
+    return path
 
 
 def _as_config(config: PreTrainedConfig | dict[str, Any] | None) -> PreTrainedConfig:
     if isinstance(config, PreTrainedConfig):
         return config
+    if not isinstance(config, Mapping | None):
+        raise UserError(f"a network's configuration is {abridged(config)}; give one of transformers, or its values")
     values = dict(config or {})
-    return CONFIG_MAPPING[values.pop("model_type", "electra")](**values)
+    model_type = values.pop("model_type", "electra")
+    if model_type not in CONFIG_MAPPING:
+        raise UserError(f"a network is of the unknown type {model_type!r}; choose one of {', '.join(BACKBONES)}")
+    return CONFIG_MAPPING[model_type](**values)
 
 
 def network_config(

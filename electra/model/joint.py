@@ -34,7 +34,7 @@ from electra.corruption import (
 )
 from electra.io.errors import UserError
 from electra.model.ablations import adversarial_loss, copy_or_predict, noisy_text, predict_originals
-from electra.model.configuration import ElectraPretrainingConfig
+from electra.model.configuration import ElectraPretrainingConfig, joint_source
 from electra.model.initialization import initialize, joint_config, set_local_heads
 from electra.model.networks import (
     ElectraPretrainingOutput,
@@ -154,7 +154,16 @@ class ElectraForJointPretraining(PreTrainedModel):
     copy_gate: nn.Linear | None
     baseline: nn.Linear | None
 
+    @classmethod
+    def from_pretrained(cls, path: Any, *args: Any, **options: Any) -> Any:
+        """Load a joint model, see `joint_source`."""
+        return super().from_pretrained(joint_source(path, options), *args, **options)
+
     def __init__(self, config: ElectraPretrainingConfig) -> None:
+        if not isinstance(config, ElectraPretrainingConfig):
+            raise UserError(
+                f"config is a {type(config).__name__}; give an ElectraPretrainingConfig, or see from_recipe"
+            )
         super().__init__(config)
         self.objective = objective_of(config.objective, config.uniform_generator)
         self.most_in_shared_rows: int | None = None

@@ -284,6 +284,48 @@ def test_arguments_of_the_trainer_of_another_type_are_named(parts, tmp_path):
     assert "trainer is a str" in refused(lambda: electra.finish_run("output/mine"))
 
 
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"objective": "mask"}, "objective"),
+        ({"tie": "everything"}, "tie"),
+        ({"mlm_probability": 2}, "mlm_probability"),
+        ({"mlm_probability": "a"}, "mlm_probability"),
+        ({"mlm_random_probability": 0.3}, "mlm_random_probability"),
+        ({"sampling_temperature": 0}, "sampling_temperature"),
+        ({"discriminator_weight": -1}, "discriminator_weight"),
+        ({"generator": 3}, "configuration"),
+        ({"discriminator": {"model_type": "nope"}}, "nope"),
+    ],
+)
+def test_values_of_a_joint_model_out_of_their_range_are_named(values, named):
+    network = {"model_type": "electra", **SIZES}
+    assert named in refused(
+        lambda: ElectraPretrainingConfig(**{"generator": network, "discriminator": network, **values})
+    )
+
+
+@pytest.mark.slow
+def test_a_joint_model_is_loaded_from_a_run_and_no_other_network_in_its_place(parts, tmp_path):
+    trainer = make_trainer(parts, tmp_path / "run")
+    trainer.train()
+    expected = trainer.model.state_dict()
+    for path in (tmp_path / "run", str(tmp_path / "run" / "checkpoint-8")):
+        loaded = ElectraForJointPretraining.from_pretrained(path).state_dict()
+        assert all(torch.equal(value, loaded[name]) for name, value in expected.items())
+    trainer.model.discriminator.save_pretrained(tmp_path / "network")
+    assert "electra" in refused(lambda: ElectraForJointPretraining.from_pretrained(tmp_path / "network"))
+    assert "ElectraConfig" in refused(lambda: ElectraForJointPretraining(trainer.model.discriminator.config))
+
+
+def test_tokens_that_a_document_does_not_have_are_refused(parts, tmp_path):
+    corpus = make_trainer(parts, tmp_path / "run").data.cache
+    length = int(corpus.lengths[1])
+    assert len(corpus.tokens(1, 0, length)) == length
+    for document, start, count in ((1, 0, length + 1), (1, -1, 2), (1, 2, -1), (-1, 0, 1)):
+        assert "tokens" in refused(lambda: corpus.tokens(document, start, count))  # noqa: B023
+
+
 def test_an_option_that_does_not_exist_is_answered_with_one_that_does():
     assert "max_steps" in refused(lambda: ElectraTrainingArguments("a", max_step=3))
     assert "max_length" in refused(lambda: SegmentArguments(max_len=3))
