@@ -347,7 +347,9 @@ def locked(target: Path, what: str) -> Iterator[None]:
                 lock.acquire()
     except OSError as error:
         reason = error.strerror or error
-        raise UserError(f"cannot write {what} to {target.parent}: {reason}; name another folder for {what}") from error
+        raise UserError(
+            f"cannot write {what} to {target.parent}: {reason}; name another folder with --cache_dir or --output_dir"
+        ) from error
     try:
         yield
     except BaseException:
