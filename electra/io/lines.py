@@ -70,12 +70,18 @@ def encoding_of(path: str | Path) -> str:
 
 
 def has_mark(path: str | Path) -> bool:
-    """Return True if a file begins with a byte-order mark, without which Excel takes UTF-8 for another encoding."""
+    """Return True if a file begins with a byte-order mark, without which Excel takes UTF-8 for another encoding.
+
+    Of the standard input, nothing may have been read before.
+    """
     start = _first_bytes(path, 3)
     return start == b"\xef\xbb\xbf" or start[:2] in BYTE_ORDERS
 
 
 def _first_bytes(path: str | Path, count: int) -> bytes:
+    if path == "-":
+        waiting: Any = sys.stdin.buffer
+        return bytes(waiting.peek(count)[:count])
     with open_bytes(path) as file:
         return bytes(file.read(count))
 

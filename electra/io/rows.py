@@ -228,6 +228,7 @@ def _evaluated(text: str) -> Any:
 
 def _table_rows(path: str | Path, natural: str, delimiter: str | None) -> Iterator[SourceRow]:
     lines = open_lines(path)
+    before = "\ufeff" if has_mark(path) else ""
     if path == "-":
         waiting: Any = sys.stdin.buffer
         sample = waiting.peek(STREAM_SAMPLE).decode("utf-8-sig", "replace").splitlines(keepends=True)
@@ -245,7 +246,6 @@ def _table_rows(path: str | Path, natural: str, delimiter: str | None) -> Iterat
         plain = start
         start = lambda: _behind_first(plain())  # noqa: E731
     dialect = find_dialect(start, natural, delimiter)
-    before = "\ufeff" if path != "-" and has_mark(path) else ""
     yield from csv_rows(lines, dialect, path, before + first if skipped else before, skipped)
 
 

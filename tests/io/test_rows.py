@@ -284,6 +284,10 @@ def test_the_standard_input_is_read_once(monkeypatch):
         stream = io.BufferedReader(io.BytesIO(content))
         monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": stream}))
         assert columns("-") == expected
+    stream = io.BufferedReader(io.BytesIO(b"\xef\xbb\xbfsep=;\r\ntext;label\r\na;b\r\n"))
+    monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": stream}))
+    (row,) = read_source("-")
+    assert row.head.text == "\ufeffsep=;\r\ntext;label\r\n" and row.columns == {"text": "a", "label": "b"}
 
 
 @pytest.fixture(autouse=True)
