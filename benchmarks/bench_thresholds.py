@@ -18,7 +18,7 @@ from electra.finetuning.data import Array
 from electra.finetuning.words import SEVERAL
 from electra.io.errors import Parser, run_script
 from electra.report.blocks import table_of, to_markdown
-from electra.tasks.classify.data import LabelSet
+from electra.tasks.classify.labels import LabelSet
 from electra.tasks.classify.report import CLASSIFY_REPORTING, ClassificationReferences, score_splits
 
 CLASSES = [f"c{number}" for number in range(28)]

@@ -11,7 +11,7 @@ from electra.finetuning.task import BaselineScores, Split, score_all
 from electra.finetuning.trainer import Logits
 from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, fit_words
 from electra.report.evaluation import CONSTANT
-from electra.tasks.classify.data import Example, LabelledTexts
+from electra.tasks.classify.labels import Example, LabelledTexts
 from electra.tasks.classify.report import score_splits
 
 FAINT = 1e-6

@@ -3,9 +3,9 @@
 import logging
 import re
 
-from electra.finetuning.names import alike
+from electra.finetuning.data import alike
 from electra.finetuning.words import NUMBER, SINGLE
-from electra.tasks.classify.data import MOST_WHOLE_NUMBERS, NO_NAMES, LabelledTexts
+from electra.tasks.classify.labels import MOST_WHOLE_NUMBERS, NO_NAMES, LabelledTexts
 from electra.tasks.classify.selection import content_of
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from electra.report.drawing import CurvePoint
 from electra.report.evaluation import CONSTANT, Reporting, percent
 from electra.report.results import Result, defined, read_evaluation, without_model
 from electra.report.runs import names_of
-from electra.tasks.classify.data import LabelSet
+from electra.tasks.classify.labels import LabelSet
 
 # ---- scores
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from electra.tasks.classify.data import GOLDEN_RATIO, Example
+from electra.tasks.classify.labels import Example
+
+GOLDEN_RATIO = (5**0.5 - 1) / 2
+"""Step of `nested_order`: multiples of it, modulo 1, are spread evenly however many there are."""
 
 
 def choose_examples(

@@ -36,16 +36,13 @@ from electra.options import Values
 from electra.report.blocks import Blocks, Figure, Heading, Verdict, write_report
 from electra.report.drawing import draw_learning_curve, render
 from electra.tasks.classify.baselines import make_baselines
-from electra.tasks.classify.data import (
-    ClassifyArguments,
+from electra.tasks.classify.data import ClassifyArguments, encode_texts, read_example, read_examples
+from electra.tasks.classify.labels import (
     Example,
     LabelledTexts,
     LabelSet,
-    encode_texts,
     find_labels,
     number_labels,
-    read_example,
-    read_examples,
     unpack_lists,
     without_hidden,
 )

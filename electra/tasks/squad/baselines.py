@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from electra.tasks.squad.data import Questions
+from electra.tasks.squad.questions import Questions
 
 NEAREST_NAME = "nearest name or number"
 UNANSWERED = "no answer"

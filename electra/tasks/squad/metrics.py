@@ -15,8 +15,9 @@ import numpy as np
 from scipy.special import softmax
 
 from electra.finetuning.data import Array
-from electra.tasks.squad.data import Questions, QuestionWindows
+from electra.tasks.squad.data import QuestionWindows
 from electra.tasks.squad.heads import Candidates
+from electra.tasks.squad.questions import Questions
 
 # ---- the n best answers to each question, from the starts and ends in its windows
 

@@ -35,17 +35,10 @@ from electra.io.files import RESULT_NAME
 from electra.io.rows import Columns, text_of
 from electra.options import Values
 from electra.tasks.squad.baselines import NEAREST_NAME, UNANSWERED, nearest_names
-from electra.tasks.squad.data import (
-    Questions,
-    QuestionWindows,
-    SpanArguments,
-    SquadArguments,
-    SquadQuestion,
-    encode_questions,
-    load_questions,
-)
+from electra.tasks.squad.data import QuestionWindows, SpanArguments, SquadArguments, encode_questions, load_questions
 from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
 from electra.tasks.squad.metrics import AnswerTexts, Decoded, decode, evaluate_v1, evaluate_v2
+from electra.tasks.squad.questions import Questions, SquadQuestion
 from electra.tasks.squad.report import SQUAD_REPORTING
 
 # ---- the command

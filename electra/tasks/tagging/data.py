@@ -14,13 +14,13 @@ from electra.finetuning.config import FeatureName, FileTaskArguments
 from electra.finetuning.data import (
     Array,
     ColumnRows,
+    alike,
     cut_windows,
     files_by_split,
     lengths_of,
     rows_by_split,
     windows_with_most_context,
 )
-from electra.finetuning.names import alike
 from electra.io.errors import UserError
 from electra.io.lines import form_of, open_lines
 from electra.io.rows import DELIMITERS, NO_TEXT, TABLES, refusal

@@ -9,7 +9,7 @@ from electra.finetuning.task import Split
 from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, SINGLE
 from electra.report.evaluation import CONSTANT
 from electra.tasks.classify.baselines import make_baselines
-from electra.tasks.classify.data import Example, LabelledTexts, LabelSet
+from electra.tasks.classify.labels import Example, LabelledTexts, LabelSet
 from electra.tasks.classify.report import ClassificationReferences
 from tests.helpers import parametrize
 

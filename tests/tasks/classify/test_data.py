@@ -13,14 +13,13 @@ import datasets
 from electra.finetuning.data import table_rows
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.rows import read_rows
-from electra.tasks.classify.data import (
-    ClassifyArguments,
+from electra.tasks.classify.data import ClassifyArguments, read_examples
+from electra.tasks.classify.labels import (
     Example,
     LabelSet,
     class_names,
     find_labels,
     number_labels,
-    read_examples,
     unpack_lists,
     without_hidden,
 )

@@ -13,7 +13,7 @@ from electra.report.blocks import Code, Fold, Heading, Table, Text, Verdict
 from electra.report.drawing import CurvePoint, draw_learning_curve
 from electra.report.evaluation import CONSTANT
 from electra.report.results import Result, append_result
-from electra.tasks.classify.data import LabelSet
+from electra.tasks.classify.labels import LabelSet
 from electra.tasks.classify.report import (
     CLASSIFY_REPORTING,
     MOST_CONFUSIONS,

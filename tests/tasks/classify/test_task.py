@@ -21,7 +21,8 @@ from electra.finetuning.trainer import step_loss
 from electra.finetuning.words import SEVERAL
 from electra.report.command import main as report
 from electra.report.results import Result, append_result, read_results
-from electra.tasks.classify.data import LabelledTexts, LabelSet, encode_texts
+from electra.tasks.classify.data import encode_texts
+from electra.tasks.classify.labels import LabelledTexts, LabelSet
 from electra.tasks.classify.report import CLASSIFY_REPORTING
 from electra.tasks.classify.task import (
     class_weights,

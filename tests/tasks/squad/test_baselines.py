@@ -10,7 +10,7 @@ from electra.tasks.squad.baselines import (
     nearness,
     split_words,
 )
-from electra.tasks.squad.data import Questions, SquadQuestion
+from electra.tasks.squad.questions import Questions, SquadQuestion
 from electra.tasks.squad.task import reader_baselines
 from tests.helpers import parametrize
 

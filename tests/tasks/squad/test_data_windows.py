@@ -9,7 +9,8 @@ from tokenizers.processors import TemplateProcessing
 
 from electra.finetuning.data import PaddingCollator, cut_windows, windows_with_most_context
 from electra.io.errors import UserError
-from electra.tasks.squad.data import Questions, SquadQuestion, encode_questions
+from electra.tasks.squad.data import encode_questions
+from electra.tasks.squad.questions import Questions, SquadQuestion
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
 from tests.conftest import TEXTS

@@ -5,9 +5,10 @@ import math
 import numpy as np
 from pytest import approx
 
-from electra.tasks.squad.data import Questions, SquadQuestion, encode_questions
+from electra.tasks.squad.data import encode_questions
 from electra.tasks.squad.heads import Candidates
 from electra.tasks.squad.metrics import decode
+from electra.tasks.squad.questions import Questions, SquadQuestion
 from tests.helpers import parametrize
 
 WORDS = "10 11 12 13 14"
