@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.data import Array, ColumnRows, Examples, PaddingCollator, encode_examples
+from electra.finetuning.data import Array, ColumnRows, Examples, PaddingCollator, encode_examples, first_of
 from electra.io.errors import UserError
 from electra.io.rows import Columns, read_rows, text_of
 from electra.model.configuration import longest_text
@@ -34,7 +34,7 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import encode
 from electra.objectives import Objective
 from electra.pretraining.callbacks import Probe
-from electra.tasks.classify.data import LABEL_COLUMNS, TEXT_COLUMNS, first_of
+from electra.tasks.classify.data import LABEL_COLUMNS, TEXT_COLUMNS
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, encode_sentences
 

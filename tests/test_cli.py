@@ -151,6 +151,7 @@ def test_a_bad_option_is_named(argv, named):
         ("- max_steps\n", "a.yaml list"),
         ("seed: [1\n", "a.yaml YAML"),
         ("seed: 1\nmax_length: 64\nseed: 2\n", "a.yaml seed twice line 3"),
+        ("? [seed, max_length]\n: 1\n", "a.yaml not valid YAML line 1"),
         ("cased: true\nlowercase: true\n", "a.yaml cased lowercase"),
         ("seed:\t1\n\tmax_steps: 2\n", "a.yaml line 1"),
         ("seed: " + 9_999 * "[", "a.yaml YAML"),

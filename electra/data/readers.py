@@ -126,8 +126,6 @@ LONG_WORD = 60
 """ASCII characters without a space, above which they are no word of a language but base64, a URL or the like."""
 LONG_WORDS = 0.2
 """Share of the characters in long words, above which a text is called no prose."""
-
-
 MISREAD = 0.002
 """Signs of a wrong decoding for each character, above which a text is called misread."""
 _TWICE = re.compile(

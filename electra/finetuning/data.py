@@ -457,7 +457,14 @@ def rows_by_split(
     }
 
 
-# ---- names of classes
+# ---- names of columns and of classes
+
+
+def first_of(names: Sequence[str], row: Columns) -> str:
+    """Return the first of some names that is a column of the row, in any case, such as Text; else the first name."""
+    if found := next((name for name in names if name in row), None):
+        return found
+    return next((column for name in names for column in row if column.lower() == name), names[0])
 
 
 def alike(names: Iterable[str]) -> list[list[str]]:

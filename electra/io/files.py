@@ -320,11 +320,12 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
             if key.value in seen:
-                wrong = f"{key.value!s:.80} stands here twice; leave one of the two out"
+                wrong = f"{key.value:.80} stands here twice; leave one of the two out"
                 raise yaml.constructor.ConstructorError(None, None, wrong, key.start_mark)
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
     def compose_node(self, parent: Any, index: Any) -> Any:

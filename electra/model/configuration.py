@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 from transformers.utils import CONFIG_NAME
@@ -13,6 +13,7 @@ from transformers.utils import CONFIG_NAME
 from electra.backbones import BACKBONES
 from electra.io.checkpoints import checkpoint_named
 from electra.io.errors import UserError, abridged
+from electra.model.options import SHARE_TOLERANCE, Tie
 from electra.objectives import OBJECTIVES, objective_of
 from electra.options import NOT_NEGATIVE, POSITIVE, SHARE, UP_TO_ONE, check
 
@@ -98,7 +99,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
     def _check_values(self) -> None:
         """Refuse values of another type, or out of their range, which would fail in the first step or never."""
         check(self.objective in OBJECTIVES, "objective", self.objective, f"one of {', '.join(OBJECTIVES)}")
-        ties = ("none", "word", "embeddings", "all", "gdes")
+        ties = get_args(Tie)
         check(self.tie in (None, *ties), "tie", self.tie, f"one of {', '.join(ties)}")
         ranges = {
             "mlm_probability": UP_TO_ONE,
@@ -113,7 +114,12 @@ class ElectraPretrainingConfig(PreTrainedConfig):
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             check(is_number and valid.holds(value), name, repr(value), f"a number, {valid.expected}")
         both = self.mlm_replacement_probability + self.mlm_random_probability
-        check(both <= 1 + 1e-9, "mlm_random_probability", self.mlm_random_probability, "at most 1 with that of [MASK]")
+        check(
+            both <= 1 + SHARE_TOLERANCE,
+            "mlm_random_probability",
+            self.mlm_random_probability,
+            "at most 1 with that of [MASK]",
+        )
 
 
 AutoConfig.register(ElectraPretrainingConfig.model_type, ElectraPretrainingConfig, exist_ok=True)

@@ -25,6 +25,9 @@ from electra.options import (
 )
 from electra.recipes import RECIPES
 
+Tie = Literal["none", "word", "embeddings", "all", "gdes"]
+"""What generator and discriminator share."""
+
 
 @dataclass(frozen=True)
 class ModelArguments(Options):
@@ -99,7 +102,7 @@ class ModelArguments(Options):
         "Feed-forward width of the generator. Not set: 4 x its width; with --generator_size 1 the discriminator's.",
         POSITIVE,
     )
-    tie: Literal["none", "word", "embeddings", "all", "gdes"] | None = option(
+    tie: Tie | None = option(
         None,
         "Weights that the networks share. word: word embeddings; embeddings: also position and type embeddings and "
         "their LayerNorm; all: the whole encoder; gdes: word and position embeddings, with a table of differences on "

@@ -18,6 +18,7 @@ from electra.finetuning.data import (
     ColumnRows,
     Examples,
     encode_examples,
+    first_of,
     lengths_of,
     tokenize,
 )
@@ -157,13 +158,6 @@ def _without_label(given: Any, row: Columns, place: str) -> str:
     if len(names) > 1 and values:
         return f"{place} has no label{found}; write 1 or 0 in each of these columns"
     return f"{place} has no label{found}; its columns are {shown_names(row)}; see --label_column"
-
-
-def first_of(names: Sequence[str], row: Columns) -> str:
-    """Return the first of some names that is a column of the row, in any case, such as Text; else the first name."""
-    if found := next((name for name in names if name in row), None):
-        return found
-    return next((column for name in names for column in row if column.lower() == name), names[0])
 
 
 # ---- rows of tokens

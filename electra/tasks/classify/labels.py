@@ -69,6 +69,7 @@ def check_written(label: Any, place: str) -> None:
 
 
 def is_missing(label: Any) -> bool:
+    """Return True for a label that is None, nan or a text without characters."""
     return label is None or label != label or (isinstance(label, str) and not label.strip())  # nan equals nothing
 
 

@@ -22,7 +22,7 @@ from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 from electra.finetuning.config import FileTaskArguments
-from electra.finetuning.data import rows_by_split
+from electra.finetuning.data import first_of, rows_by_split
 from electra.io.errors import UserError
 from electra.io.rows import Columns, check_encodable, parse_value, shown_names
 from electra.options import option
@@ -101,12 +101,12 @@ def parse_question(row: Columns, place: str) -> ChoiceQuestion:
         columns = ("ctx", None)
         choices = parse_value(row.get("endings"))
     elif any(name in row for name in QUESTIONS):
-        columns = (_name_of(CONTEXTS, row), _name_of(QUESTIONS, row))
-        choices = row.get(_name_of(CHOICES, row))
+        columns = (first_of(CONTEXTS, row), first_of(QUESTIONS, row))
+        choices = row.get(first_of(CHOICES, row))
         choices = (parse_value(choices) or choices) if choices else _numbered(row, "choice") or _lettered(row)
     else:
         raise UserError(f"{place} has the columns {' '.join(map(str, row))}; expected {QUESTION_FORMS}")
-    name = _name_of(LABELS, row)
+    name = first_of(LABELS, row)
     label = row.get(name)
     if isinstance(choices, dict) and isinstance(choices.get("text"), list) and isinstance(choices.get("label"), list):
         keys = [_text(key) for key in choices["label"]]
@@ -131,11 +131,6 @@ def parse_question(row: Columns, place: str) -> ChoiceQuestion:
     if name == "answer":
         label = _number_of(label, texts, place)
     return ChoiceQuestion(place, context or question, seconds, texts, _answer(label, len(texts), place))
-
-
-def _name_of(names: Sequence[str], row: Columns) -> str:
-    """Return the first of some names that is a column of the row, or the first name."""
-    return next((name for name in names if name in row), names[0])
 
 
 def _text(value: Any) -> str:

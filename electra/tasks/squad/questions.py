@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 
 class SquadQuestion(NamedTuple):
+    """A question on a paragraph, with its answers."""
+
     id: str
     text: str
     paragraph: int  # its index
