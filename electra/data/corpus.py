@@ -90,9 +90,9 @@ class Source(NamedTuple):
     """Numbers for reports by name, such as "files"."""
 
 
-def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Source:
+def _file_source(entry: str, fraction: float, options: CorpusArguments, option: str) -> Source:
     """Return the source of a file, of the supported files below a folder, or of the matches of a glob."""
-    files, skipped = find_files(entry)
+    files, skipped = find_files(entry, option)
     if skipped:
         counts_by_ending = Counter(map(ending, skipped)).most_common()
         shown = ", ".join(f"{name} ({count})" for name, count in counts_by_ending[:MOST_ENDINGS])
@@ -222,9 +222,11 @@ class Corpus:
     A file that two entries name is read twice, which is how to give it more weight.
     """
 
-    def __init__(self, options: CorpusArguments, seed: int = 42) -> None:
+    def __init__(self, options: CorpusArguments, seed: int = 42, file_option: str = "train_file") -> None:
         """Find and check all inputs: load the data sets, and read the first row of each table.
 
+        Args:
+            file_option: name of the option that gives the files, for messages.
         Raises:
             UserError: an option, a name, a format or a column is wrong, or no corpus is named.
         """
@@ -252,7 +254,7 @@ class Corpus:
             else:
                 self.sources.append(_dataset_source(name, fraction, None if config == NO_CONFIG else config, options))
         for file, fraction in zip(files, fractions[len(names) :], strict=True):
-            self.sources.append(_file_source(file, fraction, options))
+            self.sources.append(_file_source(file, fraction, options, file_option))
         self.size_bytes = sum(source.size_bytes for source in self.sources)
 
     @property
@@ -350,7 +352,7 @@ def _warn_of_no_prose(name: str, documents: Iterator[str], *, is_plain: bool) ->
         logger.warning(f"{name} does not look like prose: {reason}; check the file, its format and --text_column")
 
 
-def find_files(entry: str) -> tuple[list[str], list[str]]:
+def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[str]]:
     """Return the sorted absolute paths of the files that a file, a folder or a glob names.
 
     Of a folder, hidden files are left out. Links are followed, unless they lead back to a folder around them. A file
@@ -363,7 +365,8 @@ def find_files(entry: str) -> tuple[list[str], list[str]]:
     """
     pattern = os.path.expanduser(entry)
     if is_saved_dataset(pattern):
-        raise UserError(f"train_file {entry!r} is a folder of the datasets library; name it with --dataset_name")
+        advice = "name it with --dataset_name" if option == "train_file" else "name files of text"
+        raise UserError(f"{option} {entry!r} is a folder of the datasets library; {advice}")
     is_folder = os.path.isdir(pattern)
     if is_folder:
         paths = _files_below(pattern)
@@ -374,7 +377,7 @@ def find_files(entry: str) -> tuple[list[str], list[str]]:
         what = "a folder without files" if is_folder else "no such file or folder"
         if paths and not is_folder:
             what = "there is no regular file of this name, only folders (to read all below, name them) or pipes"
-        raise UserError(f"train_file {entry!r}: {what}; it may be {SUPPORTED}")
+        raise UserError(f"{option} {entry!r}: {what}; it may be {SUPPORTED}")
     is_read = is_of_corpus if is_folder else is_readable
     found = [path for path in files if is_read(path)]
     skipped = sorted({*files}.difference(found))
@@ -382,7 +385,7 @@ def find_files(entry: str) -> tuple[list[str], list[str]]:
         endings = " ".join(sorted(set(map(ending, files)))[:MOST_ENDINGS])
         is_one = len(files) == 1 and not is_folder
         what = "the file exists, but is not" if is_one else f"none of its {len(files)} files ({endings}) is"
-        raise UserError(f"train_file {entry!r}: {what} {SUPPORTED}")
+        raise UserError(f"{option} {entry!r}: {what} {SUPPORTED}")
     return found, skipped
 
 

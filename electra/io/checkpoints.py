@@ -14,6 +14,7 @@ import hashlib
 import logging
 import os
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -214,11 +215,23 @@ def describe_latest_valid(run: Path, until: int | None = None) -> str:
     """Return a part of a message: which valid checkpoint of a run is the latest, up to the step `until` if given."""
     if not run.is_dir():
         return "no checkpoint is left"
-    older = (path for path in checkpoints_of(run) if until is None or step_of(path) <= until)
-    valid = None
-    with suppress(UserError):  # this user may not read it
-        valid = next((path for path in older if find_damage(path) is None), None)
+    valid = _newest_whole(run, until)
     return "no checkpoint was saved before" if valid is None else f"the last good checkpoint is {valid}"
+
+
+def how_to_go_on(run: Path) -> str:
+    """Return the end of a message about a file of a run that cannot be written: what is left, and what to do."""
+    has_valid = run.is_dir() and _newest_whole(run) is not None
+    again = f"resume with --resume_from_checkpoint {shlex.quote(str(run))}" if has_valid else "start it again"
+    return f"{describe_latest_valid(run)}; make room, or get the permission, and {again}"
+
+
+def _newest_whole(run: Path, until: int | None = None) -> Path | None:
+    """Return the latest checkpoint of a run that is whole, up to the step `until` if given; None if there is none."""
+    older = (path for path in checkpoints_of(run) if until is None or step_of(path) <= until)
+    with suppress(UserError):  # this user may not read it
+        return next((path for path in older if find_damage(path) is None), None)
+    return None
 
 
 # ---- writing and moving checkpoints

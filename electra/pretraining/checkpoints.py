@@ -34,8 +34,8 @@ from electra.io.checkpoints import (
     UNFINISHED,
     checkpoints_of,
     commit,
-    describe_latest_valid,
     discard,
+    how_to_go_on,
     translate_write_errors,
     unreadable,
     write_manifest,
@@ -140,7 +140,7 @@ class AtomicCheckpoints(TrainerCallback):
             shutil.rmtree(unfinished.parent, ignore_errors=True)
 
     def _translated_errors(self) -> AbstractContextManager[None]:
-        return translate_write_errors(self.run_folder / UNFINISHED, lambda: describe_latest_valid(self.run_folder))
+        return translate_write_errors(self.run_folder / UNFINISHED, lambda: how_to_go_on(self.run_folder))
 
     def _complete(self, unfinished: Path) -> None:
         """Write the files that Trainer does not, and delete Trainer's pickled options, which hold the Hub's token."""

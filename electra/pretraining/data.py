@@ -1,7 +1,9 @@
 """From options to data: corpora, tokenizer, token cache, training and evaluation segments."""
 
+import glob
 import hashlib
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +35,7 @@ from electra.data.token_cache import (
 from electra.data.tokenize import load_or_train_tokenizer
 from electra.io.checkpoints import MANIFEST_NAME, start_checkpoint
 from electra.io.errors import UserError
+from electra.io.files import split_name
 from electra.model.pretrained import load_tokenizer_beside_model, read_config, trained_source
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.device import main_process_first
@@ -275,11 +278,13 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
     seed = args.training.eval_seed
     folder = args.cache.cache_dir
     may_merge = not args.training.plan  # which leaves the shards of jobs as they are
+    if checkpoint is not None:
+        _refuse_moved_texts(args)
     corpus = None if args.cache.token_cache else Corpus(args.corpus, seed)
     without_data = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
     validation = {}  # opened early: a wrong path is refused at once
     for name, files in held_out_texts(args.segments.validation_file).items():
-        validation[name] = Corpus(replace(without_data, train_file=files), seed)
+        validation[name] = Corpus(replace(without_data, train_file=files), seed, "validation_file")
     tokenizer = _tokenizer(args, checkpoint, corpus)
     if corpus is None:
         cache = open_cache(Path(str(args.cache.token_cache)), tokenizer, folder)
@@ -300,6 +305,24 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
     # Not before the caches are written: the tokenizer in a cache does not depend on the length of a run.
     tokenizer.model_max_length = args.model.max_position_embeddings
     return Prepared(tokenizer, cache.path, sources, {name: text.path for name, text in held_out.items()}, split)
+
+
+def _refuse_moved_texts(args: Configuration) -> None:
+    """Refuse to resume a run whose text is not where the options say any more; the message names the option."""
+    texts = {
+        "dataset_name": [*filter(os.path.isabs, args.corpus.dataset_name)],
+        "train_file": args.corpus.train_file,
+        "token_cache": [args.cache.token_cache or ""],
+        "validation_file": [split_name(given)[1] for given in args.segments.validation_file],
+        "eval_corruption": [args.segments.eval_corruption or ""],
+    }
+    for option, paths in texts.items():
+        for path in filter(None, paths):
+            if not os.path.exists(path) and not glob.glob(path, recursive=True):
+                raise UserError(
+                    f"--{option} {path}: no such file or folder; if the text of this run was moved, name all of "
+                    f"--{option} anew, in the same order, and the run goes on"
+                )
 
 
 def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentArguments, seed: int) -> dict[str, Any]:

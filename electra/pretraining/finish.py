@@ -19,7 +19,7 @@ import pandas as pd
 from huggingface_hub import ModelCardData
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.io.checkpoints import UNFINISHED, describe_latest_valid, translate_write_errors, write_manifest
+from electra.io.checkpoints import UNFINISHED, how_to_go_on, translate_write_errors, write_manifest
 from electra.io.console import environment, without_secrets
 from electra.io.errors import UserError
 from electra.io.files import replace_folder, write_as_yaml, write_file, write_json
@@ -80,7 +80,7 @@ def finish_run(
     if not trainer.is_world_process_zero():
         return
     folder = trainer.run_folder
-    with translate_write_errors(folder, lambda: describe_latest_valid(folder)):
+    with translate_write_errors(folder, lambda: how_to_go_on(folder)):
         _write_results(trainer, options, results, test)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")

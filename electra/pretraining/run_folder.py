@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 _OF_START = ("resume_from_checkpoint", "auto_resume", "budget")
 """Options that say how a command starts a run, and are no property of the run."""
+_TITLE = "Effective options of this run"
+"""Beginning of the first line of a run's config.yaml: a file that begins otherwise is of another program."""
 SAME_STATE = {"adamw_torch_fused": "adamw_torch"}
 """Optimizer -> an optimizer with the same state: the same one with another kernel."""
 _LOCKS: dict[Path, BaseFileLock] = {}
@@ -140,11 +142,16 @@ def start_or_continue(folder: Path, training: ElectraTrainingArguments) -> Run:
             return Run(folder, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
     if folder.is_dir() and checkpoints_of(folder):
         return _resumed(latest_valid_checkpoint(folder))
-    shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
-    is_other = holds_files(folder) and not (folder / CONFIG_NAME).is_file()
-    if is_other or metrics.is_file():
+    if metrics.is_file() or (holds_files(folder) and not is_begun(folder)):
         raise UserError(f"{folder} is not a run that can be resumed; choose another --experiment_name")
+    shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
     return Run(folder)
+
+
+def is_begun(folder: Path) -> bool:
+    """Return True if a run has written its options into a folder, which need not have a checkpoint yet."""
+    path = folder / CONFIG_NAME
+    return path.is_file() and path.read_bytes().startswith(f"# {_TITLE}".encode())
 
 
 def _resumed(checkpoint: Path) -> Run:
@@ -388,6 +395,6 @@ def save_options(record: Mapping[str, Any], run: Run, tokenizer: PreTrainedToken
     values = {name: value for name, value in without_secrets(record).items() if name not in _OF_START}
     if "dataset_name" in values:
         values["dataset_name"] = [*map(absolute_dataset_name, values["dataset_name"])]
-    write_yaml(values, run.folder / CONFIG_NAME, "Effective options of this run; --config reads them back.")
+    write_yaml(values, run.folder / CONFIG_NAME, f"{_TITLE}; --config reads them back.")
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")

@@ -239,7 +239,7 @@ def corrupt_held_out_text(
     output = expand(output_file)
     if output.exists():
         raise UserError(f"--output_file {output} exists; name a new file, because runs may be compared on that one")
-    corpus = Corpus(CorpusArguments(train_file=validation_file), seed)
+    corpus = Corpus(CorpusArguments(train_file=validation_file), seed, "validation_file")
     networks = load_networks(pretrain_path)
     tokenizer = networks.tokenizer
     generator = networks.generator or networks.discriminator

@@ -128,6 +128,8 @@ def test_words_of_a_text_have_offsets_into_it():
 def test_words_are_a_list():
     assert parse_tagging_row("text", {"words": ["Ann", "left"]}, "a:1") == (["Ann", "left"], [(0, 1), (1, 2)])
     assert "a:1" in refused(lambda: parse_tagging_row("text", {"tokens": "Ann left"}, "a:1"))
+    for name in ("tokens", "words"):
+        assert "column" not in refused(lambda name=name: parse_tagging_row("text", {name: []}, "a:1"))
 
 
 def test_plain_labels_give_no_span_outside(glue_tokenizer):

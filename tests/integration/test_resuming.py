@@ -142,7 +142,7 @@ def test_a_run_without_its_network_is_exported_again(copy):
     network = copy.run / "discriminator"
     size = (network / "model.safetensors").stat().st_size
     shutil.rmtree(network)
-    with files_up_to(size - 1), raises(UserError, match=r"cannot write .*checkpoint-12$"):
+    with files_up_to(size - 1), raises(UserError, match=rf"cannot write .*--resume_from_checkpoint {copy.run}$"):
         copy.resume()
     assert not (copy.run / "unfinished").exists()
     assert not network.exists()
@@ -232,6 +232,25 @@ def test_a_run_is_resumed_after_it_was_moved(finished, tmp_path, monkeypatch):
     assert (options["output_dir"], options["cache_dir"]) == (str(there), str(here / "cache"))
 
 
+def test_a_text_that_was_moved_is_named_anew(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("train.txt", "held_out.txt")):
+        (tmp_path / "texts").mkdir(exist_ok=True)
+        write_corpus(tmp_path / "texts" / name, seed=number)
+    texts = {"train_file": "texts/train.txt", "validation_file": "new=texts/held_out.txt"}
+    main(flags(Path("."), **{**FAST, **texts, "eval_strategy": "steps"}, max_steps=2, save_steps=2))
+    run = tmp_path / "output" / "run"
+    shutil.move("texts", "moved")
+    argv = ["--resume_from_checkpoint=output/run", "--max_steps=4"]
+    for name, path in texts.items():
+        with raises(UserError, match=rf"--{name} {tmp_path}/texts/.*moved.*--{name}"):
+            main(argv)
+        argv.append(f"--{name}={path.replace('texts', 'moved')}")
+    main(argv)
+    assert read_json(run / "metrics.json")["plan"]["changes"] == ["from step 2 on: max_steps 4 instead of 2"]
+    assert read_json(run / "metrics.json")["held_out"].keys() >= {"untrained", "trained"}
+
+
 def test_a_run_with_a_finished_tokenizer_is_resumed_by_its_name_alone(finished, tmp_path):
     (tmp_path / "mine.yaml").write_text("tokenizer_algorithm: byte_bpe\nlowercase: false\nmax_documents: 5\n")
     shared = {"config": tmp_path / "mine.yaml", "train_file": finished / "corpus.txt", "max_steps": 2, "save_steps": 2}
@@ -251,7 +270,8 @@ def test_a_failed_write_keeps_the_last_checkpoint(copy, file):
     size = (copy.run / "checkpoint-12" / file).stat().st_size - 1
     with files_up_to(size), raises(UserError) as error:
         copy.resume(max_steps=13)
-    assert re.search(f"unfinished.*: .*{copy.run}/checkpoint-12$", str(error.value))
+    named = f"unfinished.*: .*{copy.run}/checkpoint-12; make room, .*--resume_from_checkpoint {copy.run}$"
+    assert re.search(named, str(error.value))
     assert copy.steps() == {4, 8, 12}
     assert find_damage(copy.run / "checkpoint-12") is None
     assert not (copy.run / "unfinished").exists()

@@ -9,8 +9,9 @@ from pytest import raises
 
 from electra.io import hub
 from electra.io.errors import UserError
+from electra.pretraining.finish import finish_run
 from electra.pretraining.run import main as pretrain
-from tests.pretraining.runs import FAST, flags, write_corpus
+from tests.pretraining.runs import FAST, flags, make, write_corpus
 
 
 @pytest.fixture
@@ -124,3 +125,23 @@ def test_a_run_uploads_its_networks_at_its_end(uploads, tmp_path):
     sent = uploads["me/tiny-discriminator"]["model.safetensors"]
     assert sent == (run / "discriminator" / "model.safetensors").read_bytes()
     assert "hf_abc" not in (run / "config.yaml").read_text()
+
+
+def test_a_trainer_uploads_the_networks_that_it_has_exported(uploads, tmp_path):
+    write_corpus(tmp_path / "corpus.txt")
+    options = {**FAST, "save_steps": 2, "hub_model_id": "me/tiny"}
+    trainer = make(tmp_path, **options, max_steps=2)
+    trainer.train()
+    with raises(UserError, match="finish_run"):
+        trainer.push_to_hub()
+    finish_run(trainer)
+    with raises(UserError, match="commit_message"):
+        trainer.push_to_hub(commit_message="done")
+    assert not uploads
+    trainer.push_to_hub()
+    assert set(uploads) == {"me/tiny-discriminator", "me/tiny-generator"}
+    files = {path.name for path in (tmp_path / "output" / "run" / "discriminator").iterdir()}
+    assert set(uploads["me/tiny-discriminator"]) == files
+    longer = make(tmp_path, **options, max_steps=4, resume_from_checkpoint=tmp_path / "output" / "run")
+    with raises(UserError, match="after step 4"):  # the exported networks are those of step 2
+        longer.push_to_hub()

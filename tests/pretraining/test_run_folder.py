@@ -24,7 +24,7 @@ from electra.pretraining.run_folder import (
     save_options,
 )
 from tests.conftest import refused
-from tests.helpers import files_up_to, parametrize
+from tests.helpers import contents, files_up_to, parametrize
 from tests.io.test_checkpoints import write_checkpoint
 from tests.pretraining.runs import flags
 
@@ -82,18 +82,27 @@ def test_a_checkpoint_a_run_and_a_word_can_be_named(tmp_path):
         find_checkpoint(f"{tmp_path}/other")
 
 
-def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path):
+def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path, wordpiece_tokenizer):
     run = tmp_path / "output" / "run"
-    (run / "unfinished" / "checkpoint-4").mkdir(parents=True)
+    run.mkdir(parents=True)
     (run / ".config.yaml.123").touch()  # killed while it wrote its options
     assert opened(tmp_path, auto_resume=True) == Run(run, None)
-    assert not (run / "unfinished").exists()
-    (run / "config.yaml").write_text("seed: 1")
+    with first_files(Run(run)):
+        save_options({"seed": 1}, Run(run), wordpiece_tokenizer)
+    (run / "unfinished" / "checkpoint-4").mkdir(parents=True)
     assert opened(tmp_path, auto_resume=True) == Run(run, None)
-    (tmp_path / "output" / "other").mkdir()
-    (tmp_path / "output" / "other" / "precious").touch()
-    with raises(UserError, match=r"other is not a run .*--experiment_name"):
-        opened(tmp_path, experiment_name="other", auto_resume=True)
+    assert not (run / "unfinished").exists()
+
+
+@parametrize("name", ["precious", "config.yaml", "unfinished/precious", "checkpoint-4/config.json"])
+def test_a_folder_of_another_program_is_refused_and_left_as_it_is(tmp_path, name):
+    path = tmp_path / "output" / "run" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("seed: 1")
+    before = contents(tmp_path / "output" / "run")
+    message = refused(lambda: opened(tmp_path, auto_resume=True))
+    assert f"{tmp_path}/output/run" in message and "--experiment_name" in message
+    assert contents(tmp_path / "output" / "run") == before
 
 
 def test_a_finished_run_is_extended_by_epochs(tmp_path):

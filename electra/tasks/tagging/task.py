@@ -335,7 +335,10 @@ def parse_tagging_row(column: str, row: Columns, place: str, *, cuts: bool = Tru
 
     Without `cuts`, a warning says once that a text is in a script without spaces.
     """
-    if tokens := tokens_of(row, place):
+    tokens = tokens_of(row, place)
+    if tokens == [] and column not in row:
+        raise UserError(f"{place} has an empty list of words; leave the row out, or give its words")
+    if tokens:
         edges = range(len(tokens) + 1)
         return tokens, list(pairwise(edges))
     text = text_of(row, column, place, "--text_column")
