@@ -336,7 +336,7 @@ def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None
         unfinished = Path(f"{target}{_UNFINISHED}")
         shutil.rmtree(unfinished, ignore_errors=True)  # of a build that was killed
         try:
-            with translate_write_errors(target, lambda: f"name another folder for {what}"):
+            with translate_write_errors(target, lambda: f"make room, or name another folder for {what}"):
                 unfinished.mkdir()
                 build(unfinished)
                 write_manifest(unfinished)

@@ -14,7 +14,7 @@ from electra.io.hub import push_run
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks import Probe, default_callbacks
 from electra.pretraining.checkpoints import StopRequests
-from electra.pretraining.configuration import Configuration
+from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, load_data
 from electra.pretraining.device import allow_open_files
 from electra.pretraining.finish import finish_run
@@ -36,6 +36,7 @@ from electra.pretraining.trial import (
     shows_time,
     trial_arguments,
 )
+from electra.report.page import REPORT_NAMES, try_to_report
 from electra.runtime.tracking import RecordSettings, check_trackers
 from electra.schedules import check_optimizer
 
@@ -61,6 +62,10 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     allow_open_files(args.training)
     run = open_run(args)
     if run.is_finished:
+        has_report = all((run.folder / name).is_file() for name in REPORT_NAMES)
+        if args.training.process_index == 0 and not has_report:  # the run was killed while it wrote its report
+            try_to_report(run.folder)
+        upload(args.training, run)
         return
 
     asked = args
@@ -121,8 +126,12 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
 
     is_continued = any((args.model.init_discriminator, args.model.init_generator, args.training.init_checkpoint))
     finish_run(trainer, args.record, first_column="start" if is_continued else "untrained")
-    if args.training.push_to_hub and trainer.is_world_process_zero():
-        training = args.training
+    upload(args.training, run)
+
+
+def upload(training: ElectraTrainingArguments, run: Run) -> None:
+    """Upload the exported networks of a finished run, if --push_to_hub is given, on the first process."""
+    if training.push_to_hub and training.process_index == 0:
         name = training.hub_model_id or run.folder.name
         push_run(run.folder, name, token=training.hub_token, private=training.hub_private_repo)
 

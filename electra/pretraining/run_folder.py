@@ -9,10 +9,11 @@ measured. The README lists the files of a run.
 
 import json
 import logging
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,9 +35,11 @@ from electra.io.checkpoints import (
 )
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
-from electra.io.files import absolute, holds_files, read_json
+from electra.io.files import absolute, holds_files, read_json, read_options
+from electra.options import default_of
 from electra.pretraining.configuration import (
     CONFIG_NAME,
+    GROUPS,
     OF_OPTIMIZER,
     RESUMING,
     Configuration,
@@ -103,11 +106,12 @@ class Run(NamedTuple):
 def open_run(args: Configuration) -> Run:
     """Return the run to resume, or a new one in a free folder, which is not made yet; the same on every process."""
     training = args.training
-    run = main_process_first(lambda: _find_run(training), per_host=False)
+    run = main_process_first(lambda: _find_run(training, args.flags), per_host=False)
     if run.is_finished:
         logger.info(
             "%s is finished: nothing to do; raise --max_steps, or --num_train_epochs, to extend it", run.folder
         )
+        _warn_of_other_options(args, run.folder)
     elif run.checkpoint is not None:
         logger.info("resuming %s", run.checkpoint)
     elif run.folder.name != training.experiment_name:
@@ -115,17 +119,49 @@ def open_run(args: Configuration) -> Run:
     return run
 
 
-def _find_run(training: ElectraTrainingArguments) -> Run:
+def _warn_of_other_options(args: Configuration, folder: Path) -> None:
+    """Log a warning that names the given options that differ from those of a finished run."""
+    defaults = {f.name: default_of(f) for group in GROUPS for f in fields(group)}
+    before = {**defaults, **(read_options(folder) or {})}
+    record = {**args.record, "dataset_name": [*map(absolute_dataset_name, args.corpus.dataset_name)]}
+    others = [
+        f"--{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in record.items()
+        if args.is_given(name) and RESUMING.get(name) in ("kept", "compared") and value != before[name]
+    ]
+    if others:
+        line = "%s was trained without %s; to train with it, choose another --experiment_name"
+        logger.warning(line, folder, ", ".join(others))
+
+
+def _find_run(training: ElectraTrainingArguments, flags: Collection[str]) -> Run:
     output_dir = Path(training.output_dir)
     name = training.experiment_name
     if training.plan:
         return Run(output_dir / name)
     if training.resume_from_checkpoint is not None:
-        return _resumed(find_checkpoint(training.resume_from_checkpoint))
+        checkpoint = find_checkpoint(training.resume_from_checkpoint)
+        _check_named(checkpoint.parent, training, flags)
+        return _resumed(checkpoint)
     output_dir.mkdir(parents=True, exist_ok=True)
     if training.auto_resume:
         return start_or_continue(output_dir.resolve() / name, training)
     return Run(new_run_folder(output_dir, name))
+
+
+def _check_named(run: Path, training: ElectraTrainingArguments, flags: Collection[str]) -> None:
+    """Refuse to resume a run if the command line names another folder to write to; -2, -3 ... may be missing."""
+    is_other = {
+        "output_dir": Path(training.output_dir).resolve() != run.parent,
+        "experiment_name": not re.fullmatch(rf"{re.escape(training.experiment_name)}(-\d+)?", run.name),
+    }
+    for name, differs in is_other.items():
+        if differs and name in flags:
+            raise UserError(
+                f"--resume_from_checkpoint continues in the run's folder {run}, not in --{name} "
+                f"{getattr(training, name)}; leave this option out, or copy the checkpoint and {CONFIG_NAME} to a "
+                "new folder and resume that folder"
+            )
 
 
 def start_or_continue(folder: Path, training: ElectraTrainingArguments) -> Run:

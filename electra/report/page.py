@@ -179,6 +179,9 @@ def _cell(key: str, value: Any) -> str:
 
 # ---- files
 
+REPORT_NAMES = ("report.html", "training_curves.png")
+"""Files of the report in the folder of a run."""
+
 
 def write_run_report(
     folders: Sequence[Path],

@@ -59,7 +59,7 @@ def train_and_resume(folder, name, options):
     if torch.distributed.get_rank() == 0:
         shutil.copytree(folder / "output" / name / "checkpoint-2", copy)
     torch.distributed.barrier()
-    main(flags(folder, resume_from_checkpoint=copy, **options))
+    main(flags(folder, experiment_name=None, resume_from_checkpoint=copy, **options))
 
 
 @parametrize("name", CONFIGS)

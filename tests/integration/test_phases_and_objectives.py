@@ -126,8 +126,9 @@ def test_a_resumed_run_keeps_the_switch_where_it_was(folder, stages):
     run = folder / "output" / "longer"
     shutil.copytree(stages / "checkpoint-12", run / "checkpoint-12")
     with raises(UserError, match="--generator_steps 6, not 7"):
-        main(flags(folder, **TWO_STAGE, generator_steps=7, resume_from_checkpoint=run))
-    main(flags(folder, **{**TWO_STAGE, "max_steps": 14}, save_steps=2, resume_from_checkpoint=run))  # half would be 7
+        main(flags(folder, **TWO_STAGE, generator_steps=7, auto_resume=True, experiment_name="longer"))
+    options = {**TWO_STAGE, "max_steps": 14, "save_steps": 2}  # half would be 7
+    main(flags(folder, **options, auto_resume=True, experiment_name="longer"))
     assert read_json(run / "checkpoint-14" / "config.json")["generator_steps"] == 6
 
 

@@ -88,7 +88,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder, options):
     resumed = folder / "output" / "resumed"
     resumed.mkdir()
     (whole / "checkpoint-8").rename(resumed / "checkpoint-8")  # past the first epoch of some of these
-    main(flags(folder, resume_from_checkpoint=resumed / "checkpoint-8", **options))
+    main(flags(folder, experiment_name="resumed", resume_from_checkpoint=resumed / "checkpoint-8", **options))
     assert_same_state(whole / "checkpoint-12", resumed / "checkpoint-12")
     metrics = [read_json(run / "metrics.json")["held_out"] for run in (whole, resumed)]
     assert metrics[0] == metrics[1]
@@ -148,6 +148,20 @@ def test_a_run_without_its_network_is_exported_again(copy):
     assert not network.exists()
     copy.resume()
     assert (network / "model.safetensors").is_file()
+
+
+def test_a_run_that_was_killed_at_its_end_gets_its_report_and_is_uploaded(copy, monkeypatch):
+    pushed = []
+    monkeypatch.setattr("electra.pretraining.run.push_run", lambda *given, **others: pushed.append(given))
+    before = contents(copy.run)
+    for name in ("report.html", "training_curves.png"):
+        (copy.run / name).unlink()
+        copy.resume(push_to_hub=True, hub_model_id="me/mine")
+        assert (copy.run / name).is_file()
+    assert contents(copy.run).keys() == before.keys()
+    assert pushed == [(copy.run, "me/mine")] * 2
+    copy.resume()
+    assert len(pushed) == 2
 
 
 def test_a_killed_run_has_a_report_of_what_it_had_saved(copy, monkeypatch):

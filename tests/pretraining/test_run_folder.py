@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from pytest import raises
 
+from electra.command_line import write_yaml
 from electra.io.checkpoints import write_manifest
 from electra.io.console import RunLog
 from electra.io.errors import UserError
@@ -82,6 +83,16 @@ def test_a_checkpoint_a_run_and_a_word_can_be_named(tmp_path):
         find_checkpoint(f"{tmp_path}/other")
 
 
+def test_a_resumed_run_is_not_asked_to_write_elsewhere(tmp_path):
+    run = write_checkpoint(tmp_path / "output" / "run-2", 4).parent
+    resume = {"resume_from_checkpoint": run, "output_dir": None, "experiment_name": None}
+    for name, value in (("output_dir", tmp_path / "new"), ("experiment_name", "new"), ("experiment_name", "run-1")):
+        message = refused(lambda name=name, value=value: opened(tmp_path, **{**resume, name: value}))
+        assert f"--{name} {value}" in message and str(run) in message
+    for given in ({"output_dir": tmp_path / "output", "experiment_name": "run"}, {"experiment_name": "run-2"}, {}):
+        assert opened(tmp_path, **{**resume, **given}).folder == run
+
+
 def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path, wordpiece_tokenizer):
     run = tmp_path / "output" / "run"
     run.mkdir(parents=True)
@@ -114,6 +125,22 @@ def test_a_finished_run_is_extended_by_epochs(tmp_path):
     assert opened(tmp_path, **epochs, num_train_epochs=2) == Run(run, is_finished=True)
     with raises(UserError, match="is not a run that can be resumed"):  # its checkpoints are gone
         opened(tmp_path, **epochs, num_train_epochs=3)
+
+
+def test_a_finished_run_names_the_options_that_it_was_trained_without(tmp_path, caplog):
+    run = tmp_path / "output" / "run"
+    (run / "discriminator").mkdir(parents=True)
+    (run / "discriminator" / "config.json").touch()
+    (run / "metrics.json").write_text('{"plan": {"steps": 12}}')
+    args = parse_pretraining_arguments(flags(tmp_path))
+    write_yaml(args.record, run / "config.yaml", "Effective options of this run.")
+    opened(tmp_path, auto_resume=True, max_steps=4, logging_steps=1)
+    assert not caplog.records
+    other = {"mlm_probability": 0.25, "train_file": tmp_path / "other.txt", "tie": "none"}
+    opened(tmp_path, auto_resume=True, **other)
+    for name, value in other.items():
+        assert f"--{name} {value}" in caplog.text
+    assert "--hidden_size" not in caplog.text
 
 
 # ---- what must stay
