@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from transformers import TrainerCallback
 
 from electra.io.console import RunLog, setup_logging, without_secrets
-from electra.io.hub import push_run
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks import Probe, default_callbacks
 from electra.pretraining.checkpoints import StopRequests
@@ -21,7 +20,15 @@ from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, with_given_parts
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.plan import Plan, announce_plan, make_plan
-from electra.pretraining.run_folder import Run, check_resumed, first_files, open_run, provenance_of, save_options
+from electra.pretraining.run_folder import (
+    Run,
+    check_resumed,
+    first_files,
+    open_run,
+    provenance_of,
+    save_options,
+    upload_networks,
+)
 from electra.pretraining.trainer import ElectraTrainer
 from electra.pretraining.trial import (
     TRIAL_STEPS,
@@ -132,8 +139,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
 def upload(training: ElectraTrainingArguments, run: Run) -> None:
     """Upload the exported networks of a finished run, if --push_to_hub is given, on the first process."""
     if training.push_to_hub and training.process_index == 0:
-        name = training.hub_model_id or run.folder.name
-        push_run(run.folder, name, token=training.hub_token, private=training.hub_private_repo)
+        upload_networks(training, run.folder)
 
 
 def prepare_model(

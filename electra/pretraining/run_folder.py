@@ -36,6 +36,7 @@ from electra.io.checkpoints import (
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.io.files import absolute, holds_files, read_json, read_options
+from electra.io.hub import push_run
 from electra.options import default_of
 from electra.pretraining.configuration import (
     CONFIG_NAME,
@@ -434,3 +435,36 @@ def save_options(record: Mapping[str, Any], run: Run, tokenizer: PreTrainedToken
     write_yaml(values, run.folder / CONFIG_NAME, f"{_TITLE}; --config reads them back.")
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")
+
+
+# ---- after the end of a run
+
+
+def upload_networks(
+    training: ElectraTrainingArguments,
+    folder: Path,
+    steps: int | None = None,
+    *,
+    token: str | None = None,
+    private: bool | None = None,
+) -> None:
+    """Upload the networks that a finished run has exported to the Hub, as `electra push` does.
+
+    The discriminator becomes the repository `hub_model_id`-discriminator, the generator -generator; without that
+    option, the name of the run's folder stands in its place.
+
+    Args:
+        steps: number of steps that the exported networks must have; None for any number.
+        token, private: by default those of `training`.
+    Raises:
+        UserError: the run has exported no networks of this number of steps, or an upload fails.
+    """
+    path = folder / METRICS_NAME
+    if steps is not None and (not path.is_file() or read_json(path, RunMetrics)["plan"]["steps"] != steps):
+        raise UserError(f"{folder} has no networks after step {steps}; call finish_run first")
+    push_run(
+        folder,
+        training.hub_model_id or folder.resolve().name,
+        token=token or training.hub_token,
+        private=training.hub_private_repo if private is None else private,
+    )

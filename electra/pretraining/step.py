@@ -19,7 +19,9 @@ from transformers import TrainerCallback
 
 from electra.io.checkpoints import describe_latest_valid
 from electra.io.errors import UserError
+from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import ElectraPretrainingOutput
+from electra.model.tying import encoder_weights
 from electra.objectives import Objective, weighted_mean
 
 logger = logging.getLogger(__name__)
@@ -64,6 +66,18 @@ def phase_at(
         values = (logs[name] for logs in reversed(log_history) if name in logs and logs["step"] > 0)
         is_open = next(values, math.inf) >= float(threshold)
     return Phase(is_open, True)
+
+
+def begin_second_stage(model: ElectraForJointPretraining, step: int, *, from_generator: bool) -> None:
+    """Begin the stage of the discriminator, and log the start; with `from_generator` copy the generator's encoder."""
+    start = "its own initial weights"
+    if from_generator:
+        sources = encoder_weights(model.generator)
+        for name, parameter in encoder_weights(model.discriminator).items():
+            parameter.data.copy_(sources[name])
+        start = "the generator's weights"
+    line = "step %d: the generator is frozen; the discriminator starts from %s and is trained alone"
+    logger.info(line, step, start)
 
 
 # ---- clipping, and skipping of steps that are not finite

@@ -50,12 +50,9 @@ from electra.data.token_cache import TokenCache
 from electra.io.checkpoints import UNFINISHED, translate_read_errors
 from electra.io.console import log_by_default
 from electra.io.errors import UserError
-from electra.io.files import read_json
-from electra.io.hub import push_run
 from electra.model.configuration import longest_text
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.options import ObjectiveArguments
-from electra.model.tying import encoder_weights
 from electra.pretraining.callbacks import Probe, ProbeClock, default_callbacks
 from electra.pretraining.checkpoints import (
     AtomicCheckpoints,
@@ -78,10 +75,11 @@ from electra.pretraining.run_folder import (
     latest_step,
     provenance_of,
     run_to_continue,
+    upload_networks,
 )
-from electra.pretraining.step import LogWindow, Phase, StepGuard, phase_at, values_of_batch
+from electra.pretraining.step import LogWindow, Phase, StepGuard, begin_second_stage, phase_at, values_of_batch
 from electra.pretraining.testset import CorruptedTestSet
-from electra.report.runs import METRICS_NAME, TEST, RunMetrics
+from electra.report.runs import TEST
 from electra.runtime.device import tune_for_gpu, tune_networks, tune_process
 from electra.runtime.tracking import send_alert
 from electra.schedules import (
@@ -319,17 +317,7 @@ class ElectraTrainer(Trainer):
         objective = self.objective
         self.phase = phase_at(step, self.state.log_history, objective.generator_steps, objective.generator_gate)
         if objective.generator_steps == step > 0:
-            self._begin_second_stage(step)
-
-    def _begin_second_stage(self, step: int) -> None:
-        start = "its own initial weights"
-        if self.objective.init_from_generator:
-            sources = encoder_weights(self.model.generator)
-            for name, parameter in encoder_weights(self.model.discriminator).items():
-                parameter.data.copy_(sources[name])
-            start = "the generator's weights"
-        line = "step %d: the generator is frozen; the discriminator starts from %s and is trained alone"
-        logger.info(line, step, start)
+            begin_second_stage(self.model, step, from_generator=objective.init_from_generator)
 
     def _undo_batch(self) -> bool:
         """Drop the gradients of the current batch; return False if they are added to those of earlier batches."""
@@ -478,33 +466,10 @@ class ElectraTrainer(Trainer):
             super()._save_checkpoint(model, trial)
         self.window.pause_since(started)
 
-    def push_to_hub(self, *given: Any, token: str | None = None, private: bool | None = None, **others: Any) -> None:
-        """Upload the networks that `finish_run` has exported, as `electra push` and --push_to_hub do.
-
-        The discriminator becomes the repository `args.hub_model_id`-discriminator, the generator -generator; without
-        that option, the name of the run's folder stands in its place. Only the first process uploads.
-
-        Args:
-            token, private: by default those of `args`.
-        Raises:
-            UserError: the networks of this run's last step are not exported yet, an argument is another one of
-                Trainer's, or an upload fails.
-        """
-        if given or others:
-            names = [*map(repr, given), *others]
-            raise UserError(f"push_to_hub takes token and private, not {', '.join(names)}; leave all others out")
-        if not self.is_world_process_zero():
-            return
-        path = self.run_folder / METRICS_NAME
-        if not path.is_file() or read_json(path, RunMetrics)["plan"]["steps"] != self.plan.steps:
-            raise UserError(f"{self.run_folder} has no networks after step {self.plan.steps}; call finish_run first")
-        args = self.args
-        push_run(
-            self.run_folder,
-            args.hub_model_id or self.run_folder.resolve().name,
-            token=token or args.hub_token,
-            private=args.hub_private_repo if private is None else private,
-        )
+    def push_to_hub(self, *, token: str | None = None, private: bool | None = None) -> None:
+        """Upload the networks that `finish_run` has exported, as --push_to_hub does: see `upload_networks`."""
+        if self.is_world_process_zero():
+            upload_networks(self.args, self.run_folder, self.plan.steps, token=token, private=private)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         with translate_read_errors(resume_from_checkpoint, "the weights"):

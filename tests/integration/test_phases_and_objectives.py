@@ -247,4 +247,5 @@ def test_a_run_ends_with_networks_that_can_be_fine_tuned(folder, stages, objecti
         assert again["trained"] == held_out["trained"]
     if uniform:
         with raises(UserError, match="--generator_type uniform, not electra"):
-            main(flags(folder, objective=objective, resume_from_checkpoint=run, generator_type="electra"))
+            names = {"experiment_name": run.name, "generator_type": "electra"}
+            main(flags(folder, objective=objective, resume_from_checkpoint=run, **names))

@@ -135,7 +135,7 @@ def test_a_trainer_uploads_the_networks_that_it_has_exported(uploads, tmp_path):
     with raises(UserError, match="finish_run"):
         trainer.push_to_hub()
     finish_run(trainer)
-    with raises(UserError, match="commit_message"):
+    with raises(TypeError, match="commit_message"):
         trainer.push_to_hub(commit_message="done")
     assert not uploads
     trainer.push_to_hub()
