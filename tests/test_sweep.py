@@ -17,6 +17,7 @@ import yaml
 from pytest import approx, raises
 from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
+from electra.io.checkpoints import write_manifest
 from electra.io.console import log_plainly
 from electra.io.errors import UserError
 from electra.io.files import read_yaml
@@ -326,9 +327,9 @@ def test_a_value_that_a_script_would_refuse_is_refused_at_once(tmp_path):
 
 def test_a_check_returns_the_options_that_decide_on_scores(tmp_path):
     glue = ["--glue_dir", str(write_glue(tmp_path / "data", "CoLA")), "--tasks", "cola"]
-    options = check_all(lines_of(sweep_of(tmp_path), tmp_path, ["--train_file", "a.txt"], glue))
+    options, _ = check_all(lines_of(sweep_of(tmp_path), tmp_path, ["--train_file", "a.txt"], glue))
     more = ["--config", "configs/glue/paper.yaml", "--num_seeds", "2", "--disable_tqdm", "--use_cpu"]
-    others = check_all(lines_of(sweep_of(tmp_path), tmp_path, ["--train_file", "a.txt"], [*glue, *more]))
+    others, _ = check_all(lines_of(sweep_of(tmp_path), tmp_path, ["--train_file", "a.txt"], [*glue, *more]))
     assert options["tasks"] == ["cola"]
     assert others["num_seeds"] == 2
     assert not {"pretrain_path", "output_dir", "experiment_name", "disable_tqdm", "use_cpu"} & {*options, *others}
@@ -423,6 +424,48 @@ def test_a_grid_over_files_may_get_more_of_them(tmp_path):
     paths[0].write_text("max_steps: 4\n")
     with raises(UserError, match="configs"):
         start(folder, sweep_of(tmp_path, parameters={"config": {"values": names}}))
+
+
+def test_points_of_other_data_are_never_reused(tmp_path, monkeypatch):
+    folder = tmp_path / "sweep"
+    write_glue(tmp_path / "glue", "CoLA")
+    (tmp_path / "network").mkdir()
+    (tmp_path / "network" / "model.safetensors").write_bytes(b"weights")
+    write_manifest(tmp_path / "network")
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        for file in ("a.txt", "held_out.txt"):
+            (tmp_path / name / file).write_text(f"{file} {name}\n")
+    texts = ["--train_file", "a.txt", "--validation_file", "new=held_out.txt"]
+    scores = ["--glue_dir", "../glue", "--tasks", "cola", "--pretrain_path", "../network"]
+    sweeps = {"pretrain": (sweep_of(tmp_path), texts), "glue": (sweep_of(tmp_path, program="run_glue.py"), scores)}
+
+    def begin(verb, working="here", **keys):
+        monkeypatch.chdir(tmp_path / working)
+        sweep, flags = sweeps[verb]
+        data = check_all(lines_of(sweep, tmp_path, flags)).data
+        claim(folder / verb, sweep, settings_of(sweep, flags, None, data)).release()
+        (folder / verb / "learning_rate_0.1").mkdir(exist_ok=True)
+
+    for verb in sweeps:
+        begin(verb)
+        begin(verb)
+    with raises(UserError, match=r"there/a.txt is not what it was"):
+        begin("pretrain", "there")
+    changes = {
+        "pretrain": (tmp_path / "here" / "a.txt", tmp_path / "here" / "held_out.txt"),
+        "glue": (tmp_path / "glue" / "CoLA" / "train.tsv", tmp_path / "network" / "model.safetensors"),
+    }
+    for verb, files in changes.items():
+        for file in files:
+            before = file.read_bytes()
+            file.write_bytes(before + before)
+            write_manifest(tmp_path / "network")
+            with raises(UserError, match="other data"):
+                begin(verb)
+            file.write_bytes(before)
+            write_manifest(tmp_path / "network")
+            begin(verb)
 
 
 def test_settings_are_free_until_a_point_has_a_run(tmp_path):

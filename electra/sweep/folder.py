@@ -9,27 +9,44 @@ results.csv          a row per point
 report.md, .html     a row per point, all seeds in one row; the metric over each parameter
 """
 
+import hashlib
 import json
 import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from filelock import BaseFileLock, FileLock, Timeout
 
+from electra.data.corpus import content_hashes, find_files
 from electra.finetuning.config import Arguments, FineTuningArguments
 from electra.finetuning.saved import check_can_save
+from electra.io.checkpoints import MANIFEST_NAME
 from electra.io.console import SECRET, without_secrets
 from electra.io.errors import UserError, run_script
-from electra.io.files import YAML_ERRORS, config_path, read_as_written, read_json, read_yaml, write_as_yaml, write_file
+from electra.io.files import (
+    YAML_ERRORS,
+    absolute,
+    config_path,
+    read_as_written,
+    read_json,
+    read_yaml,
+    split_name,
+    write_as_yaml,
+    write_file,
+)
 from electra.options import rules_of
+from electra.pretraining.configuration import Configuration
 from electra.pretraining.options import parse_pretraining_arguments as parse_pretraining
 from electra.report.results import RESULTS_NAME
 from electra.runtime.tracking import check_trackers
 from electra.sweep.file import Sweep, options_in
+from electra.tasks.glue.data import task_data_settings
 from electra.tasks.glue.task import parse_glue_arguments as parse_glue
 from electra.tasks.glue.task import read_splits
 from electra.tasks.glue.tasks import KNOWN_TASKS
@@ -74,11 +91,14 @@ def has_glue(point: Mapping[str, Any]) -> bool:
 # ---- settings
 
 
-def settings_of(sweep: Sweep, flags: Sequence[str], glue: Mapping[str, Any] | None) -> dict[str, Any]:
+def settings_of(
+    sweep: Sweep, flags: Sequence[str], glue: Mapping[str, Any] | None, data: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """Return the settings on which the points of a sweep depend, without secrets.
 
     Args:
         glue: the options of GLUE on which scores depend; None without --glue.
+        data: hash of each input by its path, see `Checked`.
     """
     parameters = {name: "..." if SECRET.search(name) else entry for name, entry in sweep.parameters.items()}
     before = options_in(sweep.words_before)
@@ -100,6 +120,7 @@ def settings_of(sweep: Sweep, flags: Sequence[str], glue: Mapping[str, Any] | No
         "flags": given,
         "configs": {name: _options_of(name) for name in named if isinstance(name, str)},
         "glue": glue,
+        "data": dict(data),
     }
 
 
@@ -153,7 +174,8 @@ def _check_settings(folder: Path, sweep: Sweep, then: Mapping[str, Any], now: Ma
     points = read_points(folder, sweep) if then.get("parameters") == now["parameters"] else []
     bound: set[str] = set()
     if any(path.suffix == ".json" or (path.is_dir() and path.name != "logs") for path in _visible(folder)):
-        bound = now.keys() - {"metric", "glue"}
+        bound = now.keys() - {"metric", "glue", "data"}
+        _check_data(folder, then.get("data") or {}, now["data"])
     evaluations = (folder / "glue").glob(f"*/{RESULTS_NAME}")
     if any(map(has_glue, points)) or any(os.path.getsize(results) for results in evaluations):
         bound.add("glue")
@@ -169,6 +191,21 @@ def _check_settings(folder: Path, sweep: Sweep, then: Mapping[str, Any], now: Ma
                 f"{folder} has results of a sweep with other settings: {option} is {_shown(old)} there and "
                 f"{_shown(new)} here; restore the setting, or choose another --folder"
             )
+
+
+def _check_data(folder: Path, then: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raise a UserError if an input of the points has another content now; points may have come or gone.
+
+    A name that means another file in another working directory is another input, too.
+    """
+    others = [name for name, content in then.items() if now.get(name, content) != content]
+    if then and then.keys().isdisjoint(now):
+        others += [name for name, content in now.items() if content not in then.values()]
+    if others:
+        raise UserError(
+            f"{folder} has results of other data: {others[0]} is not what it was; restore the file, or choose another "
+            "--folder"
+        )
 
 
 def _extended(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,7 +245,7 @@ def _shown(value: Any) -> str:
 # Parsing the options of a run may take memory of the GPU, which a process keeps until it ends.
 #
 #     standard input    JSON: name of a point -> verb -> words of its command line
-#     standard output   JSON: the options of GLUE on which scores depend
+#     standard output   JSON: a `Checked` as a list
 #     exit code 2       one line on standard error says which point would fail, and why
 
 
@@ -218,27 +255,71 @@ Lines = Mapping[str, Mapping[str, Sequence[str]]]
 
 def main() -> None:
     logging.getLogger("electra").setLevel(logging.ERROR)
-    options = check_all(json.load(sys.stdin))
-    print(json.dumps(options, default=str))  # noqa: T201 - the answer to the process that started this one
+    print(json.dumps(check_all(json.load(sys.stdin)), default=str))  # noqa: T201 - the answer to the parent
 
 
-def check_all(lines: Lines) -> dict[str, Any]:
-    """Check all command lines, and read the data of each GLUE task once; return the options of GLUE, {} without it."""
+class Checked(NamedTuple):
+    """The result of checking all points.
+
+    Args:
+        glue: options of GLUE on which scores depend; {} without GLUE.
+        data: hash of the content of each input that is a file or folder here, by its absolute path.
+    """
+
+    glue: dict[str, Any]
+    data: dict[str, str]
+
+
+def check_all(lines: Lines) -> Checked:
+    """Check all command lines, and read the data of each GLUE task and each text once."""
     options: dict[str, Any] = {}
+    data: dict[str, str] = {}
     read: dict[tuple[str, str | None], bool] = {}
     for name, commands in lines.items():
         for verb, words in commands.items():
             try:
                 if verb == "pretrain":
-                    check_trackers(parse_pretraining([*words]).training.report_to)
+                    config = parse_pretraining([*words])
+                    check_trackers(config.training.report_to)
+                    _add_texts(config, data)
                 else:
                     args = parse_glue([*words])
                     check_glue(args, read)
+                    _add_inputs(args, data, is_trained_here="pretrain" in commands)
                     options = score_options(args)
             except (UserError, OSError) as error:
                 where = " in --glue and --glue_flags" if verb == "glue" and "pretrain" in commands else ""
                 raise UserError(f"{name} would fail{where}: {error}") from error
-    return options
+    return Checked(options, data)
+
+
+def _add_texts(config: Configuration, data: dict[str, str]) -> None:
+    """Add the hash of each text of a run to `data`, unless the text is missing, which ends the point."""
+    held_out = [split_name(given)[1] for given in config.segments.validation_file]
+    for entry in (*config.corpus.train_file, *held_out, config.segments.eval_corruption):
+        if entry and entry not in data:
+            with suppress(UserError):
+                data[entry] = _hash_of(find_files(entry)[0])
+
+
+def _add_inputs(args: Arguments, data: dict[str, str], *, is_trained_here: bool) -> None:
+    """Add the hash of the data of each task of an evaluation to `data`, and of a network that no point has trained."""
+    folder = args.options.glue_dir
+    for name in args.options.tasks if folder else ():
+        key = f"{absolute(folder)} {name}"
+        if key not in data:
+            data[key] = " ".join(task_data_settings(KNOWN_TASKS[name], folder).values())
+    network = args.encoder.pretrain_path
+    if network and not is_trained_here:
+        run = Path(absolute(network))
+        manifests = [path for path in (run / "discriminator" / MANIFEST_NAME, run / MANIFEST_NAME) if path.is_file()]
+        if manifests:
+            data[str(run)] = _hash_of(manifests[:1])
+
+
+def _hash_of(files: Sequence[str | Path]) -> str:
+    hashes = "".join(content_hashes(files).values())
+    return hashlib.sha256(hashes.encode()).hexdigest()[:12]
 
 
 def check_glue(args: Arguments, read: dict[tuple[str, str | None], bool]) -> None:

@@ -41,7 +41,7 @@ from electra.sweep.file import (
     propose,
     read_sweep,
 )
-from electra.sweep.folder import Point, claim, has_glue, point_path, read_point, read_points, settings_of
+from electra.sweep.folder import Checked, Point, claim, has_glue, point_path, read_point, read_points, settings_of
 from electra.sweep.report import write_sweep_report
 from electra.tasks.glue.report import GLUE_REPORTING
 
@@ -223,8 +223,8 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"a {sweep.method} search has no end; add --max_runs N, or run_cap: N in {file}")
 
     points = first_points(commands, total)
-    glue_options = check_points(commands, points, sweep_environment(0, options.parallel, folder.name))
-    settings = settings_of(sweep, commands.flags, glue_options if glue is not None else None)
+    checked = check_points(commands, points, sweep_environment(0, options.parallel, folder.name))
+    settings = settings_of(sweep, commands.flags, checked.glue if glue is not None else None, checked.data)
     lock = claim(folder, sweep, settings)
     read_points(folder, sweep)  # a damaged point is named before hours of training
     logger.info("%s search, points: %d, folder: %s", sweep.method, total, folder)
@@ -263,8 +263,8 @@ def first_points(commands: Commands, total: int) -> dict[str, SweepValues]:
     return points
 
 
-def check_points(commands: Commands, points: Mapping[str, SweepValues], environ: Mapping[str, str]) -> dict[str, Any]:
-    """Let the scripts parse the command lines of the points; return the options of GLUE on which scores depend.
+def check_points(commands: Commands, points: Mapping[str, SweepValues], environ: Mapping[str, str]) -> Checked:
+    """Let the scripts parse the command lines of the points, and return the result.
 
     Raises:
         UserError: a point would fail.
@@ -279,5 +279,4 @@ def check_points(commands: Commands, points: Mapping[str, SweepValues], environ:
         if not last.startswith("error: "):
             raise RuntimeError(f"the check of the points ended with exit code {done.returncode}\n{done.stderr}")
         raise UserError(last.removeprefix("error: "))
-    options: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return options
+    return Checked(*json.loads(done.stdout.splitlines()[-1]))
