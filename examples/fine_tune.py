@@ -24,12 +24,13 @@ def main() -> None:
     tuned = fine_tune(
         given.model, given.train, num_seeds=given.seeds, num_train_epochs=given.epochs, output_dir=given.output
     )
+    print(f"medians over {len(tuned.results)} seeds:")
     for metric, score in tuned.scores.items():
-        print(f"{metric}: {score}, the median of {len(tuned.results)} seeds")
+        print(f"    {metric}: {score}")
     print(f"the model is in {tuned.model_folder}; {tuned.folder / 'report.html'} has the scores of each seed")
 
     for text, answer in zip(given.texts, predict(tuned, given.texts), strict=True):
-        print(f"{text}  ->  {answer['prediction']} ({answer['probability']:.2f})")
+        print(f"{text}  ->  {answer}")  # the class and its probability; a number has none
     for tokens in replaced_token_probabilities(given.texts, given.model):
         worst = max(tokens, key=lambda token: token.probability)
         print(f"most suspicious: {worst.piece!r} ({worst.probability:.2f})")

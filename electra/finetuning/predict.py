@@ -256,8 +256,8 @@ def predict(
         per_device_eval_batch_size: texts of a forward pass.
     Returns:
         for each row, in order, a dictionary with `prediction` and `probability`, see docs/predict.md: a class and its
-        probability; a list of classes and the probability of each class; a number; spans [start, end, label]; the
-        number of a choice, whose text is `choice`; or an answer.
+        probability; a list of classes and the probability of each class; a number, without a probability; spans
+        [start, end, label]; the number of a choice, whose text is `choice`; or an answer.
     Raises:
         UserError: there is no such model, or a row cannot be read.
     """
