@@ -34,6 +34,8 @@ from electra.data.readers import (
     as_document,
     check_columns,
     ending,
+    holds_results,
+    is_of_cache,
     is_of_corpus,
     is_readable,
     kind,
@@ -355,8 +357,8 @@ def _warn_of_no_prose(name: str, documents: Iterator[str], *, is_plain: bool) ->
 def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[str]]:
     """Return the sorted absolute paths of the files that a file, a folder or a glob names.
 
-    Of a folder, hidden files are left out. Links are followed, unless they lead back to a folder around them. A file
-    that is named by itself or by a glob may have any ending.
+    Below a folder and `**`, hidden files and results of this program are left out. Links are followed, unless they
+    lead back to a folder around them. A file that is named by itself or by a glob may have any ending.
 
     Returns:
         the paths of the files that are read, and of files in a folder that are not.
@@ -368,10 +370,8 @@ def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[
         advice = "name it with --dataset_name" if option == "train_file" else "name files of text"
         raise UserError(f"{option} {entry!r} is a folder of the datasets library; {advice}")
     is_folder = os.path.isdir(pattern)
-    if is_folder:
-        paths = _files_below(pattern)
-    else:
-        paths = [pattern] if os.path.exists(pattern) else _without_loops(glob.glob(pattern, recursive=True))
+    is_there = os.path.exists(pattern)
+    paths = _files_below(pattern) if is_folder else [pattern] if is_there else _found_by(pattern)
     files = sorted({os.path.abspath(path) for path in paths if os.path.isfile(path)})
     if not files:
         what = "a folder without files" if is_folder else "no such file or folder"
@@ -390,28 +390,40 @@ def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[
 
 
 def _files_below(folder: str) -> list[str]:
-    """Return the paths of all files below a folder, without hidden files and files in hidden folders."""
+    """Return the paths of all files below a folder, without hidden ones and results of this program."""
     found = []
     for root, subfolders, names in os.walk(folder, followlinks=True):
         paths = {name: os.path.join(root, name) for name in subfolders if not name.startswith(".")}
-        subfolders[:] = [name for name, path in paths.items() if not (os.path.islink(path) and _is_loop(path, folder))]
+        paths = {name: path for name, path in paths.items() if not (os.path.islink(path) and _is_loop(path, folder))}
+        subfolders[:] = [name for name, path in paths.items() if not holds_results(path)]
         found += [os.path.join(root, name) for name in names if not name.startswith(".")]
-    return found
+    return [path for path in found if not is_of_cache(path)]
 
 
-def _without_loops(paths: list[str]) -> list[str]:
-    """Return the paths without those that a recursive glob has found through a link to a folder around the link."""
+def _found_by(pattern: str) -> list[str]:
+    """Return the paths that a glob finds, but none through a link to a folder around the link.
+
+    Below `**`, results of this program are left out.
+    """
+    paths = glob.glob(pattern, recursive=True)
     folders = {os.path.dirname(path) for path in paths}
     top = os.path.commonpath([*map(os.path.abspath, folders)]) if folders else ""
-    loops = {folder for folder in folders if _is_loop(folder, top)}
-    return [path for path in paths if os.path.dirname(path) not in loops]
+    left_out = {folder for folder in folders if _is_loop(folder, top)}
+    if "**" in pattern:
+        left_out |= {folder for folder in folders if any(map(holds_results, _between(folder, top)[:-1]))}
+    return [path for path in paths if os.path.dirname(path) not in left_out]
 
 
 def _is_loop(folder: str, top: str) -> bool:
     """Return True if the path of a folder below `top` goes through one folder twice, by a link."""
-    path = Path(os.path.abspath(folder))
-    between = [part for part in (path, *path.parents) if part.is_relative_to(os.path.abspath(top))]
+    between = _between(folder, top)
     return len({*map(os.path.realpath, between)}) < len(between)
+
+
+def _between(folder: str, top: str) -> list[str]:
+    """Return the absolute paths of a folder, of the folders around it, and of `top`, in this order."""
+    path = Path(os.path.abspath(folder))
+    return [str(part) for part in (path, *path.parents) if part.is_relative_to(os.path.abspath(top))]
 
 
 def _for_each(

@@ -14,7 +14,7 @@ import sys
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from electra.io.console import is_encodable
 from electra.io.dialect import sample_rows
 from electra.io.errors import UserError, first_line
+from electra.io.files import OPTIONS_TITLE
 from electra.io.lines import CONVERT, open_bytes, why_no_text
 from electra.io.rows import JSON_LINES, PlacedRow, is_one_value, json_rows, read_rows, shown_names
 
@@ -55,6 +56,15 @@ NEVER_TEXT = (
     ".so"
 )
 """Endings of files that are never read as text, whatever their first bytes look like."""
+_OF_CACHE = re.compile(r"(documents|tokenizer|split)-[0-9a-f]{16}\b.*")
+"""Names of files and folders in a --cache_dir."""
+_FIRST_FILES = {
+    "config.yaml": f"# {OPTIONS_TITLE}".encode(),
+    "settings.yaml": b"program: run_",
+    "manifest.json": b"blake2b",
+}
+"""File in a folder of results -> what stands in its first bytes."""
+_FIRST_BYTES = 200
 SUPPORTED = (
     f"text ({' '.join(filter(None, TEXTS))}, the code of a language, or any other file of UTF-8 text that is named by "
     f"itself), .jsonl .csv .tsv .parquet, also compressed as {' '.join(COMPRESSION_NAMES)}"
@@ -92,6 +102,25 @@ def is_of_corpus(path: str) -> bool:
     name, _, extension = os.path.basename(path).lower().partition(".")
     may_be_other = extension in LANGUAGES.split()  # a library may be libx.so, and Somali is so
     return name not in NOT_A_CORPUS and not (may_be_other and not compression and looks_binary(path))
+
+
+def is_of_cache(path: str) -> bool:
+    """Return True if a file or folder has a name of those in a --cache_dir."""
+    return bool(_OF_CACHE.fullmatch(os.path.basename(path)))
+
+
+def holds_results(folder: str) -> bool:
+    """Return True if a folder is a result of this program, which is no text although it has files of text.
+
+    These are runs, evaluations and sweeps, models and checkpoints, and what is in a --cache_dir.
+    """
+    if is_of_cache(folder):
+        return True
+    for name, content in _FIRST_FILES.items():
+        with suppress(OSError), open(os.path.join(folder, name), "rb") as file:
+            if content in file.read(_FIRST_BYTES):
+                return True
+    return False
 
 
 def is_readable(path: str) -> bool:

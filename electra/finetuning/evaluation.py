@@ -35,7 +35,7 @@ from electra.finetuning.task import Task, TaskKind
 from electra.finetuning.trainer import Logits
 from electra.io.console import environment
 from electra.io.errors import UserError
-from electra.io.files import expand, holds_files, write_file, write_json
+from electra.io.files import OPTIONS_TITLE, expand, holds_files, write_file, write_json
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, append_result, read_results
 
 NETWORKS = ("discriminator", "generator")
@@ -106,7 +106,7 @@ class Evaluation:
         """Create the folder and write the options; call it on the main process, once there is something to run."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / RESULTS_NAME).touch()
-        write_yaml(self.args.record, self.folder / "config.yaml", "Effective options; --config reads them back.")
+        write_yaml(self.args.record, self.folder / "config.yaml", f"{OPTIONS_TITLE}; --config reads them back.")
         content = {"kind": self.kind.name, "threads": threads, **environment()}
         write_json(content, self.folder / ENVIRONMENT_NAME)
 

@@ -369,6 +369,10 @@ def _load(text: str, loader: type[_Loader]) -> Any:
     return yaml.load(text, Loader=loader)
 
 
+OPTIONS_TITLE = "Effective options"
+"""Beginning of the comment in the first line of a config.yaml that a command of this program writes."""
+
+
 def read_options(folder: Path) -> dict[str, Any] | None:
     """Return the options of a run from its config.yaml; None if the folder has none.
 

@@ -35,7 +35,7 @@ from electra.io.checkpoints import (
 )
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
-from electra.io.files import absolute, holds_files, read_json, read_options
+from electra.io.files import OPTIONS_TITLE, absolute, holds_files, read_json, read_options
 from electra.io.hub import push_run
 from electra.options import default_of
 from electra.pretraining.configuration import (
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 _OF_START = ("resume_from_checkpoint", "auto_resume", "budget")
 """Options that say how a command starts a run, and are no property of the run."""
-_TITLE = "Effective options of this run"
+_TITLE = f"{OPTIONS_TITLE} of this run"
 """Beginning of the first line of a run's config.yaml: a file that begins otherwise is of another program."""
 SAME_STATE = {"adamw_torch_fused": "adamw_torch"}
 """Optimizer -> an optimizer with the same state: the same one with another kernel."""

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pytest import approx
 
-from electra.data.corpus import Corpus, builtin_documents, builtin_files
+from electra.data.corpus import Corpus, builtin_documents, builtin_files, find_files
 from electra.data.options import CorpusArguments
 from electra.data.readers import naming_errors, read_file, why_no_prose, why_rows
 from electra.io.errors import UserError
@@ -182,6 +182,35 @@ def test_a_glob_is_its_matches_sorted_and_each_file_is_read_once(tmp_path, monke
     assert read(tmp_path / "**/x/**/*.txt") == ["x/10.txt", "x/9.txt", "x/y/1.txt"]
     monkeypatch.setenv("HOME", str(tmp_path))
     assert read("~/x/[0-9]*.txt", tmp_path / "x/9.txt") == ["x/10.txt", "x/9.txt", "x/9.txt"]
+
+
+def test_results_of_this_program_below_a_folder_are_no_texts(tmp_path, caplog):
+    ours = "Effective options; --config reads them back."
+    files = {
+        "output/run/log.txt": ("output/run/config.yaml", f"# {ours}\nseed: 1\n"),
+        "output/sweep/logs/point.txt": ("output/sweep/settings.yaml", "program: run_pretraining.py\n"),
+        "model/notes.md": ("model/manifest.json", '{\n  "files": {\n    "notes.md": {"size": 1, "blake2b": "0"}}}'),
+        "cache/documents-0123456789abcdef/cache.json": ("cache/documents-0123456789abcdef.lock", ""),
+        "cache/tokenizer-0123456789abcdef.unfinished/a.txt": ("cache/split-0123456789abcdef.npz", ""),
+    }
+    texts = {
+        "a.txt": "",
+        "other/config.yaml": "seed: 1",
+        "other/b.txt": "",
+        "other/settings.yaml": "x",
+        "cache/c.txt": "",
+    }
+    for name, content in {**texts, **dict.fromkeys(files, "of a result"), **dict(files.values())}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content or "text")
+    expected = [str(tmp_path / name) for name in ("a.txt", "cache/c.txt", "other/b.txt")]
+    found, skipped = find_files(str(tmp_path))
+    assert found == expected and skipped == [
+        str(tmp_path / "other" / name) for name in ("config.yaml", "settings.yaml")
+    ]
+    assert find_files(f"{tmp_path}/**/*.txt")[0] == expected
+    for named in ("output/run", "output/run/log.txt", "output/*/log.txt"):  # whoever names one wants it
+        assert find_files(f"{tmp_path}/{named}")[0] == [str(tmp_path / "output" / "run" / "log.txt")]
 
 
 def test_what_a_folder_has_beside_its_texts_is_skipped_and_counted(tmp_path, caplog):

@@ -246,6 +246,15 @@ def test_a_run_is_resumed_after_it_was_moved(finished, tmp_path, monkeypatch):
     assert (options["output_dir"], options["cache_dir"]) == (str(there), str(here / "cache"))
 
 
+def test_a_run_in_the_folder_of_its_texts_is_resumed(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    options = {**FAST, "train_file": ".", "output_dir": None, "cache_dir": None, "auto_resume": True, "save_steps": 2}
+    for steps in (2, 4):
+        main(flags(folder, **options, max_steps=steps))
+    metrics = read_json(folder / "output" / "run" / "metrics.json")
+    assert metrics["plan"]["documents"] == 30
+
+
 def test_a_text_that_was_moved_is_named_anew(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number, name in enumerate(("train.txt", "held_out.txt")):

@@ -15,7 +15,7 @@ from electra.finetuning.data import Array
 from electra.finetuning.evaluation import model_name
 from electra.io.console import environment, setup_logging
 from electra.io.errors import UserError
-from electra.io.files import check_results, expand, may_be_hub_id, new_folder, write_file, write_json
+from electra.io.files import OPTIONS_TITLE, check_results, expand, may_be_hub_id, new_folder, write_file, write_json
 from electra.model.configuration import CAUSAL_KEY, longest_text
 from electra.model.inference import run_corruption
 from electra.model.networks import is_detector
@@ -209,6 +209,6 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     write_pairs(folder / PAIRS_NAME, pairs, scores)
     write_predictions(folder, pairs, scores)
     write_eval_results(hub_scores_of_pairs(args, pairs, results["scores"]), folder)
-    write_yaml(record, folder / "config.yaml", "Effective options; --config reads them back.")
+    write_yaml(record, folder / "config.yaml", f"{OPTIONS_TITLE}; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
     write_report(report([folder]), folder)
