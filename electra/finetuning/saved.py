@@ -35,7 +35,7 @@ from electra.model.pretrained import (
 from electra.report.blocks import Card, Table, write_card
 from electra.report.eval_results import HubData, hub_scores, model_index, write_eval_results
 from electra.report.evaluation import percent
-from electra.report.results import Result, read_result
+from electra.report.results import RESULTS_NAME, Result, read_result
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,10 @@ def save_model(
 
 
 def describe_model(evaluation: Evaluation, task: Task) -> None:
-    """Write the card of a saved model and its scores for the Hub, which need all seeds; log the model's folder."""
+    """Write the card of a saved model and its scores for the Hub, which need all seeds; log the model's folder.
+
+    A card that is not older than the last result stays as it is: its owner may have edited it.
+    """
     result = read_saved(evaluation, task)
     if result is None:
         return
@@ -153,7 +156,11 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
         training=[(option, str(value)) for option, value in training.items()],
         command=shown_command(kind.command, as_flags(evaluation.args.record)),
     )
-    write_card(folder / "README.md", metadata, card)
+    path = folder / "README.md"
+    results = evaluation.folder / RESULTS_NAME
+    is_current = path.is_file() and results.is_file() and path.stat().st_mtime_ns >= results.stat().st_mtime_ns
+    if not is_current:
+        write_card(path, metadata, card)
     write_eval_results(scores, folder)
     logger.info("model          %s", folder)
     if result.collapsed:

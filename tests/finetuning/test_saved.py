@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import yaml
@@ -101,3 +103,27 @@ def test_a_card_says_what_was_trained_and_its_scores(tmp_path):
     describe_model(evaluation, task)
     assert "cut into windows of 128 tokens" in ModelCard.load(folder / "README.md").text
     assert "| mcc | 60.0 | 50.0 | 14.1 |" in card.text and "run_glue.py --pretrain_path=google" in card.text
+
+
+def test_an_edited_card_stays_until_there_are_new_results(tmp_path):
+    one, other = (
+        Result("cola", seed, {"mcc": 0.5}, False, 3.0, "pretrained", "m", 1, {"dev": 9}, {"max_length": 128})
+        for seed in (4, 5)
+    )
+    args = SimpleNamespace(record={"pretrain_path": "m"}, options=SimpleNamespace())
+    task = SimpleNamespace(kind=GLUE, name="cola", note="", example="")
+    folder = tmp_path / "models" / "cola"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / RESULT_NAME).write_text(json.dumps(one._asdict()))
+    card = folder / "README.md"
+    evaluation = Evaluation(args, SimpleNamespace(), [task], tmp_path, [])
+    evaluation.add(one)
+    describe_model(replace(evaluation, results=[one]), task)
+    card.write_text("mine")
+    describe_model(replace(evaluation, results=[one]), task)
+    assert card.read_text() == "mine"
+    evaluation.add(other)
+    os.utime(card, (1, 1))  # a run takes longer than a tick of the file system's clock
+    describe_model(replace(evaluation, results=[one, other]), task)
+    assert "2 seeds" in card.read_text()
