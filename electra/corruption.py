@@ -54,10 +54,10 @@ def count_chosen(
     real = attention_mask.sum(dim=1)  # (B,)
     available = maskable.sum(dim=1)  # (B,)
     slots = slots_of(maskable.size(1), mlm_probability)
-    return share_of(real, available, mlm_probability, slots)
+    return count_share(real, available, mlm_probability, slots)
 
 
-def share_of(
+def count_share(
     real: Tensor,
     available: Tensor,
     mlm_probability: float,
@@ -308,7 +308,7 @@ def count_chosen_in_segments(
     up_to_start = F.pad(up_to_end, (1, -1))  # (B, S), each segment's is the end of the one before
     available = up_to_end - up_to_start
     most = slots_of(maskable.size(1), mlm_probability)
-    return share_of(segment_lengths, available, mlm_probability, most)
+    return count_share(segment_lengths, available, mlm_probability, most)
 
 
 def choose_in_segments(

@@ -4,9 +4,9 @@ import torch
 import yaml
 from pytest import approx
 
-from electra.model.joint import parameter_counts
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_pretraining_arguments
+from electra.pretraining.plan import parameter_counts
 from electra.recipes import RECIPES
 from electra.schedules import create_schedule
 from tests.helpers import ROOT, parametrize

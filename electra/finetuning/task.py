@@ -31,6 +31,7 @@ class TaskKind(NamedTuple):
     Args:
         name: name of the package in electra/tasks.
         command: words behind `python` of the command, such as `run_glue.py` or `-m electra squad`.
+        reporting: titles, metrics and published rows of its reports.
         auto_model: class of transformers that opens a saved model, such as `AutoModelForSequenceClassification`.
         pipeline: tag of the Hub.
         max_length: maximum input length in tokens without --max_length.

@@ -351,7 +351,11 @@ class ElectraForJointPretraining(PreTrainedModel):
     def generate(
         self, masked: MaskedText, rows: Fields, num_chosen: Tensor | None, *, is_trained: bool = True
     ) -> Generated | None:
-        """Return p_G(x_t | x_masked) at the chosen positions, with the MLM loss; None without a generator."""
+        """Return p_G(x_t | x_masked) at the chosen positions, with the MLM loss; None without a generator.
+
+        `rows` are the arguments of `encode` for both networks; `num_chosen` is the divisor of the sum of losses, ();
+        by default the number of chosen positions of the batch.
+        """
         if self.generator is None:
             return None
         with torch.set_grad_enabled(torch.is_grad_enabled() and is_trained):
@@ -369,7 +373,10 @@ class ElectraForJointPretraining(PreTrainedModel):
     def replace(
         self, input_ids: Tensor, masked: MaskedText, generated: Generated | None, sample_noise: Tensor
     ) -> CorruptedText:
-        """Return REPLACE(x, m, x_hat) with x_hat ~ p_G or uniform; for objectives without samples, x_masked."""
+        """Return REPLACE(x, m, x_hat) with x_hat ~ p_G or uniform; for objectives without samples, x_masked.
+
+        `input_ids` and `sample_noise` are those of `forward`; `generated` is the result of `generate`.
+        """
         noise = sample_noise.gather(1, masked.mlm_positions)
         if generated is not None:
             sampled_ids = sample_tokens(
@@ -397,6 +404,8 @@ class ElectraForJointPretraining(PreTrainedModel):
         """Return the main network's loss at each token, float32 (B, L), and fields of the output.
 
         ELECTRA's loss is that of telling replaced tokens; the losses of masked language models are in ablations.py.
+
+        `hidden` are the last hidden states of the main network, (B, L, D), whose input is the result of `replace`.
         """
         if corrupted.is_replaced is not None and self.objective.finds_replaced:
             logits = replaced_logits(self.discriminator, hidden)
@@ -487,9 +496,3 @@ def mask_text(
 # `AutoModel` opens a checkpoint from here on. Of an exported network it opens the class of transformers.
 for _auto_class in (AutoModel, AutoModelForPreTraining):
     _auto_class.register(ElectraPretrainingConfig, ElectraForJointPretraining, exist_ok=True)
-
-
-def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:
-    """Count the parameters of each network alone, and of both together, where shared parameters count once."""
-    networks = {"discriminator": model.discriminator, "generator": model.generator, "total": model}
-    return {name: 0 if network is None else network.num_parameters() for name, network in networks.items()}

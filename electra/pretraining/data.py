@@ -203,6 +203,12 @@ def _data_of_split(
     eval_seed: int,
     corrupted: CorruptedTestSet | None = None,
 ) -> PretrainingData:
+    """Return the data of a run; see `data_of_corpus` for the arguments.
+
+    Args:
+        split: the documents of the cache that are held out or tested, see `_split`.
+        sources: see `PretrainingData`.
+    """
     documents = Documents(len(cache), split["left_out"])
     in_test = split.get("test", NONE)
     validated = np.setdiff1d(split["left_out"], in_test) if len(in_test) else split["left_out"]

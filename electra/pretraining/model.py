@@ -329,17 +329,20 @@ def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length:
 def with_given_parts(
     args: Configuration, model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase
 ) -> Configuration:
-    """Return the configuration with the sizes that trained networks and a given tokenizer have."""
+    """Return the configuration with the sizes that trained networks and a given tokenizer have.
+
+    With a trained discriminator, the tokenizer's `model_max_length` becomes the number of tokens that it reads.
+    """
     sizes: dict[str, Any] = {}
     generator = model.config.generator
     discriminator = model.config.discriminator
-    is_phase = args.training.init_checkpoint is not None
-    if is_phase:
+    is_from_checkpoint = args.training.init_checkpoint is not None
+    if is_from_checkpoint:
         sizes["tie"] = model.config.tie
-    if args.model.init_discriminator or is_phase:
+    if args.model.init_discriminator or is_from_checkpoint:
         sizes |= _sizes_of(discriminator) | {name: value_of(discriminator, name) for name in DROPOUTS}
         tokenizer.model_max_length = longest_text(discriminator)
-    if args.model.init_generator or (is_phase and generator is not None):
+    if args.model.init_generator or (is_from_checkpoint and generator is not None):
         sizes |= _sizes_beside(discriminator, generator, generator.num_hidden_layers)
     record = {**args.record, **{name: value for name, value in sizes.items() if name not in args.unused}}
     if "vocab_size" in args.unused:

@@ -18,7 +18,7 @@ from electra.flops import (
 )
 from electra.io.console import counted
 from electra.model.configuration import ElectraPretrainingConfig, embedding_width, value_of
-from electra.model.joint import ElectraForJointPretraining, parameter_counts
+from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.checkpoints import fraction_steps, word_steps
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
@@ -41,6 +41,7 @@ LONG_DOCUMENT = 50_000
 """Mean length in tokens above which plain text seems to have no blank lines between its documents."""
 MOST_EPOCHS = 40
 """Epochs above which more repetition teaches little: Muennighoff et al. (2023), arXiv:2305.16264."""
+
 # ---- sizes
 
 
@@ -184,6 +185,12 @@ def padding_share(policy: SegmentPolicy, max_length: int) -> float:
     return 1 - tokens / (len(indices) * max_length)
 
 
+def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:
+    """Count the parameters of each network alone, and of both together, where shared parameters count once."""
+    networks = {"discriminator": model.discriminator, "generator": model.generator, "total": model}
+    return {name: 0 if network is None else network.num_parameters() for name, network in networks.items()}
+
+
 # ---- what is logged before the first step
 
 
@@ -266,15 +273,21 @@ def training_flops(
     large = _shape(config.discriminator)
     discriminator_steps = steps - config.generator_steps
 
-    def total(rule: Callable[..., float], share: float, forward: float) -> float:
-        """Return the FLOPs of all networks by a rule, for a share of chosen positions and of the forward pass."""
+    def total(rule: Callable[..., float], chosen: float, forward: float) -> float:
+        """Return the FLOPs of all networks by a rule.
+
+        Args:
+            rule: function of the shapes of a discriminator and of a masked language model, one of which is None.
+            chosen: share of the positions that is chosen.
+            forward: share of a training step's FLOPs that its forward pass has by this rule.
+        """
         flops = 0.0
         if config.generator is not None:
             trained = config.generator_steps + forward * discriminator_steps if objective.has_stages else steps
-            flops += rule(None, _shape(config.generator), **sizes, steps=trained, mlm_positions_fraction=share)
+            flops += rule(None, _shape(config.generator), **sizes, steps=trained, mlm_positions_fraction=chosen)
         main = (large, None) if objective.finds_replaced else (None, large)
-        share = 1.0 if objective.at_all_tokens or objective.is_causal else share
-        return flops + rule(*main, **sizes, steps=discriminator_steps, mlm_positions_fraction=share)
+        predicted = 1.0 if objective.at_all_tokens or objective.is_causal else chosen
+        return flops + rule(*main, **sizes, steps=discriminator_steps, mlm_positions_fraction=predicted)
 
     return (
         total(six_n_t_flops, config.mlm_probability, forward=1 / 3),

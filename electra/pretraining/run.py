@@ -75,7 +75,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         upload(args.training, run)
         return
 
-    asked = args
+    asked = args  # without the numbers that the text and the networks decide, such as steps: they may be found twice
     data = load_data(asked, run.checkpoint)
     args, model = prepare_model(asked, run, data)
     probes: list[Probe] = []

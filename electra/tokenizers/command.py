@@ -1,4 +1,4 @@
-"""The command `electra tokenizer`, also a file train_tokenizer.py: train or extend, measure, write a tokenizer."""
+"""The command `electra tokenizer` (train_tokenizer.py): train or extend a tokenizer, measure it, write its folder."""
 
 import logging
 

@@ -158,6 +158,10 @@ def test_the_examples_run(parts, tmp_path, copying):
     ):
         said, _ = run(f"examples/{script}", options, tmp_path, python=python)
     assert "accuracy: " in said and "bab dad  ->  " in said and "most suspicious: '" in said
+    (tmp_path / "prices.csv").write_text("text,label\n" + "".join(f"bab {n} kok,{n}.5\n" for n in range(30)))
+    options = ["mine", "prices.csv", "bab dad", "--seeds=1", "--epochs=1", "--output=tuned"]
+    said, _ = run("examples/fine_tune.py", options, tmp_path, python=copying)  # a number has no probability
+    assert "spearman: " in said and "bab dad  ->  " in said
     for network in ("page", "mine/discriminator"):
         AutoModel.from_pretrained(tmp_path / network)
 

@@ -23,7 +23,7 @@ from electra.model.configuration import (
     longest_text,
     value_of,
 )
-from electra.model.joint import ElectraForJointPretraining, parameter_counts
+from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import (
     attention_bias,
     can_share_rows,
@@ -36,7 +36,7 @@ from electra.model.networks import (
 )
 from electra.model.pretrained import load_network, read_config
 from electra.model.tying import plain_state
-from electra.pretraining.plan import describe_network, training_flops
+from electra.pretraining.plan import describe_network, parameter_counts, training_flops
 from electra.runtime.device import ATTENTION
 from tests.conftest import make_number_tokenizer
 from tests.helpers import parametrize

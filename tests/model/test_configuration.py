@@ -13,7 +13,8 @@ from electra.model.configuration import (
     generator_config,
     network_config,
 )
-from electra.model.joint import ElectraForJointPretraining, parameter_counts
+from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.plan import parameter_counts
 from electra.recipes import RECIPES
 from tests.helpers import parametrize
 

@@ -7,8 +7,9 @@ from pytest import raises
 from torch.testing import assert_close
 
 from electra.io.errors import UserError
-from electra.model.joint import ElectraForJointPretraining, parameter_counts
+from electra.model.joint import ElectraForJointPretraining
 from electra.model.tying import DisentangledEmbedding, encoder_weights, load_plain_state, plain_state
+from electra.pretraining.plan import parameter_counts
 from tests.helpers import parametrize
 from tests.model.helpers import joint_model
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from electra.corruption import share_of, slots_of
+from electra.corruption import count_share, slots_of
 from electra.data.policies.windows import (
     MEMBER,
     MEMBER_SINGLE,
@@ -127,7 +127,7 @@ class PackedPolicy(Policy):
             return 0
         sizes = torch.arange(self.max_length + 1)
         available = (sizes - PAIR_SPECIALS).clamp(min=0)
-        of_size = share_of(sizes, available, mlm_probability, slots_of(self.max_length, mlm_probability)).numpy()
+        of_size = count_share(sizes, available, mlm_probability, slots_of(self.max_length, mlm_probability)).numpy()
         of_place = of_size[self.places.length + PAIR_SPECIALS]
         return int(np.add.reduceat(of_place, self.places.first_place).max())
 
