@@ -6,7 +6,9 @@ from importlib.util import find_spec
 
 from electra.command_line import CommandLine
 from electra.commands import VERBS
+from electra.data import command as cache
 from electra.pretraining.configuration import GROUPS
+from electra.tasks.classify import task as classify
 from electra.tasks.glue import task as glue
 from electra.tasks.minimal_pairs import task as minimal_pairs
 from electra.tasks.multiple_choice import task as multiple_choice
@@ -20,13 +22,15 @@ SCRIPTS = {"run_pretraining.py": "pretrain", "run_glue.py": "glue", "train_token
 OPTIONS = {
     "pretrain": GROUPS,
     "tokenizer": train_tokenizer.TOKENIZER_GROUPS,
+    "cache": cache.CACHE_GROUPS,
     "glue": glue.GLUE_GROUPS,
+    "classify": classify.CLASSIFY_GROUPS,
     "squad": squad.SQUAD_GROUPS,
     "tag": tagging.TAGGING_GROUPS,
     "choose": multiple_choice.CHOICE_GROUPS,
     "pairs": minimal_pairs.PAIRS_GROUPS,
 }
-"""Options of the verbs that take a --config file."""
+"""Groups of options of the verbs that have such groups."""
 
 
 def shell_commands(text):
@@ -75,9 +79,18 @@ def test_modules_and_links_of_a_page_exist(page):
     modules = set(re.findall(r"python -m ((?:electra|benchmarks|docs)[\w.]*\w)", text))
     for module in modules if page.name != "CHANGELOG.md" else ():  # it names commands that are gone
         assert find_spec(module) is not None, f"{page.name} runs {module}"
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", text):
         if not target.startswith(("http://", "https://", "mailto:")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            linked = page.parent / target if target else page
+            assert linked.exists(), f"{page.name} links to {target}"
+            if anchor and linked.suffix == ".md":
+                assert anchor in anchors(linked.read_text(encoding="utf-8")), f"{page.name} links to {target}#{anchor}"
+
+
+def anchors(text):
+    """The anchors that GitHub makes of the titles of a page."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_the_commands_of_the_readme_are_targets_of_the_makefile():
