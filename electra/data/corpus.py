@@ -278,6 +278,12 @@ class Corpus:
         content = json.dumps([READING_VERSION, seed, sources])
         return hashlib.sha256(content.encode()).hexdigest()
 
+    def check_unchanged(self, fingerprint: str) -> None:
+        """Raise a UserError if the fingerprint is another one now, because a file was written while it was read."""
+        self.__dict__.pop("_contents", None)
+        if self.fingerprint() != fingerprint:
+            raise UserError(f"{self.names} has changed while it was read; start again when all of it is written")
+
     @cached_property
     def _contents(self) -> dict[Path, str]:
         """Return the hash of each file by its path."""

@@ -169,7 +169,15 @@ def _build_shards(
     numbers = sorted(_wrong_shards(target, count))
     cores = usable_cores()
     processes = min(len(numbers), cores, MOST_PROCESSES)
-    build = partial(_build_in_process, corpus.options, corpus.seed, tokenizer=tokenizer, target=target, count=count)
+    build = partial(
+        _build_in_process,
+        corpus.options,
+        corpus.seed,
+        tokenizer=tokenizer,
+        target=target,
+        count=count,
+        fingerprint=corpus.fingerprint(),
+    )
     bar = partial(tqdm, total=len(numbers), unit="shard", desc="Tokenizing", disable=not (numbers and shows_bars()))
     if processes < 2:
         list(bar(map(build, numbers)))
@@ -196,11 +204,20 @@ def build_shard(
     target: Path,
     shard: int,
     count: int,
+    fingerprint: str | None = None,
 ) -> None:
-    """Build one shard of the cache `target`, unless the shard is there."""
+    """Build one shard of the cache `target`, unless the shard is there.
+
+    Args:
+        fingerprint: fingerprint of the corpus after which `target` is named, by default the one that it has now.
+    Raises:
+        UserError: a file of the corpus was written meanwhile, so the tokens are not those of the fingerprint.
+    """
+    expected = fingerprint or corpus.fingerprint()
 
     def write(folder: Path) -> None:
         sums = _write_tokens(corpus, tokenizer, folder / ARROW_NAME, shard, count)
+        corpus.check_unchanged(expected)
         write_json({"cache": target.name, **sums}, folder / SUMS_NAME)
 
     build_folder(target / _name(shard, count), "a shard", write)

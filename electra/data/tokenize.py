@@ -94,9 +94,15 @@ def load_or_train_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """Return the tokenizer of a corpus: from the cache, or trained now and written there."""
     recipe = {**asdict(options), "seed": seed}
-    key = json.dumps([corpus.fingerprint(), recipe], sort_keys=True)
+    fingerprint = corpus.fingerprint()
+    key = json.dumps([fingerprint, recipe], sort_keys=True)
     target = Path(cache_dir) / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    build_folder(target, "the tokenizer", lambda new: save_tokenizer(*train_on_corpus(corpus, options, seed), new))
+
+    def build(folder: Path) -> None:
+        save_tokenizer(*train_on_corpus(corpus, options, seed), folder)
+        corpus.check_unchanged(fingerprint)
+
+    build_folder(target, "the tokenizer", build)
     return load_tokenizer(str(target))
 
 

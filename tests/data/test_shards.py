@@ -30,7 +30,8 @@ from electra.data.token_cache import (
     shared_documents,
     text_fingerprint,
 )
-from electra.data.tokenize import DocumentEncoder
+from electra.data.tokenize import DocumentEncoder, load_or_train_tokenizer
+from electra.tokenizers.options import TokenizerArguments
 from tests.conftest import TEXTS, refused
 from tests.data.rows import all_ids
 from tests.helpers import exit_codes, fork, parametrize
@@ -124,6 +125,26 @@ def test_a_missing_damaged_or_foreign_shard_is_one_line(corpus, wordpiece_tokeni
     build_shard(corpus, wordpiece_tokenizer, folder, 1, 3)
     os.truncate(folder / "shard-00000-of-00003" / "data.arrow", 100)
     assert "shard-00000-of-00003 is damaged" in refused(merge)
+
+
+def test_a_text_that_is_written_while_it_is_read_is_refused(tmp_path, wordpiece_tokenizer):
+    path = tmp_path / "a.txt"
+    cache = tmp_path / "cache"
+    attempts = (
+        lambda corpus: load_or_build_cache(corpus, wordpiece_tokenizer, cache),
+        lambda corpus: build_shard(corpus, wordpiece_tokenizer, cache / "documents", 0, 2),
+        lambda corpus: load_or_train_tokenizer(corpus, TokenizerArguments(vocab_size=60), cache),
+    )
+    for build in attempts:
+        path.write_text("one two\n\nthree four\n")
+        corpus = Corpus(CorpusArguments(train_file=[str(path)]))
+        corpus.fingerprint()
+        with path.open("a") as file:
+            file.write("\nfive six\n")
+        assert "a.txt has changed" in refused(lambda build=build, corpus=corpus: build(corpus))
+        assert not [left for left in cache.rglob("*") if left.is_file() and left.suffix != ".lock"]
+        build(Corpus(corpus.options))
+        shutil.rmtree(cache)
 
 
 def test_killed_builders_are_started_again(corpus, wordpiece_tokenizer, tmp_path, monkeypatch, capsys):
