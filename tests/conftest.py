@@ -18,6 +18,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before transformers reads it: no
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is loaded: several tests run at once
 
 import pytest
+import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -61,6 +62,10 @@ def pytest_collection_finish(session):
     """
     gc.freeze()
     gc.enable()
+    if not WANTS_GPU:
+        # Where torch is built for CUDA, and its compiler is loaded before the first backward pass, autograd makes a
+        # thread for a device that is not there. A process with such a thread cannot be forked, as many tests do.
+        torch.ones((), requires_grad=True).backward()
 
 
 @pytest.fixture(autouse=True, scope="module")
