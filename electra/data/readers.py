@@ -56,7 +56,7 @@ NEVER_TEXT = (
     ".so"
 )
 """Endings of files that are never read as text, whatever their first bytes look like."""
-_OF_CACHE = re.compile(r"(documents|tokenizer|split)-[0-9a-f]{16}\b.*")
+_OF_CACHE = re.compile(r"(documents|tokenizer|split|index)-[0-9a-f]{16}\b.*")
 """Names of files and folders in a --cache_dir."""
 _FIRST_FILES = {
     "config.yaml": f"# {OPTIONS_TITLE}".encode(),

@@ -164,6 +164,7 @@ class ElectraTrainingArguments(TrainingArguments):
         "Minimal pairs, as `electra pairs` reads them: at each evaluation, the accuracy of the main network on up to "
         "500 of them.",
         NOT_EMPTY,
+        resuming="recorded",
         absolute=absolute,
     )
     eval_classify: str | None = option(
@@ -171,6 +172,7 @@ class ElectraTrainingArguments(TrainingArguments):
         "Texts with one label each, as `electra classify` reads them: at each evaluation, the accuracy of a linear "
         "probe on the hidden states of up to 2,400 of them.",
         NOT_EMPTY,
+        resuming="recorded",
         absolute=absolute,
     )
     logging_steps: float = option(

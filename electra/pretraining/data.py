@@ -321,6 +321,8 @@ def _refuse_moved_texts(args: Configuration) -> None:
         "token_cache": [args.cache.token_cache or ""],
         "validation_file": [split_name(given)[1] for given in args.segments.validation_file],
         "eval_corruption": [args.segments.eval_corruption or ""],
+        "eval_pairs": [args.training.eval_pairs or ""],
+        "eval_classify": [args.training.eval_classify or ""],
     }
     for option, paths in texts.items():
         for path in filter(None, paths):

@@ -1,6 +1,7 @@
 """The command `electra tokenizer` (train_tokenizer.py): train or extend a tokenizer, measure it, write its folder."""
 
 import logging
+from pathlib import Path
 
 from electra.command_line import CommandLine
 from electra.data.options import CorpusArguments
@@ -21,8 +22,7 @@ def main(argv: list[str] | None = None) -> None:
     corpus_args, options, output = command_line.parse(argv)
     folder = expand(output.output_dir).absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"--output_dir {folder} is not empty; remove it, or name another folder")
+    refuse_taken(folder)
     # These take seconds: help and errors of the options come before.
     from electra.data.corpus import Corpus
     from electra.data.tokenize import save_tokenizer, train_on_corpus
@@ -33,5 +33,12 @@ def main(argv: list[str] | None = None) -> None:
     logger.info("corpus: %s", corpus.names)
     source = None if output.extend is None else load_tokenizer(output.extend)
     tokenizer, report = train_on_corpus(corpus, options, output.seed, source, output.new_tokens)
+    refuse_taken(folder)  # by another command, meanwhile
     build_folder(folder, "the tokenizer", lambda new: save_tokenizer(tokenizer, report, new))
     logger.info("tokenizer in %s: use it with --tokenizer_path %s", folder, folder)
+
+
+def refuse_taken(folder: Path) -> None:
+    """Refuse a folder that has files."""
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"--output_dir {folder} is not empty; remove it, or name another folder")

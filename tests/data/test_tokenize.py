@@ -113,3 +113,19 @@ def test_the_command_writes_a_tokenizer_into_a_new_folder(write_corpus, tmp_path
     assert tokenizer_fingerprint(load_tokenizer(str(folder))) == tokenizer_fingerprint(expected)
     assert read_json(folder / REPORT_NAME)["vocab_size"] == 100
     assert "is not empty" in refused(lambda: main(flags))
+
+
+def test_a_folder_that_was_filled_meanwhile_is_left_alone(write_corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "setup_logging", lambda: None)  # which hides logs from other tests
+    folder = tmp_path / "tokenizer"
+    train = train_on_documents
+
+    def fill(*given):
+        folder.mkdir()
+        (folder / "precious").write_text("mine")
+        return train(*given)
+
+    monkeypatch.setattr(tokenizer_module, "train_on_documents", fill)
+    flags = ["--train_file", *write_corpus(texts(100)).options.train_file, "--output_dir", str(folder)]
+    assert "is not empty" in refused(lambda: main([*flags, "--vocab_size", "100"]))
+    assert [path.name for path in folder.iterdir()] == ["precious"]
