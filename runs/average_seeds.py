@@ -2,11 +2,11 @@
 
     python runs/average_seeds.py output/classify_a/pretrained-0.01 output/classify_b/pretrained-0.01 ...
 
-The folders are evaluations of `electra classify` with one label for each text. A part of the training texts
-(`--train_fractions`) is drawn with `--eval_seed` + seed, so the seeds 42 and 43 of `--seed 42 --eval_seed 0` and the
-seeds 2 and 3 of `--seed 2 --eval_seed 40` draw the same two sets of texts. The table has a line for each set of texts:
-accuracy in percent of the networks, in the mean; of the mean of their probabilities; and of the bag of words. The last
-line has the median of each column, and the standard deviation over the sets.
+The folders are evaluations of `electra classify` with one label and one row of tokens for each text. A part of the
+training texts (`--train_fractions`) is drawn with `--eval_seed` + seed, so the seeds 42 and 43 of `--seed 42
+--eval_seed 0` and the seeds 2 and 3 of `--seed 2 --eval_seed 40` draw the same two sets of texts. The table has a line
+for each set of texts: accuracy in percent of the networks, in the mean; of the mean of their probabilities; and of the
+bag of words. The last line has the median of each column, and the standard deviation over the sets.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
+from electra.io.errors import UserError, run_script
 from electra.report.results import read_results
 
 
@@ -39,10 +40,13 @@ def finetuned_networks(folder: Path) -> list[tuple[tuple[Any, ...], Finetuned]]:
     found = []
     for run in read_results(folder / "results.jsonl"):
         settings = run.settings
+        if settings.get("label_kind") != "single" or settings.get("long_texts") == "windows":
+            raise UserError(
+                f"{folder} has several labels, numbers or windows for a text; name evaluations of electra classify "
+                "with one class for each text, without --long_texts windows"
+            )
         start = folder / "predictions" / f"{run.task}-{run.seed}"
         details = json.loads(Path(f"{start}-details.json").read_text(encoding="utf-8"))
-        if "classes" not in details:
-            raise SystemExit(f"error: {folder} has no classes; name evaluations with one label for each text")
         number = {one["name"]: column for column, one in enumerate(details["classes"])}
         with open(f"{start}-dev.csv", encoding="utf-8", newline="") as file:
             labels = np.array([number[row["label"]] for row in csv.DictReader(file)])
@@ -96,4 +100,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

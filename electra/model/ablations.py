@@ -43,9 +43,8 @@ def predict_originals(
         input_ids: the network's input, int64 (B, L).
         mlm_positions, original_ids: the chosen positions and the tokens that stood there, int64 (B, K).
     Returns:
-        the loss at the chosen positions, 0 at others, float32 (B, L); in evaluation the predictions, which are the
-        input
-            at other positions, int64 (B, L), in training None.
+        the loss, float32 (B, L), which counts at the chosen positions only: unused slots put theirs at other ones; in
+            evaluation the predictions, which are the input where no slot is, int64 (B, L), in training None.
     """
     at_chosen = gather_hidden(hidden, mlm_positions).flatten(0, 1)  # (B * K, D)
     logits = lm_logits(network, at_chosen)  # (B * K, V)
@@ -127,8 +126,7 @@ def adversarial_loss(
         count: see `weighted_mean`.
     Returns:
         the loss, float32 (); detached, both parts, float32 (), and the generator's entropy, float32 (B, K), as fields
-        of
-            `ElectraPretrainingOutput`.
+            of `ElectraPretrainingOutput`.
     """
     rewards = rewards.detach().flatten()  # (B * K,)
     is_used = mlm_mask.flatten()

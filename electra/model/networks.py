@@ -282,8 +282,8 @@ class ElectraPretrainingOutput(ModelOutput):
             evaluation only.
         corrupted_input_ids: the main network's input, int64 (B, L).
         is_replaced: mask of the tokens that differ from the original, bool (B, L); for Electric, of the samples.
-        main_nll: the main network's loss at each token, float32 (B, L); 0 where a masked language model predicts
-            nothing.
+        main_nll: the main network's loss at each token, float32 (B, L); where the objective asks for the chosen
+            positions, the values at others do not count.
         discriminator_logits: the discriminator's logits, positive for "replaced", (B, L); for All-Tokens MLM minus the
             logits of the copy gate.
         mlm_predictions: the most likely originals by a masked language model in the discriminator's place, at

@@ -38,6 +38,7 @@ from tests.tasks.classify.files import flags, write_table, write_texts
 from tests.tasks.classify.test_data import examples
 from tests.tasks.glue.files import write_encoder
 
+AVERAGE_SEEDS = str(ROOT / "runs" / "average_seeds.py")
 SETTINGS = {"learning_rate": 1e-2, "num_train_epochs": 12, "bf16": False, "save_model": True}
 
 
@@ -340,7 +341,7 @@ def test_networks_of_the_same_texts_are_averaged(folder, capsys, monkeypatch):
     run(folder, "reviews", "csv", experiment_name="all", **{**options, "train_fractions": None})
     first, second, third = (folder / "output" / name for name in ("seeds_1_2", "seeds_4_5", "all"))
     monkeypatch.setattr("sys.argv", ["average_seeds.py", str(first), str(second), str(third)])
-    runpy.run_path(str(ROOT / "runs" / "average_seeds.py"), run_name="__main__")
+    runpy.run_path(AVERAGE_SEEDS)["main"]()
     table = [
         re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines() if line.startswith("reviews, ")
     ]
@@ -360,3 +361,11 @@ def test_networks_of_the_same_texts_are_averaged(folder, capsys, monkeypatch):
     alone = np.mean([np.mean(one.argmax(1) == labels) for one in both])
     average = np.mean(np.mean(both, axis=0).argmax(1) == labels)
     assert table[1][2:4] == [f"{100 * alone:.1f}", f"{100 * average:.1f}"]
+
+
+@parametrize("settings", [{"label_kind": "several"}, {"label_kind": "single", "long_texts": "windows"}])
+def test_answers_that_are_not_a_row_for_each_text_are_not_averaged(settings, tmp_path):
+    result = Result("t", 1, {}, False, 1.0, "pretrained", "m", 1, {"train": 4, "dev": 2}, settings)
+    append_result(tmp_path / "results.jsonl", result)
+    networks = runpy.run_path(AVERAGE_SEEDS)["finetuned_networks"]
+    assert "--long_texts windows" in refused(lambda: networks(tmp_path))
