@@ -121,7 +121,7 @@ class TransformersHead(nn.Module):
         num_labels: int = 2,
     ) -> None:
         super().__init__()
-        self.output_range: Any = (0.0, 1.0)
+        self.output_range: Any = (0.0, 1.0)  # of a regression: what outputs of 0 and 1 become in the saved model
         config = copy.deepcopy(config)
         config.num_labels = num_labels
         try:
@@ -152,7 +152,10 @@ class TransformersHead(nn.Module):
         self.model: PreTrainedModel = model
 
     def with_encoder(self, encoder: PreTrainedModel) -> PreTrainedModel:
-        """Return the model as transformers has it: a copy of head and encoder, in float32 on the CPU."""
+        """Return the model as transformers has it: a copy of head and encoder, in float32 on the CPU.
+
+        The last layer of a regression is scaled, so that its outputs are in `output_range`.
+        """
         model = copy.deepcopy(self.model)
         states: Any = model.base_model
         complete: Any = copy.deepcopy(encoder)
