@@ -21,6 +21,7 @@ OPTIONAL = {"optuna", "tensorboard", "wandb"}
 WHAT_TO_DO = {
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.ENOENT: "correct the name",
+    errno.EEXIST: "remove it, or choose another name",
     errno.EISDIR: "name a file in it",
     errno.ENOTDIR: "name a folder",
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get the permission, or name another file or folder"),

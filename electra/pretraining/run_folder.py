@@ -152,6 +152,8 @@ def _find_run(training: ElectraTrainingArguments, flags: Collection[str]) -> Run
 
 def _check_named(run: Path, training: ElectraTrainingArguments, flags: Collection[str]) -> None:
     """Refuse to resume a run if the command line names another folder to write to; -2, -3 ... may be missing."""
+    if Path(training.output_dir, training.experiment_name).resolve() == run:  # a link may have another name
+        return
     is_other = {
         "output_dir": Path(training.output_dir).resolve() != run.parent,
         "experiment_name": not re.fullmatch(rf"{re.escape(training.experiment_name)}(-\d+)?", run.name),

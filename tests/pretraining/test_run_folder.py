@@ -89,8 +89,10 @@ def test_a_resumed_run_is_not_asked_to_write_elsewhere(tmp_path):
     for name, value in (("output_dir", tmp_path / "new"), ("experiment_name", "new"), ("experiment_name", "run-1")):
         message = refused(lambda name=name, value=value: opened(tmp_path, **{**resume, name: value}))
         assert f"--{name} {value}" in message and str(run) in message
-    for given in ({"output_dir": tmp_path / "output", "experiment_name": "run"}, {"experiment_name": "run-2"}, {}):
-        assert opened(tmp_path, **{**resume, **given}).folder == run
+    (tmp_path / "link").symlink_to(run)
+    places = ((tmp_path / "output", "run"), (tmp_path / "output", "run-2"), (tmp_path, "link"), (None, None))
+    for output_dir, name in places:
+        assert opened(tmp_path, **{**resume, "output_dir": output_dir, "experiment_name": name}).folder == run
 
 
 def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path, wordpiece_tokenizer):
