@@ -143,6 +143,10 @@ class Report(NamedTuple):
     table: Table
 
 
+PAGE_MARK = b'<meta name="generator" content="electra.report">'
+"""Line at the top of each page that this program writes."""
+
+
 def write_report(report: Report, folder: Path) -> None:
     """Write report.md and report.html into a folder; log the table and the paths."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -150,7 +154,7 @@ def write_report(report: Report, folder: Path) -> None:
         folder / "report.md": to_markdown([Heading(report.title, 1), *report.blocks]),
         folder / "report.html": to_html(report.title, report.blocks),
     }
-    for path, text in texts.items():
+    for path, text in reversed(texts.items()):  # the page says whose files these are
         write_file(text.encode(errors="backslashreplace"), path)
     logger.info("\n%s\n", text_table(report.table))
     for block in report.blocks:

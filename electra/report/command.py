@@ -18,7 +18,7 @@ from typing import Literal, TypedDict
 from electra.io.console import log_plainly
 from electra.io.errors import Parser, UserError
 from electra.io.files import read_json
-from electra.report.blocks import Blocks, BulletList, Heading, Text, write_report
+from electra.report.blocks import PAGE_MARK, Blocks, BulletList, Heading, Text, write_report
 from electra.report.drawing import THEIR_METRICS
 from electra.report.page import efficiency_section
 from electra.report.page import write_run_report as write_run_report
@@ -53,6 +53,8 @@ def main(argv: list[str] | None = None) -> None:
     given = parser.parse_args(argv)
     log_plainly()
     first = given.folders[0]
+    if given.output is not None and given.output not in given.folders:
+        refuse_other_files(given.output)
     paths = [folder / ENVIRONMENT_NAME for folder in given.folders]
     recorded = [read_json(path, Environment) for path in paths if path.is_file()]
     kinds = sorted({values["kind"] for values in recorded if "kind" in values})
@@ -77,3 +79,12 @@ def main(argv: list[str] | None = None) -> None:
         section += efficiency_section(read_run(first), summaries[0].averages)
     for path in write_run_report(given.folders, given.output, section, given.names):
         logger.info("%s", path)
+
+
+def refuse_other_files(folder: Path) -> None:
+    """Refuse a folder whose files of a report's names are not those of a report of this program."""
+    page = folder / "report.html"
+    is_ours = page.is_file() and PAGE_MARK in page.read_bytes()[:1000]
+    for name in ("report.html", "report.md", "training_curves.png"):
+        if not is_ours and (folder / name).exists():
+            raise UserError(f"{folder / name} is no report of this command; choose another --output")

@@ -148,6 +148,19 @@ def test_the_files_of_one_run_and_of_several(tmp_path):
     assert (tmp_path / "both" / "report.html").is_file() and page_file.read_text() == before
 
 
+def test_files_of_others_in_the_output_folder_are_left_alone(tmp_path):
+    run = finished_run(tmp_path / "run")
+    for name in ("report.html", "report.md", "training_curves.png"):
+        output = tmp_path / name.replace(".", "_")
+        output.mkdir()
+        (output / name).write_text("mine")
+        with raises(UserError, match=f"{name} is no report .*--output"):
+            main([str(run), "--output", str(output)])
+        assert [path.read_text() for path in output.iterdir()] == ["mine"]
+    for _ in range(2):  # its own report is written anew
+        main([str(run), "--output", str(tmp_path / "new")])
+
+
 def test_glue_stands_in_the_report_of_its_run(tmp_path):
     run = finished_run(tmp_path / "run")
     main([str(run), "--glue", str(run_folder(tmp_path / "glue", all_tasks())), "--output", str(tmp_path / "a")])
