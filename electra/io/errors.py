@@ -31,7 +31,7 @@ WHAT_TO_DO = {
 
 
 _NO_MEMORY = re.compile(
-    "can't allocate memory|cannot allocate memory|not enough memory|out of memory|failed to map segment|"
+    "can't allocate memory|cannot allocate memory|not enough memory|out of memory|failed to map segment(?!.*not permitted)|"
     "could not create a (primitive|memory)|can't start new thread",
     re.IGNORECASE,
 )

@@ -317,6 +317,16 @@ NOT_USED = (
 """Options of Trainer that are refused, because they do nothing here."""
 OF_OPTIMIZER = ("optim", "optim_args", "optim_target_modules", "adam_bias_correction")
 """Options that decide which values the optimizer's state has."""
+OF_GRAPHS = [
+    Need(
+        name,
+        lambda o: o.gradient_accumulation_steps == 1 or not uses_cuda_graphs(o),
+        "CUDA graphs overwrite the gradients of earlier micro-batches, --gradient_accumulation_steps is "
+        "{gradient_accumulation_steps}; leave one of the two out",
+    )
+    for name in ("torch_compile_mode", "torch_compile_backend")
+]
+"""Needs of options that make the compiled step a CUDA graph, in a program, too."""
 TRAINING_NEEDS = [
     Need("plan", lambda o: not o.plan or o.resume_from_checkpoint is None, "it is for a new run", is_strict=True),
     Need(
@@ -371,15 +381,7 @@ TRAINING_NEEDS = [
         "it needs --optim adamw_torch_fused or adamw_torch",
     ),
     *(Need(name, lambda o: False, "pre-training does not use it") for name in NOT_USED),
-    *(
-        Need(
-            name,
-            lambda o: o.gradient_accumulation_steps == 1 or not uses_cuda_graphs(o),
-            "CUDA graphs overwrite the gradients of earlier micro-batches, --gradient_accumulation_steps is "
-            "{gradient_accumulation_steps}; leave one of the two out",
-        )
-        for name in ("torch_compile_mode", "torch_compile_backend")
-    ),
+    *OF_GRAPHS,
 ]
 """Needs of options of the training among each other."""
 

@@ -19,7 +19,7 @@ from accelerate import PartialState
 from torch import Tensor, nn
 
 from electra.io.checkpoints import describe_latest_valid
-from electra.io.errors import LOST_PROCESS, UserError, first_line, is_lost_process
+from electra.io.errors import LOST_PROCESS, UserError, first_line, is_lost_process, is_out_of_memory
 from electra.runtime.device import computes_bf16, tune_compiler
 from electra.runtime.threads import share_of_cores
 
@@ -35,6 +35,9 @@ ADVICE = "add --torch_compile false"
 """What to do where compilation fails, the end of messages."""
 LONGEST_REASON = 300
 """Characters of a compiler's message that are shown, at most."""
+MOST_GRAPHS = 64
+"""Graphs of the step that a process compiles, at most; of more, torch runs the steps without compilation. A run has up
+to eight (padding or not, shared rows or not, two phases), and a program may make several runs."""
 
 
 def compiles_by_default(training: Any) -> bool:
@@ -62,6 +65,9 @@ def compile_model(model: nn.Module, training: Any) -> None:
     Raises:
         UserError: --torch_compile_mode or --torch_compile_backend has a value that torch does not know.
     """
+    import torch._dynamo  # not at the top: it takes a second
+
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MOST_GRAPHS)
     if training.device.type == "cuda":
         tune_compiler()
     try:
@@ -72,6 +78,15 @@ def compile_model(model: nn.Module, training: Any) -> None:
         )
     except RuntimeError as error:  # an unknown mode, or a Python that torch does not compile for
         give_up_compiling(training, first_line(error))
+
+
+def count_compilations() -> int:
+    """Return how often this process has begun to compile something, also if that failed."""
+    if "torch._dynamo" not in sys.modules:
+        return 0
+    from torch._dynamo.utils import counters
+
+    return counters["frames"]["total"]
 
 
 def take_compiled_step(
@@ -95,7 +110,7 @@ def take_compiled_step(
     try:
         return step()
     except Exception as error:
-        if isinstance(error, torch.OutOfMemoryError) or is_lost_process(error) or not undo():
+        if is_out_of_memory(error) or is_lost_process(error) or not undo():
             raise
         logger.debug("the compiled step failed", exc_info=True)
         reason = reason_of(error)

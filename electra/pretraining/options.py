@@ -32,6 +32,7 @@ from electra.pretraining.configuration import (
     GROUPS,
     MOST,
     NOT_USED,
+    OF_GRAPHS,
     OF_OPTIMIZER,
     Configuration,
     ElectraTrainingArguments,
@@ -247,12 +248,17 @@ OF_COMMAND = {
 
 
 def check_options_of_program(args: ElectraTrainingArguments) -> None:
-    """Refuse options that do nothing in a program, unless they are given with their default values."""
+    """Refuse options that do nothing in a program, unless they have their default values, and CUDA graphs that would
+    lose gradients.
+    """
     defaults = {f.name: default_of(f) for f in fields(ElectraTrainingArguments)}
     for name in args.given:
         value = plain_value(getattr(args, name))
         if name in OF_COMMAND and value != plain_value(defaults[name]):
             raise UserError(f"{name} {value} does nothing here; {OF_COMMAND[name]}")
+    need = next((need for need in OF_GRAPHS if need.option in args.given and not need.needs(args)), None)
+    if need is not None:
+        raise UserError(f"{need.option} {getattr(args, need.option)} does not work here: {need.reason(args)}")
 
 
 # ---- steps

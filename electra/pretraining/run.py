@@ -7,6 +7,7 @@ import tempfile
 import time
 from dataclasses import asdict, replace
 
+import torch
 from transformers import TrainerCallback
 
 from electra.io.console import RunLog, setup_logging, without_secrets
@@ -31,6 +32,7 @@ from electra.pretraining.run_folder import (
 )
 from electra.pretraining.trainer import ElectraTrainer
 from electra.pretraining.trial import (
+    TRIAL_BATCHES,
     TRIAL_STEPS,
     Clock,
     FirstSteps,
@@ -161,12 +163,13 @@ def time_steps(
 ) -> Trial:
     """Return the time of a few training steps, which the model takes in a temporary folder without a log.
 
-    With --budget an evaluation of a few held-out segments is timed, too.
+    With --budget an evaluation of a few held-out segments is timed, too. It waits for the device by itself.
     """
     clock = Clock()
     segments = [] if data.evaluation is None else [data.evaluation, *data.more_evaluations.values()]
     total = sum(map(len, segments))
-    few = args.training.eval_batch_size * args.training.world_size
+    is_on_cpu = args.training.device.type == "cpu"
+    few = args.training.eval_batch_size * args.training.world_size * (1 if is_on_cpu else TRIAL_BATCHES)
     evaluation = None if data.evaluation is None else replace(data.evaluation, max_segments=few)
     sample = replace(data, evaluation=evaluation, more_evaluations={})
     seconds = 0.0
@@ -177,8 +180,12 @@ def time_steps(
             trainer = ElectraTrainer(
                 model, trial.training, sample, callbacks=[clock], objective=trial.objective, plan=plan
             )
+            if args.training.device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats()  # of the measured matrix product, with --budget
             trainer.train(resume_from_checkpoint=False)
             if args.training.budget and args.training.eval_strategy != "no" and evaluation is not None:
+                if not is_on_cpu:
+                    trainer.evaluate()  # a GPU loads its kernels at their first use
                 started = time.monotonic()
                 trainer.evaluate()
                 seconds = (time.monotonic() - started) * total / len(evaluation)

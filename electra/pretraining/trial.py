@@ -21,7 +21,7 @@ from electra.io.console import format_bytes, format_seconds
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.configuration import MOST, Configuration, ElectraTrainingArguments, seconds_of
 from electra.pretraining.data import PretrainingData
-from electra.pretraining.device import dtype_of
+from electra.pretraining.device import count_compilations, dtype_of
 from electra.pretraining.plan import MOST_EPOCHS, Plan
 from electra.pretraining.run_folder import Run
 from electra.runtime.device import has_amx, measure_matmul_flops, tune_networks, tune_process
@@ -49,6 +49,8 @@ OVERHEAD = 0.05
 """Share of a --budget that checkpoints and the export take."""
 EVALUATION_SHARE = 0.1
 """Share of a --budget for evaluations, unless the two before the first and after the last step take longer."""
+TRIAL_BATCHES = 10
+"""Batches of a trial's evaluation on a GPU, so that the start of the loader's processes counts little."""
 LONG = 86_400.0
 """Seconds of a run on a CPU from which a line advises a smaller one: a day."""
 
@@ -65,28 +67,39 @@ class Trial(NamedTuple):
 class Clock(TrainerCallback):
     """A callback that measures the seconds of a step, without the first one unless it is the only one.
 
-    The host waits for the device after the first and the last step, and not in between.
+    After a step in which something was compiled, such as the second graph, for batches with padding, the measurement
+    begins anew. The host waits for the device at the beginning and the end of a measurement, and not in between.
     """
 
     def __init__(self) -> None:
-        self.started = time.monotonic()
-        self.since: float | None = None
-        """Time at the end of the first step, in seconds."""
+        self.since = time.monotonic()
+        """Time at the end of the step before those that are timed, in seconds."""
+        self.first = 0
+        self.compilations = count_compilations()
         self.steps = 1
         self.seconds_per_step = 0.0
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        step = state.global_step
+        compilations = count_compilations()
+        begins = step == 1 or compilations != self.compilations
+        self.compilations = compilations
         # Several processes must stop after the same step.
-        is_late = args.world_size == 1 and self.since is not None and time.monotonic() - self.since > TRIAL_SECONDS
-        if 1 < state.global_step < state.max_steps and not is_late:
+        may_end = args.world_size == 1 and not begins
+        is_late = may_end and time.monotonic() - self.since > TRIAL_SECONDS
+        ends = step >= state.max_steps or is_late or (may_end and step - self.first >= TRIAL_STEPS)
+        if not begins and not ends:
             return
         if args.device.type != "cpu":
             torch.accelerator.synchronize()
         now = time.monotonic()
-        self.steps = max(1, state.global_step - 1)
-        self.seconds_per_step = (now - (self.since or self.started)) / self.steps
-        self.since = self.since or now
-        control.should_training_stop = control.should_training_stop or is_late
+        if ends or step == 1:  # the first step may be the only one
+            self.steps = step - self.first
+            self.seconds_per_step = (now - self.since) / self.steps
+        if begins:
+            self.since = now
+            self.first = step
+        control.should_training_stop = control.should_training_stop or ends
 
 
 class FirstSteps(TrainerCallback):
@@ -94,6 +107,7 @@ class FirstSteps(TrainerCallback):
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.compilations = count_compilations()
         self.since: float | None = None
         """Time at the end of the step before those that are timed, in seconds."""
         self.first = 0
@@ -105,7 +119,9 @@ class FirstSteps(TrainerCallback):
         if args.device.type != "cpu":
             torch.accelerator.synchronize()
         now = time.monotonic()
-        if self.since is None:
+        compilations = count_compilations()
+        if self.since is None or compilations != self.compilations:
+            self.compilations = compilations
             self.since = now
             self.first = state.global_step
         steps = state.global_step - self.first
@@ -132,9 +148,13 @@ def shows_time(training: ElectraTrainingArguments) -> bool:
 
 
 def trial_arguments(args: Configuration, folder: str, steps: int) -> Configuration:
-    """Return the options of a run of `steps` steps in another folder, without evaluations and checkpoints."""
+    """Return the options of a run of `steps` steps in another folder, without evaluations and checkpoints.
+
+    One step is added for warm-up; for steps that are compiled again, the run has up to twice as many.
+    """
+    most = 2 * steps if args.training.torch_compile else steps
     training = args.training.with_values(
-        max_steps=min(steps + 1, args.training.max_steps),
+        max_steps=min(most + 1, args.training.max_steps),
         output_dir=folder,
         logging_strategy=IntervalStrategy.NO,
         eval_strategy=IntervalStrategy.NO,

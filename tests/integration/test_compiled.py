@@ -1,7 +1,9 @@
 """A compiled run: few graphs, whatever the batches, phases and evaluations; and one that cannot be compiled."""
 
+import shutil
 import subprocess
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -11,6 +13,8 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
+from electra.io.errors import is_out_of_memory
+from electra.pretraining.device import count_compilations
 from tests.conftest import refused
 from tests.helpers import parametrize, run
 from tests.pretraining.runs import FAST, flags, make, write_corpus
@@ -152,6 +156,102 @@ def test_a_step_that_cannot_be_compiled_is_taken_eagerly(tmp_path, stance, caplo
         assert_close(found, wanted, rtol=0, atol=0 if first == 1 else 1e-5)
     tokens = [[logs["tokens_seen"] for logs in t.state.log_history if "loss" in logs] for t in trainers]
     assert tokens[0] == tokens[1]
+
+
+@parametrize("where", ["forward", "backward", "backward of a second graph"])
+def test_a_real_compiler_that_fails_in_any_part_of_a_step(tmp_path, stance, capsys, caplog, monkeypatch, where):
+    """A C++ compiler without headers, from then on; the second graph's pass back is in the midst of a step."""
+    import torch._inductor.config as inductor
+
+    if shutil.which("c++") is None:
+        pytest.skip("no C++ compiler")
+    broken = tmp_path / "broken"
+    program = tmp_path / "cxx"
+    program.write_text(f'#!/bin/sh\n[ -e {broken} ] && exec c++ -nostdinc "$@"\nexec c++ "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    is_second = where.endswith("graph")
+    write_corpus(tmp_path / "corpus.txt", words=6 if is_second else 40)
+    options = {**FAST, "max_steps": 3, "logging_steps": 1, "save_strategy": "no", "bf16": False}
+    options |= {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "segment_policy": "document"}
+    if is_second:
+        options |= {"gradient_accumulation_steps": 4, "per_device_train_batch_size": 1, "max_length": 12}
+    trainers = []
+    for is_compiled in (False, True):
+        trainer = make(tmp_path, **options, torch_compile=is_compiled)
+        trainer.data_collator = replace(trainer.data_collator, length=options.get("max_length", 16))
+        if is_compiled:
+            trainer.args.must_compile = False  # as on a GPU, where it is the default
+            compute_loss = trainer.compute_loss
+            masks = []
+
+            def spoil(model, inputs, *, trainer=trainer, compute_loss=compute_loss, masks=masks, **others):
+                loss = compute_loss(model, inputs, **others)
+                masks.append("attention_mask" in inputs)
+                if where == "backward" or len({*masks}) == 2:
+                    assert not (is_second and trainer.window.is_at_new_step and not broken.exists())
+                    broken.touch()
+                return loss
+
+            if where == "forward":
+                broken.touch()
+            else:
+                trainer.compute_loss = spoil
+        with inductor.patch({"cpp.cxx": (None, str(program)), "force_disable_caches": True, "compile_threads": 1}):
+            trainer.train()
+        trainers.append(trainer)
+    told = capsys.readouterr().out + caplog.text
+    lines = [line for line in told.splitlines() if "CppCompileError" in line]
+    assert len(lines) == 1 and "cannot be compiled" in lines[0] and "--torch_compile false" in lines[0]
+    assert trainers[0].args.torch_compile is trainers[1].args.torch_compile is False
+    for wanted, found in zip(*(trainer.model.parameters() for trainer in trainers), strict=True):
+        assert_close(found, wanted, rtol=0, atol=1e-5)
+
+
+@pytest.mark.skipif(not find_spec("triton"), reason="no triton")
+@parametrize("path", ["/nonexistent", None], ids=["no compiler", "no headers"])
+def test_triton_without_a_c_compiler_or_headers(tmp_path, stance, capsys, caplog, monkeypatch, path):
+    """What Triton raises before a kernel's first launch, when it builds the launcher in C."""
+    from triton.runtime.build import _build
+
+    source = tmp_path / "launcher.c"
+    source.write_text("#include <Python.h>\n")
+    monkeypatch.delenv("CC", raising=False)
+    if path is not None:
+        monkeypatch.setenv("PATH", path)
+
+    def backend(graph, inputs):
+        return lambda *args: _build("launcher", str(source), str(tmp_path), [], [], [])
+
+    write_corpus(tmp_path / "corpus.txt")
+    trainer = make(tmp_path, **FAST, torch_compile=True, max_steps=2, save_strategy="no")
+    trainer.args.must_compile = False
+    trainer.model.compile(backend=backend, dynamic=False)
+    trainer.train()
+    told = capsys.readouterr().out + caplog.text
+    (line,) = (line for line in told.splitlines() if "cannot be compiled" in line)
+    assert ("C compiler" if path else "exit status") in line
+
+
+@parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("CUDA error: out of memory")])
+@parametrize("where", ["compiling", "forward", "backward"])
+def test_memory_that_ends_while_compiling_is_no_failure_to_compile(tmp_path, stance, caplog, where, error):
+    """Nor is it where inductor wraps the error."""
+    write_corpus(tmp_path / "corpus.txt")
+    trainer = make(tmp_path, **FAST, torch_compile=True, max_steps=3, save_strategy="no")
+    trainer.model.compile(backend=failing_compiler(1, where, error), dynamic=False)
+    with pytest.raises(RuntimeError) as raised:
+        trainer.train()
+    assert is_out_of_memory(raised.value) and "compiled" not in caplog.text and trainer.args.torch_compile
+
+
+def test_a_program_compiles_more_networks_than_torch_allows_by_default(tmp_path, stance):
+    write_corpus(tmp_path / "corpus.txt")
+    before = count_compilations()
+    for length in range(7, 17):
+        trainer = make(tmp_path, **FAST, **EAGERLY, save_strategy="no", max_steps=1, max_length=length)
+        trainer.train()
+    assert count_compilations() - before == 10 and torch._dynamo.config.recompile_limit > 8
 
 
 def test_an_error_of_the_step_itself_stays(tmp_path, stance):

@@ -30,6 +30,11 @@ from tests.helpers import ROOT, parametrize
         (RuntimeError("could not create a primitive"), 2, "not enough memory"),
         (RuntimeError("can't start new thread"), 2, "not enough memory"),
         (ImportError("libx.so: failed to map segment from shared object"), 2, "not enough memory"),
+        (
+            ImportError("x.so: failed to map segment from shared object: Cannot allocate memory"),
+            2,
+            "not enough memory",
+        ),
         (RuntimeError("Symlink loop from 'a'"), 2, "Symlink loop from 'a'"),
         (Exception("No space left on device (os error 28)"), 2, "No space left on device"),  # of tokenizers
         (SystemExit(85), 85, ""),

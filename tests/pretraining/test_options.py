@@ -1,6 +1,7 @@
 """The options of a run: which belong together, those of a resumed run, and what becomes of them with the data."""
 
 import logging
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from electra.command_line import write_yaml
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS
 from electra.objectives import OBJECTIVES
+from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.metrics import evaluation_metrics
-from electra.pretraining.options import parse_pretraining_arguments, resolve_options
+from electra.pretraining.options import check_options_of_program, parse_pretraining_arguments, resolve_options
 from electra.pretraining.run_folder import Run, RunProvenance, open_run
 from electra.tokenizers.options import TokenizerArguments
 from tests.conftest import refused
@@ -94,6 +96,14 @@ def test_modes_without_graphs_accumulate(tmp_path, accumulation):
     mode = "reduce-overhead" if accumulation == 1 else "max-autotune-no-cudagraphs"
     options = {"torch_compile_mode": mode, "gradient_accumulation_steps": accumulation}
     assert parse_pretraining_arguments(flags(tmp_path, **options)).training.torch_compile_mode == mode
+
+
+@parametrize("given", [{"torch_compile_mode": "reduce-overhead"}, {"torch_compile_backend": "cudagraphs"}], ids=str)
+def test_graphs_that_lose_gradients_are_refused_in_a_program_too(tmp_path, given):
+    args = partial(ElectraTrainingArguments, str(tmp_path / "run"), use_cpu=True, **given)
+    message = refused(lambda: check_options_of_program(args(gradient_accumulation_steps=2)))
+    assert next(iter(given)) in message and "gradient_accumulation_steps" in message
+    check_options_of_program(args())
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from transformers import TrainerControl, TrainerState
 
 from electra.pretraining import run, trial
 from electra.pretraining.configuration import seconds_of
+from electra.pretraining.device import count_compilations
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.plan import training_flops
 from electra.pretraining.run import main
@@ -266,6 +267,79 @@ def test_a_trial_waits_for_the_device_after_its_ends_only(monkeypatch):
         for step in range(1, 12):
             is_over(clock, step, device)
         assert waits == [1, 11] and clock.steps == 10
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The number of compilations so far, as the callbacks read it."""
+    number = [1]
+    monkeypatch.setattr(trial, "count_compilations", lambda: number[0])
+    return number
+
+
+@parametrize(
+    ("at", "ends", "measured"),
+    [([1], 11, (10, 1.0)), ([1, 5], 15, (10, 1.0)), ([1, 5, 14], 21, (7, 1.0)), ([1, 21], 11, (10, 1.0))],
+)
+def test_steps_that_are_compiled_are_not_part_of_the_time(monkeypatch, compiled, at, ends, measured):
+    now = [0.0]
+    monkeypatch.setattr(trial, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    clock = Clock()
+    args = SimpleNamespace(world_size=1, device=torch.device("cpu"))
+    control = TrainerControl()
+    step = 0
+    while step < 21 and not control.should_training_stop:
+        step += 1
+        now[0] += 90.0 if step in at else 1.0
+        compiled[0] += step in at
+        clock.on_step_end(args, TrainerState(global_step=step, max_steps=21), control)
+    assert step == ends and (clock.steps, clock.seconds_per_step) == measured
+
+
+def test_processes_of_a_compiled_trial_take_the_same_steps(monkeypatch, compiled):
+    now = [0.0]
+    monkeypatch.setattr(trial, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    clock = Clock()
+    args = SimpleNamespace(world_size=2, device=torch.device("cpu"))
+    for step in range(1, 22):
+        now[0] += 90.0 if step == 4 else 1.0
+        compiled[0] += step == 4
+        control = TrainerControl()
+        clock.on_step_end(args, TrainerState(global_step=step, max_steps=21), control)
+        assert control.should_training_stop is (step == 21)
+    assert (clock.steps, clock.seconds_per_step) == (17, 1.0)
+
+
+def test_first_steps_that_are_compiled_are_not_timed(plan, caplog, monkeypatch, compiled):
+    caplog.set_level(logging.INFO)
+    now = [100.0]
+    monkeypatch.setattr(trial, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    steps = iter(range(1, 31))
+
+    def tick():
+        is_compiled = next(steps) in (1, 4)
+        now[0] += 90.0 if is_compiled else 1.0
+        compiled[0] += is_compiled
+
+    take_first_steps(plan, 20, tick)
+    assert "10 steps of 1 s" in caplog.messages[0]
+
+
+@pytest.mark.slow
+def test_a_graph_counts_as_compiled_also_if_its_compiler_fails():
+    def fail(graph, inputs):
+        raise RuntimeError
+
+    before = count_compilations()
+    doubled = torch.compile(lambda x: x * 2, backend="eager", dynamic=False)
+    doubled(torch.ones(2))
+    doubled(torch.ones(2))
+    assert count_compilations() == before + 1
+    doubled(torch.ones(3))
+    assert count_compilations() == before + 2
+    with pytest.raises(RuntimeError):
+        torch.compile(lambda x: x * 3, backend=fail)(torch.ones(2))
+    assert count_compilations() == before + 3
 
 
 @parametrize(("seconds", "steps"), [(30.0, 1), (8.0, 3)])
