@@ -31,8 +31,8 @@ WHAT_TO_DO = {
 
 
 _NO_MEMORY = re.compile(
-    "can't allocate memory|cannot allocate memory|not enough memory|out of memory|failed to map segment(?!.*not permitted)|"
-    "could not create a (primitive|memory)|can't start new thread",
+    "can't allocate memory|cannot allocate memory|not enough memory|out of memory|"
+    "failed to map segment(?!.*not permitted)|could not create a (primitive|memory)|can't start new thread",
     re.IGNORECASE,
 )
 """Messages of torch's allocator for CPUs, of oneDNN, of CUDA, of Python's threads and of libraries that cannot be

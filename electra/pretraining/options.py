@@ -248,9 +248,7 @@ OF_COMMAND = {
 
 
 def check_options_of_program(args: ElectraTrainingArguments) -> None:
-    """Refuse options that do nothing in a program, unless they have their default values, and CUDA graphs that would
-    lose gradients.
-    """
+    """Refuse options that do nothing in a program, unless they have their default values, and graphs that go wrong."""
     defaults = {f.name: default_of(f) for f in fields(ElectraTrainingArguments)}
     for name in args.given:
         value = plain_value(getattr(args, name))
