@@ -91,30 +91,37 @@ def count_compilations() -> int:
 
 def take_compiled_step(
     step: Callable[[], Tensor],
-    undo: Callable[[], bool],
+    model: nn.Module,
     training: Any,
+    is_first: bool,
 ) -> Tensor:
     """Return the loss of a step, (); if the compiled step fails, of the same step without compilation.
 
     Args:
         step: function that computes loss and gradients of a batch.
-        undo: function that drops the gradients of the batch that failed, and returns True if that was possible.
+        model: model whose gradients the step makes, or to whose gradients the step adds its own.
         training: options of the run, whose `torch_compile` becomes False at a failure.
+        is_first: whether there are no gradients of earlier batches, so that those of a batch that fails are dropped.
     Raises:
         UserError: the step works without compilation, but compilation was asked for.
-        Exception: the error that `step` raises without compilation, too.
+        Exception: the error that `step` raises without compilation, too, or with gradients of earlier batches changed.
     """
     has_gpu = training.device.type == "cuda"
+    before = _versions_of_gradients(model)
     state = torch.get_rng_state()
     state_of_gpu = torch.cuda.get_rng_state(training.device) if has_gpu else None
     try:
         return step()
     except Exception as error:
-        if is_out_of_memory(error) or is_lost_process(error) or not undo():
+        if is_out_of_memory(error) or is_lost_process(error):
+            raise
+        if not is_first and _versions_of_gradients(model) != before:  # a failure to compile adds nothing
             raise
         logger.debug("the compiled step failed", exc_info=True)
         reason = reason_of(error)
     # Only here is the memory free that the error's traceback held.
+    if is_first:
+        model.zero_grad()
     torch.set_rng_state(state)
     if state_of_gpu is not None:
         torch.cuda.set_rng_state(state_of_gpu, training.device)
@@ -122,6 +129,12 @@ def take_compiled_step(
         loss = step()
     give_up_compiling(training, reason)
     return loss
+
+
+def _versions_of_gradients(model: nn.Module) -> list[tuple[int, int]]:
+    """Return place and version of each gradient, which change when something is added; looks at no value."""
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    return [(id(gradient), gradient._version) for gradient in gradients]
 
 
 def give_up_compiling(training: Any, reason: str) -> None:

@@ -12,7 +12,7 @@ Private names of transformers, accelerate and torch that pre-training overrides 
                                  what damaged files raise becomes one line
     Trainer._load_optimizer_and_scheduler
                                  the learning rate of the options replaces that of the checkpoint
-    Tensor._version              whether a batch that failed has changed a gradient
+    Tensor._version              whether a batch that failed has changed a gradient (device.py)
     LRScheduler._last_lr         the learning rate of the options, until the schedule's next step (checkpoints.py)
     torch._foreach_copy_, torch.ops.aten._foreach_copy
                                  copy all tensors of a list in one operation (runtime/device.py)
@@ -296,10 +296,8 @@ class ElectraTrainer(Trainer):
         self._begin_step()
         self._values_of_batch = None
         step = partial(super().training_step, model, inputs, num_items_in_batch)
-        if self.args.torch_compile:
-            loss = take_compiled_step(step, partial(self._undo_batch, self._versions_of_gradients()), self.args)
-        else:
-            loss = step()
+        is_first = self.window.is_at_new_step
+        loss = take_compiled_step(step, model, self.args, is_first) if self.args.torch_compile else step()
         assert self._values_of_batch is not None
         self.window.add(*self._values_of_batch)
         return torch.where(torch.isfinite(loss), loss, 0.0)  # Trainer would keep a nan in its sum for ever
@@ -322,22 +320,6 @@ class ElectraTrainer(Trainer):
         self.phase = phase_at(step, self.state.log_history, objective.generator_steps, objective.generator_gate)
         if objective.generator_steps == step > 0:
             begin_second_stage(self.model, step, from_generator=objective.init_from_generator)
-
-    def _undo_batch(self, before: list[tuple[int, int]]) -> bool:
-        """Drop the gradients of the current batch; return False if some are added to those of earlier batches.
-
-        Args:
-            before: `_versions_of_gradients` before the batch.
-        """
-        if self.window.is_at_new_step:
-            self.model.zero_grad()
-            return True
-        return self._versions_of_gradients() == before  # a backward pass that cannot be compiled adds nothing
-
-    def _versions_of_gradients(self) -> list[tuple[int, int]]:
-        """Return place and version of each gradient, which change when something is added; looks at no value."""
-        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
-        return [(id(gradient), gradient._version) for gradient in gradients]
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         is_bad, norm = self.guard.check(model, self.window.step_loss)
