@@ -221,7 +221,7 @@ def test_triton_without_a_c_compiler_or_headers(tmp_path, stance, told, monkeypa
         monkeypatch.setenv("PATH", path)
 
     def backend(graph, inputs):
-        return lambda *args: _build("launcher", str(source), str(tmp_path), [], [], [])
+        return lambda *args: _build("launcher", str(source), str(tmp_path), [], [], [], [])
 
     write_corpus(tmp_path / "corpus.txt")
     trainer = make(tmp_path, **FAST, torch_compile=True, max_steps=2, save_strategy="no")
