@@ -55,6 +55,13 @@ _OF_START = ("resume_from_checkpoint", "auto_resume", "budget")
 """Options that say how a command starts a run, and are no property of the run."""
 _TITLE = f"{OPTIONS_TITLE} of this run"
 """Beginning of the first line of a run's config.yaml: a file that begins otherwise is of another program."""
+_OF_END = (
+    *(METRICS_NAME, "discriminator", "generator"),
+    *(STATE_NAME, "samples.json", "report.html", "training_curves.png"),
+)
+"""Files and folders that a run writes at its end."""
+_IN_UNFINISHED = re.compile(r"(discarded-)?checkpoint-\d+|discriminator|generator")
+"""Names in the folder `UNFINISHED` of a run, which is removed after a kill."""
 SAME_STATE = {"adamw_torch_fused": "adamw_torch"}
 """Optimizer -> an optimizer with the same state: the same one with another kernel."""
 _LOCKS: dict[Path, BaseFileLock] = {}
@@ -258,8 +265,11 @@ def run_to_continue(folder: Path, given: str | Path | bool | None) -> Run:
             f"{folder} has checkpoints, which a new run would overwrite; choose another output_dir, or leave "
             "resume_from_checkpoint out to continue"
         )
-    exported = (name for name in (METRICS_NAME, "discriminator", "generator") if (folder / name).exists())
-    if taken := next(exported, None):
+    taken = next((name for name in _OF_END if (folder / name).exists()), None)
+    others = [path.name for path in folder.glob(f"{UNFINISHED}/*") if not _IN_UNFINISHED.fullmatch(path.name)]
+    if others:
+        taken = f"{UNFINISHED}/{others[0]}"
+    if taken is not None:
         raise UserError(
             f"{folder} has no checkpoint, but {taken}, which a new run would overwrite; choose another output_dir"
         )

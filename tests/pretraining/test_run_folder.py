@@ -22,6 +22,7 @@ from electra.pretraining.run_folder import (
     new_run_folder,
     open_run,
     provenance_of,
+    run_to_continue,
     save_options,
 )
 from tests.conftest import refused
@@ -105,6 +106,20 @@ def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path, wordpie
     (run / "unfinished" / "checkpoint-4").mkdir(parents=True)
     assert opened(tmp_path, auto_resume=True) == Run(run, None)
     assert not (run / "unfinished").exists()
+
+
+@parametrize("name", ["report.html", "samples.json", "trainer_state.json", "unfinished/precious", "generator/a"])
+def test_a_program_overwrites_no_files_of_others(tmp_path, name):
+    path = tmp_path / "run" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    for given in (None, False):
+        message = refused(lambda given=given: run_to_continue(tmp_path / "run", given))
+        assert name.partition("/")[0] in message and "output_dir" in message
+    assert path.read_text() == "mine"
+    path.rename(path.parent / "notes.txt")
+    if path.parent == tmp_path / "run":  # a file that no run writes
+        assert run_to_continue(tmp_path / "run", None).checkpoint is None
 
 
 @parametrize("name", ["precious", "config.yaml", "unfinished/precious", "checkpoint-4/config.json"])
