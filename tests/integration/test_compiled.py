@@ -216,8 +216,13 @@ def test_triton_without_a_c_compiler_or_headers(tmp_path, stance, told, monkeypa
 
     source = tmp_path / "launcher.c"
     source.write_text("#include <Python.h>\n")
-    monkeypatch.delenv("CC", raising=False)
-    if path is not None:
+    program = tmp_path / "cc"
+    program.write_text('#!/bin/sh\nexec gcc -nostdinc "$@"\n')
+    program.chmod(0o755)
+    if path is None:
+        monkeypatch.setenv("CC", str(program))
+    else:
+        monkeypatch.delenv("CC", raising=False)
         monkeypatch.setenv("PATH", path)
 
     def backend(graph, inputs):
