@@ -155,7 +155,9 @@ def reason_of(error: Exception) -> str:
     """Return a compiler's message in one line: its first line, and the first line that names an error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines[1:] if re.search(r"\berror\b:|Error:", line)]
-    return " ".join([first_line(error), *telling[:1]])[:LONGEST_REASON]
+    reason = " ".join([first_line(error), *telling[:1]])
+    half = LONGEST_REASON // 2  # the end of a long command says how the command ended
+    return reason if len(reason) <= LONGEST_REASON else f"{reason[:half]} ... {reason[-half:]}"
 
 
 # ---- precision and processes
