@@ -252,7 +252,7 @@ def test_memory_that_ends_while_compiling_is_no_failure_to_compile(tmp_path, sta
 def test_a_program_compiles_more_networks_than_torch_allows_by_default(tmp_path, stance):
     write_corpus(tmp_path / "corpus.txt")
     before = count_compilations()
-    for length in range(7, 17):
+    for length in range(8, 18):
         trainer = make(tmp_path, **FAST, **EAGERLY, save_strategy="no", max_steps=1, max_length=length)
         trainer.train()
     assert count_compilations() - before == 10 and torch._dynamo.config.recompile_limit > 8
