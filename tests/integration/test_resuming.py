@@ -152,7 +152,7 @@ def test_a_run_without_its_network_is_exported_again(copy):
 
 def test_a_run_that_was_killed_at_its_end_gets_its_report_and_is_uploaded(copy, monkeypatch):
     pushed = []
-    monkeypatch.setattr("electra.pretraining.run.push_run", lambda *given, **others: pushed.append(given))
+    monkeypatch.setattr("electra.pretraining.run_folder.push_run", lambda *given, **others: pushed.append(given))
     before = contents(copy.run)
     for name in ("report.html", "training_curves.png"):
         (copy.run / name).unlink()
