@@ -376,8 +376,7 @@ def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[
         advice = "name it with --dataset_name" if option == "train_file" else "name files of text"
         raise UserError(f"{option} {entry!r} is a folder of the datasets library; {advice}")
     is_folder = os.path.isdir(pattern)
-    is_there = os.path.exists(pattern)
-    paths = _files_below(pattern) if is_folder else [pattern] if is_there else _found_by(pattern)
+    paths = _files_below(pattern) if is_folder else _found_by(pattern)
     files = sorted({os.path.abspath(path) for path in paths if os.path.isfile(path)})
     if not files:
         what = "a folder without files" if is_folder else "no such file or folder"
@@ -407,10 +406,12 @@ def _files_below(folder: str) -> list[str]:
 
 
 def _found_by(pattern: str) -> list[str]:
-    """Return the paths that a glob finds, but none through a link to a folder around the link.
+    """Return the path itself if it exists, else those that a glob finds, none by a link to a folder around the link.
 
     Below `**`, results of this program are left out.
     """
+    if os.path.exists(pattern):
+        return [pattern]
     paths = glob.glob(pattern, recursive=True)
     folders = {os.path.dirname(path) for path in paths}
     top = os.path.commonpath([*map(os.path.abspath, folders)]) if folders else ""
