@@ -33,7 +33,7 @@ from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
 
 from electra.io.console import hide_secrets
-from electra.io.errors import UserError, check_words, hint_of_unknown
+from electra.io.errors import REMOVED, UserError, check_words, hint_of_unknown
 from electra.io.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
 from electra.options import Need, Range, Values, as_word, default_of, plain_value, rules_of, types_of
 
@@ -52,7 +52,7 @@ class CommandLine(HfArgumentParser):
         flags: after `read`, the names of options that the command line itself gives; after `fill`, without those that
             only warn and do not apply.
         lines: after `fill`, the names of options that the file gives and that apply.
-        left_out: after `fill`, for each option of the file that does not apply, by name, the reason.
+        left_out: after `fill`, for each option of the file that does not apply or was removed, by name, the reason.
         unused: after `fill`, the names of options that do nothing in this run, given or not.
         record: after `fill`, the options to be written for `--config`: given, different from their default, or
             `always_recorded`; without the unused ones. Paths are absolute.
@@ -146,6 +146,7 @@ class CommandLine(HfArgumentParser):
         named = self._flags.pop("config", None)
         self.config = named or default_config(self._flags)
         self.names_config = named is not None
+        self._removed: list[str] = []
         self._lines = self._read_file(self.config, self._flags) if self.config else {}
         self.flags = frozenset(self._flags)
 
@@ -165,7 +166,7 @@ class CommandLine(HfArgumentParser):
         is_named = self._with_recipes is not None and self._with_recipes.name in self._flags
         overriding = self._recipe(self._flags) if is_named else {}
         lines = {name: value for name, value in self._lines.items() if name not in overriding}
-        self.left_out: dict[str, str] = {}
+        self.left_out = {name: f"removed: {REMOVED[name]}" for name in self._removed}
         while True:
             given = {**lines, **self._flags}
             lower = {**self._recipe(given, recipe), **inherited(given)}
@@ -271,7 +272,10 @@ class CommandLine(HfArgumentParser):
         raise UserError(f"unknown option {word}{where}; {hint}")
 
     def _read_file(self, path: str, flags: Values) -> dict[str, Any]:
-        """Return the options that a YAML file gives, without those that flags replace (`Rules.replaced_by`)."""
+        """Return the options that a YAML file gives, without those that flags replace (`Rules.replaced_by`).
+
+        Options of the file that earlier versions had are added to `self._removed`.
+        """
         file = config_path(path)
         if file.is_dir():
             raise UserError(f"--config {path} is a folder; name a YAML file, such as the config.yaml of a run")
@@ -284,6 +288,9 @@ class CommandLine(HfArgumentParser):
         words: list[str] = []
         spellings: dict[str, str] = {}
         for name, value in (content or {}).items():
+            if f"--{name}" not in self._option_string_actions and name in REMOVED:
+                self._removed.append(name)
+                continue
             if f"--{name}" not in self._option_string_actions or name in ("config", "help"):
                 self._refuse(f"--{name}", where=f" in {path}")
             other = spellings.setdefault(self._option_string_actions[f"--{name}"].dest, name)

@@ -7,7 +7,7 @@ import pytest
 from pytest import raises
 
 from electra.command_line import CommandLine
-from electra.io.errors import UserError
+from electra.io.errors import REMOVED, Parser, UserError
 from electra.options import Need, Options, option
 from tests.helpers import parametrize
 
@@ -91,3 +91,21 @@ def test_a_switch_is_named_as_it_was_spelled(parse):
 def test_a_line_gives_way_to_what_replaces_it(parse):
     colours, command_line = parse("--folder here", "picture: there")
     assert (colours.picture, colours.folder) == ("", "here") and not command_line.lines
+
+
+def test_a_removed_option_is_left_out_of_a_file_and_refused_as_a_word(parse, monkeypatch, caplog):
+    monkeypatch.setitem(REMOVED, "green", "mix --blue with yellow")
+    caplog.set_level(logging.INFO)
+    colours, command_line = parse("", "red: 5\ngreen: [1, 2]")
+    assert colours.red == 5 and command_line.record == {"red": 5}
+    (line,) = caplog.messages
+    assert "lines.yaml" in line and "green" in line and "--blue" in line
+    for refused in (
+        lambda: parse("--green=1"),
+        lambda: Colours(green=1),
+        lambda: Parser().parse_args(["--green", "1"]),
+    ):
+        with raises(UserError, match=r"green.*mix --blue with yellow"):
+            refused()
+    with raises(UserError, match="gren"):  # never an option
+        parse("", "gren: 1")

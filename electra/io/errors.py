@@ -28,7 +28,12 @@ WHAT_TO_DO = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or name another folder"),
 }
 """Number of an error of the system -> what a user can do."""
+REMOVED: dict[str, str] = {}
+"""Option or verb of an earlier version -> what a user does instead, such as "set --max_steps".
 
+A command line that has the option is refused with these words. A file of --config, which may be the config.yaml of an
+earlier run, is read without it, and one line of the log says so.
+"""
 
 _NO_MEMORY = re.compile(
     "can't allocate memory|cannot allocate memory|not enough memory|out of memory|"
@@ -61,12 +66,16 @@ def abridged(value: Any) -> str:
 
 
 def hint_of_unknown(name: str, known: Iterable[str], otherwise: str, prefix: str = "") -> str:
-    """Return the end of a message about an unknown name: a known name that is near, or up to three that contain it.
+    """Return the end of a message about an unknown name: what replaces it if it was removed, else known names.
+
+    Known names are one that is near, or up to three that contain it.
 
     Args:
         otherwise: the end if no known name is near.
         prefix: what is written before each known name, such as "--".
     """
+    if name in REMOVED:
+        return f"it was removed: {REMOVED[name]}"
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1) or [one for one in names if f"_{name}_" in f"_{one}_"]
     return f"did you mean {' or '.join(prefix + one for one in near[:3])}?" if near else otherwise
@@ -106,7 +115,9 @@ class Parser(argparse.ArgumentParser):
 
         given, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(hide_secrets(unknown))}")
+            name = unknown[0].partition("=")[0].lstrip("-").replace("-", "_")
+            hint = f"; {name} was removed: {REMOVED[name]}" if name in REMOVED else ""
+            self.error(f"unrecognized arguments: {' '.join(hide_secrets(unknown))}{hint}")
         return given
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
