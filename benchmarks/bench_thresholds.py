@@ -11,6 +11,7 @@ import random
 import statistics
 
 import numpy as np
+from scipy.special import logit
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -59,7 +60,7 @@ def measure(seed: int) -> dict[str, float]:
         words = counter.transform(texts)
         logits[split] = np.stack([model.decision_function(words) for model in models], axis=1)
         owners = np.arange(len(texts))
-        references[split] = ClassificationReferences(labels, matrix, owners, [""] * len(texts), matrix.mean(0))
+        references[split] = ClassificationReferences(labels, matrix, owners, [""] * len(texts), logit(matrix.mean(0)))
     return score_splits(logits, references)
 
 

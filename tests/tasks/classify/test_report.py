@@ -37,9 +37,11 @@ from tests.helpers import parametrize
 
 def references(labels, matrix, constant=None):
     matrix = np.array(matrix, dtype=float)
-    constant = matrix.mean(0) if constant is None else np.array(constant)
+    if constant is None:
+        shares = matrix.mean(0)
+        constant = shares if labels.kind == NUMBER else logit(shares)
     targets = matrix.argmax(1) if labels.kind == SINGLE else matrix
-    return ClassificationReferences(labels, targets, np.arange(len(matrix)), [""] * len(matrix), constant)
+    return ClassificationReferences(labels, targets, np.arange(len(matrix)), [""] * len(matrix), np.array(constant))
 
 
 COLOURS = LabelSet(SINGLE, ["red", "green", "blue"])
@@ -83,6 +85,9 @@ def test_the_constant_answer_is_the_majority_or_the_mean():
     numbers = references(LabelSet(NUMBER, [], 0.0, 1.0), [[0.0], [0.5], [1.0]])
     baseline = details(np.array([[0.1], [0.5], [0.9]], dtype=np.float32), numbers)["baseline"]
     assert baseline["rmse"] == approx((1 / 6) ** 0.5) and np.isnan(baseline["pearson"])
+    several = references(LabelSet(SEVERAL, ["a", "b"]), [[1, 0], [1, 0], [1, 1], [0, 0]])
+    baseline = details(np.array([[1, -1], [2, -1], [3, 1], [-1, -1]]), several)["baseline"]
+    assert baseline["micro_f1"] == approx(6 / 8)  # a to all texts: 3 right, 1 wrong, 1 missing
 
 
 def test_details_have_each_class_and_the_confusions():
