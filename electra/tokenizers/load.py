@@ -4,6 +4,7 @@ A tokenizer here is a Hugging Face one with a Rust backend that encodes a pair a
 types 0 and 1. train.py trains new ones.
 """
 
+import codecs
 import hashlib
 import json
 import logging
@@ -125,10 +126,10 @@ def with_template(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase
         return tokenizer
     if {tokenizer.cls_token_id, tokenizer.sep_token_id} & set(tokenizer("a")["input_ids"]):
         return tokenizer
-    post_processor = _state(tokenizer)["post_processor"]
-    if post_processor is not None and post_processor["type"] != "ByteLevel":  # another template, which decides
+    backend = tokenizer.backend_tokenizer
+    if backend.num_special_tokens_to_add(is_pair=False):  # of another template, which decides
         return tokenizer
-    return wrap_backend(tokenizer.backend_tokenizer, roles)
+    return wrap_backend(backend, roles)
 
 
 def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
@@ -145,7 +146,17 @@ def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
             return _load_tokenizers_json(found / "tokenizer.json")
         if (found / "vocab.txt").is_file():
             return _load_vocab_file(found / "vocab.txt")
+    elif not (found / "tokenizer.json").is_file() and _has_byte_order_mark(found / "vocab.txt"):
+        raise UserError(
+            f"tokenizer {found / 'vocab.txt'} begins with a byte-order mark, which transformers takes for a part of "
+            "the first token; save it as UTF-8 without one"
+        )
     return AutoTokenizer.from_pretrained(found, trust_remote_code=False)
+
+
+def _has_byte_order_mark(path: Path) -> bool:
+    """Return True if a file is there and begins with the byte-order mark of UTF-8."""
+    return path.is_file() and path.read_bytes().startswith(codecs.BOM_UTF8)
 
 
 def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
@@ -164,8 +175,8 @@ def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
 
 def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer of an uncased BERT from a `vocab.txt` with a token in each line."""
-    # Not splitlines(): vocabularies of many languages have U+2028 as a token.
-    tokens = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    # Not splitlines(): vocabularies of many languages have U+2028 as a token. Editors may write a byte-order mark.
+    tokens = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     missing = [token for token in SPECIAL_TOKENS.values() if token not in tokens]
     if missing:
         raise UserError(f"tokenizer {path}: not a BERT vocabulary, it has no line {' or '.join(missing)}")

@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -34,7 +35,7 @@ from electra.tokenizers.train import (
     train_on_documents,
 )
 from tests.conftest import TEXTS, refused
-from tests.helpers import parametrize
+from tests.helpers import ROOT, parametrize
 
 ENGLISH = [*TEXTS, "How much wood would a woodchuck chuck if a woodchuck could chuck wood?"]
 GERMAN = [
@@ -371,6 +372,35 @@ def test_other_names_of_special_tokens_get_the_template(tmp_path):
         named = loaded
 
 
+@parametrize("algorithm", [ByteLevelBPETokenizer, CharBPETokenizer])
+def test_the_snippet_of_the_page_saves_a_tokenizer_with_the_template(algorithm, tmp_path, monkeypatch):
+    bpe = algorithm()
+    special = ["<PAD>", "<MASK>", "<BOS>", "<SEP>", "<UNK>"]
+    bpe.train_from_iterator(CORPUS, vocab_size=400, special_tokens=special, show_progress=False)
+    bpe.save(str(tmp_path / "tokenizer.json"))
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "tokenizer.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(snippet, {})
+    for _ in range(2):  # and what is saved of it again
+        loaded = load_tokenizer("my_tokenizer")
+        check_tokenizer(loaded, "my_tokenizer")
+        inner = loaded("the dog", add_special_tokens=False)["input_ids"]
+        encoded = loaded("the dog", "the dog")
+        assert encoded["input_ids"] == [2, *inner, 3, *inner, 3]
+        assert encoded["token_type_ids"] == [0] * (len(inner) + 2) + [1] * (len(inner) + 1)
+        loaded.save_pretrained("my_tokenizer")
+
+
+def test_a_template_with_one_special_token_is_kept(tmp_path):
+    backend = bert_tokenizer("the", "dog").backend_tokenizer
+    around = {"single": "[UNK] $A", "pair": "[UNK] $A $B:1", "special_tokens": [("[UNK]", 1)]}
+    backend.post_processor = processors.TemplateProcessing(**around)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL_TOKENS)
+    loaded = load_tokenizer(saved(tokenizer, tmp_path))
+    assert loaded("the dog")["input_ids"] == [1, 5, 6]
+    assert "[CLS] and [SEP] around" in refused(lambda: check_tokenizer(loaded, "begin"))
+
+
 def test_a_folder_with_only_a_bare_json_gets_berts_roles(tmp_path):
     bare = bert_tokenizer("the", "dog").backend_tokenizer
     bare.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1")
@@ -379,14 +409,22 @@ def test_a_folder_with_only_a_bare_json_gets_berts_roles(tmp_path):
         assert load_tokenizer(str(path))("The dog")["input_ids"] == [2, 5, 6, 3]
 
 
-def test_a_vocab_txt_is_that_of_an_uncased_bert(tmp_path):
+@parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_vocab_txt_is_that_of_an_uncased_bert(encoding, tmp_path):
     lines = [*SPECIAL_TOKENS.values(), "[unused0]", "\u2028", "apfel", "große", "apfel", "uber"]
-    (tmp_path / "vocab.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "vocab.txt").write_text("\n".join(lines) + "\n", encoding=encoding)
     for path in (tmp_path, tmp_path / "vocab.txt"):
         tokenizer = load_tokenizer(str(path))
         assert tokenizer.tokenize("Äpfel Größe über") == ["apfel", "große", "uber"]
         assert tokenizer("apfel uber", add_special_tokens=False)["input_ids"] == [9, 10]  # 7 is a gap
         assert vocabulary_size(tokenizer) == len(lines)
+        assert tokenizer.pad_token_id == 0
+
+
+def test_a_byte_order_mark_that_transformers_would_read_is_refused(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS.values(), "a"]), encoding="utf-8-sig")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    assert "vocab.txt" in refused(lambda: load_tokenizer(str(tmp_path)))
 
 
 @parametrize("subfolder", ["tokenizer", "discriminator"])
