@@ -160,9 +160,16 @@ class TokenCache:
         return ids
 
     def line_lengths(self, document: int) -> NDArray[np.uint32]:
-        """Return the number of tokens of each line of a document, (number of lines,)."""
+        """Return the number of tokens of each line of a document, (number of lines,).
+
+        Raises:
+            UserError: the tokens are those of another program, which do not say where lines end.
+        """
         if not self.description["has_lines"]:
-            return self.lengths[document : document + 1].astype(np.uint32)
+            raise UserError(
+                "--segment_policy google collects lines, and the tokens of --token_cache do not say where lines end; "
+                "choose another --segment_policy, or name the text itself with --train_file or --dataset_name"
+            )
         return self._lines[document].values.to_numpy()
 
     @cached_property

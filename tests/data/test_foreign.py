@@ -1,5 +1,6 @@
 """Tokens of other programs are read where they are; files that are damaged or hold no tokens are refused."""
 
+import functools
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from electra.data.foreign import open_cache
+from electra.data.policies import POLICIES, make_policy
 from electra.data.shards import load_or_build_cache
 from electra.data.token_cache import TokenCache
 from electra.io.checkpoints import write_manifest
@@ -20,8 +22,7 @@ INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (16, 32, 64)]
 
 
 def contents(cache):
-    lines = [cache.line_lengths(d).tolist() for d in range(len(cache))]
-    return all_ids(cache), lines, cache.content_hashes.tolist()
+    return all_ids(cache), cache.lengths.tolist(), cache.content_hashes.tolist()
 
 
 def write_datatrove(path, documents, dtype="<u2"):
@@ -44,8 +45,8 @@ def test_tokens_of_datatrove_are_read_where_they_are(number_tokenizer, tmp_path)
         np.concatenate(documents).astype(dtype).tofile(tmp_path / f"{name}.ds")
         np.cumsum([len(ids) for ids in documents]).astype("<u8").tofile(tmp_path / f"{name}.ds.index")
     cache = open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache"))
-    ids, lines, _ = contents(cache)
-    assert ids == [[7, 8], [9, 10], [11]] and lines == [[2], [2], [1]]
+    ids, lengths, _ = contents(cache)
+    assert ids == [[7, 8], [9, 10], [11]] and lengths == [2, 2, 1]
     assert contents(open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache"))) == contents(cache)
     np.array([10, 9, 8], "<u4").tofile(tmp_path / "a.ds")  # of equal size
     assert contents(open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache")))[0][0] == [10, 9, 8]
@@ -55,6 +56,17 @@ def test_tokens_of_datatrove_are_read_where_they_are(number_tokenizer, tmp_path)
     np.array([1], "<u8").tofile(tmp_path / "a.ds.index")
     assert "70000" in refused(lambda: open_cache(tmp_path, number_tokenizer, str(tmp_path / "refused")))
     assert not [*(tmp_path / "refused").iterdir()]
+
+
+def test_tokens_without_lines_are_no_text_for_the_policy_of_lines(number_tokenizer, tmp_path):
+    write_datatrove(tmp_path / "a.ds", [[7, 8, 9] * 10, [10, 11] * 10])
+    cache = open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache"))
+    for name in POLICIES:
+        policy = functools.partial(make_policy, name, cache, np.arange(2), max_length=8, seed=1)
+        if name == "google":
+            assert "--segment_policy google" in refused(policy)
+        else:
+            assert len(policy()) > 0
 
 
 @parametrize(("dtype", "length"), [("int32", 4), ("int64", -1), ("uint16", -1)])
