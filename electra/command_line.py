@@ -39,6 +39,10 @@ from electra.options import Need, Range, Values, as_word, default_of, plain_valu
 
 logger = logging.getLogger(__name__)
 
+CONFIG_HELP = (
+    "YAML file with any of the options below; flags override it. Relative paths in it begin in the current folder."
+)
+"""Help of --config."""
 _NOT_GIVEN = object()
 """The default of every option in the parser, by which a given default is told from none."""
 
@@ -63,7 +67,7 @@ class CommandLine(HfArgumentParser):
         super().__init__(list(groups), description=description, allow_abbrev=False, usage=usage)
         self.needs = needs
         self._with_recipes = next((f for f in self._fields() if rules_of(f).sets is not None), None)
-        self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
+        self.add_argument("--config", help=CONFIG_HELP)
         for f in self._fields():
             opposite = rules_of(f).opposite
             if opposite:

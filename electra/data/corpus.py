@@ -45,7 +45,7 @@ from electra.data.readers import (
     why_rows,
 )
 from electra.io.errors import UserError
-from electra.io.files import absolute
+from electra.io.files import absolute, expand
 
 logger = logging.getLogger(__name__)
 
@@ -371,7 +371,7 @@ def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[
     Raises:
         UserError: there is no such file or folder, or no file that can be read.
     """
-    pattern = os.path.expanduser(entry)
+    pattern = str(expand(entry))
     if is_saved_dataset(pattern):
         advice = "name it with --dataset_name" if option == "train_file" else "name files of text"
         raise UserError(f"{option} {entry!r} is a folder of the datasets library; {advice}")

@@ -233,7 +233,7 @@ def given_paths(given: Any, name: str) -> list[str]:
 
 def config_path(name: str) -> Path:
     """Return the path of a file, or of the package's file with this name: `configs/glue/paper.yaml` works anywhere."""
-    path = Path(name)
+    path = expand(name)
     if path.exists() or path.is_absolute():
         return path
     packaged = CONFIGS.joinpath(*path.parts[path.parts[:1] == ("configs",) :])
@@ -241,16 +241,21 @@ def config_path(name: str) -> Path:
 
 
 def expand(path: str | Path) -> Path:
-    """Return the path with `~` replaced by the home folder, if that user exists.
+    """Return the path with `~` and variables such as `$HOME` replaced, if there is such a user or variable.
+
+    A path that exists as it is written stays.
 
     Raises:
         UserError: a name is not UTF-8 or holds NUL, which libraries and files of options cannot take.
     """
-    return Path(_checked(os.path.expanduser(path)))
+    text = _checked(os.fspath(path))
+    if "$" in text and not os.path.lexists(text):
+        text = os.path.expandvars(text)
+    return Path(_checked(os.path.expanduser(text)))
 
 
 def absolute(path: str) -> str:
-    """Return the absolute path of a file or folder, with `~` replaced; see `expand`."""
+    """Return the absolute path of a file or folder, with `~` and variables replaced; see `expand`."""
     return _checked(os.path.abspath(expand(path)))
 
 

@@ -16,7 +16,7 @@ from transformers import TrainingArguments
 from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
 from electra.io.checkpoints import checkpoint_named
 from electra.io.errors import UserError
-from electra.io.files import absolute
+from electra.io.files import absolute, expand
 from electra.model.options import ModelArguments, ObjectiveArguments, given_objective
 from electra.objectives import OBJECTIVES, Objective
 from electra.options import (
@@ -258,6 +258,7 @@ class ElectraTrainingArguments(TrainingArguments):
 
     def __post_init__(self) -> None:
         check_options(self)
+        self.output_dir = str(expand(self.output_dir))
         if "num_train_epochs" in self.given and "max_steps" not in self.given:
             self.max_steps = -1
         if not torch.accelerator.is_available():

@@ -21,7 +21,7 @@ from electra.data import options as data_options
 from electra.data.options import held_out_texts
 from electra.io.checkpoints import PROVENANCE_NAME, checkpoint_named
 from electra.io.errors import UserError
-from electra.io.files import CONFIGS, read_json, run_options
+from electra.io.files import CONFIGS, expand, read_json, run_options
 from electra.model import options as model_options
 from electra.model.options import MASKING, ModelArguments, ObjectiveArguments, check_shares, given_objective
 from electra.objectives import OBJECTIVES
@@ -145,7 +145,7 @@ def _default_config(flags: Values) -> str | None:
     """Return the file of options if none is named: the resumed run's, or, without a corpus, the quickstart's."""
     resumed = flags.get("resume_from_checkpoint")
     if resumed:
-        folder = Path(resumed).resolve()
+        folder = expand(resumed).resolve()
         for path in (folder / CONFIG_NAME, folder.parent / CONFIG_NAME):
             if path.is_file():
                 logger.info("options of %s", path)
@@ -153,7 +153,7 @@ def _default_config(flags: Values) -> str | None:
     if {"dataset_name", "train_file", "token_cache"} & {*flags}:
         return None
     if resumed:
-        if not Path(resumed).is_dir():
+        if not expand(resumed).is_dir():
             raise UserError(f"--resume_from_checkpoint {resumed}: no such folder; name a run or its checkpoint-N")
         raise UserError(f"there is no {CONFIG_NAME} beside {resumed}; name the run's options with --config")
     logger.info("No corpus given: using %s. Give your own with --train_file or --dataset_name.", QUICKSTART)

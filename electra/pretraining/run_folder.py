@@ -35,7 +35,7 @@ from electra.io.checkpoints import (
 )
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
-from electra.io.files import OPTIONS_TITLE, absolute, holds_files, read_json, read_options
+from electra.io.files import OPTIONS_TITLE, absolute, expand, holds_files, read_json, read_options
 from electra.io.hub import push_run
 from electra.options import default_of
 from electra.pretraining.configuration import (
@@ -316,7 +316,7 @@ def _lock_or_refuse(folder: Path) -> None:
 
 def find_checkpoint(resume_from_checkpoint: str) -> Path:
     """Return the checkpoint that --resume_from_checkpoint names, or the latest valid one of the run that it names."""
-    folder = Path(resume_from_checkpoint).resolve()
+    folder = expand(resume_from_checkpoint).resolve()
     if not folder.is_dir():
         raise UserError(f"nothing to resume: there is no folder {folder}; name a run or a checkpoint that exists")
     if not folder.name.startswith("checkpoint-"):

@@ -17,6 +17,7 @@ from electra.io.files import (
     YAML_ERRORS,
     absolute,
     absolute_if_there,
+    absolute_named,
     config_path,
     expand,
     may_be_hub_id,
@@ -159,6 +160,19 @@ def test_paths_of_users_and_names_on_the_hub(tmp_path, monkeypatch):
     assert absolute_if_there("google/electra-small") == "google/electra-small"
     assert may_be_hub_id("google/electra-small") and may_be_hub_id("gpt2")
     assert not any(map(may_be_hub_id, ("./electra", "here/electra", "a/b/c", "tokenizer.json", "")))
+
+
+def test_variables_in_paths_are_replaced_unless_there_is_such_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WHERE", str(tmp_path / "there"))
+    monkeypatch.delenv("NOWHERE", raising=False)
+    for given in ("$WHERE/a.txt", "${WHERE}/a.txt"):
+        assert expand(given) == tmp_path / "there" / "a.txt"
+        assert absolute_named(f"new={given}") == f"new={tmp_path}/there/a.txt"
+    assert expand("$NOWHERE/a.txt") == Path("$NOWHERE/a.txt")
+    (tmp_path / "$WHERE").mkdir()
+    assert absolute("$WHERE") == str(tmp_path / "$WHERE")
+    assert expand("$WHERE/a.txt") == tmp_path / "there" / "a.txt"
 
 
 def test_a_packaged_config_is_found_from_any_folder(tmp_path, monkeypatch):

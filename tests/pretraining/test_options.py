@@ -215,6 +215,21 @@ def test_options_are_found_from_checkpoint_and_run(tmp_path, caplog):
     assert open_run(args).checkpoint == str(checkpoint)
 
 
+@parametrize("home", ["~", "$HOME", "${HOME}"])
+@parametrize("is_file", [False, True])
+def test_paths_of_flags_and_files_are_expanded_alike(home, is_file, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "tok").mkdir()
+    names = {"train_file": "t.txt", "cache_dir": "cache", "output_dir": "out", "tokenizer_path": "tok"}
+    given = {name: f"{home}/{path}" for name, path in names.items()}
+    if is_file:
+        write_yaml(given, tmp_path / "options.yaml", "")
+        given = {"config": f"{home}/options.yaml"}
+    values = parse_pretraining_arguments([f"--{name}={path}" for name, path in given.items()]).values()
+    for name, path in names.items():
+        assert values[name] == ([str(tmp_path / path)] if name == "train_file" else str(tmp_path / path)), name
+
+
 def test_both_stages_need_steps(resolved):
     assert resolved(**TWO_STAGE, max_steps=13).objective.generator_steps == 6
     assert resolved(**TWO_STAGE, generator_steps=11).objective.generator_steps == 11
