@@ -684,6 +684,26 @@ def test_a_median_over_seeds_is_undefined_without_one_of_them(tmp_path):
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 7
 
 
+@parametrize(
+    ("scores", "said"),
+    [
+        (([0.60, 0.62, 0.61], [0.50, 0.52, 0.51]), "above learning_rate 0.2 (51.0) by 10.0 (± 1.4 with"),
+        (([0.60, 0.68, 0.52], [0.50, 0.58, 0.42]), "level with learning_rate 0.2 (50.0), 10.0 above (± 11.3 with"),
+        (([0.60], [0.50]), "no verdict"),
+    ],
+)
+def test_the_best_point_is_compared_with_the_next_by_their_seeds(tmp_path, scores, said):
+    parameters = {"learning_rate": {"values": [0.1, 0.2]}, "seed": {"values": [1, 2, 3]}}
+    sweep = sweep_of(tmp_path, parameters=parameters)
+    for rate, values in zip((0.1, 0.2), scores, strict=True):
+        for seed, score in enumerate(values):
+            point = {"learning_rate": rate, "seed": seed, "median/cola": score, "seeds/cola": 2, "std/cola": 0.01}
+            finish(tmp_path, **{f"{rate}_{seed}": point})
+    write_sweep_report(sweep, tmp_path, read_points(tmp_path, sweep))
+    page = (tmp_path / "report.md").read_text().replace("\\", "")
+    assert said in page and "is learning_rate 0.1: 6" in page
+
+
 def test_metrics_of_different_generators_are_left_out_beside_glue(tmp_path):
     sweep = sweep_of(tmp_path)
     for rate, score in ((0.1, 0.2), (0.2, 0.3)):
@@ -695,10 +715,8 @@ def test_metrics_of_different_generators_are_left_out_beside_glue(tmp_path):
     ]
     page = (tmp_path / "report.md").read_text()
     assert "same text, tokenizer" in page  # a note below the table
-    best = (
-        "**The best of 2 by discriminator AUC is learning_rate 0.1: 80.0 %. The next is learning_rate 0.2: 70.0 %.**"
-    )
-    assert best in page
+    best = "**The best of 2 by discriminator AUC is learning_rate 0.1: 80.0 %; no verdict:"
+    assert best in page and "the next is learning_rate 0.2 (70.0)" in page
     assert page.index(best) < page.index("|")
     for rate, score in ((0.1, 0.2), (0.2, 0.3)):
         point = {"learning_rate": rate, "eval/discriminator_auc": 1 - score, "median/rte": score, "std/rte": 0.01}

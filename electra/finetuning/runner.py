@@ -38,6 +38,7 @@ from electra.io.files import read_json, replace_folder, write_file, write_json
 from electra.report.blocks import write_report
 from electra.report.evaluation import percent
 from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results
+from electra.report.verdict import too_few
 from electra.runtime.device import tune_networks, tune_process
 from electra.runtime.threads import choose_threads, threads_of_user
 from electra.runtime.tracking import RecordSettings, check_trackers, track_results
@@ -193,6 +194,10 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
             "%-14s %d rows, %d steps, learning rate %g, %d tokens, seeds %s",
             p.task.name, p.rows, p.steps, p.tuning.learning_rate, p.tuning.max_length, p.seeds,
         )  # fmt: skip
+        unit = p.task.kind.reporting.unit
+        scored = sum(split.examples for name, split in p.data.scored.items() if name.startswith("dev"))
+        if reason := too_few(scored, unit):
+            logger.warning("%s: there will be no verdict: %s of the development set", p.task.name, reason)
     runs = sum(len(p.seeds) for p in to_do)
     logger.info("%d runs, %d are finished", runs, len(evaluation.results))
 
@@ -294,7 +299,7 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
         model=model,
         parameters=evaluation.encoder.model.num_parameters(),
         rows=data.examples,
-        settings=p.settings,
+        settings={**p.settings, **p.data.measured},
     )
     logits = dict(outcome.logits)
     for name, split in data.splits.items():

@@ -80,6 +80,7 @@ class TaskData(NamedTuple):
         saved: values for the configuration of a saved model, beside the classes.
         baselines: seed of a run -> name of a baseline, such as the most frequent answer -> its metrics, named as in
             `Task.metrics`, from the same rows as the run and without a network; None without baselines.
+        measured: facts about the texts, which are recorded with the settings of each result and decide nothing.
     """
 
     splits: Mapping[str, Split]
@@ -88,6 +89,7 @@ class TaskData(NamedTuple):
     chosen: Callable[[int], Array] | None = None
     saved: Mapping[str, Any] = {}
     baselines: Callable[[int], BaselineScores] | None = None
+    measured: Mapping[str, float] = {}
 
     @property
     def train(self) -> ColumnRows:

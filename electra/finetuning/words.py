@@ -19,8 +19,6 @@ from sklearn.naive_bayes import ComplementNB, MultinomialNB
 
 from electra.finetuning.data import UNSPACED, Array
 
-BAG_OF_WORDS = "bag of words"
-"""Title of the baseline that is a linear model of the words of a text."""
 SINGLE = "single"
 SEVERAL = "several"
 NUMBER = "number"

@@ -17,6 +17,7 @@ from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Rep
 from electra.report.drawing import ScoreRows, draw_scores, render
 from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskSummary, read_baselines, read_evaluation
 from electra.report.runs import names_of
+from electra.report.verdict import Rival, sampling_error, standing, too_few, verdict
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation."
 """Sentence above the overview of every report."""
@@ -29,20 +30,24 @@ GENERAL_DEFINITIONS = (
     "ECE is the expected calibration error: the mean distance between the probability of an answer and the share of "
     "answers with about this probability that are right, over 15 ranges.",
     "A score is undefined where its formula has no value, such as the correlation with a constant. It counts as the "
-    "worst score in the median; std is then undefined, too.",
-    "Better and worse, in the first sentence: the scores differ by more than twice the error sqrt(std^2 + e^2), "
-    "where e is the error that the size of the development set gives: sqrt(p (1 - p) / N) for a share p of N, "
-    "(1 - r^2) / sqrt(N) for a correlation r.",
+    "worst score in the median; std is then undefined, too. A run that is older than a metric was not measured: "
+    "median and std are those of the other seeds.",
+    "Above, level and below, in the first sentence: above and below, the scores differ by more than twice the error "
+    "in brackets, level, by less. The error is sqrt(std^2 + e^2), of both scores together; e is the error that the "
+    "size of the development set gives: sqrt(p (1 - p) / N) for a share p of N, (1 - r^2) / sqrt(N) for a correlation "
+    "r. With fewer than 50 examples there is no verdict.",
 )
 """Definitions at the end of every report."""
-CLEAR_ERRORS = 2.0
-"""Margin in standard errors from which a score is called better or worse than that of a baseline."""
 ABOUT_RUNS = ("Model", "Start", "Params")
 """Titles of the columns of the overview that stand behind the scores."""
-CORRELATIONS = ("mcc", "pearson", "spearman")
-"""Metrics in [-1, 1] whose standard error is that of a correlation."""
 CONSTANT = "majority or mean"
 """Title of the baseline that gives all texts one answer."""
+BAG_OF_WORDS = "bag of words"
+"""Title of the baseline of tf-idf and a linear model, which reads whole texts."""
+CUT_TEXTS = "dev_texts_cut"
+"""Setting of a result: share of the texts of the development set that the network reads the beginning of only."""
+MOST_CUT = 0.1
+"""Share of texts that are cut, above which a verdict says that the bag of words reads more than the network."""
 PLAIN_NAMES = {CONSTANT: "one answer to all"}
 """Title of a baseline -> its name in a sentence, where that is not the title."""
 NOT_PUBLIC = "Another set than above, without runs of this report: the labels of the test sets are not public."
@@ -89,6 +94,7 @@ class Reporting:
         published: published rows to show beside the runs; a row without scores has an average only.
         averages: name of an average -> tasks that it is the mean of. Published rows have the first average only.
         datasets: official task -> data set of the Hub with its rows, and configuration.
+        unit: what the rows of a development set are, in the plural.
     """
 
     title: str
@@ -99,6 +105,7 @@ class Reporting:
     published: Sequence[PublishedScores] = ()
     averages: Mapping[str, Sequence[str]] = field(default_factory=dict)
     datasets: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
+    unit: str = "examples"
 
     def report(self, folders: Sequence[Path]) -> Report:
         """Return the report of the evaluations in folders, with a table for a terminal that has a row per score."""
@@ -115,43 +122,53 @@ class Reporting:
         return []
 
     def verdicts(self, folders: Sequence[Path]) -> list[Verdict]:
-        """Return a sentence for each run with its score, and whether the score is better than the baselines."""
+        """Return a sentence for each run with its score, and where the score stands to the baselines."""
         found = []
         for folder, name in names_of(folders).items():
             baselines = {
                 title: self.summarize(results, title)[0] for title, results in self.baselines_of(folder).items()
             }
             for run in self.summarize(read_evaluation(folder), name):
-                verdict = self.verdict(run, baselines)
-                text = verdict.text if len(folders) == 1 and run.name == name else f"{run.name}: {verdict.text}"
-                found.append(verdict._replace(text=text))
+                sentence = self.verdict(run, baselines)
+                text = sentence.text if len(folders) == 1 and run.name == name else f"{run.name}: {sentence.text}"
+                found.append(sentence._replace(text=text))
         return found
 
     def verdict(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> Verdict:
-        """Return the sentence about a run, which for several tasks says how many are better than every baseline."""
-        compared = {}
+        """Return the sentence about a run, which for several tasks says on how many it is above every baseline."""
+        rivals = {}
         for name, summary in run.tasks.items():
             of_task = {title: one.tasks[name] for title, one in baselines.items() if name in one.tasks}
-            compared[name] = compare(summary, of_task)
+            rivals[name] = rivals_of(summary, of_task)
         if len(run.tasks) == 1:
             ((name, summary),) = run.tasks.items()
             metric = self.metrics.get(summary.task.headline, summary.task.headline)
-            text = f"{metric[0].upper()}{metric[1:]} {score_of(summary)}"
-            sentences = [comparison.text for comparison in compared[name]]
-            if not sentences:
-                return Verdict(f"{text}.", None)
-            return Verdict(f"{text}: {'; '.join(sentences)}.", all(one.is_better for one in compared[name]))
+            title = f"{summary.task.title} {metric}" if name in self.tasks else f"{metric[0].upper()}{metric[1:]}"
+            what = f"{title} {score_of(summary)}"
+            sample = f"{examples_of(summary)} {self.unit}"
+            return verdict(
+                what, score_for_verdict(summary), rivals[name], percent, sample, self.why_no_verdict(summary)
+            )
         shown = [f"{name} {percent(value)} %. " for name, value in run.averages.items() if value is not None]
-        titles = {name: run.tasks[name].task.title for name, found in compared.items() if found}
-        behind = [title for name, title in titles.items() if not all(one.is_better for one in compared[name])]
-        if not titles:
-            return Verdict(f"{''.join(shown)}{len(run.tasks)} tasks.", None)
-        text = (
-            f"{''.join(shown)}Better than what needs no network on {len(titles) - len(behind)} of {len(titles)} tasks"
-        )
-        if behind:
-            text += f"; not clearly on {', '.join(behind)}"
-        return Verdict(f"{text}.", 2 * len(behind) < len(titles))
+        places: dict[str, list[str]] = defaultdict(list)
+        for name, summary in run.tasks.items():
+            if self.why_no_verdict(summary):
+                places["no verdict"].append(summary.task.title)
+            elif rivals[name]:
+                lowest = min(standing(score_for_verdict(summary), rival) for rival in rivals[name])
+                places["below" if lowest < 0 else "above" if lowest else "level"].append(summary.task.title)
+        compared = sum(len(titles) for place, titles in places.items() if place != "no verdict")
+        text = f"{''.join(shown)}{len(run.tasks)} tasks"
+        if compared:
+            text = f"{''.join(shown)}Above what needs no network on {len(places['above'])} of {compared} tasks"
+        others = [
+            f"{place} on {', '.join(places[place])}" for place in ("level", "below", "no verdict") if places[place]
+        ]
+        return Verdict(f"{'; '.join([text, *others])}.", 2 * len(places["above"]) > compared if compared else None)
+
+    def why_no_verdict(self, summary: TaskSummary) -> str:
+        """Return why the runs of a task allow no verdict, "" if they allow one: the one place for such reasons."""
+        return too_few(examples_of(summary), self.unit)
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
         """Return one summary per folder and model, from the folders' results."""
@@ -330,7 +347,9 @@ class Reporting:
                         "Std": percent(spread.std, 2, empty=""),
                     }
                     for result in summary.results if run.model or len(summary.results) > 1 else ():
-                        text = percent(spread.values[result.seed], 2, "undefined")
+                        text = "not measured"
+                        if result.seed in spread.values:
+                            text = percent(spread.values[result.seed], 2, "undefined")
                         row[f"seed {result.seed}"] = f"{text} (collapsed)" if result.collapsed else text
                     rows.append(row)
             blocks += [Heading(task.title, 3), table_of(rows)]
@@ -378,43 +397,42 @@ def score_of(summary: TaskSummary) -> str:
     return f"{shown}{'' if spread.median is None else ' %'} {seeds}{failed}"
 
 
-class Comparison(NamedTuple):
-    """A comparison of a score with a baseline's: words, and whether the score is clearly better."""
-
-    text: str
-    is_better: bool
+def score_for_verdict(summary: TaskSummary) -> float:
+    """Return a task's headline; 0 if it is undefined, because that is the correlation of one answer to all."""
+    return summary.headline.median or 0.0
 
 
-def compare(summary: TaskSummary, baselines: Mapping[str, TaskSummary]) -> list[Comparison]:
-    """Return the comparisons of a task's headline with that of each baseline, the best baseline first.
+def examples_of(summary: TaskSummary) -> int:
+    """Return the number of examples in the development sets of a task, the smallest one of its runs."""
+    return min(sum(n for split, n in one.rows.items() if split.startswith("dev")) for one in summary.results)
 
-    An undefined score counts as 0, because it is the correlation of one answer to all.
+
+def rivals_of(summary: TaskSummary, baselines: Mapping[str, TaskSummary]) -> list[Rival]:
+    """Return what a task's headline is compared with, the best baseline first.
+
+    The error of a difference is that of both scores: of the seeds, and of the size of the development set. Answers of
+    the baselines are not stored, so that the errors are not paired.
     """
     metric = summary.task.headline
-    score = summary.headline.median or 0.0
-    examples = min(sum(n for split, n in r.rows.items() if split.startswith("dev")) for r in summary.results)
-    own_error = sampling_error(metric, score, examples) if examples > 0 else 0.0
-    error = CLEAR_ERRORS * math.hypot(summary.headline.std or 0.0, own_error)
-    known = {title: one.spread(metric).median or 0.0 for title, one in baselines.items()}
-    found = []
-    for title, value in sorted(known.items(), key=lambda item: -item[1]):
-        difference = score - value
-        shown = f"{PLAIN_NAMES.get(title, f'the {title}')} ({percent(value)})"
-        if difference > error:
-            found.append(Comparison(f"better than {shown} by {percent(difference)}", True))
-        elif difference < -error:
-            found.append(Comparison(f"worse than {shown} by {percent(-difference)}", False))
-        else:
-            found.append(Comparison(f"not clearly better than {shown}", False))
-    return found
+    examples = examples_of(summary)
 
+    def error_of(spread: Spread) -> float:
+        sampling = sampling_error(metric, spread.median or 0.0, examples) if examples else 0.0
+        return math.hypot(spread.std or 0.0, sampling)
 
-def sampling_error(metric: str, score: float, examples: int) -> float:
-    """Return the standard error of a score that the number of examples gives, as a fraction."""
-    if metric in CORRELATIONS:
-        return (1 - min(abs(score), 1.0) ** 2) / math.sqrt(examples)
-    share = (min(max(score, 0.0), 1.0) * examples + 1) / (examples + 2)  # no error of 0 where all is right
-    return math.sqrt(share * (1 - share) / examples)
+    settings = summary.results[0].settings
+    cut = settings.get(CUT_TEXTS, 0.0)
+    reads_more = (
+        f", which reads whole texts, the network the first {settings.get('max_length')} tokens of a text "
+        f"({percent(cut, 0)} % are longer)"
+    )
+    rivals = []
+    for title, one in baselines.items():
+        spread = one.spread(metric)
+        error = math.hypot(error_of(summary.headline), error_of(spread))
+        note = reads_more if title == BAG_OF_WORDS and cut > MOST_CUT else ""
+        rivals.append(Rival(PLAIN_NAMES.get(title, f"the {title}"), spread.median or 0.0, error, note))
+    return sorted(rivals, key=lambda rival: -rival.score)
 
 
 def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
@@ -438,10 +456,12 @@ def cell(
     text = percent(spread.median)
     if with_std and spread.std is not None:
         text += f" ± {percent(spread.std)}"
-    for count, what in ((summary.collapsed * with_collapsed, "collapsed"), (spread.undefined, "undefined")):
-        if count:
-            text += f" ({count} of {len(spread.values)} {what})"
-    return text
+    remarks = {
+        "collapsed": summary.collapsed * with_collapsed,
+        "undefined": spread.undefined,
+        "not measured": len(summary.results) - len(spread.values),
+    }
+    return text + "".join(f" ({count} of {len(summary.results)} {what})" for what, count in remarks.items() if count)
 
 
 def seeds_cell(run: RunSummary) -> str:

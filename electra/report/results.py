@@ -3,8 +3,9 @@
 A line is written as a whole and synced; a line that was cut short by a kill is ignored and then overwritten. Lines
 contain no times, so that an interrupted evaluation ends with the same file as an uninterrupted one.
 
-In summaries, an undefined metric counts as the worst value, so that it cannot raise a median. An average needs all of
-its tasks: the mean of some of them would look like the real one.
+In summaries, an undefined metric counts as the worst value, so that it cannot raise a median. A run that was finished
+before a metric existed has no value of it, and does not count. An average needs all of its tasks: the mean of some of
+them would look like the real one.
 """
 
 import json
@@ -26,8 +27,8 @@ ENVIRONMENT_NAME = "environment.json"
 """File in the folder of an evaluation with host, versions and the kind of its tasks."""
 BASELINES_ENDING = "-baselines.json"
 """End of the name of a file in predictions/ with the scores of baselines for a task and seed."""
-ERRORS = ("rmse", "ece")
-"""Ends of the names of metrics of which less is better."""
+ERRORS = {"rmse", "ece"}
+"""Words in the names of metrics of which less is better, such as ece_matched."""
 
 
 class Settings(TypedDict, total=False):
@@ -174,7 +175,7 @@ class ScoredTask:
 
 
 class Spread(NamedTuple):
-    """The values of a metric by seed, None where it is undefined."""
+    """The values of a metric by seed, None where it is undefined. A seed that was not measured has no value."""
 
     values: Mapping[int, float | None]
     worst: float = -math.inf
@@ -189,12 +190,14 @@ class Spread(NamedTuple):
 
     @property
     def median(self) -> float | None:
-        """Return the median, in which undefined values count as the worst ones; None if the median is undefined."""
+        """Return the median, in which undefined values count as the worst ones; None if it is undefined or of none."""
+        if not self.values:
+            return None
         return defined(statistics.median([*self.defined, *[self.worst] * self.undefined]))
 
     @property
     def std(self) -> float | None:
-        """Return the standard deviation over n seeds, with n - 1; None for one seed, or if a value is undefined."""
+        """Return the standard deviation over n values, with n - 1; None for one value, or if a value is undefined."""
         return None if self.undefined or len(self.values) < 2 else statistics.stdev(self.defined)
 
 
@@ -214,8 +217,9 @@ class TaskSummary(NamedTuple):
         return {name: self.spread(name) for name in names}
 
     def spread(self, metric: str) -> Spread:
-        values = {result.seed: defined(result.metrics.get(metric)) for result in self.results}
-        is_error = metric.removeprefix("test_").partition("_")[0] in ERRORS
+        """Return the values of a metric, of the seeds whose results have it."""
+        values = {result.seed: defined(result.metrics[metric]) for result in self.results if metric in result.metrics}
+        is_error = bool(ERRORS.intersection(metric.split("_")))
         return Spread(values, math.inf if is_error else -math.inf)
 
     @property

@@ -3,8 +3,10 @@
 import csv
 import json
 import logging
+import math
 import statistics
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ from electra.io.files import open_new
 from electra.report.blocks import Blocks, Figure, Report, Text, Verdict, table_of, write_report
 from electra.report.drawing import METRIC_LABELS, Scatter, draw_scatters, metric_title, render
 from electra.report.evaluation import percent
+from electra.report.verdict import Rival, verdict
 from electra.sweep.file import Sweep, distribution_of
 from electra.sweep.folder import Point
 from electra.tasks.glue.report import GLUE_REPORTING
@@ -200,20 +203,25 @@ def about(sweep: Sweep, points: Sequence[Point], rank: str) -> str:
 
 
 def best_of(sweep: Sweep, rows: Sequence[Row], rank: str) -> Verdict:
-    """Return a sentence with the best row, and the score of the next; `rows`: the best first."""
+    """Return a sentence with the best row, and where it stands to the next; `rows`: the best first."""
     scored = [row for row in rows if row.median(rank) is not None]
     if not scored:
         return Verdict(f"No point has a score in {title_of(rank)}.", None)
-    texts = []
-    for row in scored[:2]:
-        std = row.std(rank, is_over_seeds(sweep))
-        unit = " %" if is_share(rank) else ""
-        score = shown(rank, row.median(rank)) + (f" ± {shown(rank, std)}" if std is not None else "")
-        values = ", ".join(f"{name} {_short(value)}" for name, value in row.values.items()) or "the only point"
-        texts.append(f"{values}: {score}{unit}")
-    first, *others = texts
-    text = f"The best of {len(scored):,} by {title_of(rank)} is {first}."
-    return Verdict(text + "".join(f" The next is {other}." for other in others), None)
+    show = partial(shown, rank)
+    over_seeds = is_over_seeds(sweep)
+    values = [", ".join(f"{name} {_short(value)}" for name, value in row.values.items()) for row in scored]
+    medians = [row.median(rank) or 0.0 for row in scored]
+    stds = [row.std(rank, over_seeds) for row in scored]
+    spread = "" if stds[0] is None else f" ± {show(stds[0])}"
+    what = f"The best of {len(scored):,} by {title_of(rank)} is {values[0] or 'the only point'}: "
+    what += f"{show(medians[0])}{spread}{' %' if is_share(rank) else ''}"
+    rivals = []
+    why_none = ""
+    if len(scored) > 1:
+        rivals.append(Rival(values[1], medians[1], math.hypot(stds[0] or 0.0, stds[1] or 0.0)))
+        is_one_seed = None in stds[:2] or (sweep.verb == "pretrain" and not over_seeds)
+        why_none = f"of one seed there is no error, and the next is {values[1]} ({show(medians[1])})" * is_one_seed
+    return verdict(what, medians[0], rivals, show, "these seeds", why_none)._replace(is_good=None)
 
 
 def notes_of(sweep: Sweep, points: Sequence[Point], rank: str) -> list[str]:

@@ -73,6 +73,9 @@ def summarize(*results):
 def test_an_undefined_error_counts_as_the_largest():
     found = summarize(*(result("stsb", seed, {"rmse": value}) for seed, value in enumerate((0.1, 0.2, None))))
     assert found.tasks["stsb"].spread("rmse").median == 0.2
+    for name in ("rare_ece", "ece_matched", "test_ece"):  # the word may stand anywhere
+        found = summarize(*(result("rte", seed, {name: value}) for seed, value in enumerate((0.1, 0.2, None))))
+        assert found.tasks["rte"].spread(name).median == 0.2
 
 
 def test_one_encoder_may_have_several_names():
@@ -160,21 +163,33 @@ def test_the_command_writes_to_its_output_alone(tmp_path, task, metrics, kind, t
     assert sorted(run.iterdir()) == before
 
 
-def test_a_verdict_on_several_tasks_counts_those_that_are_better(tmp_path):
-    runs = all_tasks("cola", "sst2", "rte")  # .51, .52 and .53
+def test_a_verdict_on_several_tasks_tells_above_level_and_below(tmp_path):
+    few = result("wnli", 42, {"accuracy": 0.9}, rows={"train": 635, "dev": 49})
+    runs = [*all_tasks("cola", "sst2", "rte", "qqp"), few]  # .51, .52, .53 and .54
     folder = run_folder(tmp_path / "a", runs)
     (folder / "predictions").mkdir()
-    for one, known in zip(runs, (0.0, 0.4, 0.53), strict=True):
+    for one, known in zip(runs, (0.0, 0.4, 0.53, 0.6, 0.1), strict=True):
         scores = {"majority or mean": dict.fromkeys(one.metrics, known)}
         (folder / "predictions" / f"{one.task}-42-baselines.json").write_text(json.dumps(scores))
     (verdict,) = GLUE.verdicts([folder])
-    assert "on 2 of 3 tasks; not clearly on RTE" in verdict.text and verdict.is_good
+    assert "on 2 of 4 tasks; level on RTE; below on QQP; no verdict on WNLI." in verdict.text and not verdict.is_good
+
+
+def test_a_run_that_is_older_than_a_metric_does_not_count_for_it(tmp_path):
+    older = [result("stsb", 1, {"spearman": 0.5}), result("stsb", 2, {"spearman": 0.7, "pearson": 0.2})]
+    spread = summarize(*older).tasks["stsb"].spread("pearson")
+    assert (spread.median, spread.std, spread.undefined) == (0.2, None, 0)
+    folder = run_folder(tmp_path / "a", [*older, result("stsb", 3, {"spearman": 0.6, "pearson": 0.4})])
+    write_report(GLUE.report([folder]), folder)
+    row = next(line for line in (folder / "report.md").read_text().splitlines() if line.startswith("| a | Pearson"))
+    assert [cell.strip() for cell in row.split("|")][3:-1] == ["30.00", "14.14", "not measured", "20.00", "40.00"]
 
 
 def test_without_a_baseline_a_verdict_is_neither_good_nor_bad(tmp_path):
-    folder = run_folder(tmp_path / "a", [result("squad_v1", 1, {"exact_match": 0.5, "f1": 0.6})], "squad")
+    one = result("squad_v1", 1, {"exact_match": 0.5, "f1": 0.6}, rows={"dev": 10_570})
+    folder = run_folder(tmp_path / "a", [one], "squad")
     (verdict,) = SQUAD.verdicts([folder])
-    assert verdict == ("F1 60.0 % with 1 seed, so without a spread.", None)
+    assert verdict == ("SQuAD 1.1 F1 60.0 % with 1 seed, so without a spread.", None)
     assert '<p class="verdict">' in to_html("", [verdict])
 
 

@@ -9,8 +9,8 @@ from scipy.special import logit
 from electra.finetuning.data import Array
 from electra.finetuning.task import BaselineScores, Split, score_all
 from electra.finetuning.trainer import Logits
-from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, fit_words
-from electra.report.evaluation import CONSTANT
+from electra.finetuning.words import NUMBER, SEVERAL, fit_words
+from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from electra.tasks.classify.labels import Example, LabelledTexts
 from electra.tasks.classify.report import score_splits
 

@@ -468,6 +468,7 @@ CLASSIFY_REPORTING = LabelReporting(
     CLASSIFY_METRICS,
     CLASSIFY_DEFINITIONS,
     headlines=tuple(HEADLINES.values()),
+    unit="texts",
 )
 """How evaluations of `electra classify` are reported."""
 report = CLASSIFY_REPORTING.report

@@ -35,6 +35,7 @@ from electra.io.rows import Columns
 from electra.options import Values
 from electra.report.blocks import Blocks, Figure, Heading, Verdict, write_report
 from electra.report.drawing import draw_learning_curve, render
+from electra.report.evaluation import CUT_TEXTS
 from electra.tasks.classify.baselines import make_baselines
 from electra.tasks.classify.data import ClassifyArguments, encode_texts, read_example, read_examples
 from electra.tasks.classify.labels import (
@@ -204,6 +205,7 @@ def load_classification(
     mean = data.shares("train")
     constant = mean if kind == NUMBER else logit(mean)
     splits = {}
+    measured = {}
     for split, examples in data.splits.items():
         rows, owners = encode_texts(examples, tokenizer, tuning.max_length, in_windows)
         cut = np.unique(owners[rows.lengths >= tuning.max_length])
@@ -212,6 +214,8 @@ def load_classification(
             "%-14s %d of %d texts have %d tokens or more%s",
             split, len(cut), len(examples), tuning.max_length, f", and {how}" if len(cut) else "",
         )  # fmt: skip
+        if split == "dev" and not in_windows:
+            measured[CUT_TEXTS] = round(len(cut) / len(examples), 4)
         targets = None
         if examples[0].label is not None:
             targets = data.targets(split)
@@ -223,7 +227,8 @@ def load_classification(
         splits[split] = Split(rows, references, used, targets is not None)
     chosen = None if fraction == 1 else partial(choose_rows, data, splits["train"], eval_seed)
     baselines = make_baselines(data, splits, chosen)
-    return TaskData(splits, data.labels.classes or ("score",), PROBLEM_TYPES[kind], chosen, baselines=baselines)
+    names = data.labels.classes or ("score",)
+    return TaskData(splits, names, PROBLEM_TYPES[kind], chosen, baselines=baselines, measured=measured)
 
 
 def choose_rows(data: LabelledTexts, train: Split, eval_seed: int, seed: int) -> Array:

@@ -23,7 +23,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 from transformers import PreTrainedModel
 
 from electra.finetuning.data import Array
-from electra.finetuning.words import BAG_OF_WORDS, SINGLE, fit_words
+from electra.finetuning.words import SINGLE, fit_words
 from electra.io.console import environment, setup_logging
 from electra.io.errors import Parser, UserError, abridged
 from electra.io.files import check_results, expand, new_folder, open_new, write_json
@@ -46,7 +46,8 @@ from electra.report.blocks import (
     text_table,
     write_report,
 )
-from electra.report.evaluation import CLEAR_ERRORS
+from electra.report.evaluation import BAG_OF_WORDS
+from electra.report.verdict import Rival, too_few, verdict
 from electra.runtime.device import prepare_network
 from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
 
@@ -446,14 +447,18 @@ def verdict_of(summary: Mapping[str, Any]) -> Verdict:
         if measures is None:
             continue
         error = auroc_error(measures)
-        area = f"{measures['AUROC']:.3f} ± {error:.3f}"
-        is_better = measures["AUROC"] > 0.5 + CLEAR_ERRORS * error
-        text = f"D is {'' if is_better else 'not clearly '}better than guessing at finding wrong {level}s: "
-        text += f"AUROC {area}, guessing 0.500."
+        count = int(measures["wrong"] + measures["right"])
+        what = f"D finds wrong {level}s with an AUROC of {measures['AUROC']:.3f}"
+        guessing = Rival("guessing", 0.5, error)
+        found = verdict(
+            what, measures["AUROC"], [guessing], "{:.3f}".format, f"{count:,} {level}s", too_few(count, f"{level}s")
+        )
         if level == "text" and BAG_OF_WORDS in summary:
-            known = summary[BAG_OF_WORDS]["AUROC"]
-            text += f" A bag of words that has learned from the labels of the other texts has {known:.3f}."
-        return Verdict(text, is_better)
+            known = summary[BAG_OF_WORDS]
+            area = f"{known['AUROC']:.3f} ± {auroc_error(known):.3f}"
+            text = f"{found.text} A bag of words that has learned from the labels of the other texts has {area}."
+            found = found._replace(text=text)
+        return found
     return Verdict(counts_of(summary), None)
 
 

@@ -31,12 +31,12 @@ from electra.finetuning.task import (
     score_all,
 )
 from electra.finetuning.trainer import Logits
-from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SINGLE, fit_words
+from electra.finetuning.words import NUMBER, SINGLE, fit_words
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, write_file
 from electra.options import Values
-from electra.report.evaluation import CONSTANT
+from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, CUT_TEXTS
 from electra.tasks.glue.data import GlueArguments, GlueTuningArguments, load_task, task_data_settings
 from electra.tasks.glue.metrics import (
     GlueLabels,
@@ -219,7 +219,14 @@ def load_glue_task(
     problem_type = "regression" if task.is_regression else "single_label_classification"
     scored = {name: found[name] for name, split in splits.items() if split.is_labelled and name != "train"}
     scores = cache(lambda: score_all(partial(metrics, task), glue_baselines(task, found["train"], scored), splits))
-    return TaskData(splits, task.labels or ("score",), problem_type, baselines=lambda seed: scores())
+    cut = np.mean([length >= tuning.max_length for name in scored for length in splits[name].rows.lengths])
+    return TaskData(
+        splits,
+        task.labels or ("score",),
+        problem_type,
+        baselines=lambda seed: scores(),
+        measured={CUT_TEXTS: round(float(cut), 4)},
+    )
 
 
 def glue_baselines(task: GlueTask, train: Examples, scored: Mapping[str, Examples]) -> dict[str, Logits]:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from electra.io.files import read_json
 from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Report, Table, Text, Verdict, table_of
 from electra.report.drawing import Measured, draw_groups, render
-from electra.report.evaluation import CLEAR_ERRORS, percent
+from electra.report.evaluation import percent
 from electra.report.runs import names_of
+from electra.report.verdict import FEWEST_EXAMPLES, Rival, too_few, verdict
 from electra.tasks.minimal_pairs.data import Pair
 
 PAIR_RESULTS_NAME = "minimal_pairs.json"
@@ -50,10 +51,11 @@ PAIRS_DEFINITIONS = (
 
 
 class Accuracy(TypedDict):
-    """An accuracy with its standard error, as fractions; the error is None if it is not defined."""
+    """An accuracy with its standard error, as fractions, of a number of pairs; an undefined error is None."""
 
     accuracy: float
     standard_error: float | None
+    pairs: NotRequired[int]
 
 
 class Accuracies(TypedDict):
@@ -161,22 +163,18 @@ def margin(
     return Margin(baseline=best, difference=difference["accuracy"], standard_error=error)
 
 
-def verdict(name: str, results: PairResults) -> Verdict:
-    """Return a sentence that says whether a score is better than the baselines, which know no grammar."""
-    accuracy = percent(results["scores"][name]["overall"]["accuracy"])
+def pairs_verdict(name: str, results: PairResults) -> Verdict:
+    """Return the sentence on where a score stands to the best of the baselines, which know no grammar."""
+    overall = results["scores"][name]["overall"]
     found = results["margins"][name]
     baseline = found["baseline"]
     known = 0.5 if baseline == GUESSING else results["baselines"][baseline]["overall"]["accuracy"]
     error = found["standard_error"]
-    shown = f"{baseline} ({percent(known)})"
-    if error is None:
-        return Verdict(f"{name}: {accuracy}, beside {shown}; too few pairs for an error.", None)
-    above = f"{percent(abs(found['difference']))} ± {percent(error)}"
-    if found["difference"] > CLEAR_ERRORS * error:
-        return Verdict(f"{name}: {accuracy}, which is {above} above {shown}.", True)
-    if found["difference"] < -CLEAR_ERRORS * error:
-        return Verdict(f"{name}: {accuracy}, which is {above} below {shown}: no sign of grammar.", False)
-    return Verdict(f"{name}: {accuracy}, not clearly better than {shown}: no sign of grammar.", False)
+    pairs = overall.get("pairs", FEWEST_EXAMPLES)
+    why_none = too_few(pairs, "pairs") or ("the pairs are too few for an error" if error is None else "")
+    rival = Rival(baseline, known, error or 0.0)
+    accuracy = overall["accuracy"]
+    return verdict(f"{name}: {percent(accuracy)}", accuracy, [rival], percent, f"{pairs:,} pairs", why_none)
 
 
 def is_compared(results: PairResults) -> bool:
@@ -257,7 +255,7 @@ def report(folders: Sequence[Path]) -> Report:
             if results not in (baselines.get(name), *baselines.values()):  # equal for tokenizers of one kind
                 baselines[name if name not in baselines else f"{title}: {name}"] = results
         if is_compared(found):
-            of_folder = [verdict(name, found) for name in found["scores"]]
+            of_folder = [pairs_verdict(name, found) for name in found["scores"]]
             if len(folders) > 1:
                 of_folder = [one._replace(text=f"{title}: {one.text}") for one in of_folder]
                 blocks.append(Heading(title))

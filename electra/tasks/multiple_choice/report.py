@@ -38,6 +38,7 @@ CHOICE_REPORTING = Reporting(
     headlines=("accuracy",),
     published=PUBLISHED_CHOICE,
     datasets={"swag": ("allenai/swag", "regular")},
+    unit="questions",
 )
 """How evaluations of `electra choose` are reported."""
 report = CHOICE_REPORTING.report

@@ -66,6 +66,7 @@ SQUAD_REPORTING = Reporting(
     SQUAD_DEFINITIONS,
     published=PUBLISHED_SQUAD,
     datasets={"squad_v1": ("rajpurkar/squad", None), "squad_v2": ("rajpurkar/squad_v2", None)},
+    unit="questions",
 )
 """How evaluations of `electra squad` are reported."""
 report = SQUAD_REPORTING.report

@@ -41,6 +41,7 @@ TAGGING_REPORTING = Reporting(
     TAGGING_DEFINITIONS,
     headlines=("f1", "accuracy"),
     published=PUBLISHED_TAGGING,
+    unit="sentences",
 )
 """How evaluations of `electra tag` are reported."""
 report = TAGGING_REPORTING.report

@@ -6,8 +6,8 @@ import numpy as np
 from pytest import approx
 
 from electra.finetuning.task import Split
-from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, SINGLE
-from electra.report.evaluation import CONSTANT
+from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
+from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from electra.tasks.classify.baselines import make_baselines
 from electra.tasks.classify.labels import Example, LabelledTexts, LabelSet
 from electra.tasks.classify.report import ClassificationReferences

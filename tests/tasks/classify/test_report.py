@@ -8,10 +8,10 @@ from pytest import approx
 from scipy.special import logit
 
 from electra.finetuning.task import calibration_error
-from electra.finetuning.words import BAG_OF_WORDS, NUMBER, SEVERAL, SINGLE
+from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.report.blocks import Code, Fold, Heading, Table, Text, Verdict
 from electra.report.drawing import CurvePoint, draw_learning_curve
-from electra.report.evaluation import CONSTANT
+from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from electra.report.results import Result, append_result
 from electra.tasks.classify.labels import LabelSet
 from electra.tasks.classify.report import (
@@ -141,13 +141,13 @@ def test_confusions_of_very_many_classes_say_what_is_left_out():
     assert f"{70 - MOST_ROWS} other pairs" in said
 
 
-def evaluation_of(folder, accuracies, bag_of_words=0.5, answers=None):
+def evaluation_of(folder, accuracies, bag_of_words=0.5, answers=None, texts=400, **settings):
     """A folder with a run for each accuracy (seeds 1, 2 ...) on 400 texts, and what needs no network."""
     (folder / "predictions").mkdir(parents=True)
     for seed, accuracy in enumerate(accuracies, start=1):
         metrics = {"accuracy": accuracy, "macro_f1": 0.4, "micro_f1": accuracy}
-        rows = {"train": 100, "dev": 400}
-        one = Result("mine", seed, metrics, False, 1.0, "pretrained", "m", 10, rows, {"encoder": "m"})
+        rows = {"train": 100, "dev": texts}
+        one = Result("mine", seed, metrics, False, 1.0, "pretrained", "m", 10, rows, {"encoder": "m", **settings})
         append_result(folder / "results.jsonl", one)
         found = {**details(ANSWERS if answers is None else answers[seed - 1], ONE), "baseline": {"accuracy": 0.25}}
         (folder / "predictions" / f"mine-{seed}-details.json").write_text(json.dumps(found))
@@ -166,15 +166,32 @@ def test_the_page_begins_with_the_verdict_on_the_runs(tmp_path):
 @parametrize(
     ("accuracies", "bag_of_words", "said"),
     [
-        ((0.6, 0.62), 0.7, "worse than the bag of words (70.0) by 9.0"),
-        ((0.6, 0.8), 0.65, "not clearly better than the bag of words"),  # the seeds differ by more
-        ((0.54,), 0.5, "not clearly better than the bag of words"),  # 400 texts have an error of 2.5, less than twice
-        ((0.6,), 0.5, "better than the bag of words (50.0) by 10.0"),
+        ((0.6, 0.62), 0.7, "below the bag of words (70.0) by 9.0 (± 3.6 with 400 texts)"),
+        ((0.6, 0.8), 0.65, "level with the bag of words (65.0), 5.0 above"),  # the seeds differ by more
+        ((0.56,), 0.5, "level with the bag of words (50.0), 6.0 above (± 3.5 with"),  # each has an error of 2.5
+        ((0.5,), 0.56, "level with the bag of words (56.0), 6.0 below (± 3.5 with"),
+        ((0.6,), 0.5, "above the bag of words (50.0) by 10.0"),
     ],
 )
 def test_a_verdict_is_as_sure_as_seeds_and_texts_allow(tmp_path, accuracies, bag_of_words, said):
     (verdict,) = CLASSIFY_REPORTING.verdicts([evaluation_of(tmp_path / "a", accuracies, bag_of_words)])
-    assert said in verdict.text and verdict.is_good == said.startswith("better")
+    assert said in verdict.text and verdict.is_good == said.startswith("above")
+
+
+def test_a_handful_of_texts_gives_no_verdict(tmp_path):
+    (verdict,) = CLASSIFY_REPORTING.verdicts([evaluation_of(tmp_path / "a", (1.0, 1.0), texts=49)])
+    assert "49 texts" in verdict.text and "bag of words" not in verdict.text and verdict.is_good is None
+    (verdict,) = CLASSIFY_REPORTING.verdicts([evaluation_of(tmp_path / "b", (1.0, 1.0), texts=50)])
+    assert verdict.is_good
+
+
+@parametrize(("cut", "is_said"), [(0.98, True), (0.1, False)])
+def test_a_verdict_says_that_the_bag_of_words_reads_more(tmp_path, cut, is_said):
+    folder = evaluation_of(tmp_path / "a", (0.6,), dev_texts_cut=cut, max_length=128)
+    (verdict,) = CLASSIFY_REPORTING.verdicts([folder])
+    of_words = next(part for part in verdict.text.split("; ") if "bag of words" in part)
+    assert ("whole texts" in of_words and "128 tokens" in of_words and "98 %" in of_words) == is_said
+    assert verdict.text.count("whole texts") == is_said
 
 
 def test_classes_are_those_of_the_run_whose_model_is_kept(tmp_path):

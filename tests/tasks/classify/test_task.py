@@ -20,6 +20,7 @@ from electra.finetuning.predict import Saved
 from electra.finetuning.trainer import step_loss
 from electra.finetuning.words import SEVERAL
 from electra.report.command import main as report
+from electra.report.evaluation import CUT_TEXTS
 from electra.report.results import Result, append_result, read_results
 from electra.tasks.classify.data import encode_texts
 from electra.tasks.classify.labels import LabelledTexts, LabelSet
@@ -157,8 +158,11 @@ def test_texts_that_are_cut_are_said(folder, glue_tokenizer, caplog, monkeypatch
         task = open_classification(args)
         caplog.clear()
         with caplog.at_level("INFO", "electra"):
-            task.load(glue_tokenizer, args.tuning)
+            data = task.load(glue_tokenizer, args.tuning)
         assert (how in caplog.text) == (max_length == 8)
+        lengths = data.splits["dev"].rows.lengths
+        cut = {"truncate": {CUT_TEXTS: approx(np.mean(lengths >= max_length), abs=1e-4)}, "windows": {}}
+        assert data.measured == cut[long_texts]
 
 
 @parametrize(
@@ -285,7 +289,8 @@ def test_thresholds_that_cannot_be_used_are_refused(glue_tokenizer, thresholds):
 def test_the_plan_of_a_curve_has_every_point(folder, capsys):
     options = {**SETTINGS, "save_model": False, "train_fractions": [0.5, 1], "plan": True}
     run(folder, "reviews", "csv", **options, experiment_name="planned")
-    assert capsys.readouterr().out.count("folder  ") == 4
+    said = capsys.readouterr().out
+    assert said.count("folder  ") == 4 and said.count("16 texts are fewer than 50") == 4  # before any run
 
 
 @parametrize(

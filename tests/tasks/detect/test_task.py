@@ -9,9 +9,9 @@ import torch
 from pytest import approx
 from safetensors.torch import load_file, save_file
 
-from electra.finetuning.words import BAG_OF_WORDS
 from electra.inspect import main as inspect
 from electra.report.blocks import Fold, Table, Verdict, to_html
+from electra.report.evaluation import BAG_OF_WORDS
 from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
 from electra.tasks.detect.task import (
     Scores,
@@ -130,7 +130,7 @@ def summary_of(**agreement):
 
 @parametrize(
     ("area", "count", "is_good"),
-    [(0.8, 50, True), (0.8, 3, False), (0.5, 1000, False), (0.2, 1000, False)],
+    [(0.8, 50, True), (0.95, 24, None), (0.52, 100, False), (0.5, 1000, False), (0.2, 1000, False)],
 )
 def test_the_verdict_on_scores_with_labels(area, count, is_good):
     measures = {"AUROC": area, "average precision": 0.5, "F0.5": 0.5, "wrong": count, "right": count}
@@ -139,7 +139,7 @@ def test_the_verdict_on_scores_with_labels(area, count, is_good):
         BAG_OF_WORDS: {**measures, "AUROC": 0.95},
     }
     verdict = verdict_of(summary)
-    assert verdict.is_good == is_good and f"{area:.3f} ±" in verdict.text and "0.950" in verdict.text
+    assert verdict.is_good is is_good and f"AUROC of {area:.3f}" in verdict.text and "0.950" in verdict.text
     assert [row[:2] for row in agreement_table(summary).rows] == [
         ["texts", "D"],
         ["tokens", "D"],

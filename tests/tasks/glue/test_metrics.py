@@ -8,8 +8,7 @@ import numpy as np
 from pytest import approx
 
 from electra.finetuning.data import Examples
-from electra.finetuning.words import BAG_OF_WORDS
-from electra.report.evaluation import CONSTANT
+from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from electra.tasks.glue.metrics import combine, decide_glue_labels, is_glue_model_collapsed, score_glue_task
 from electra.tasks.glue.task import glue_baselines, write_submission
 from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS

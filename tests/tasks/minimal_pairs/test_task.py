@@ -12,7 +12,14 @@ from electra.model.pretrained import Networks, load_networks
 from electra.report.blocks import Fold, Heading, Verdict
 from electra.report.command import main as report
 from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
-from electra.tasks.minimal_pairs.report import accuracy_table, draw_phenomena, is_compared, margin, summarize, verdict
+from electra.tasks.minimal_pairs.report import (
+    accuracy_table,
+    draw_phenomena,
+    is_compared,
+    margin,
+    pairs_verdict,
+    summarize,
+)
 from electra.tasks.minimal_pairs.report import report as report_of
 from electra.tasks.minimal_pairs.task import hub_scores_of_pairs, main, make_scorer, write_predictions
 from tests.conftest import refused, refused_command
@@ -80,11 +87,15 @@ def test_a_margin_is_that_over_the_best_baseline_on_the_same_pairs():
         "baselines": {"token frequencies": summarize(pairs, bad)}, "unequal_share": 0.5,
         "margins": {"pll": margin(pairs, good, {"token frequencies": bad})},
     }  # fmt: skip
-    assert "37.5 ± 11.7 above guessing (50.0)" in verdict("pll", results).text
-    assert verdict("pll", results).is_good
+    assert "8 pairs" in pairs_verdict("pll", results).text and pairs_verdict("pll", results).is_good is None
+    results["scores"]["pll"]["overall"]["pairs"] = 80
+    assert "above guessing (50.0) by 37.5 (± 11.7 with 80 pairs)" in pairs_verdict("pll", results).text
+    assert pairs_verdict("pll", results).is_good
     results["margins"]["pll"]["standard_error"] = 0.2
-    assert "no sign of grammar" in verdict("pll", results).text
-    assert not verdict("pll", results).is_good
+    assert "level with guessing (50.0), 37.5 above (± 20.0" in pairs_verdict("pll", results).text
+    assert pairs_verdict("pll", results).is_good is False
+    results["margins"]["pll"]["standard_error"] = None
+    assert pairs_verdict("pll", results).is_good is None
     assert is_compared(results)
     assert not is_compared({**results, "margins": {}})
 
@@ -138,13 +149,13 @@ def test_folders_of_one_name_are_columns_of_their_own(tmp_path):
 
 
 def test_a_page_begins_with_the_verdict_and_repeats_no_table(tmp_path):
-    pairs = [Pair("a", "b", name, name, "") for name in ("one", "other") for _ in range(8)]
-    found = summarize(pairs, np.ones(16))
-    known = {"fewer tokens": np.full(16, 0.5)}
+    pairs = [Pair("a", "b", name, name, "") for name in ("one", "other") for _ in range(25)]
+    found = summarize(pairs, np.ones(50))
+    known = {"fewer tokens": np.full(50, 0.5)}
     results = {
         "scores": {"pll": found}, "per_token": {"pll": found}, "unequal_share": 0.0,
         "baselines": {name: summarize(pairs, values) for name, values in known.items()},
-        "margins": {"pll": margin(pairs, np.ones(16), known)},
+        "margins": {"pll": margin(pairs, np.ones(50), known)},
     }  # fmt: skip
     (tmp_path / "minimal_pairs.json").write_text(json.dumps(results))
     blocks = report_of([tmp_path]).blocks
