@@ -23,6 +23,7 @@ from electra.model.pretrained import Networks, load_networks
 from electra.report.blocks import write_report
 from electra.report.eval_results import HubData, HubScore, write_eval_results
 from electra.report.results import ENVIRONMENT_NAME
+from electra.report.verdict import too_few
 from electra.runtime.device import prepare_network
 from electra.tasks.minimal_pairs.data import (
     BLIMP,
@@ -190,6 +191,8 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     groups = encode_sentences(texts, networks.tokenizer)
     check_lengths(pairs, groups, scorer)
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
+    if reason := too_few(len(pairs), "pairs"):
+        logger.warning("there will be no verdict: %s", reason)
     with new_folder(folder):  # an error before the work, not behind it
         scores = scorer.scores(groups, names)
     numbers = token_numbers(groups)
