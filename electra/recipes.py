@@ -93,7 +93,7 @@ _CPU: Sizes = _MODERN | {
 }
 """Values of this project's recipes for a CPU, without dropout (docs/results.md)."""
 RECIPES: dict[str, Sizes] = PAPER_RECIPE | {
-    # An hour and ten hours of two CPU cores, estimated (docs/pretraining.md).
+    # An hour and a half of one CPU core, measured; ten hours of two, estimated (docs/pretraining.md).
     "tiny": _CPU
     | {
         "vocab_size": 4096,

@@ -87,6 +87,21 @@ def test_modules_and_links_of_a_page_exist(page):
                 assert anchor in anchors(linked.read_text(encoding="utf-8")), f"{page.name} links to {target}#{anchor}"
 
 
+def test_the_tree_of_the_architecture_is_that_of_the_files():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set()
+    package = folder = ROOT / "electra"
+    for line in re.search(r"```\n(electra/ .*?)```", page, flags=re.DOTALL)[1].splitlines()[1:]:
+        if re.match(r"  \w", line):
+            first = line.split()[0]
+            folder = package / first if first.endswith("/") else package
+        for name in re.findall(r"[\w/*]+\.py\b", line):
+            files = set(folder.glob(name) if folder == package else folder.rglob(name))
+            assert files, f"docs/architecture.md names {name} in {folder.name}/"
+            named |= files
+    assert {path for path in package.rglob("*.py") if path.name not in ("__init__.py", "__main__.py")} - named == set()
+
+
 def anchors(text):
     """The anchors that GitHub makes of the titles of a page."""
     titles = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)

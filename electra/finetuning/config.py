@@ -89,8 +89,9 @@ class FineTuningArguments(Options):
     gradient_accumulation_steps: int = option(1, "Batches per optimizer step.", POSITIVE)
     max_length: int | None = option(
         None,
-        "Maximum input length in tokens; longer inputs are truncated, of a pair the longer text first. Default: 128, "
-        "256 for tagging, or the number of positions of the model if that is less.",
+        "Tokens that are read at once. Of a longer text the beginning is read; of a pair the longer text is cut "
+        "first; `electra tag` and --long_texts windows read all of it, in windows. Default: 128, in `electra tag` "
+        "256, or the number of positions of the model if that is less.",
         AT_LEAST_8,
     )
     warmup_steps: float = option(

@@ -38,7 +38,8 @@ class ModelArguments(Options):
     model_size: str = option(
         "small",
         "Recipe: architecture, masking, length, batch, learning rate, steps. small to large: the paper's table 6; "
-        "tiny, mini: one hour, ten hours on two CPU cores; modern-small: small's FLOPs with ModernBERT's layers.",
+        "tiny: an hour and a half on one CPU core; mini: about ten hours on two; modern-small: small's FLOPs with "
+        "ModernBERT's layers.",
         choices=RECIPES,
         sets=RECIPES,
         resuming="free",
