@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart figures test test-fast pytest chaos lint docs docs-serve clean
+.PHONY: quickstart figures test test-fast pytest processors chaos lint commits docs docs-serve clean
 
 quickstart: .venv/ready
 	$(BIN)/python run_pretraining.py
@@ -26,6 +26,13 @@ pytest: .venv/ready-dev
 test-fast: .venv/ready-dev lint
 	$(PYTEST) -m "not slow"
 
+# All tests as on other processors: sums of floating-point numbers are rounded otherwise there. Four times as long.
+processors: .venv/ready-dev
+	$(PYTEST)
+	ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST)
+	ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(PYTEST)
+	MKL_CBWR=COMPATIBLE $(PYTEST)
+
 # Some of it: python -m tests.chaos --kills 2 --segment_policy google, or --kills 20 --shards
 chaos: .venv/ready-dev
 	$(BIN)/python -m tests.chaos
@@ -34,6 +41,20 @@ lint: .venv/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Each commit of a branch by itself, in a folder of its own: ruff, and all modules can be imported. The first that
+# fails ends it.
+COMMITS ?= origin/main..HEAD
+IMPORT_ALL := import electra, importlib, pkgutil; \
+	[importlib.import_module(m.name) for m in pkgutil.walk_packages(electra.__path__, "electra.") if "__main__" not in m.name]
+
+commits: .venv/ready-dev
+	@folder=$$(mktemp -d) && git worktree add -q --detach $$folder && trap 'git worktree remove --force '$$folder EXIT && \
+	for commit in $$(git rev-list --reverse $(COMMITS)); do \
+		git -C $$folder checkout -q $$commit && cd $$folder && git log --oneline -1 && \
+		$(CURDIR)/$(BIN)/ruff check -q . && $(CURDIR)/$(BIN)/ruff format --check -q . && \
+		$(CURDIR)/$(BIN)/python -c '$(IMPORT_ALL)' || exit 1; \
+	done
 
 # The pages of docs/ as a site, in output/site. A dead link ends it.
 docs: .venv/ready-docs
