@@ -7,6 +7,7 @@
 Runs: after each kill every checkpoint must be whole; in the end weights, optimizer and schedule must be equal bit for
 bit. Shards: no kill and no command beside it may cost a shard; in the end all files of the cache must be equal.
 Fine-tuning and predictions: results, predictions, models and answers must be equal, and nothing else may be left.
+Tokenizers: a folder is there as a whole or not at all, and in the end its files must be equal.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from electra.finetuning.predict import main as predict
 from electra.io.checkpoints import MANIFEST_NAME, checkpoints_of, find_damage
 from electra.pretraining.run import main as pretrain
 from electra.tasks.classify.task import main as classify
+from electra.tokenizers.command import main as make_tokenizer
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
 from tests.helpers import contents, exit_codes, fork, wait_for
@@ -270,6 +272,47 @@ def disturb_tasks(folder, kills, seed):
     return reached
 
 
+def disturb_tokenizer(folder, kills, seed):
+    """Train a tokenizer below `folder`, undisturbed and killed `kills` times, half of them while it is written.
+
+    Returns:
+        of each kill "tokenizer", and whether the command had ended before it.
+    Raises:
+        AssertionError: a part of a tokenizer is there after a kill, the tokenizers differ, or something else is left.
+    """
+    log = folder / "log.txt"
+    words = [f"--train_file={write_corpus(folder / 'corpus.txt', documents=3000)}", "--vocab_size=200"]
+    started = time.monotonic()
+    run_to_its_end([*words, f"--output_dir={folder / 'whole'}"], log, make_tokenizer)
+    seconds = time.monotonic() - started
+    source = random.Random(seed)
+    reached = []
+
+    def files_of(name):
+        return {path.name: content for path, content in contents(folder / name).items()}
+
+    for kill in range(kills):
+        process = fork(make_tokenizer, [*words, f"--output_dir={folder / 'killed'}"], log=log)
+        if kill % 2:
+            while process.is_alive() and not any(folder.glob("killed*")):
+                time.sleep(0.0002)
+            time.sleep(source.uniform(0, 0.004))
+        else:
+            time.sleep(source.uniform(0, seconds))
+        process.kill()
+        process.join()
+        assert process.exitcode in (0, -9), log.read_text()
+        if (folder / "killed").exists():
+            assert files_of("killed") == files_of("whole")
+            shutil.rmtree(folder / "killed")
+        reached.append(("tokenizer", process.exitcode == 0))
+    run_to_its_end([*words, f"--output_dir={folder / 'killed'}"], log, make_tokenizer)
+    assert files_of("killed") == files_of("whole")
+    left = {path.name for path in folder.iterdir() if path.suffix != ".lock"}
+    assert left == {"corpus.txt", "log.txt", "whole", "killed"}, left
+    return reached
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
@@ -286,6 +329,7 @@ def main():
         series["shards"] = disturb_shards
         if not args.shards:
             series["fine-tuning and predictions"] = disturb_tasks
+            series["tokenizers"] = disturb_tokenizer
     total = Counter()
     for number, (words, disturbed) in enumerate(series.items()):
         kills = args.kills // len(series) + (number < args.kills % len(series))

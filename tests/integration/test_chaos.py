@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chaos import disturb, disturb_shards, disturb_tasks
+from tests.chaos import disturb, disturb_shards, disturb_tasks, disturb_tokenizer
 
 pytestmark = pytest.mark.slow
 
@@ -20,3 +20,7 @@ def test_shards_and_merges_killed_beside_each_other_end_as_one_cache(tmp_path):
 
 def test_fine_tuning_and_predictions_killed_end_with_the_same_files(tmp_path):
     assert {when for when, _ in disturb_tasks(tmp_path, kills=3, seed=3)} == {"fine-tune", "predict"}
+
+
+def test_a_tokenizer_that_is_killed_is_whole_or_not_there(tmp_path):
+    assert len(disturb_tokenizer(tmp_path, kills=4, seed=5)) == 4
