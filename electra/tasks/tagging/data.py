@@ -1,9 +1,10 @@
 """The data of a tagging task: options; sentences of words with labels, from files or a data set; windows of tokens."""
 
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
@@ -21,13 +22,12 @@ from electra.finetuning.data import (
     rows_by_split,
     windows_with_most_context,
 )
-from electra.io.errors import UserError
 from electra.io.lines import form_of, open_lines
-from electra.io.rows import DELIMITERS, NO_TEXT, TABLES, refusal
+from electra.io.rows import TABLES, TEXT_COLUMN
 from electra.options import NOT_EMPTY, option
-from electra.tasks.tagging.columns import WORD_NAMES, TaggedSentences, read_columns
-from electra.tasks.tagging.rows import SENTENCE_COLUMN, TEXT_NAMES, read_sentences
-from electra.tasks.tagging.schemes import are_bracketed, find_spelling, spelt, without_brackets
+from electra.tasks.tagging.columns import TaggedSentences, no_form, read_columns
+from electra.tasks.tagging.rows import TOKENS_COLUMNS, read_sentences
+from electra.tasks.tagging.schemes import foreign_label
 
 logger = logging.getLogger(__name__)
 
@@ -41,22 +41,22 @@ class TaggingArguments(FileTaskArguments):
 
     train_file: str | None = option(
         None,
-        "File of columns: the word first, its label in --label_column; blank lines separate sentences. Or "
-        ".conllu; or .jsonl, .csv or .parquet with tokens and tags, text and entities: [[start, end, label], ...], "
-        "or sentence_id, word and tag.",
+        "File of columns: a word in each line, its label last, blank lines between sentences. Or .conllu; or rows "
+        "(.csv, .tsv, .jsonl, .parquet) with tokens and tags, or with text and spans: [[start, end, label], ...].",
         replaced_by=("dataset_name",),
     )
     validation_file: str | None = option(None, "Development set in the same format.", replaced_by=("dataset_name",))
     test_file: str | None = option(None, "Test set in the same format; labels are optional.")
     label_column: str | None = option(
         None,
-        "Column of the labels: in files of columns its number, from 0 or from the end; in rows its name. Default: the "
-        "last column, of CoNLL-U the part of speech; in rows the only one whose name ends in tags or labels.",
+        "Column of the labels: in files of columns its number, from 0, or from -1 at the end; in rows its name. "
+        "Default: the last column, of CoNLL-U the part of speech; in rows spans, or the only name that ends in tags "
+        "or labels.",
         NOT_EMPTY,
     )
     word_column: str | None = option(
         None,
-        "Column of the words in files with a word in each line. Default: the first one that does not count.",
+        "Number of the column of the words in files of columns, counted likewise. Default: 0, of CoNLL-U 1.",
         NOT_EMPTY,
     )
     scheme: Literal["auto", "iob2", "bioes", "io", "plain"] = option(
@@ -171,47 +171,44 @@ def is_table(path: str) -> bool:
     Other files have a word in each line, for example a tsv with blank lines between its sentences.
     """
     form = form_of(path)
-    if form not in TABLES or form not in DELIMITERS or form == ".csv":
+    if form not in (".tsv", ".tab"):
         return form in TABLES
-    lines = open_lines(path)
-    names = {name.strip('"').lower() for name in next(lines, "").strip().split("\t")}
-    is_named = len(names & {*WORD_NAMES, *TEXT_NAMES}) > 0 or any(map(SENTENCE_COLUMN.fullmatch, names))
-    return is_named and all(line.strip() for line in lines)
+    text = "".join(open_lines(path)).rstrip()
+    names = {name.strip(' "') for name in text.splitlines()[0].split("\t")} if text else set()
+    is_named = not names.isdisjoint((TEXT_COLUMN, *TOKENS_COLUMNS))
+    return is_named and not re.search(r"\n[ \t\r]*\n", text)
 
 
 def load_tagging_splits(options: Any) -> dict[str, TaggedSentences]:
-    """Return the splits train, dev and, if there is one, test, of a data set or of files."""
-    columns = options.label_column, options.word_column
+    """Return the splits train, dev and, if there is one, test, of a data set or of files.
+
+    Raises:
+        UserError: the data has none of the forms, or its labels have another spelling than B-LOC and O.
+    """
     files = files_by_split(options)
     splits = {}
+    is_rows = False
     for split, rows in rows_by_split(options).items():
         needs_labels = split != "test"
         paths = files.get(split)
         if paths is None or is_table(paths[0]):
-            splits[split] = read_sentences(rows, *columns, needs_labels=needs_labels)
-        elif form_of(paths[0]) in NO_TEXT:
-            raise UserError(refusal(paths[0]))
+            splits[split] = read_sentences(rows, options.label_column, needs_labels=needs_labels)
+            is_rows = True
         else:
+            columns = options.label_column, options.word_column
             splits[split] = read_columns(paths[0], *columns, needs_labels=needs_labels)
+    if is_rows and options.word_column is not None:
+        logger.warning("--word_column %s has no effect on rows, whose words are in tokens", options.word_column)
     known = splits["train"].labels or [] if "train" in splits else []
-    if are_bracketed(known):
-        logger.info("labels         have brackets, such as (LOC*, and are read as B- and I-")
-        splits = {
-            split: replace(found, labels=None if found.labels is None else without_brackets(found.labels))
-            for split, found in splits.items()
-        }
-        known = splits["train"].labels or []
+    foreign = foreign_label(known) if options.scheme == "auto" else None
+    if foreign is not None:
+        raise no_form(
+            options.train_file or options.dataset_name,
+            f"has the label '{foreign}'; write B-LOC, I-LOC and O, or, if it is a class like others, --scheme plain",
+        )
     for names in alike(chain.from_iterable(known)):
         logger.warning(
             "               the labels %s differ in case or spelling alone; write one of them if they mean the same",
             ", ".join(names),
         )
-    spelling = find_spelling(known)
-    if spelling:
-        first, usual = next(iter(spelling.items()))
-        logger.info("labels         '%s' is read as '%s'", first, usual)
-        splits = {
-            split: replace(found, labels=None if found.labels is None else spelt(found.labels, spelling))
-            for split, found in splits.items()
-        }
     return splits

@@ -7,7 +7,7 @@ their scheme does not allow.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -25,78 +25,34 @@ PREFIXES = {"iob2": "BI", "bioes": "BIES"}
 """Scheme -> its prefixes. In the scheme io, labels are O or types without a prefix, and equal ones side by side are
 one entity. In the scheme plain, every label is a class of its own, such as a part of speech."""
 _SEPARATOR = "[-_/:|.\u2010-\u2015\u2212]"
-"""What stands between prefix and type: also a dash or minus sign that an editor put in place of a hyphen."""
-SPELLINGS = (
-    re.compile(r"(?P<prefix>[BIESLU])-(?P<type>.+)"),
-    re.compile(r"(?P<prefix>[BMIESW])-(?P<type>.+)"),  # BMES, BMEWO
-    re.compile(rf"(?P<prefix>[BIESLU]){_SEPARATOR}(?P<type>.+)"),
-    re.compile(rf"(?P<prefix>[bieslu]){_SEPARATOR}(?P<type>.+)"),
-    re.compile(rf"(?P<type>.+){_SEPARATOR}(?P<prefix>[BIESLU])"),
+FOREIGN_LABELS = (
+    re.compile(rf"(?P<prefix>[BIESLUMW]){_SEPARATOR}.+", re.IGNORECASE),
+    re.compile(rf".+{_SEPARATOR}(?P<prefix>[BIESLU])"),
+    re.compile(r"\*\)?|(?P<prefix>\()[^()*]+(\*\)?|\))"),
 )
-"""Spellings of labels with a prefix; a file has the first one that fits all of its labels."""
-OUTSIDES = ("0", "o", "_", "-", "*")
-"""Labels that stand for O, where all other labels have a prefix and none is O."""
-_BRACKETED = re.compile(r"\*\)?|\((?P<type>[^()*]+)(?:\*\)?|\))")
-"""A label with brackets, as OntoNotes and the CoNLL tasks of 2005 and 2012 write spans: (LOC* begins one, *) ends one,
-(LOC) and (LOC*) are one of a single word, and * is a word inside or outside."""
+"""Labels of entities in spellings that are not read: B_LOC or b-loc, LOC-B, and (LOC* with *) in brackets."""
+OUTSIDES = frozenset((OUTSIDE, "0", "o", "_", "-"))
+"""Labels that stand for O in such spellings."""
 
 TagSequence = Sequence[Sequence[str]]
 """The labels of the words of each sentence."""
 
 
-def are_bracketed(sentences: TagSequence) -> bool:
-    """Return True if all labels have brackets, see `_BRACKETED`, and some begin a span."""
-    labels = set(chain.from_iterable(sentences))
-    matches = [*map(_BRACKETED.fullmatch, labels)]
-    return all(matches) and any(match["type"] for match in matches if match)
+def foreign_label(sentences: TagSequence) -> str | None:
+    """Return a label that says where an entity begins in a spelling that is not read; None for usual labels.
 
-
-def without_brackets(sentences: TagSequence) -> list[list[str]]:
-    """Return labels with brackets in IOB2; other labels stay.
-
-    Raises:
-        UserError: a span begins inside another one.
+    All labels must have the spelling, so that names of classes are not taken for it.
     """
-    converted = []
-    for labels in sentences:
-        kind = ""  # of the span that is open
-        found = []
-        for label in labels:
-            match = _BRACKETED.fullmatch(label)
-            begun = match["type"] if match else None
-            if begun and kind:
-                raise UserError(f"the label '{label}' begins a span inside another one; see --label_column")
-            kind = begun or kind
-            inside = f"I-{kind}" if kind else OUTSIDE
-            found.append(label if match is None else f"B-{begun}" if begun else inside)
-            if label.endswith(")"):
-                kind = ""
-        converted.append(found)
-    return converted
-
-
-def find_spelling(sentences: TagSequence) -> dict[str, str]:
-    """Return label -> its usual spelling, such as B-LOC or O, for each label that has another spelling."""
     labels = set(chain.from_iterable(sentences))
-    outside = next((label for label in (OUTSIDE, *OUTSIDES) if label in labels), OUTSIDE)
-    inside = labels - {outside}
-    for expression in SPELLINGS:
-        matches = [match for match in map(expression.fullmatch, sorted(inside)) if match]
-        prefixes = {match["prefix"].upper() for match in matches}
-        if not matches or len(matches) < len(inside) or (expression is not SPELLINGS[0] and "B" not in prefixes):
-            continue
-        usual = {"M": "I", "W": "S"} if expression is SPELLINGS[1] else {}
-        found = {outside: OUTSIDE}
-        for match in matches:
-            prefix = match["prefix"].upper()
-            found[match[0]] = f"{usual.get(prefix, prefix)}-{match['type']}"
-        return {label: written for label, written in found.items() if label != written}
-    return {}
-
-
-def spelt(sentences: TagSequence, spelling: Mapping[str, str]) -> list[list[str]]:
-    """Return the labels in the usual spelling, which `find_spelling` has found."""
-    return [[spelling.get(label, label) for label in sentence] for sentence in sentences]
+    inside = sorted(labels - OUTSIDES)
+    if any(map(LABEL.fullmatch, inside)):
+        return None
+    for expression in FOREIGN_LABELS:
+        matches = [match for match in map(expression.fullmatch, inside) if match]
+        first = next((match[0] for match in matches if match["prefix"] in ("B", "b", "(")), None)
+        if first and len(matches) == len(inside):
+            return first
+    return None
 
 
 def convert(labels: Sequence[str], scheme: str) -> list[str]:
@@ -217,10 +173,10 @@ def _f1(correct: int, found: int, expected: int) -> float:
 
 # ---- texts with spans of characters
 
-# A row has a `text` and its `entities`, each [start, end, label]: the first character and the one after the last.
-# Words are runs of letters with their marks and digits, and single marks of punctuation; in scripts without spaces,
-# such as Chinese, Japanese and Thai, single characters. They do not depend on the spans, which an unlabelled text does
-# not have.
+# A row has a `text` and its `spans`, each [start, end, label]: the first character and the one after the last.
+# Words are runs of letters with their marks and digits, and single marks of punctuation and symbols, with what changes
+# their look; in scripts without spaces, such as Chinese, Japanese and Thai, single characters. They do not depend on
+# the spans, which an unlabelled text does not have.
 
 
 UNSPACED_WORD = regex.compile(rf"[{UNSPACED}]")

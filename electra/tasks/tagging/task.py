@@ -326,7 +326,7 @@ def predictor(saved: Saved, given: Any) -> Predictor:
         module,
         partial(parse_tagging_row, given.text_column or "text", cuts=not getattr(config, CUT_KEY, False)),
         partial(answer_sentences, saved, tags),
-        read=rows_of_words,
+        read=partial(rows_of_words, word_column=saved.settings.get("word_column")),
     )
 
 
@@ -363,9 +363,14 @@ def say_once(message: str, place: str) -> None:
     _SAID.add(message)
 
 
-def rows_of_words(path: str) -> Iterator[SourceRow]:
-    """Yield a row for each sentence of a file of columns, with the sentence's words as `tokens`."""
-    for number, words in enumerate(read_columns(path, needs_labels=False).words, start=1):
+def rows_of_words(path: str, word_column: str | None = None) -> Iterator[SourceRow]:
+    """Yield a row for each sentence of a file of columns, with the sentence's words as `tokens`.
+
+    Args:
+        word_column: column of the words, as in training.
+    """
+    sentences = read_columns(path, word_column=word_column, needs_labels=False)
+    for number, words in enumerate(sentences.words, start=1):
         yield SourceRow(f"{path} sentence {number}", {"tokens": words})
 
 

@@ -73,9 +73,10 @@ def test_a_file_in_another_encoding_is_refused(tmp_path):
 
 def test_a_bad_file_is_refused_with_its_line(tmp_path):
     for text, column, message in (
-        ("a O\n\nb X O\n", -1, r"a\.txt line 3 has 3 columns.* 2"),
-        ("-DOCSTART- O\n\n", -1, r"a\.txt"),
-        *(("a O\n", column, rf"a\.txt has 2 columns.*--label_column {column}") for column in (2, 0, -2)),
+        ("a O\n\nb X O\n", -1, r"a\.txt:3 has 3 columns.* 2"),
+        ("-DOCSTART- O\n\n", -1, r"a\.txt has no sentences"),
+        ("", -1, r"a\.txt has no sentences"),
+        *(("a O\n", column, rf"a\.txt:1 has 2 columns.*--label_column {column}") for column in (2, 0, -2)),
     ):
         with raises(UserError, match=message):
             read_columns(write(tmp_path, text), column)

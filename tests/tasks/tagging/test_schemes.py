@@ -62,26 +62,10 @@ def test_the_tags_are_all_that_a_type_may_need():
 
 @parametrize(
     "labels",
-    [
-        "B_PER I_PER O",
-        "b-PER i-PER O",
-        "PER-B PER-I O",
-        "PER_B PER_I O",
-        "B-PER I-PER 0",
-        "B-PER I-PER _",
-        "B-PER M-PER O",
-    ],
+    ["B-PER I-PER O", "location-mountain O", "NN VB -", "i-pad i-phone O", "I-PER O", "O", "B LOC", "V-X b-x O"],
 )
-def test_other_spellings_of_a_scheme_are_read(labels):
-    spelling = schemes.find_spelling([labels.split(), []])
-    assert schemes.spelt([labels.split()], spelling) == [["B-PER", "I-PER", "O"]]
-
-
-@parametrize(
-    "labels", ["B-PER I-PER O", "location-mountain O", "NN VB -", "i-pad i-phone O", "B-PER LOC O", "I-PER O", "O"]
-)
-def test_usual_and_other_labels_stay(labels):
-    assert schemes.find_spelling([labels.split()]) == {}
+def test_usual_labels_and_classes_are_no_foreign_spelling(labels):
+    assert schemes.foreign_label([labels.split()]) is None
 
 
 def test_types_without_a_prefix_are_entities_of_equal_neighbours():

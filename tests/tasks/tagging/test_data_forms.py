@@ -1,0 +1,336 @@
+"""The forms of words with labels: those that are read, exactly, and those that are refused, with their line."""
+
+import gzip
+import json
+import logging
+
+import datasets
+import pandas as pd
+
+from electra.tasks.tagging.columns import FORMS_PAGE
+from electra.tasks.tagging.data import TaggingArguments, is_table, load_tagging_splits
+from electra.tasks.tagging.task import parse_tagging_row, rows_of_words
+from tests.conftest import refused
+from tests.helpers import parametrize
+
+WORDS = [["Ann", "saw", "New", "York"], ["She", "left"]]
+LABELS = [["B-PER", "O", "B-LOC", "I-LOC"], ["O", "O"]]
+TEXT = "Ann saw New York."
+SPANS = [(0, 3, "PER"), (8, 16, "LOC")]
+UNIVERSAL = "1\tdogs\tdog\tNOUN\tNNS\t_\t0\troot\t_\t_\n\n"
+
+
+def lines(*columns, separator="\t", before=None):
+    """A file of columns; `before` is a line above each sentence."""
+    content = []
+    for number, sentence in enumerate(zip(*columns, strict=True)):
+        content += [before.format(number)] if before else []
+        content += [separator.join(cells) for cells in zip(*sentence, strict=True)]
+        content.append("")
+    return "\n".join(content) + "\n"
+
+
+def counted(start=1, *, running=False):
+    firsts = [start, start + len(WORDS[0]) if running else start]
+    return [[str(first + n) for n in range(len(words))] for first, words in zip(firsts, WORDS, strict=True)]
+
+
+def constant(value):
+    return [[value] * len(words) for words in WORDS]
+
+
+def read(path, content, **options):
+    path.write_text(content, encoding="utf-8")
+    found = load_tagging_splits(TaggingArguments(train_file=str(path), **options))["train"]
+    return found.words, found.labels
+
+
+def no_form(path, content, **options):
+    """The message of a refusal, which names a line of the file and the page."""
+    said = refused(lambda: read(path, content, **options))
+    assert FORMS_PAGE in said and f"{path}:" in said
+    return said
+
+
+# ---- columns
+
+
+@parametrize(
+    ("name", "content"),
+    [
+        ("conll2003.txt", "-DOCSTART- -X- O O\n\n" + lines(WORDS, constant("NNP"), constant("I-NP"), LABELS)),
+        ("conll2003.train", lines(WORDS, constant("NNP"), constant("I-NP"), LABELS, separator=" ")),
+        (
+            "multiconer.conll",
+            lines(WORDS, constant("_"), constant("_"), LABELS, separator=" ", before="# id 0{} x=dev"),
+        ),
+        ("wnut.conll", lines(WORDS, LABELS)),
+        ("commented.txt", lines(WORDS, LABELS, before="# text = {}\n#\n# more")),
+        ("crlf.txt", "\ufeff" + lines(WORDS, LABELS).replace("\n", "\r\n")),
+        ("trailing.tsv", lines(WORDS, LABELS, constant(""))),
+        ("bert.txt", lines(WORDS, LABELS, separator=" ").replace("\n\n", "\n \n")),
+    ],
+)
+def test_columns_are_read_as_corpora_have_them(tmp_path, name, content):
+    assert read(tmp_path / name, content) == (WORDS, LABELS)
+
+
+def test_words_that_look_like_comments_or_numbers_are_words(tmp_path):
+    words, labels = [["#", "love", "#x"], ["#y"], ["1", "2"]], [["O", "B-X", "O"], ["B-X"], ["O", "O"]]
+    assert read(tmp_path / "a.txt", lines(words, labels)) == (words, labels)
+    numbers, kinds = [["7"], ["4", "2"], ["1", "2"]], [["X"], ["Y", "X"], ["X", "X"]]
+    assert read(tmp_path / "b.txt", lines(numbers, kinds)) == (numbers, kinds)
+    spaced = [["New York", "is"], ["big"]]
+    assert read(tmp_path / "c.txt", lines(spaced, [["B-LOC", "O"], ["O"]])) == (spaced, [["B-LOC", "O"], ["O"]])
+    assert [row.columns["tokens"] for row in rows_of_words(write(tmp_path / "d.conll", "# a comment\n#\n1\n"))] == [
+        ["#", "1"]
+    ]
+
+
+def write(path, content):
+    path.write_text(content, encoding="utf-8")
+    return str(path)
+
+
+@parametrize(
+    "first",
+    [
+        counted(),
+        counted(0),
+        counted(0, running=True),
+        [["3", "5", "6", "9"], ["1", "8"]],
+        [["0"] * 4, ["1"] * 2],
+        [["a-1"] * 4, ["a-2"] * 2],
+        [["1-2", "1", "2", "2.1"], ["1", "2"]],
+    ],
+)
+def test_a_first_column_that_counts_needs_the_options(tmp_path, first):
+    content = lines(first, WORDS, LABELS, before="#\thttp://a.b/{} [2009-10-17]")
+    said = no_form(tmp_path / "a.tsv", content)
+    assert "--word_column 1" in said and "--label_column" in said
+    if first[0][0] != "1-2":
+        assert read(tmp_path / "a.tsv", content, word_column="1", label_column="2") == (WORDS, LABELS)
+    assert read(tmp_path / "a.tsv", content, word_column="0") == (first, LABELS)
+
+
+def test_germeval_needs_the_columns_of_its_outer_entities(tmp_path):
+    outer, inner = LABELS, [["O", "O", "B-LOC", "O"], ["O", "O"]]
+    chosen = {"word_column": "1"}
+    for nested in (inner, constant("O")):
+        content = lines(counted(), WORDS, outer, nested, before="#\thttp://a.b/{} [2009-10-17]")
+        assert "--word_column 1" in no_form(tmp_path / "a.tsv", content)
+        assert "--label_column 2" in no_form(tmp_path / "a.tsv", content, **chosen)
+        assert read(tmp_path / "a.tsv", content, **chosen, label_column="2") == (WORDS, outer)
+    chunks = [["B-NP", "B-VP", "B-NP", "I-NP"], ["B-NP", "B-VP"]]
+    assert read(tmp_path / "b.txt", lines(WORDS, chunks, LABELS)) == (WORDS, LABELS)
+
+
+@parametrize(
+    ("content", "line", "named"),
+    [
+        (lines(LABELS, WORDS), 1, "--label_column"),
+        ("token\tner\n" + lines(WORDS, LABELS), 1, "token ner"),
+        ("Word POS Tag\n\n" + lines(WORDS, constant("X"), LABELS, separator=" "), 1, "Word POS Tag"),
+        ("Ann\tB-PER\n\n\tO\n", 3, "column 0"),
+        ("Ann\tX\tB-PER\nleft\t\tO\n", 2, "column 1"),
+        ("Ann\tB-PER\nleft\t\n", 2, "1 columns"),
+        ("Ann\tNNP B-PER\nleft\tVB O\n", 1, "'NNP B-PER'"),
+        ("#begin document (bn/a); part 000\nbn/a 0 0 Ann NN (PERSON)\n", 2, "columns"),
+        ("#FORMAT=WebAnno TSV 3.3\n\n#Text=Ann\n1-1\t0-3\tAnn\tPER\n", 4, "columns"),
+        ("T1\tPER 0 3\tAnn\n", 1, "'PER 0 3'"),
+        ("Ann saw New York.\nShe left.\n", 2, "2 columns"),
+        ("Ann\nsaw\n", 1, "--label_column"),
+        ("# a\n\n# b\n", 1, "columns"),
+    ],
+)
+def test_other_columns_are_refused_with_their_line(tmp_path, content, line, named):
+    options = {"label_column": "1"} if named == "column 1" else {}
+    said = no_form(tmp_path / "a.txt", content, **options)
+    assert f"a.txt:{line} " in said and named in said
+
+
+def test_the_columns_may_be_numbered_from_either_end(tmp_path):
+    content = lines(LABELS, constant("X"), WORDS)
+    for word, label in (("2", "0"), ("-1", "-3")):
+        assert read(tmp_path / "a.txt", content, word_column=word, label_column=label) == (WORDS, LABELS)
+    for options in ({"word_column": "word"}, {"label_column": "tags"}):
+        said = refused(lambda options=options: read(tmp_path / "a.txt", content, **options))
+        assert "counted from 0" in said and " ".join(options.values()) in said
+
+
+def test_sentences_may_differ_in_width_where_columns_are_numbered(tmp_path):
+    content = lines(counted(), WORDS, constant("NN"), [["_ _"] * 4, ["_"] * 2], separator=" ")  # as CoNLL-2009
+    assert read(tmp_path / "a.txt", content, word_column="1", label_column="2") == (WORDS, constant("NN"))
+    assert "a.txt:6 has 4 columns" in no_form(tmp_path / "a.txt", content)
+
+
+def test_a_file_without_blank_lines_is_noticed(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    read(tmp_path / "a.txt", "Ann B-PER\nleft O\n" * 600)
+    assert "line 1 has 1200 words" in caplog.text
+
+
+def test_types_that_differ_in_case_are_named(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    mixed = [LABELS[0], ["B-Loc", "O"]]
+    assert read(tmp_path / "a.txt", lines(WORDS, mixed)) == (WORDS, mixed)
+    assert "B-LOC, B-Loc" in caplog.text
+
+
+@parametrize(
+    "labels",
+    [
+        "B_PER O B_LOC I_LOC",
+        "b-PER O b-LOC i-LOC",
+        "PER-B O LOC-B LOC-I",
+        "B\u2013PER O B\u2013LOC I\u2013LOC",
+        "B/PER 0 B/LOC I/LOC",
+        "(PER) * (LOC* *)",
+    ],
+)
+def test_other_spellings_of_labels_are_refused(tmp_path, labels):
+    content = lines([WORDS[0]], [labels.split()])
+    said = refused(lambda: read(tmp_path / "a.txt", content))
+    assert FORMS_PAGE in said and "a.txt has the label" in said
+    assert read(tmp_path / "a.txt", content, scheme="plain")[1] == [labels.split()]
+
+
+# ---- CoNLL-U
+
+
+def test_conllu_is_read_by_form_and_upos(tmp_path):
+    rest = [constant("_")] * 6
+    content = lines(counted(), WORDS, WORDS, constant("NOUN"), *rest, before="# sent_id = {}")
+    content = content.replace("1\tAnn", "1-2\tAnnsaw" + "\t_" * 8 + "\n1\tAnn").replace("# sent_id = 1", "#x")
+    content += "8.1\tx" + "\t_" * 8 + "\n"
+    assert read(tmp_path / "a.conllu", content) == (WORDS, constant("NOUN"))
+    assert read(tmp_path / "a.conllu", content, label_column="2")[1] == WORDS
+    rows = rows_of_words(str(tmp_path / "a.conllu"))
+    assert [row.columns for row in rows] == [{"tokens": words} for words in WORDS]
+    (tmp_path / "a.conllu.gz").write_bytes(gzip.compress(UNIVERSAL.encode()))
+    found = load_tagging_splits(TaggingArguments(train_file=str(tmp_path / "a.conllu.gz"), label_column="7"))["train"]
+    assert (found.words[0], found.labels[0]) == (["dogs"], ["root"])
+    assert ":1 begins with 'ID'" in no_form(tmp_path / "b.conllu", "ID\tFORM\n" + content)
+    renamed = content.replace("#x", "# x")
+    assert "--word_column" in no_form(tmp_path / "c.conll", renamed)
+    assert ".conllu" in no_form(tmp_path / "c.conll", renamed, word_column="1", label_column="3")
+
+
+# ---- rows
+
+
+def as_lines(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@parametrize(
+    "row",
+    [
+        {"text": TEXT, "spans": SPANS},
+        {"text": TEXT, "entities": SPANS, "id": 4},
+        {"text": TEXT, "spans": [{"start": a, "end": b, "label": c, "token_start": 0} for a, b, c in SPANS]},
+        {"text": TEXT, "entities": [{"start": a, "end": b, "label": c, "text": TEXT[a:b]} for a, b, c in SPANS]},
+    ],
+)
+def test_spans_are_lists_or_objects(tmp_path, row):
+    words, labels = read(tmp_path / "a.jsonl", as_lines(row, row))
+    assert words == [["Ann", "saw", "New", "York", "."]] * 2
+    assert labels == [["B-PER", "O", "B-LOC", "I-LOC", "O"]] * 2
+
+
+def test_spans_of_another_column_are_chosen(tmp_path):
+    content = as_lines({"text": TEXT, "label": SPANS, "spans": []})
+    assert read(tmp_path / "a.jsonl", content)[1] == [["O"] * 5]
+    assert read(tmp_path / "a.jsonl", content, label_column="label")[1] == [["B-PER", "O", "B-LOC", "I-LOC", "O"]]
+    both = as_lines({"text": TEXT, "entities": SPANS, "spans": []})
+    assert "--label_column" in refused(lambda: read(tmp_path / "a.jsonl", both))
+
+
+@parametrize(
+    ("row", "named"),
+    [
+        ({"text": TEXT, "label": "pos"}, "text, label"),
+        ({"text": TEXT, "label": SPANS}, "--label_column"),
+        ({"text": TEXT, "spans": [["PER", 0, 3]]}, "['PER', 0, 3]"),
+        ({"text": TEXT, "entities": [{"label": "PER", "start_offset": 0, "end_offset": 3}]}, "start_offset"),
+        ({"text": TEXT, "entities": {"start": [0], "end": [3], "label": ["PER"]}}, "'start': [0]"),
+        ({"text": TEXT, "spans": [], "_task_hash": 1, "answer": "ignore"}, "answer 'ignore'"),
+        ({"data": {"text": TEXT}, "annotations": [{"result": []}]}, "data, annotations"),
+        ({"tokens": [{"text": "Ann", "start": 0}], "text": "Ann", "spans": []}, "for its words"),
+        ({"tokens": ["Ann", None], "tags": ["O", "O"]}, "for its words"),
+        ({"tokens": ["Ann", 2.50], "tags": ["O", "O"]}, "for its words"),
+        ({"tokens": "Ann left", "tags": "O O"}, "'Ann left'"),
+        ({"text": "Ann left", "tags": "O O"}, "no labels of its words"),
+        ({"sentence_id": 1, "word": "Ann", "tag": "O"}, "sentence_id, word, tag"),
+    ],
+)
+def test_rows_of_other_forms_are_refused_with_the_page(tmp_path, row, named):
+    said = no_form(tmp_path / "a.jsonl", as_lines(row))
+    assert named in said and "a.jsonl:1 " in said
+
+
+def test_spans_inside_words_are_said_with_their_place(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    read(tmp_path / "a.jsonl", as_lines({"text": TEXT, "spans": SPANS}, {"text": TEXT, "spans": [[0, 2, "X"]]}))
+    assert "1 of 2 texts" in caplog.text and "a.jsonl:2" in caplog.text
+
+
+# ---- tables
+
+
+def test_lists_in_the_cells_of_a_table_are_json(tmp_path):
+    rows = [
+        {"tokens": json.dumps(words), "ner_tags": json.dumps(tags)} for words, tags in zip(WORDS, LABELS, strict=True)
+    ]
+    for name, separator in (("a.csv", ","), ("a.tsv", "\t")):
+        content = pd.DataFrame(rows).to_csv(index=False, sep=separator)
+        assert is_table(write(tmp_path / name, content))
+        assert read(tmp_path / name, content) == (WORDS, LABELS)
+    spans = pd.DataFrame([{"text": TEXT, "spans": json.dumps(SPANS)}]).to_csv(index=False)
+    assert read(tmp_path / "b.csv", spans)[1] == [["B-PER", "O", "B-LOC", "I-LOC", "O"]]
+
+
+@parametrize(
+    "row",
+    [
+        {"words": "Ann left", "labels": "B-PER O"},
+        {"text": "Ann left", "tags": "B-PER O"},
+        {"Sentence #": "1", "Word": "Ann", "Tag": "O"},
+    ],
+)
+def test_other_tables_are_refused_with_the_page(tmp_path, row):
+    assert "a.csv:2 " in no_form(tmp_path / "a.csv", pd.DataFrame([row]).to_csv(index=False))
+
+
+def test_a_tsv_of_words_is_no_table(tmp_path):
+    assert not is_table(write(tmp_path / "a.tsv", "text\tO\n\nAnn\tB-PER\n"))
+    assert not is_table(write(tmp_path / "a.tsv", ""))
+    assert "Word" in no_form(tmp_path / "a.tsv", "Sentence #\tWord\tTag\n1\tAnn\tO\n1\tleft\tO\n")
+
+
+def test_parquet_of_a_data_set_has_names_of_tags(tmp_path):
+    names = datasets.ClassLabel(names=["O", "B-PER", "B-LOC", "I-LOC"])
+    features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)})
+    table = datasets.Dataset.from_dict({"tokens": WORDS, "ner_tags": LABELS}, features)
+    table.to_parquet(tmp_path / "a.parquet")
+    found = load_tagging_splits(TaggingArguments(train_file=str(tmp_path / "a.parquet")))["train"]
+    assert (found.words, found.labels) == (WORDS, LABELS)
+
+
+def test_the_column_of_words_has_no_number_in_rows(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    read(tmp_path / "a.jsonl", as_lines({"tokens": ["Ann"], "tags": ["B-PER"]}), word_column="1")
+    assert "--word_column 1 has no effect" in caplog.text
+
+
+# ---- texts without spaces
+
+
+def test_a_tagger_of_words_says_that_a_text_is_cut(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    row = {"text": "ฉันกินข้าว"}
+    parse_tagging_row("text", row, "a:1")
+    assert not caplog.text
+    for place in ("a:1", "a:2"):
+        parse_tagging_row("text", row, place, cuts=False)
+    assert "a:1, are cut" in caplog.text and "a:2" not in caplog.text
