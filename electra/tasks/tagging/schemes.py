@@ -181,7 +181,15 @@ def _f1(correct: int, found: int, expected: int) -> float:
 
 UNSPACED_WORD = regex.compile(rf"[{UNSPACED}]")
 """A character of a script without spaces, which is a word of its own."""
-WORD = regex.compile(rf"[{UNSPACED}]\p{{M}}*|(?:(?![{UNSPACED}])[\w\p{{M}}\p{{No}}\u200c\u200d])+|[^\w\s]")
+_EMOJI = (
+    r"\p{Regional_Indicator}{2}|"
+    r"\p{S}(?:[\p{M}\p{Emoji_Modifier}\u200d\U000E0020-\U000E007F]|(?<=\u200d)\p{S})*"
+)
+"""A symbol with variation selectors, skin tones and tags, and with those that a joiner connects; the two characters of
+a flag."""
+WORD = regex.compile(
+    rf"[{UNSPACED}]\p{{M}}*|(?:(?![{UNSPACED}])[\w\p{{M}}\p{{No}}\u200c\u200d])+|{_EMOJI}|[^\w\s]\p{{M}}*"
+)
 """A word, with vowel signs of Indic scripts and Thai and joiners of Persian, which `re` counts to no word."""
 
 Bounds = tuple[int, int]

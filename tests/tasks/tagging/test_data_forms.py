@@ -275,6 +275,18 @@ def test_spans_inside_words_are_said_with_their_place(tmp_path, caplog, monkeypa
     assert "1 of 2 texts" in caplog.text and "a.jsonl:2" in caplog.text
 
 
+def test_emoji_are_words_with_all_their_parts(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    emoji = ["\u2764\ufe0f", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd", "1\ufe0f\u20e3"]
+    for one in [*emoji, "\U0001f1e9\U0001f1ea", "\U0001f3f4\U000e0067\U000e007f", "\u203c\ufe0f", "!\u0301"]:
+        text = f"Hi{one}Kyoto {one}" if one[0] != "1" else f"Hi {one} Kyoto {one}"
+        start = text.index("Kyoto")
+        spans = [[start, start + 5, "LOC"], [start + 6, start + 6 + len(one), "X"]]
+        words, labels = read(tmp_path / "a.jsonl", as_lines({"text": text, "spans": spans}))
+        assert (words, labels) == ([["Hi", one, "Kyoto", one]], [["O", "O", "B-LOC", "B-X"]])
+    assert not caplog.text
+
+
 # ---- tables
 
 
