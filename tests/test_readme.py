@@ -4,6 +4,7 @@ import re
 import shlex
 from importlib.util import find_spec
 
+from docs import babylm_tables
 from electra.command_line import CommandLine
 from electra.commands import VERBS
 from electra.data import command as cache
@@ -100,6 +101,19 @@ def test_the_tree_of_the_architecture_is_that_of_the_files():
             assert files, f"docs/architecture.md names {name} in {folder.name}/"
             named |= files
     assert {path for path in package.rglob("*.py") if path.name not in ("__init__.py", "__main__.py")} - named == set()
+
+
+def test_the_scores_of_babylm_are_those_of_their_file():
+    data = babylm_tables.read_data()
+    networks = [row for row in data["results"] if "model" in row]
+    assert len(networks) == 4 and all(task in row for row in networks for task in babylm_tables.TASKS)  # all cells
+    constant = min(row["sib200"] for row in networks)
+    assert [row["model"] for row in networks if "collapsed" in row] == [
+        row["model"] for row in networks if row["sib200"] == constant
+    ]
+    for path, made in ((babylm_tables.PAGE, babylm_tables.page), (babylm_tables.README, babylm_tables.readme)):
+        text = path.read_text(encoding="utf-8")
+        assert made(text, data) == text, "run: python -m docs.babylm_tables"
 
 
 def anchors(text):

@@ -1,0 +1,116 @@
+"""Write the tables of docs/babylm.md, and the README's row of GPT-2, from docs/babylm.json: scores and their sources.
+
+python -m docs.babylm_tables
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).with_name("babylm.md")
+README = Path(__file__).parents[1] / "README.md"
+DATA = Path(__file__).with_name("babylm.json")
+TASKS = {"mnli": "MNLI", "xnli": "XNLI", "sib200": "SIB-200"}
+TABLE = r"(?:^\|.*\n)+"
+"""A table of a page: all of its lines."""
+
+
+def read_data() -> dict[str, Any]:
+    """Return the scores and their sources, as docs/babylm.json has them."""
+    data: dict[str, Any] = json.loads(DATA.read_text(encoding="utf-8"))
+    return data
+
+
+def number(value: float) -> str:
+    """Return a number with one digit behind the point, `.8` below one; 45.25 becomes 45.3."""
+    return str(Decimal(str(value)).quantize(Decimal("0.1"), ROUND_HALF_UP)).removeprefix("0")
+
+
+def score(row: Mapping[str, Any], task: str) -> str:
+    """Return the cell of a score: accuracy, or median ± standard deviation; whether the run has collapsed."""
+    value = row.get(task)
+    if value is None:
+        return ""
+    cell = " ± ".join(map(number, value)) if isinstance(value, list) else number(value)
+    return f"{cell}, collapsed" if task in row.get("collapsed", ()) else cell
+
+
+def source(row: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """Return the cell of a source: of another repository, a link to the file or folder at its commit."""
+    known = data["sources"].get(row["source"])
+    if known is None:
+        return str(row["source"])
+    path = known["path"].partition("MODEL")[0] + row["model"] if "model" in row else known["path"]
+    kind = "tree" if "model" in row else "blob"
+    return f"[{row['source']}]({known['repository']}/{kind}/{known['commit']}/{path})"
+
+
+def table(columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of Markdown; `columns` maps titles to alignments, `---` or `---:`."""
+    lines = [list(columns), list(columns.values()), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines).replace("|  ", "| ")
+
+
+def results(data: Mapping[str, Any]) -> str:
+    """Return the table of all networks on BabyLM's rows."""
+    columns = {"network": "---", "parameters": "---:", "words": "---", "FLOPs of pre-training": "---:"}
+    columns |= dict.fromkeys(TASKS.values(), "---:") | {"scored weights": "---", "source": "---"}
+    rows = []
+    for row in data["results"]:
+        about = [row.get(name, "") for name in ("network", "parameters", "words", "flops")]
+        rows.append([*about, *(score(row, task) for task in TASKS), row.get("weights", ""), source(row, data)])
+    return table(columns, rows)
+
+
+def other_rows(data: Mapping[str, Any]) -> str:
+    """Return the table of MNLI on other rows than BabyLM's; of several networks or seeds, the range."""
+    columns = {"network": "---", "parameters": "---:", "words": "---", "rows": "---", "MNLI": "---:", "source": "---"}
+    rows = []
+    for row in data["other rows of MNLI"]:
+        values = row["mnli"]
+        cell = values if isinstance(values, str) else f"{number(min(values))} to {number(max(values))}"
+        rows.append([row["network"], row["parameters"], row["words"], row["rows"], cell, source(row, data)])
+    return table(columns, rows)
+
+
+def row_of_readme(data: Mapping[str, Any]) -> str:
+    """Return the README's row of GPT-2: the range of the networks that have not collapsed, and how many have."""
+    networks = [row for row in data["results"] if "model" in row]
+    cells = []
+    for task in TASKS:
+        values = [row[task] for row in networks if task not in row.get("collapsed", ())]
+        collapsed = len(networks) - len(values)
+        note = f"; {collapsed} of {len(networks)} collapsed" if collapsed else ""
+        cells.append(f"{number(min(values))} to {number(max(values))}{note}")
+    return f"| GPT-2 of the BabyLM challenge, 98 million parameters | | | | | {' | '.join(cells)} |\n"
+
+
+def page(text: str, data: Mapping[str, Any]) -> str:
+    """Return docs/babylm.md with both tables made anew."""
+    for column, made in (("FLOPs", results), ("rows", other_rows)):
+        header = rf"^\| network \| parameters \| words \| {column}.*\n"
+        text, count = re.subn(header + TABLE, made(data), text, flags=re.MULTILINE)
+        assert count == 1, column
+    return text
+
+
+def readme(text: str, data: Mapping[str, Any]) -> str:
+    """Return README.md with the row of GPT-2 made anew."""
+    text, count = re.subn(r"^\| GPT-2 of the BabyLM.*\n", row_of_readme(data), text, flags=re.MULTILINE)
+    assert count == 1
+    return text
+
+
+def main() -> None:
+    argparse.ArgumentParser(prog="python -m docs.babylm_tables", description=__doc__.split("\n\n")[0]).parse_args()
+    data = read_data()
+    for path, make in ((PAGE, page), (README, readme)):
+        path.write_text(make(path.read_text(encoding="utf-8"), data), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
