@@ -13,7 +13,7 @@ from transformers.utils import CONFIG_NAME
 from electra.backbones import BACKBONES
 from electra.io.checkpoints import checkpoint_named
 from electra.io.errors import UserError, abridged
-from electra.model.options import SHARE_TOLERANCE, Tie
+from electra.model.options import SET_BY_OBJECTIVE, SHARE_TOLERANCE, Tie
 from electra.objectives import OBJECTIVES, objective_of
 from electra.options import NOT_NEGATIVE, POSITIVE, SHARE, UP_TO_ONE, check
 
@@ -32,6 +32,10 @@ CAUSAL_KEY = "has_causal_attention"
 """Key in the configuration of a network that predicts each token from the tokens before it."""
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 """Options that give the dropouts of a network, by BERT's names for them."""
+MLM_PROBABILITY = 0.15
+"""Share of the tokens that is chosen where none is given, from BERT and ELECTRA-Small."""
+OF_OBJECTIVE: Any = None
+"""Value of an argument that stands for the objective's own."""
 
 
 class ElectraPretrainingConfig(PreTrainedConfig):
@@ -44,11 +48,12 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         objective: a name of `objectives.OBJECTIVES`.
         mask_token_id: id of [MASK].
         special_token_ids: ids that are never chosen.
-        mlm_probability: share of the tokens that is chosen, in (0, 1); 1 with `causal`.
-        mlm_replacement_probability: share of the chosen tokens that becomes [MASK], in [0, 1].
+        mlm_probability: share of the tokens that is chosen, in (0, 1); 0.15 if None, and 1 with `causal`.
+        mlm_replacement_probability: share of the chosen tokens that becomes [MASK], in [0, 1]; the objective's if
+            None.
         mlm_random_probability: share of the chosen tokens that becomes a random token; the others are kept. Both
-            shares together are at most 1.
-        discriminator_weight: lambda, weight of the discriminator's loss.
+            shares together are at most 1. The objective's if None.
+        discriminator_weight: lambda, weight of the discriminator's loss; the objective's if None.
         sampling_temperature: temperature of the generator's samples, > 0.
         disallow_correct: the generator may not sample the original token.
         tie: which weights the networks share (tying.py); the objective's default if None.
@@ -68,10 +73,10 @@ class ElectraPretrainingConfig(PreTrainedConfig):
     objective: str = "electra"
     mask_token_id: int = -1
     special_token_ids: list[int] = field(default_factory=list)
-    mlm_probability: float = 0.15
-    mlm_replacement_probability: float = 0.85
-    mlm_random_probability: float = 0.0
-    discriminator_weight: float = 50.0
+    mlm_probability: float = OF_OBJECTIVE
+    mlm_replacement_probability: float = OF_OBJECTIVE
+    mlm_random_probability: float = OF_OBJECTIVE
+    discriminator_weight: float = OF_OBJECTIVE
     sampling_temperature: float = 1.0
     disallow_correct: bool = False
     tie: Any = None
@@ -82,8 +87,14 @@ class ElectraPretrainingConfig(PreTrainedConfig):
     """Without this attribute transformers ties nothing, silently."""
 
     def __post_init__(self, **kwargs: Any) -> None:
-        self._check_values()
+        check(self.objective in OBJECTIVES, "objective", self.objective, f"one of {', '.join(OBJECTIVES)}")
         objective = objective_of(self.objective, self.uniform_generator)
+        if self.mlm_probability is OF_OBJECTIVE:
+            self.mlm_probability = 1.0 if objective.is_causal else MLM_PROBABILITY
+        for name in SET_BY_OBJECTIVE:
+            if getattr(self, name) is OF_OBJECTIVE:
+                setattr(self, name, getattr(objective, name))
+        self._check_values()
         self.generator = _as_config(self.generator) if objective.has_generator else None
         self.discriminator = _as_config(self.discriminator)
         for network in filter(None, (self.generator, self.discriminator)):
@@ -98,7 +109,6 @@ class ElectraPretrainingConfig(PreTrainedConfig):
 
     def _check_values(self) -> None:
         """Refuse values of another type, or out of their range, which would fail in the first step or never."""
-        check(self.objective in OBJECTIVES, "objective", self.objective, f"one of {', '.join(OBJECTIVES)}")
         ties = get_args(Tie)
         check(self.tie in (None, *ties), "tie", self.tie, f"one of {', '.join(ties)}")
         ranges = {

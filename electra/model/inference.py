@@ -17,14 +17,12 @@ from electra.io.files import run_options
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.joint import MaskedText, mask_text
 from electra.model.networks import check_finite, encode, gather_hidden, is_detector, lm_logits, replaced_logits
+from electra.model.options import MASKING
 from electra.model.pretrained import Networks
-from electra.objectives import OBJECTIVES
 from electra.samples import REPLACED, Sample
 
-REPLACEMENT_SHARES = ("mlm_replacement_probability", "mlm_random_probability")
-"""Options whose default values are those of the objective."""
 OPTIONS_OF_CORRUPTION = {
-    **{name: name for name in ("mlm_probability", "disallow_correct", *REPLACEMENT_SHARES)},
+    **{name: name for name in (*MASKING, "disallow_correct")},
     "temperature": "sampling_temperature",
 }
 """Option of a run that says how text is corrupted -> name of its value in `ElectraPretrainingConfig`."""
@@ -40,10 +38,8 @@ def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
     if config is None:
         options = run_options(networks.source)
         objective = "electric" if networks.is_electric else options.get("objective", "electra")
-        values = {name: getattr(OBJECTIVES[objective], name) for name in REPLACEMENT_SHARES}
-        for option, name in OPTIONS_OF_CORRUPTION.items():
-            if options.get(option) is not None:
-                values[name] = options[option]
+        given = {name: options.get(option) for option, name in OPTIONS_OF_CORRUPTION.items()}
+        values = {name: value for name, value in given.items() if value is not None}
         discriminator = copy.deepcopy(networks.discriminator.config)
         config = ElectraPretrainingConfig(discriminator=discriminator, objective=objective, **values)
     config.mask_token_id = networks.tokenizer.mask_token_id

@@ -2,7 +2,7 @@
 
 import torch
 from pytest import raises
-from transformers import ElectraConfig, ElectraForPreTraining
+from transformers import BertTokenizer, ElectraConfig, ElectraForPreTraining
 
 from electra.backbones import BACKBONES
 from electra.io.errors import UserError
@@ -13,10 +13,14 @@ from electra.model.configuration import (
     generator_config,
     network_config,
 )
+from electra.model.initialization import joint_config
 from electra.model.joint import ElectraForJointPretraining
+from electra.model.options import SET_BY_OBJECTIVE, network_options
 from electra.pretraining.plan import parameter_counts
 from electra.recipes import RECIPES
-from tests.helpers import parametrize
+from electra.tokenizers.load import SPECIAL_TOKENS
+from tests.helpers import parametrize, read_json
+from tests.model.helpers import objectives
 
 
 def discriminator_of(recipe, **changes):
@@ -46,6 +50,27 @@ def test_only_a_causal_objective_makes_attention_causal():
     for objective in ("causal", "electra"):  # the second continues the first's network
         ElectraPretrainingConfig(discriminator=network, objective=objective)
         assert network.has_causal_attention == (objective == "causal")
+
+
+@objectives
+def test_a_configuration_made_in_python_has_the_values_of_its_objective(objective, tmp_path):
+    tokenizer = BertTokenizer(vocab={token: index for index, token in enumerate(SPECIAL_TOKENS.values())})
+    of_command = joint_config(*network_options("small", {"objective": objective}), tokenizer).to_dict()
+    network = discriminator_of("small")
+    made = ElectraPretrainingConfig(discriminator=network, generator=network, objective=objective)
+    names = ("mlm_probability", *SET_BY_OBJECTIVE, "tie")
+    assert {name: getattr(made, name) for name in names} == {name: of_command[name] for name in names}
+    of_electra = {"mlm_probability": 0.15, "mlm_replacement_probability": 0.85, "discriminator_weight": 50.0}
+    given = ElectraPretrainingConfig(discriminator=network, generator=network, objective=objective, **of_electra)
+    given.save_pretrained(tmp_path)
+    assert of_electra.items() <= read_json(tmp_path / "config.json").items()
+    read = ElectraPretrainingConfig.from_pretrained(tmp_path)
+    assert of_electra.items() <= read.to_dict().items()
+
+
+def test_a_uniform_generator_made_in_python_leaves_one_loss():
+    network = discriminator_of("small")
+    assert ElectraPretrainingConfig(discriminator=network, uniform_generator=True).discriminator_weight == 1.0
 
 
 @parametrize(

@@ -13,7 +13,8 @@ from tests.model.helpers import VOCAB_SIZE, joint_model, make_batch, make_model,
 
 
 def pair(objective="electra"):
-    model = make_model(objective=objective, mlm_probability=0.4, mlm_random_probability=0.1).eval()
+    shares = {} if objective == "electric" else {"mlm_random_probability": 0.1}
+    model = make_model(objective=objective, mlm_probability=0.4, **shares).eval()
     return model, {**make_batch(20, 11), "sample_noise": torch.rand(2, 20, generator=torch.Generator().manual_seed(1))}
 
 

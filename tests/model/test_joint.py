@@ -97,7 +97,7 @@ def test_the_lm_head_is_the_word_table_also_when_loaded(tmp_path, objective):
 
 @objectives
 def test_a_checkpoint_knows_its_objective_and_has_its_networks(tmp_path, objective):
-    model = make_model(objective=objective, mlm_random_probability=0.05)
+    model = make_model(objective=objective, mlm_replacement_probability=0.9, mlm_random_probability=0.05)
     model.save_pretrained(tmp_path)
     config = ElectraPretrainingConfig.from_pretrained(tmp_path)
     assert (config.objective, config.mlm_random_probability) == (objective, 0.05)
