@@ -218,6 +218,18 @@ class FileTaskArguments(ProtocolArguments):
 
 
 @dataclass(frozen=True)
+class LabelledFileArguments(FileTaskArguments):
+    """Data of the user with a label in each row, and output."""
+
+    no_label: list[str] = option(
+        [],
+        "Labels that mean that a row has none, such as -1 or -, besides empty ones. Such rows are left out of "
+        "training, and predicted in a test set.",
+        NOT_EMPTY,
+    )
+
+
+@dataclass(frozen=True)
 class Arguments:
     """All options of one command."""
 

@@ -6,12 +6,13 @@ Every row is checked before anything is trained.
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import chain
+from typing import Literal, NamedTuple
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.config import FileTaskArguments
+from electra.finetuning.config import LabelledFileArguments
 from electra.finetuning.data import (
     TOKENIZER_BATCH,
     Array,
@@ -22,11 +23,11 @@ from electra.finetuning.data import (
     lengths_of,
     tokenize,
 )
-from electra.finetuning.exports import read_export
+from electra.finetuning.row_checks import PAGE, is_unlabelled, read_all
 from electra.io.errors import UserError
 from electra.io.rows import Columns, PlacedRow, check_encodable, shown_names, text_of
 from electra.options import INSIDE, NOT_EMPTY, UP_TO_ONE, option
-from electra.tasks.classify.labels import Example, check_written, is_missing
+from electra.tasks.classify.labels import Example, check_written
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class ClassifyArguments(FileTaskArguments):
+class ClassifyArguments(LabelledFileArguments):
     """Texts and labels, and output."""
 
     train_file: str | None = option(
@@ -48,7 +49,9 @@ class ClassifyArguments(FileTaskArguments):
     validation_fraction: float = option(
         0.1, "Share of the training data that becomes the development set, if there is none.", INSIDE
     )
-    test_file: str | None = option(None, "Test set in one of these formats; labels are optional.")
+    test_file: str | None = option(
+        None, "Test set in one of these formats; rows without a label are predicted, but not scored."
+    )
     text_column: str | None = option(None, "Column of the text. Default: text or sentence.", NOT_EMPTY)
     text_pair_column: str | None = option(None, "Column of a second text, for labels of pairs.", NOT_EMPTY)
     label_column: list[str] = option(
@@ -90,74 +93,56 @@ LABEL_COLUMNS = ("label", "labels")
 # ---- reading
 
 
-def read_examples(
-    rows: Iterable[PlacedRow],
-    columns: Sequence[Any],
-    needs_labels: bool,
-) -> list[Example]:
-    """Return the examples in the rows of a split, all with labels or, unless `needs_labels`, all without.
+class TextColumns(NamedTuple):
+    """The names of the columns that the user gives: of the text, a second text, and the labels; None for usual names.
 
-    Args:
-        columns: names of the columns of the text, a second text, and the label, one or several; None for the usual
-            names and no second text.
-    Raises:
-        UserError: a row has no text, or no label where others have one or labels are needed.
+    Several columns of labels are a column for each class.
     """
-    examples = []
-    without = ""
-    advice = "" if needs_labels else "; a test set has labels in all rows, or in none"
-    for place, exported in rows:
-        row = read_export(exported, place, next(iter(columns[2] or []), None))
-        example = read_example(columns, row, place)
-        examples.append(example)
-        if example.label is not None:
-            needs_labels = True
-        elif not without:
-            without = _without_label(columns[2], row, place) + advice
-        if needs_labels and without:
-            raise UserError(without)
+
+    text: str | None = None
+    pair: str | None = None
+    label: Sequence[str] = ()
+
+
+def read_examples(rows: Iterable[PlacedRow], columns: TextColumns, needs_labels: bool) -> list[Example]:
+    """Return the examples in the rows of a split, each with its label as it is written.
+
+    Raises:
+        UserError: rows have no text, or no column that the options name; or labels are needed and no row has one.
+    """
+
+    def read(placed: PlacedRow) -> Example:
+        place, row = placed
+        if "answer" not in columns.label and row.get("answer") in ("reject", "ignore"):
+            raise UserError(f"{place} has the answer '{row['answer']}' of its annotator; leave such rows out")
+        return read_example(columns, row, place)
+
+    placed_rows = iter(rows)
+    first = next(placed_rows, None)
+    if first is None:
+        return []
+    examples = read_all(chain([first], placed_rows), read)
+    if needs_labels and all(is_unlabelled(example.label, ()) for example in examples):
+        raise UserError(
+            f"{examples[0].place} has no label, nor has any other row; the columns are {shown_names(first[1])}; see "
+            f"--label_column and {PAGE}"
+        )
     return examples
 
 
-def read_example(columns: Sequence[Any], row: Columns, place: str) -> Example:
-    text_column, pair_column, label_columns = columns
-    text = text_of(row, text_column or first_of(TEXT_COLUMNS, row), place, "--text_column")
-    pair = None if pair_column is None else text_of(row, pair_column, place, "--text_pair_column")
-    label: Any
-    if isinstance(label_columns, list) and len(label_columns) > 1:
-        missing = [name for name in label_columns if name not in row]
-        if missing and len(missing) < len(label_columns):
-            raise UserError(
-                f"{place} has no column '{missing[0]}'; its columns are {shown_names(row)}; see --label_column"
-            )
-        label = {name: row.get(name) for name in label_columns}
-        if any(map(is_missing, label.values())):
-            label = None
-    else:
-        label = row.get(_label_column(label_columns, row))
-        if isinstance(label, dict) and [*label] == ["choices"]:  # Label Studio
-            label = label["choices"]
-        check_encodable(label, place)
-        check_written(label, place)
-        if is_missing(label):
-            label = None
+def read_example(columns: TextColumns, row: Columns, place: str) -> Example:
+    text = text_of(row, columns.text or first_of(TEXT_COLUMNS, row), place, "--text_column")
+    pair = None if columns.pair is None else text_of(row, columns.pair, place, "--text_pair_column")
+    names = columns.label or [first_of(LABEL_COLUMNS, row)]
+    missing = [name for name in names if name not in row]
+    if missing and len(missing) < len(names):
+        raise UserError(
+            f"{place} has no column '{missing[0]}'; its columns are {shown_names(row)}; see --label_column"
+        )
+    label = {name: row.get(name) for name in names} if len(names) > 1 else row.get(names[0])
+    check_encodable(label, place)
+    check_written(label, place)
     return Example(text, pair, label, place)
-
-
-def _label_column(given: Any, row: Columns) -> str:
-    """Return the name of the column of the label, the given one or one of the usual names."""
-    name = given[0] if isinstance(given, list) and given else given
-    return name or first_of(LABEL_COLUMNS, row)
-
-
-def _without_label(given: Any, row: Columns, place: str) -> str:
-    """Return the message for a row without a label."""
-    names = given if isinstance(given, list) and len(given) > 1 else [_label_column(given, row)]
-    values = ", ".join(f"{name}: {row[name]!r:.40}" for name in names if name in row)
-    found = f" ({values})" if values else ""
-    if len(names) > 1 and values:
-        return f"{place} has no label{found}; write 1 or 0 in each of these columns"
-    return f"{place} has no label{found}; its columns are {shown_names(row)}; see --label_column"
 
 
 # ---- rows of tokens

@@ -1,9 +1,8 @@
-"""The labels of a classification: in which forms people write them, their kind, their classes or numbers.
+"""The labels of a classification: a class, a list of classes, a column of 1 or 0 for each class, or a number.
 
-A label is a class, a set of classes or a number; which of them follows from all labels of the training data.
+Which of them a label is follows from all labels of the training data; docs/data.md shows each form.
 """
 
-import logging
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,20 +12,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from electra.finetuning.data import Array, same_when_typed
+from electra.finetuning.data import Array
+from electra.finetuning.row_checks import PAGE, is_missing, plain_name, read_all, truth_of
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.errors import UserError, abridged
 from electra.io.rows import parse_value
 
-logger = logging.getLogger(__name__)
-
-
 MOST_WHOLE_NUMBERS = 20
 """Different whole numbers up to which labels are classes; more are numbers."""
-HIDDEN = ("-1", "?", "_", "-", "nan", "na", "n/a", "none", "null", "unknown", "hidden")
-"""Labels that stand for hidden ones, if a whole test set has one of them and the training data has none."""
-NO_NAMES = ("nan", "na", "n/a", "none", "null", "?")
-"""Names of classes, in lower case, that often mean a missing label; a warning asks."""
 
 Label = tuple[int, ...] | float
 """The label of a text: the numbers of its classes, ascending; or its number, scaled to the training data's range."""
@@ -63,14 +56,33 @@ class LabelSet(NamedTuple):
 def check_written(label: Any, place: str) -> None:
     """Refuse a label of bytes, and a list with something else than names and numbers in it."""
     parts = label if isinstance(label, list) else []
-    is_wrong = any(isinstance(part, bytes | list | tuple | dict) or is_missing(part) for part in parts if part != "")
-    if is_wrong or isinstance(label, bytes):
+    is_partly_missing = any(is_missing(part) and part != "" for part in parts) and not all(map(is_missing, parts))
+    is_wrong = any(isinstance(part, bytes | list | tuple | dict) for part in parts)
+    if isinstance(label, bytes) or is_wrong or is_partly_missing:
         raise UserError(f"{place} has the label {abridged(label)}; give a name or a number, or a list of these")
 
 
-def is_missing(label: Any) -> bool:
-    """Return True for a label that is None, nan or a text without characters."""
-    return label is None or label != label or (isinstance(label, str) and not label.strip())  # nan equals nothing
+BRACKETS = ("[]", "{}", "()")
+"""First and last character of a cell that holds a list or a mapping."""
+
+
+def parse_cell(example: Example, kind: str) -> Example:
+    """Return an example with its label parsed, if the label is a cell of a table with a list or mapping of JSON.
+
+    Raises:
+        UserError: the cell is in brackets, but no JSON, and `kind` is not `SINGLE`: a name may look so.
+    """
+    text = example.label.strip() if isinstance(example.label, str) else ""
+    if text[:1] + text[-1:] not in BRACKETS:
+        return example
+    label = parse_value(text)
+    if label is None and kind != SINGLE:
+        raise UserError(
+            f"{example.place} has the label {abridged(text)}, which is no list of JSON; write it as "
+            '["red", "blue"], or give --label_kind single if it is a name'
+        )
+    check_written(label, example.place)
+    return example if label is None else example._replace(label=label)
 
 
 def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -> LabelSet:
@@ -83,13 +95,11 @@ def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -
         UserError: the kind of the labels cannot be found.
     """
     labels = [example.label for example in examples]
-    form = find_form(labels, separator, examples[0].place if examples else "")
+    form = find_form(examples, separator)
     if kind == "auto":
         kind = find_kind(examples, form)
     if kind == NUMBER:
-        _check_thousands(examples)
-        values = map(as_any_number, labels)
-        numbers = [value for value in values if value is not None]  # other labels are refused later, with their place
+        numbers = [value for value in map(as_number, labels) if value is not None]  # `number_labels` refuses others
         return LabelSet(kind, [], min(numbers, default=0.0), max(numbers, default=1.0))
     if form == "positions":
         classes = [str(number) for number in range(len(labels[0]))]
@@ -101,20 +111,30 @@ def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -
     return LabelSet(kind, classes, form=form)
 
 
-def find_form(labels: Sequence[Any], separator: str | None, place: str) -> Form:
-    """Return the form in which the labels of a column are written."""
+def find_form(examples: Sequence[Example], separator: str | None) -> Form:
+    """Return the form in which the labels of training examples are written.
+
+    Raises:
+        UserError: some labels are mappings and others are not, or lists hold fractions.
+    """
     if separator is not None:
         return "separated"
-    if labels and all(isinstance(label, dict) for label in labels):
+    labels = [example.label for example in examples]
+    are_mappings = [isinstance(label, dict) for label in labels]
+    if any(are_mappings):
+        if not all(are_mappings):
+            place = examples[are_mappings.index(True)].place
+            raise UserError(f"{place} has 1 or 0 for each class, other rows have another label; see {PAGE}")
         return "truths"
     lists = [label for label in labels if isinstance(label, list)]
     if any(isinstance(part, float) and part % 1 for label in lists for part in label):
+        place = next(example.place for example in examples if isinstance(example.label, list))
         raise UserError(
-            f"the labels, such as {lists[0]!r:.60} at {place}, are numbers in lists; write names, or 1 and 0"
+            f"{place} has the label {abridged(lists[0])}: lists hold names, or 1 and 0, but no fractions; see {PAGE}"
         )
     if lists and len(lists) == len(labels):
         lengths = {len(label) for label in lists}
-        is_binary = all(str(part) in ("0", "1", "0.0", "1.0", "True", "False") for label in lists for part in label)
+        is_binary = all(truth_of(part) is not None for label in lists for part in label)
         if len(lengths) == 1 and min(lengths) > 1 and is_binary:
             return "positions"
     return "lists" if lists else "one"
@@ -125,6 +145,9 @@ def find_kind(examples: Sequence[Example], form: Form) -> str:
 
     The kind is `SEVERAL` if there are lists of other lengths than one; `NUMBER` if there are many whole numbers, or
     almost only numbers with fractions among them; otherwise `SINGLE`.
+
+    Raises:
+        UserError: most labels are numbers, and some have commas.
     """
     labels = [example.label for example in examples]
     if form == "lists":
@@ -132,41 +155,23 @@ def find_kind(examples: Sequence[Example], form: Form) -> str:
     if form != "one":
         return SEVERAL
     values = list(map(as_number, labels))
-    is_sure = [not (isinstance(label, str) and MAYBE_NUMBER.fullmatch(label.strip())) for label in labels]
+    texts = [label.strip() if isinstance(label, str) else "" for label in labels]
+    are_commas = [WITH_COMMA.fullmatch(text) is not None for text in texts]
+    others = values.count(None) - sum(are_commas)
+    if any(are_commas) and 2 * others < len(labels):
+        example = examples[are_commas.index(True)]
+        raise UserError(
+            f"{example.place} has the label {abridged(example.label)}: write numbers with a point before the decimals "
+            f"and without other signs, or give --label_separator , for several classes, or --label_kind single for "
+            f"names; see {PAGE}"
+        )
+    is_sure = [MAYBE_NUMBER.fullmatch(text) is None for text in texts]
     sure = {value for value, sure in zip(values, is_sure, strict=True) if sure and value is not None}
     if any(number % 1 for number in sure):
-        # others than numbers are refused later, with their place
-        return NUMBER if 2 * values.count(None) < len(values) else SINGLE
-    if None not in values and all(is_sure):
-        return SINGLE if len(sure) <= MOST_WHOLE_NUMBERS else NUMBER
-    is_comma = [*map(has_comma, labels)]
-    if any(is_comma) and all(value is not None or comma for value, comma in zip(values, is_comma, strict=True)):
-        _check_thousands(examples)
-        example = examples[is_comma.index(True)]
-        raise UserError(
-            f"{example.place} has the label '{example.label:.40}': give --label_kind number for a decimal comma, "
-            "--label_separator , if these are two classes, or --label_kind single if it is a name"
-        )
-    return SINGLE
-
-
-def _check_thousands(examples: Sequence[Example]) -> None:
-    """Refuse numbers with commas between thousands, and warn of points that may be such."""
-    labels = [example.label for example in examples]
-    if found := thousands(labels, ","):
-        place = next(example.place for example in examples if str(example.label).strip() == found)
-        raise UserError(
-            f"{place} has the label '{found:.40}', whose comma may stand between thousands: write numbers without "
-            "such commas, and fractions with a point; or give --label_kind single for names, --label_separator , for "
-            "several classes"
-        )
-    found = thousands(labels, ".")
-    if found and any(isinstance(label, str) and "." not in label for label in labels):
-        logger.warning(
-            "labels         '%s' is read as %s; if the point separates thousands, leave it out",
-            found,
-            as_number(found),
-        )
+        return NUMBER if 2 * values.count(None) < len(values) else SINGLE  # `number_labels` refuses others
+    if None in values or not all(is_sure):
+        return SINGLE
+    return SINGLE if len(sure) <= MOST_WHOLE_NUMBERS else NUMBER
 
 
 def _order(name: str) -> float:
@@ -184,52 +189,60 @@ def _different(labels: Iterable[Any]) -> list[Any]:
 
 
 def class_names(label: Any, separator: str | None) -> list[str]:
-    """Return the names of the classes in a label; whole numbers lose the `.0` that tables add to columns with gaps."""
+    """Return the names of the classes in a label."""
     parts = label if isinstance(label, list) else str(label).split(separator or "\n")
-    names = [re.sub(r"^(-?\d+)\.0$", r"\1", str(part).strip()) for part in parts]
-    return [name for name in names if name]
+    return [name for name in map(plain_name, parts) if name]
 
 
 def number_labels(examples: Sequence[Example], labels: LabelSet, separator: str | None) -> list[Example]:
     """Return the examples, each with its label as a `Label`.
 
     Raises:
-        UserError: a label does not occur in the training data.
+        UserError: labels do not occur in the training data.
     """
     numbers = {name: number for number, name in enumerate(labels.classes)}
     known: dict[str, Label | None] = {}
-    numbered = []
-    for example in examples:
+
+    def read(example: Example) -> Example:
         written = repr(example.label)
         if written not in known:
             known[written] = _numbered(example.label, labels, numbers, separator)
         label = known[written]
         if label is None:
-            names = ", ".join(labels.classes) or "numbers"
-            advice = "see --label_kind" if labels.form in ("one", "lists") else "write 1 or 0 for each class"
-            if labels.form == "separated":
-                advice = "see --label_separator"
-            typed = [name for name in labels.classes if same_when_typed(name) == same_when_typed(str(example.label))]
-            if typed:
-                advice = f"write '{typed[0]:.40}' in both"
-            raise UserError(
-                f"{example.place} has the label '{example.label!s:.40}', but training has {names:.200}; {advice}"
-            )
-        numbered.append(example._replace(label=label))
-    return numbered
+            raise UserError(_unknown_label(example, labels))
+        return example._replace(label=label)
+
+    return read_all(examples, read)
+
+
+def _unknown_label(example: Example, labels: LabelSet) -> str:
+    """Return the message for a label that the training data does not have."""
+    shown = f"the label {abridged(example.label)}"
+    expected = ", ".join(labels.classes) or "numbers"
+    advice = "correct it, or see --label_kind"
+    if labels.form in ("positions", "truths"):
+        expected = f"1 or 0 for each of {expected}"
+        advice = "correct it"
+        if isinstance(example.label, dict):
+            wrong = [(name, value) for name, value in example.label.items() if truth_of(value) is None]
+            shown = f"{wrong[0][0]} {abridged(wrong[0][1])}" if wrong else shown
+    return (
+        f"{example.place} has {shown}, but training has {expected:.200}; {advice}, or name it with --no_label if it "
+        "means that there is no label"
+    )
 
 
 def _numbered(label: Any, labels: LabelSet, numbers: Mapping[str, int], separator: str | None) -> Label | None:
     """Return a label of the source as a `Label`; None if the training data does not have such a label."""
     if labels.kind == NUMBER:
-        value = as_any_number(label)
+        value = as_number(label)
         return None if value is None else (value - labels.low) / (labels.high - labels.low)
     if labels.form in ("positions", "truths"):
         values = [*label.values()] if isinstance(label, dict) else label
         names = [*label] if isinstance(label, dict) else labels.classes
         if not isinstance(values, list) or len(values) != len(names) or not set(names) <= numbers.keys():
             return None
-        truths = [TRUTHS.get(str(value).strip().lower()) for value in values]
+        truths = [*map(truth_of, values)]
         if None in truths:
             return None
         found = [numbers[name] for name, truth in zip(names, truths, strict=True) if truth]
@@ -240,48 +253,16 @@ def _numbered(label: Any, labels: LabelSet, numbers: Mapping[str, int], separato
     return tuple(sorted({numbers[name] for name in names}))
 
 
-TRUTHS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
-"""Text, in lower case, that says of a class whether a text has it -> True or False."""
-
-
-def unpack_lists(splits: Mapping[str, Sequence[Example]]) -> dict[str, list[Example]]:
-    """Return the splits with labels that are lists written as text parsed, if all training labels are such lists."""
-    found = {}
-    for split in ("train", *splits):
-        values: list[Any] = [
-            None if example.label is None else parse_value(example.label) for example in splits[split]
-        ]
-        values = [
-            value["choices"] if isinstance(value, dict) and [*value] == ["choices"] else value for value in values
-        ]
-        is_text = any(isinstance(example.label, str) for example in splits[split])
-        if split == "train" and (None in values or not is_text):
-            return {name: list(examples) for name, examples in splits.items()}
-        for example, value in zip(splits[split], values, strict=True):
-            check_written(value, example.place)
-        found[split] = [
-            example if value is None else example._replace(label=value)
-            for example, value in zip(splits[split], values, strict=True)
-        ]
-    return found
-
-
-def without_hidden(examples: Sequence[Example], labels: LabelSet) -> Sequence[Example]:
-    """Return the examples of a test set without labels, if all have the same label of `HIDDEN`, else as they are."""
-    if examples[0].label is None:
-        return examples
-    written = {str(example.label).strip().lower().removesuffix(".0") for example in examples}
-    if len(written) != 1 or not written <= set(HIDDEN) or written & {name.lower() for name in labels.classes}:
-        return examples
-    logger.info("test           all labels are '%s', which training does not have: without labels", written.pop())
-    return [example._replace(label=None) for example in examples]
-
-
 class LabelledTexts(NamedTuple):
-    """The texts of all splits, each with its `Label`; a test set may lack labels."""
+    """The texts of all splits, each with its `Label`; a test set may lack labels.
+
+    Args:
+        no_label: the names of --no_label, if rows of train or dev have one and are left out; they change scores.
+    """
 
     labels: LabelSet
     splits: Mapping[str, Sequence[Example]]
+    no_label: Sequence[str] = ()
 
     def targets(self, split: str) -> Array:
         """Return the labels of a split of N texts as an array.
@@ -308,7 +289,7 @@ class LabelledTexts(NamedTuple):
         return counts / len(self.splits[split])
 
 
-# ---- numbers, as people write them
+# ---- numbers
 
 _NUMBER = re.compile(
     r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-][0-9]+)?|[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)[eE][0-9]+"
@@ -316,10 +297,8 @@ _NUMBER = re.compile(
 """A number as text: digits without leading zeros, with or without sign, point and exponent."""
 MAYBE_NUMBER = re.compile(r"[+-]?[0-9]+[eE][0-9]+")
 """12E4 is a number beside fractions, otherwise a name: programs write the sign of an exponent."""
-DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
-"""A fraction with a comma, which is a number beside other numbers only."""
-_THOUSANDS = {sign: re.compile(rf"[+-]?[1-9][0-9]{{0,2}}(?:[{sign}][0-9]{{3}})+") for sign in ",."}
-"""Sign -> expression of a number in which the sign may stand between thousands, such as 1,200."""
+WITH_COMMA = re.compile(r"[+-]?[0-9]+(?:[,.][0-9]+)*,[0-9]+(?:[,.][0-9]+)*")
+"""Digits with a comma, which may stand before decimals, between thousands or between classes."""
 
 
 def as_number(label: Any) -> float | None:
@@ -333,26 +312,3 @@ def as_number(label: Any) -> float | None:
         return None
     value = float(label)
     return value if math.isfinite(value) else None
-
-
-def as_any_number(label: Any) -> float | None:
-    """Return the value of a label that is a number, also with a decimal comma; None for other labels."""
-    if isinstance(label, str) and DECIMAL_COMMA.fullmatch(label.strip()):
-        return float(label.strip().replace(",", "."))
-    return as_number(label)
-
-
-def has_comma(label: Any) -> bool:
-    """Return True for a text of digits with a comma between decimals, or with commas between thousands."""
-    text = label.strip() if isinstance(label, str) else ""
-    return any(form.fullmatch(text) for form in (DECIMAL_COMMA, _THOUSANDS[","]))
-
-
-def thousands(labels: Iterable[Any], sign: str) -> str | None:
-    """Return the first label in which `sign` may stand between thousands, if all with the sign are of this form.
-
-    1,200 beside 0,5 has a decimal comma; 1,200 beside 900 means 1200 to most people who write it.
-    """
-    written = [label.strip() for label in labels if isinstance(label, str) and sign in label]
-    are_all = all(map(_THOUSANDS[sign].fullmatch, written))
-    return written[0] if written and are_all else None

@@ -24,12 +24,13 @@ from electra.finetuning.data import SPLITS, Array, data_settings, rows_by_split,
 from electra.finetuning.evaluation import Evaluation, evaluation_folder
 from electra.finetuning.heads import Encoder, EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
+from electra.finetuning.row_checks import PAGE, is_named, is_unlabelled, read_all, set_apart, warn_if_unused
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example
 from electra.finetuning.trainer import Logits, step_loss
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.console import setup_logging
-from electra.io.errors import UserError
+from electra.io.errors import UserError, abridged
 from electra.io.files import write_file
 from electra.io.rows import Columns
 from electra.options import Values
@@ -37,15 +38,14 @@ from electra.report.blocks import Blocks, Figure, Heading, Verdict, write_report
 from electra.report.drawing import draw_learning_curve, render
 from electra.report.evaluation import CUT_TEXTS
 from electra.tasks.classify.baselines import make_baselines
-from electra.tasks.classify.data import ClassifyArguments, encode_texts, read_example, read_examples
+from electra.tasks.classify.data import ClassifyArguments, TextColumns, encode_texts, read_example, read_examples
 from electra.tasks.classify.labels import (
     Example,
     LabelledTexts,
     LabelSet,
     find_labels,
     number_labels,
-    unpack_lists,
-    without_hidden,
+    parse_cell,
 )
 from electra.tasks.classify.notes import log_labels
 from electra.tasks.classify.report import (
@@ -144,6 +144,8 @@ def open_classification(args: Arguments) -> Task:
     (fraction,) = options.train_fractions
     if fraction < 1:  # results of runs that all had the same texts are not continued
         settings["train_texts"] = "drawn for each seed"
+    if data.no_label:
+        settings["no_label"] = data.no_label
     return Task(
         kind=CLASSIFY,
         name=task_name(options, CLASSIFY.name),
@@ -166,28 +168,40 @@ def open_classification(args: Arguments) -> Task:
 
 def read_labelled(options: Any) -> LabelledTexts:
     """Return all splits of files or of a data set; without a development set, draw one from the training data."""
-    columns = [getattr(options, name) for name in COLUMN_OPTIONS]
-    splits: dict[str, Sequence[Example]] = {}
+    columns = TextColumns(options.text_column, options.text_pair_column, options.label_column)
+    kind = options.label_kind
+    read: dict[str, list[Example]] = {}
     for split, rows in rows_by_split(options, needs=["train"]).items():
-        splits[split] = read_examples(rows, columns, split != "test")
-        if not splits[split]:
+        examples = read_examples(rows, columns, needs_labels=split != "test")
+        if not examples:
             raise UserError(f"the {SPLITS[split]} data has no rows; give a header and rows")
+        read[split] = read_all(examples, partial(parse_cell, kind=kind))
+    missing = partial(is_unlabelled, no_label=options.no_label)
+    splits = set_apart(read, lambda example: not missing(example.label), lambda example: example.place)
+    named = {
+        split
+        for split, examples in read.items()
+        if any(is_named(example.label, options.no_label) for example in examples)
+    }
+    warn_if_unused(options.no_label, bool(named))
     separator = options.label_separator
-    splits.update(unpack_lists(splits))
-    labels = find_labels(splits["train"], options.label_kind, separator)
+    labels = find_labels(splits["train"], kind, separator)
     if labels.low == labels.high or len(labels.classes) == 1:
-        raise UserError(f"all labels are {splits['train'][0].label}; the training data needs two or more")
-    if "test" in splits:
-        splits["test"] = without_hidden(splits["test"], labels)
+        raise UserError(
+            f"all labels are {abridged(splits['train'][0].label)}; the training data needs two or more, see {PAGE}"
+        )
     for split, examples in splits.items():
-        if examples[0].label is not None:
+        if missing(examples[0].label):
+            splits[split] = [example._replace(label=None) for example in examples]
+        else:
             splits[split] = number_labels(examples, labels, separator)
     seed = options.eval_seed
     if "dev" not in splits:
         splits["dev"], splits["train"] = hold_out(splits["train"], options.validation_fraction, seed)
     if not round(options.train_fractions[0] * len(splits["train"])) or not splits["dev"]:
         raise UserError("there are too few texts to train on and to hold out; add some, or give a --validation_file")
-    data = LabelledTexts(labels, splits)
+    no_label = sorted(options.no_label) if named - {"test"} else []
+    data = LabelledTexts(labels, splits, no_label)
     log_labels(data)
     return data
 
@@ -209,11 +223,12 @@ def load_classification(
     for split, examples in data.splits.items():
         rows, owners = encode_texts(examples, tokenizer, tuning.max_length, in_windows)
         cut = np.unique(owners[rows.lengths >= tuning.max_length])
-        how = "are read in windows" if in_windows else "are cut there; --long_texts windows reads all of a text"
-        logger.info(
-            "%-14s %d of %d texts have %d tokens or more%s",
-            split, len(cut), len(examples), tuning.max_length, f", and {how}" if len(cut) else "",
-        )  # fmt: skip
+        if len(cut):
+            how = "are read in windows" if in_windows else "are cut there; --long_texts windows reads all of a text"
+            logger.info(
+                "%-14s %d of %d texts have %d tokens or more, and %s",
+                split, len(cut), len(examples), tuning.max_length, how,
+            )  # fmt: skip
         if split == "dev" and not in_windows:
             measured[CUT_TEXTS] = round(len(cut) / len(examples), 4)
         targets = None
@@ -316,7 +331,7 @@ def predictor(saved: Saved, given: Any) -> Predictor:
     thresholds = read_thresholds(saved, given.model) if labels.kind == SEVERAL else None
     return Predictor(
         EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
-        partial(read_glue if is_glue else read_example, (text, pair, None)),
+        partial(read_glue if is_glue else read_example, TextColumns(text, pair)),
         partial(answer_texts, saved, labels, thresholds),
     )
 
@@ -336,10 +351,10 @@ def read_thresholds(saved: Saved, path: str) -> Any:
     return np.array(values, np.float64)
 
 
-def read_glue(columns: Sequence[str | None], row: Columns, place: str) -> Example:
+def read_glue(columns: TextColumns, row: Columns, place: str) -> Example:
     """Return the example of a row: a pair if the row has both texts, else a single text; see `read_example`."""
     text, pair = next((names for names in GLUE_PAIRS if set(names) <= set(row)), (None, None))
-    return read_example((text, pair, None), row, place)
+    return read_example(TextColumns(text, pair), row, place)
 
 
 def answer_texts(

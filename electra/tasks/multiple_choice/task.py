@@ -107,7 +107,7 @@ def open_choice_task(args: Arguments) -> Task:
         kind=MULTIPLE_CHOICE,
         name=task_name(options, MULTIPLE_CHOICE.name, CHOICE_TASKS),
         headlines=("accuracy",),
-        settings=data_settings(options),
+        settings={**data_settings(options), **({"no_label": sorted(options.no_label)} if options.no_label else {})},
         load=partial(load_choice_task, options),
         head=build_chooser,
         metrics=by_split(score_choices),
@@ -252,7 +252,7 @@ def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion])
 def predictor(saved: Saved, given: Any) -> Predictor:
     return Predictor(
         ChoiceScorer(saved.model.base_model, "hf", 0.0),
-        parse_question,
+        lambda row, place: parse_question({**row, "label": None}, place),
         partial(answer_choices, saved),
         ChoiceCollator,
     )

@@ -1,6 +1,5 @@
 """What labels are found to be, what is refused, and which rows are chosen."""
 
-import json
 import logging
 import random
 import time
@@ -11,24 +10,25 @@ from functools import partial
 import datasets
 
 from electra.finetuning.data import table_rows
+from electra.finetuning.row_checks import is_unlabelled
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.rows import read_rows
-from electra.tasks.classify.data import ClassifyArguments, read_examples
+from electra.tasks.classify.data import ClassifyArguments, TextColumns, read_examples
 from electra.tasks.classify.labels import (
     Example,
     LabelSet,
     class_names,
     find_labels,
     number_labels,
-    unpack_lists,
-    without_hidden,
+    parse_cell,
 )
 from electra.tasks.classify.selection import choose_examples, hold_out, nested_order
 from electra.tasks.classify.task import LabelledTexts, read_labelled
 from tests.conftest import refused
 from tests.helpers import parametrize
+from tests.tasks.classify.files import write_lines
 
-USUAL = (None, None, None)
+USUAL = TextColumns()
 
 
 def examples(labels):
@@ -64,6 +64,8 @@ def examples(labels):
         (list(range(21)), None, LabelSet(NUMBER, [], 0.0, 20.0)),
         (list(range(20)), None, LabelSet(SINGLE, [str(n) for n in range(20)])),
         (["1", "2", "many"], None, LabelSet(SINGLE, ["many", "1", "2"])),
+        (["yes", "no"], None, LabelSet(SINGLE, ["no", "yes"])),
+        (["1,5 kg", "2,5 kg"], None, LabelSet(SINGLE, ["1,5 kg", "2,5 kg"])),
     ],
 )
 def test_the_kind_of_labels_is_found_in_the_data(labels, separator, found):
@@ -91,7 +93,6 @@ TRUTHS = LabelSet(SEVERAL, ["insult", "threat"], form="truths")
         ({"threat": "1", "insult": "0"}, TRUTHS, (1,)),
         ({"insult": "True", "threat": "1.0"}, TRUTHS, (0, 1)),
         ("3", LabelSet(NUMBER, [], 1.0, 5.0), 0.5),
-        ("3,5", LabelSet(NUMBER, [], 1.0, 6.0), 0.5),
     ],
 )
 def test_labels_become_numbers(label, labels, expected):
@@ -108,14 +109,18 @@ def test_labels_become_numbers(label, labels, expected):
         ("inf", LabelSet(NUMBER, [], 0.0, 1.0), "training has numbers"),
         ("nan", LabelSet(NUMBER, [], 0.0, 1.0), "training has numbers"),
         ("1_0", LabelSet(NUMBER, [], 0.0, 1.0), "training has numbers"),
-        ([0, 1], POSITIONS, "write 1 or 0 for each class"),
-        ({"insult": "3.0", "threat": "0"}, TRUTHS, "write 1 or 0 for each class"),
+        ("3,5", LabelSet(NUMBER, [], 0.0, 9.0), "training has numbers"),
+        ([0, 1], POSITIONS, "1 or 0 for each of 0, 1, 2"),
+        ({"insult": "3.0", "threat": "0"}, TRUTHS, "insult '3.0'"),
+        ({"insult": "yes", "threat": "no"}, TRUTHS, "insult 'yes'"),
+        ({"insult": "1", "threat": "-1"}, TRUTHS, "threat '-1'"),
+        ({"insult": "1", "threat": ""}, TRUTHS, "threat ''"),
     ],
 )
 def test_a_label_that_training_does_not_have_is_refused(label, labels, named):
-    message = refused(lambda: number_labels(examples([label]), labels, None))
-    assert "a.csv:2" in message
-    assert named in message
+    message = refused(lambda: number_labels(examples([label] * 3), labels, None))
+    assert "a.csv:2" in message and named in message
+    assert "3 of 3 rows" in message and "docs/data.md" in message and "--no_label" in message
 
 
 def test_spaces_and_empty_parts_are_no_part_of_a_name():
@@ -127,16 +132,12 @@ def test_spaces_and_empty_parts_are_no_part_of_a_name():
     [
         ("text,label\na,\n", USUAL, "a.csv:2 has no label"),
         ("text,label\n ,1\n", USUAL, "a.csv:2 has no text in the column 'text'"),
-        ("text,y\na,1\n", USUAL, "no label; its columns are text, y"),
-        (
-            "text,label\na,1\n",
-            ("body", None, None),
-            "no column 'body'; its columns are text, label; choose one with --text_column",
-        ),
-        ("text,label\na,1\n", (None, "second", None), "--text_pair_column"),
+        ("text,y\na,1\n", USUAL, "the columns are text, y"),
+        ("text,label\na,1\n", TextColumns(text="body"), "no column 'body'; its columns are text, label"),
+        ("text,label\na,1\n", TextColumns(pair="second"), "--text_pair_column"),
         ("text,label\na,b,1\n", USUAL, "a.csv:2 has 3 cells, the header 2"),
         ("A great film,1\nA bad one,0\n", USUAL, "a first line that names them"),
-        ("text,x,y\na,1,0\nb,,1\n", (None, None, ["x", "y"]), "a.csv:3 has no label (x: '', y: '1')"),
+        ("text,x\na,1\n", TextColumns(label=["x", "y"]), "no column 'y'"),
         ("text, label\na,\n", USUAL, "a.csv:2 has no label"),
     ],
 )
@@ -149,32 +150,35 @@ def test_a_wrong_row_is_named(content, columns, named, tmp_path, monkeypatch):
 @parametrize(
     ("labels", "named"),
     [
-        (["3,5", "4", "2,25"], "--label_kind number"),
-        (["4,27", "3", "12"], "--label_separator ,"),
-        ([[0.2, 0.8], [0.5, 0.5]], "numbers in lists"),
+        (["3,5", "4", "2,25"], "--label_separator ,"),
+        (["4,27", "3", "12"], "--label_kind single"),
+        (["900", "1,200", "3,400"], "a.csv:3 has the label '1,200'"),
+        (["0.5", "1,200.5", "3"], "docs/data.md"),
+        (["0,5", "1.200,5", "n/a"], "docs/data.md"),
+        ([[0.2, 0.8], [0.5, 0.5]], "no fractions"),
+        ([{"a": 1, "b": 0}, "a"], "a.csv:2"),
     ],
 )
-def test_labels_that_may_be_two_things_are_refused_with_the_options(labels, named):
+def test_labels_that_may_be_two_things_are_refused_with_the_page(labels, named):
     assert named in refused(lambda: find_labels(examples(labels), "auto", None))
+    if isinstance(labels[0], str):
+        assert find_labels(examples(labels), SINGLE, None).kind == SINGLE
 
 
-def test_lists_that_are_text_are_lists_in_all_splits():
-    written = ['["a", "b"]', "['c']", "['a' 'c']", "[]", "{'b'}", "set()"]
-    splits = {"train": examples(written), "dev": examples(["['a', 'c']", "c"])}
-    found = unpack_lists(splits)
-    assert [e.label for e in found["train"]] == [["a", "b"], ["c"], ["a", "c"], [], ["b"], []]
-    assert [e.label for e in found["dev"]] == [["a", "c"], "c"]
-    assert [e.label for e in unpack_lists({"train": examples(["[0. 1.]", "[1. 0.]"])})["train"]] == [[0, 1], [1, 0]]
-    studio = examples(['{"choices": ["a", "b"]}', '{"choices": ["c"]}'])
-    assert [e.label for e in unpack_lists({"train": studio})["train"]] == [["a", "b"], ["c"]]
-    kept = {"train": examples(["[a]", "b"])}
-    assert unpack_lists(kept) == kept
+def parsed(labels, kind="auto"):
+    return [parse_cell(example, kind).label for example in examples(labels)]
 
 
-def test_a_test_set_without_a_column_of_labels_has_no_hidden_ones(caplog):
-    unlabelled = examples([None, None])
-    assert without_hidden(unlabelled, LabelSet(SINGLE, ["a", "b"])) == unlabelled
-    assert "all labels are" not in caplog.text
+def test_cells_with_json_are_lists_and_mappings():
+    written = ['["a", "b"]', '[ "c" ]', "[]", "[1, 0]", '{"a": 1, "b": 0}', "a", 3, ["x"]]
+    assert parsed(written) == [["a", "b"], ["c"], [], [1, 0], {"a": 1, "b": 0}, "a", 3, ["x"]]
+
+
+@parametrize("cell", ["[a]", "{a}", "(a)"])
+def test_lists_in_another_notation_than_json_are_refused_unless_they_are_names(cell):
+    message = refused(lambda: parsed(["c", cell]))
+    assert "a.csv:3" in message and "--label_kind single" in message
+    assert parsed(["c", cell], SINGLE) == ["c", cell]
 
 
 def test_names_of_columns_may_have_capitals(tmp_path):
@@ -184,19 +188,12 @@ def test_names_of_columns_may_have_capitals(tmp_path):
     assert (example.text, example.label) == ("a", "x")
 
 
-def test_hidden_labels_of_a_test_set_are_none():
-    labels = LabelSet(SINGLE, ["0", "1"])
-    for hidden in ("-1", -1, -1.0, "?"):
-        assert [e.label for e in without_hidden(examples([hidden] * 2), labels)] == [None, None]
-    for kept in (["-1", "1"], ["2", "2"], ["1", "1"]):
-        assert without_hidden(examples(kept), labels) == examples(kept)
-    assert without_hidden(examples(["-1"]), LabelSet(SINGLE, ["-1", "1"])) == examples(["-1"])
-
-
 def test_rows_that_an_annotator_rejected_are_refused():
     row = {"text": "a", "label": "x", "answer": "reject", "_task_hash": 1}
     assert "a:1 has the answer 'reject'" in refused(lambda: read_examples([("a:1", row)], USUAL, True))
     assert read_examples([("a:1", {**row, "answer": "accept"})], USUAL, True)[0].label == "x"
+    found = read_examples([("a:1", row)], TextColumns(label=["answer"]), True)
+    assert found[0].label == "reject"
 
 
 def test_thousands_of_classes_need_seconds_and_megabytes():
@@ -224,18 +221,105 @@ def test_cells_are_read_as_they_are(tmp_path):
     assert [row for _, row in read_rows(path)] == [{"text, body": "a"}]
     path.write_text("text,label,insult,threat\na,nan,1,0\n")
     assert read_examples(read_rows(path), USUAL, True)[0].label == "nan"
-    several = read_examples(read_rows(path), (None, None, ["insult", "threat"]), True)
+    several = read_examples(read_rows(path), TextColumns(label=["insult", "threat"]), True)
     assert several[0].label == {"insult": "1", "threat": "0"}
 
 
-def test_a_test_set_needs_no_labels_but_all_or_none(tmp_path):
-    path = tmp_path / "a.csv"
-    for content in ("text\na\nb\n", "text,label\na,\nb,\n"):
-        path.write_text(content)
-        assert [e.label for e in read_examples(read_rows(path), USUAL, False)] == [None, None]
-    for content, place in (("text,label\na,1\nb,\n", "a.csv:3"), ("text,label\na,\nb,1\n", "a.csv:2")):
-        path.write_text(content)
-        assert f"{place} has no label" in refused(lambda: read_examples(read_rows(path), USUAL, False))
+# ---- rows without a label
+
+
+def write_labels(path, labels, columns=("label",)):
+    """A csv of texts with one or several columns of labels."""
+    lines = [
+        ",".join([f"text {n}", *(label if isinstance(label, tuple) else [label])]) for n, label in enumerate(labels)
+    ]
+    path.write_text("\n".join([",".join(["text", *columns]), *lines]) + "\n")
+    return str(path)
+
+
+def read_files(**options):
+    return read_labelled(ClassifyArguments(**options))
+
+
+@parametrize(("written", "no_label"), [("", []), ("-", ["-"]), ("-1.0", ["-", "-1"]), (" ? ", ["?"])])
+def test_rows_without_a_label_are_left_out_and_counted(tmp_path, caplog, monkeypatch, written, no_label):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    labels = [written if n % 4 == 0 else ("good", "bad")[n % 2] for n in range(40)]
+    train = write_labels(tmp_path / "train.csv", labels)
+    dev = write_labels(tmp_path / "dev.csv", ["good", written, "bad"])
+    test = write_labels(tmp_path / "test.csv", [written, "good", written, "bad"])
+    found = read_files(train_file=train, validation_file=dev, test_file=test, no_label=no_label)
+    assert found.labels == LabelSet(SINGLE, ["bad", "good"])
+    assert {split: len(rows) for split, rows in found.splits.items()} == {
+        "train": 30, "dev": 2, "test": 2, "test_unlabelled": 2,
+    }  # fmt: skip
+    assert [e.label for e in found.splits["test_unlabelled"]] == [None, None]
+    assert [e.place.rpartition(":")[2] for e in found.splits["test_unlabelled"]] == ["2", "4"]
+    assert found.no_label == sorted(no_label)
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    for counted in ("10 of 40 rows", "1 of 3 rows", "2 of 4 rows"):
+        assert sum(counted in message for message in warned) == 1
+
+
+def test_a_label_that_may_mean_none_is_a_class_with_a_warning(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    path = write_labels(tmp_path / "train.csv", ["good", "bad", "-", "-1", "none"] * 8)
+    assert read_files(train_file=path).labels.classes == ["-1", "-", "bad", "good", "none"]
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warned) == 1 and "--no_label -1 -" in warned[0] and "none" not in warned[0]
+
+
+def test_of_several_columns_all_must_be_without_a_label(tmp_path):
+    columns = ("insult", "threat")
+    train = write_labels(tmp_path / "train.csv", [("1", "0"), ("0", "1"), ("-1", "-1"), ("", "-1")] * 8, columns)
+    hidden = write_labels(tmp_path / "test.csv", [("-1", "-1")] * 4, columns)
+    half = write_labels(tmp_path / "half.csv", [("1", "-1"), ("1", "1"), ("-1", "0")], columns)
+    options = {"train_file": train, "label_column": [*columns], "no_label": ["-1"]}
+    found = read_files(**options, test_file=hidden)
+    assert found.labels == LabelSet(SEVERAL, [*columns], form="truths")
+    assert len(found.splits["train"]) + len(found.splits["dev"]) == 16
+    assert [e.label for e in found.splits["test"]] == [None] * 4
+    message = refused(lambda: read_files(**options, test_file=half))
+    assert "half.csv:2 has threat '-1'" in message and "2 of 3 rows" in message
+    message = refused(lambda: read_files(**{**options, "no_label": []}))
+    assert "train.csv:4 has insult '-1'" in message and "16 of 32 rows" in message and "--no_label" in message
+
+
+def test_of_a_list_all_must_be_without_a_label():
+    rows = [("a", {"text": "x", "label": label}) for label in ([1, 0], [-1, -1], [0, 1], [], [-1, 1])]
+    found = [is_unlabelled(e.label, ["-1"]) for e in read_examples(rows, USUAL, True)]
+    assert found == [False, True, False, False, False]
+
+
+def test_data_in_which_no_row_has_a_label_are_refused(tmp_path):
+    train = write_labels(tmp_path / "train.csv", ["a", "b"] * 8)
+    hidden = write_labels(tmp_path / "hidden.csv", ["-1"] * 3)
+    message = refused(lambda: read_files(train_file=train, validation_file=hidden, no_label=["-1"]))
+    assert "3 of 3 rows" in message and "hidden.csv:2" in message
+    other = write_labels(tmp_path / "other.csv", ["a", "b"], ["y"])
+    assert "the columns are text, y" in refused(lambda: read_files(train_file=other))
+
+
+@parametrize("columns", [(), ("label",)])
+def test_a_test_set_needs_no_labels(tmp_path, columns):
+    train = write_labels(tmp_path / "train.csv", ["a", "b"] * 8)
+    test = write_labels(tmp_path / "test.csv", [("",) * len(columns)] * 3, columns)
+    assert [e.label for e in read_files(train_file=train, test_file=test).splits["test"]] == [None] * 3
+
+
+def test_a_name_that_no_row_has_is_said(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    train = write_labels(tmp_path / "train.csv", ["a", "b", "-"] * 8)
+    assert read_files(train_file=train, no_label=["?"]).no_label == []
+    assert "--no_label ?: no row" in caplog.text
+
+
+@parametrize("text", ["", " ", None, 3])
+def test_rows_without_a_text_are_counted(tmp_path, text):
+    rows = [{"text": text if n in (7, 9, 30) else f"text {n}", "label": n % 2} for n in range(40)]
+    path = write_lines(tmp_path / "a.jsonl", rows)
+    message = refused(lambda: read_files(train_file=str(path)))
+    assert "a.jsonl:8 has no text" in message and "3 of 40 rows" in message and "docs/data.md" in message
 
 
 def test_names_of_classes_come_from_a_data_set():
@@ -316,14 +400,9 @@ def test_the_whole_is_all_rows_in_their_order():
     assert choose_examples(rows, 1.0, 0) == (rows, [])
 
 
-# ---- labels that are typed in several ways
-
-
 @parametrize(
     ("labels", "named"),
     [
-        (["900", "1,200", "3,400"], "thousands"),
-        (["1,200", "13,400,000"], "thousands"),
         ([["a"], ["a", None]], "None"),
         ([["a"], [["b"]]], "[['b']]"),
         ([["a"], [{"name": "b"}]], "a list of these"),
@@ -333,82 +412,18 @@ def test_the_whole_is_all_rows_in_their_order():
 )
 def test_labels_that_would_be_misread_are_refused(labels, named):
     rows = [(f"a.csv:{n}", {"text": f"text {n}", "label": label}) for n, label in enumerate(labels)]
-
-    def read(kind):
-        splits = {"train": read_examples(rows, USUAL, needs_labels=True)}
-        return find_labels(unpack_lists(splits)["train"], kind, None)
-
-    assert named in refused(lambda: read("auto"))
-    if "thousands" in named:
-        assert named in refused(lambda: read(NUMBER))
-        assert read(SINGLE).classes == sorted(labels)
+    message = refused(lambda: [parse_cell(e, "auto") for e in read_examples(rows, USUAL, needs_labels=True)])
+    assert named in message
 
 
-def test_a_comma_is_decimal_beside_a_number_below_one():
-    assert find_labels(examples(["1,250", "0,500"]), NUMBER, None) == LabelSet(NUMBER, [], 0.5, 1.25)
-
-
-def test_columns_of_labels_are_named_where_one_is_missing():
-    def read(row):
-        return read_examples([("a.csv:2", {"text": "x", **row})], (None, None, ["insult", "threat"]), True)
-
-    assert "no column 'threat'" in refused(lambda: read({"insult": "1"}))
-    assert "write 1 or 0" in refused(lambda: read({"insult": "1", "threat": ""}))
-
-
-def test_a_label_in_another_spelling_is_named():
-    labels = LabelSet(SINGLE, ["news", "sport"])
-    assert "write 'sport'" in refused(lambda: number_labels(examples(["Sport"]), labels, None))
-    assert "--label_kind" in refused(lambda: number_labels(examples(["arts"]), labels, None))
-
-
-@parametrize(
-    ("labels", "options", "named"),
-    [
-        (["Sport", "sport ", "news", "arts"], {}, "'Sport', 'sport'"),
-        (["caf\u00e9", "cafe\u0301", "news"], {}, "spelling alone"),
-        (["not_good", "not good", "bad"], {}, "'not good', 'not_good'"),
-        (["0 1 0", "1 0 0"], {}, "[1, 0, 0]"),
-        (["010", "100"], {}, "[1, 0, 0]"),
-        (["0,1,0", "1,0,0"], {}, "[1, 0, 0]"),
-        (["a,b", "a", "b"], {"label_separator": ";"}, "--label_separator ','"),
-        (["1.200", "900", "5.400"], {}, "is read as 1.2"),
-        (["C", "C++", "C#"], {}, None),
-        (["1.250", "3.500"], {}, None),
-    ],
-)
-def test_labels_that_look_like_a_mistake_are_named(tmp_path, caplog, monkeypatch, labels, options, named):
+def test_classes_that_only_look_odd_have_no_warning(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
-    path = tmp_path / "a.csv"
-    rows = "".join(f'text {n} and {n % 7},"{labels[n % len(labels)]}"\n' for n in range(40))
-    path.write_text(f"text,label\n{rows}", encoding="utf-8")
-    read_labelled(ClassifyArguments(train_file=str(path), **options))
-    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert any(named in message for message in warned) if named else warned == []
+    labels = ["C", "C#", "F", "F#", "yes", "no; but", "no", "but", "none", "red"]
+    read_files(train_file=write_labels(tmp_path / "a.csv", labels * 8))
+    assert "WARNING" not in caplog.text
 
 
-# ---- exports of annotation tools
-
-
-def test_choices_of_label_studio_are_labels(tmp_path):
-    def task(number, **more):
-        choice = {"type": "choices", "from_name": "mood", "value": {"choices": ["good" if number % 2 else "bad"]}}
-        return {"id": number, "data": {"text": f"text {number}"}, "annotations": [{"result": [choice], **more}]}
-
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps([task(number) for number in range(40)]))
-    assert read_labelled(ClassifyArguments(train_file=str(path))).labels == LabelSet(
-        SINGLE, ["bad", "good"], form="lists"
-    )
-    read_labelled(ClassifyArguments(train_file=str(path), label_column=["mood"]))
-    path.write_text(json.dumps([task(number, was_cancelled=number == 7) for number in range(40)]))
-    assert "row 8 was skipped" in refused(lambda: read_labelled(ClassifyArguments(train_file=str(path))))
-
-
-def test_answers_of_prodigy_are_refused_unless_they_are_the_label(tmp_path):
-    path = tmp_path / "a.jsonl"
-    rows = [{"text": f"text {n}", "label": "POS", "answer": ["accept", "reject"][n % 2]} for n in range(40)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert "answer 'reject'" in refused(lambda: read_labelled(ClassifyArguments(train_file=str(path))))
-    found = read_labelled(ClassifyArguments(train_file=str(path), label_column=["answer"]))
-    assert found.labels.classes == ["accept", "reject"]
+def test_many_classes_are_said(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    read_files(train_file=write_labels(tmp_path / "a.csv", [f"id {n % 30}" for n in range(50)]))
+    assert "30 classes in" in caplog.text

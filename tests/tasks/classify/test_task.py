@@ -87,22 +87,6 @@ def test_a_yes_to_a_class_weighs_as_many_times_as_a_no_is_more_frequent():
     assert class_weights(data).tolist() == approx([1 / 3, 3])
 
 
-@parametrize(
-    ("labels", "said"),
-    [
-        (["a;b", "a", "b;c", "c"], "--label_separator ';'"),
-        (["a#b", "a#c", "b#c", "a#b#c"], "--label_separator '#'"),
-        (["[a, b]", "[a]", "[b]", "[]"], "quotation marks"),
-        (["Paris, France", "Lyon, France", "Rome, Italy", "Kyiv"], ""),
-    ],
-)
-def test_classes_that_look_like_several_are_said(tmp_path, labels, said, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
-    rows = [[f"text {n}", labels[n % len(labels)]] for n in range(40)]
-    opened(train_file=write_table(tmp_path / "train.csv", ["text", "label"], rows))
-    assert said in caplog.text and bool(said) == ("WARNING" in caplog.text)
-
-
 def test_weights_of_classes_are_those_of_torch():
     logits = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
     weights = torch.tensor([0.5, 1.0, 3.0])

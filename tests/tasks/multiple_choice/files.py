@@ -1,6 +1,7 @@
 """Questions that can be learned, with two to four choices, and the command line of a run on them."""
 
 import csv
+import json
 import random
 
 from tests.finetuning.commands import file_flags
@@ -8,14 +9,14 @@ from tests.pretraining.runs import WORDS
 
 
 def rows(count, seed):
-    """Question, four choices, the last of them perhaps empty, and the label: the choice with one of ten words."""
+    """Question, two to four choices as JSON, and the label: the choice with one of ten words."""
     source = random.Random(seed)
     found = []
     for _ in range(count):
         choices = [" ".join(source.choices(WORDS[30:60], k=2)) for _ in range(source.randint(2, 4))]
         answer = source.randrange(len(choices))
         choices[answer] = f"{source.choice(WORDS[:10])} {choices[answer]}"
-        found.append([source.choice(WORDS[20:30]), *choices, *[""] * (4 - len(choices)), str(answer)])
+        found.append([source.choice(WORDS[20:30]), json.dumps(choices), str(answer)])
     return found
 
 
@@ -24,7 +25,7 @@ def write_questions(folder):
     for split, count, seed in (("train", 80, 0), ("dev", 20, 1), ("test", 10, 2)):
         with open(folder / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(["question", "choice0", "choice1", "choice2", "choice3", "label"])
+            writer.writerow(["question", "choices", "label"])
             writer.writerows(rows(count, seed))
     return folder
 

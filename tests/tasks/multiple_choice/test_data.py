@@ -1,7 +1,11 @@
-"""Rows and files of the three forms as questions: exact texts and answers, and what is refused."""
+"""Rows and files of both forms as questions: exact texts and answers, and what is refused."""
 
+import csv
+import json
 import logging
 import math
+
+import datasets
 
 from electra.tasks.multiple_choice.data import MultipleChoiceArguments, load_choice_splits, parse_question
 from tests.conftest import refused
@@ -15,35 +19,13 @@ GENERAL = {"question": "Q?", "choices": ["a", "b", "c"], "label": 2}
     ("row", "expected"),
     [
         (SWAG, ("Ann sings.", ["She stops.", "She eats."], ["stops.", "eats."], 1)),
-        ({**SWAG, "sent2": "", "label": -1}, ("Ann sings.", ["stops.", "eats."], ["stops.", "eats."], None)),
-        ({"ctx": "C", "endings": ["a", "b", "c"], "label": "2"}, ("C", ["a", "b", "c"], ["a", "b", "c"], 2)),
+        ({**SWAG, "sent2": "", "label": ""}, ("Ann sings.", ["stops.", "eats."], ["stops.", "eats."], None)),
+        ({**SWAG, "ending2": ""}, ("Ann sings.", ["She stops.", "She eats."], ["stops.", "eats."], 1)),
+        (GENERAL, ("Q?", *[["a", "b", "c"]] * 2, 2)),
         ({**GENERAL, "context": "C"}, ("C", ["Q? a", "Q? b", "Q? c"], ["a", "b", "c"], 2)),
-        (
-            {"question": "Q?", "choice0": "a", "choice1": "b", "choice2": "", "label": 0},
-            ("Q?", *[["a", "b"]] * 2, 0),
-        ),
+        ({**GENERAL, "choices": '["a", "b", "c"]', "label": "2"}, ("Q?", *[["a", "b", "c"]] * 2, 2)),
         ({"question": "Q?", "choices": ["a", "b"]}, ("Q?", ["a", "b"], ["a", "b"], None)),
         ({"question": "Q?", "choices": ["a", "b"], "label": 1.0}, ("Q?", ["a", "b"], ["a", "b"], 1)),
-        (
-            {"article": "C", "question": "Q?", "options": ["a", "b"], "answer": "B"},  # RACE
-            ("C", ["Q? a", "Q? b"], ["a", "b"], 1),
-        ),
-        ({"question": "Q?", "A": "a", "B": "b", "answer": "A"}, ("Q?", *[["a", "b"]] * 2, 0)),  # MMLU
-        ({"question": "Q?", "choices": ["up", "down"], "answer": "down"}, ("Q?", *[["up", "down"]] * 2, 1)),
-        ({"question": "Q?", "choices": ["B", "A"], "answer": "A"}, ("Q?", *[["B", "A"]] * 2, 1)),
-        ({"question": "Q?", "choices": ["3", "1"], "answer": "1"}, ("Q?", *[["3", "1"]] * 2, 1)),
-        (
-            {"question_stem": "Q?", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "B"},
-            ("Q?", *[["a", "b"]] * 2, 1),
-        ),
-        (
-            {"question": "Q?", "choices": {"text": ["a", "b"], "label": ["1", "2"]}, "answerKey": "1"},
-            ("Q?", *[["a", "b"]] * 2, 0),
-        ),
-        (
-            {"question": "Q?", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": ""},
-            ("Q?", *[["a", "b"]] * 2, None),
-        ),
         ({"question": "Q?", "choices": ["a", "b"], "label": math.nan}, ("Q?", ["a", "b"], ["a", "b"], None)),
     ],
 )
@@ -55,19 +37,17 @@ def test_a_row_becomes_a_question(row, expected):
 @parametrize(
     ("row", "named"),
     [
-        ({"text": "a", "label": 0}, "text label"),
-        ({"question": "Q?", "label": 0}, "no list of choices in its columns question, label"),
-        ({"question": "Q?", "choice1": "a", "choice2": "b", "label": 0}, "choice0, choice1"),
-        ({**GENERAL, "choices": "a b"}, "list of choices"),
+        ({"text": "a", "label": 0}, "text, label"),
+        ({"question": "Q?", "label": 0}, "its columns are question, label"),
+        ({"question": "Q?", "choice0": "a", "choice1": "b", "label": 0}, "choice0, choice1"),
+        ({"question": "Q?", "A": "a", "B": "b", "answer": "A"}, "question, A, B, answer"),
+        ({"ctx": "C", "endings": ["a", "b"], "label": 0}, "ctx, endings"),
+        ({"question": "Q?", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "B"}, "answerKey"),
+        ({**GENERAL, "choices": "a b"}, "choices (a list)"),
         ({**GENERAL, "choices": ["a", "", "c"]}, "not empty"),
-        ({**GENERAL, "label": 3}, "'3'"),
+        ({**GENERAL, "label": 3}, "the label 3"),
         ({**GENERAL, "label": "B"}, "'B'"),
-        (
-            {"question": "Q?", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "1"},
-            "expected one of A, B",
-        ),
-        ({"question": "Q?", "choices": ["4", "2", "1"], "answer": "1"}, "the text of choice 2"),
-        ({"question": "Q?", "choices": ["a", "b"], "answer": "C"}, "'C'"),
+        ({**GENERAL, "label": -1}, "--no_label"),
     ],
 )
 def test_a_row_that_is_no_question_is_refused(row, named):
@@ -75,14 +55,54 @@ def test_a_row_that_is_no_question_is_refused(row, named):
     assert "f line 7" in message and named in message
 
 
-@parametrize(
-    ("text", "place"),
-    [("", "no questions"), ("question,choice0,choice1\nQ?,a,b\n", "dev.csv:2 has no label")],
-)
-def test_bad_files_are_refused_with_their_line(tmp_path, text, place):
-    path = tmp_path / "dev.csv"
-    path.write_text(text)
-    assert place in refused(lambda: load_choice_splits(MultipleChoiceArguments(validation_file=[str(path)])))
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def load(**options):
+    return load_choice_splits(MultipleChoiceArguments(**options))
+
+
+def test_other_forms_are_counted_and_refused_with_the_page(tmp_path):
+    rows = [GENERAL, {"question": "Q?", "A": "a", "B": "b"}, GENERAL, {"question": "Q?", "options": ["a", "b"]}]
+    message = refused(lambda: load(train_file=write(tmp_path / "train.jsonl", rows)))
+    assert "train.jsonl:2" in message and "2 of 4 rows" in message and "docs/data.md" in message
+    (tmp_path / "empty.csv").write_text("")
+    assert "no questions" in refused(lambda: load(train_file=str(tmp_path / "empty.csv")))
+
+
+def test_questions_without_a_label_are_left_out_or_only_predicted(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    rows = [{**GENERAL, "label": label} for label in (0, -1, 1, "", None, 2)]
+    path = write(tmp_path / "a.jsonl", rows)
+    found = load(train_file=path, validation_file=path, test_file=path, no_label=["-1"])
+    answers = {split: [question.answer for question in questions] for split, questions in found.items()}
+    assert answers == {"train": [0, 1, 2], "dev": [0, 1, 2], "test": [0, 1, 2], "test_unlabelled": [None] * 3}
+    counted = {record.getMessage() for record in caplog.records if "3 of 6 rows" in record.getMessage()}
+    assert len(counted) == 3
+    assert "2 of 2 rows" in refused(lambda: load(train_file=write(tmp_path / "b.jsonl", rows[3:5])))
+    hidden = write(tmp_path / "c.jsonl", rows[3:5])
+    assert [q.answer for q in load(train_file=path, test_file=hidden, no_label=["-1"])["test"]] == [None] * 2
+    message = refused(lambda: load(train_file=path))
+    assert "a.jsonl:2" in message and "1 of 6 rows" in message and "--no_label" in message
+
+
+def test_hidden_labels_of_a_data_set_are_none(tmp_path):
+    features = datasets.Features(
+        {name: datasets.Value("string") for name in ("sent1", "sent2", "ending0", "ending1")}
+        | {"label": datasets.ClassLabel(names=["0", "1"])}
+    )
+    rows = [{**SWAG, "label": label} for label in (1, -1)]
+    columns = {name: [row[name] for row in rows] for name in features}
+    table = datasets.Dataset.from_dict(columns, features)
+    datasets.DatasetDict(train=table.select([0]), validation=table, test=table.select([1])).save_to_disk(
+        tmp_path / "d"
+    )
+    found = load(dataset_name=str(tmp_path / "d"))
+    assert {split: [q.answer for q in questions] for split, questions in found.items()} == {
+        "train": [1], "dev": [1], "test": [None],
+    }  # fmt: skip
 
 
 def test_labels_that_count_from_one_are_noticed(tmp_path, caplog, monkeypatch):
@@ -90,9 +110,11 @@ def test_labels_that_count_from_one_are_noticed(tmp_path, caplog, monkeypatch):
     path = tmp_path / "train.csv"
 
     def read(first):
-        rows = "".join(f"Q{number}?,a,b,c,d,{first + number % 3}\n" for number in range(30))
-        path.write_text(f"question,choice0,choice1,choice2,choice3,label\n{rows}")
-        load_choice_splits(MultipleChoiceArguments(train_file=[str(path)]))
+        with open(path, "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["question", "choices", "label"])
+            writer.writerows([f"Q{n}?", '["a", "b", "c", "d"]', first + n % 3] for n in range(30))
+        load(train_file=str(path))
 
     read(0)
     assert not caplog.text

@@ -1,0 +1,117 @@
+"""Rows of the user: those that cannot be read are counted, those without a label are left out or only predicted.
+
+The rule for missing labels is one for all tasks: a row has no label if the label is empty or null, or if the user
+names it with --no_label. Of several values, such as one for each class, all must be so.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from electra.finetuning.data import SPLITS
+from electra.io.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+PAGE = "docs/data.md"
+"""Page that shows each form of data which is read, for messages."""
+UNLABELLED = "test_unlabelled"
+"""Name of a split with the rows of a test set that have no label, if others have one."""
+
+_Row = TypeVar("_Row")
+"""Type of a row before it is read."""
+_Item = TypeVar("_Item")
+"""Type of what is read of a row."""
+
+
+def read_all(rows: Iterable[_Row], read: Callable[[_Row], _Item]) -> list[_Item]:
+    """Read all rows, and return what `read` returns of each.
+
+    Raises:
+        UserError: `read` refuses rows; the message is that of the first one, with the number of all of them.
+    """
+    items: list[_Item] = []
+    refusals = 0
+    first: UserError | None = None
+    for row in rows:
+        try:
+            items.append(read(row))
+        except UserError as error:
+            first = first or error
+            refusals += 1
+    if first is not None:
+        raise UserError(f"{first}; {refusals} of {refusals + len(items)} rows are refused, see {PAGE}") from first
+    return items
+
+
+def truth_of(value: Any) -> bool | None:
+    """Return True for 1 and true, False for 0 and false, as values or as text in any case; None for other values."""
+    written = str(value).strip().lower().removesuffix(".0")
+    return {"1": True, "true": True, "0": False, "false": False}.get(written)
+
+
+def plain_name(value: Any) -> str:
+    """Return a name or number as text; whole numbers lose the `.0` that tables add to columns with gaps."""
+    return re.sub(r"^(-?\d+)\.0$", r"\1", str(value).strip())
+
+
+def is_missing(value: Any) -> bool:
+    """Return True for a value that is None, nan or a text without characters."""
+    return value is None or value != value or (isinstance(value, str) and not value.strip())  # nan equals nothing
+
+
+def is_unlabelled(label: Any, no_label: Collection[str]) -> bool:
+    """Return True if a label says that there is none; an empty list is a label.
+
+    Args:
+        label: one value, a list, or a mapping of the names of classes to values.
+        no_label: labels that say so besides empty ones, as the user names them.
+    """
+    values = [*label.values()] if isinstance(label, dict) else label if isinstance(label, list) else [label]
+    return len(values) > 0 and all(is_missing(value) or plain_name(value) in no_label for value in values)
+
+
+def is_named(label: Any, no_label: Collection[str]) -> bool:
+    """Return True if a label says that there is none only because the user names it."""
+    return is_unlabelled(label, no_label) and not is_unlabelled(label, ())
+
+
+def warn_if_unused(no_label: Sequence[str], is_used: bool) -> None:
+    """Log a warning if the user names labels that mean none, and no row has one."""
+    if no_label and not is_used:
+        logger.warning("--no_label %s: no row has this label", " ".join(no_label))
+
+
+def set_apart(
+    splits: Mapping[str, Sequence[_Item]], is_labelled: Callable[[_Item], bool], place_of: Callable[[_Item], str]
+) -> dict[str, list[_Item]]:
+    """Return the splits with the rows that have a label, and their number in a line of the log.
+
+    The other rows of a test set become a split of their own, `UNLABELLED`, which is predicted and not scored. A test
+    set in which no row has a label stays whole.
+
+    Raises:
+        UserError: no row of another split has a label.
+    """
+    labelled: dict[str, list[_Item]] = {}
+    for split, items in splits.items():
+        others = [item for item in items if not is_labelled(item)]
+        labelled[split] = [item for item in items if is_labelled(item)]
+        if not others:
+            continue
+        count = f"{len(others)} of {len(items)} rows have no label"
+        if split != "test":
+            if not labelled[split]:
+                raise UserError(
+                    f"the {SPLITS[split]} data has no labels: {count} (first: {place_of(others[0])}); see "
+                    f"--label_column, --no_label and {PAGE}"
+                )
+            logger.warning("%-14s %s (first: %s): left out", split, count, place_of(others[0]))
+        elif labelled[split]:
+            logger.warning("%-14s %s (first: %s): predicted, not scored", split, count, place_of(others[0]))
+            labelled[UNLABELLED] = others
+        else:
+            labelled[split] = others
+            logger.info("%-14s no row has a label: predicted, not scored", split)
+    return labelled
