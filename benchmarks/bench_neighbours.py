@@ -124,7 +124,7 @@ def _classifier(rows: int) -> tuple[Any, dict[str, Any], Any]:
 
     from electra.model.configuration import SIZE_NAMES, network_config
     from electra.pretraining.options import parse_pretraining_arguments
-    from electra.runtime.device import computes_bf16, tune_networks, tune_process
+    from electra.runtime.device import computes_bf16, computing, keep_freed_memory, tune_networks
 
     sizes = parse_pretraining_arguments(["--config", str(ROOT / "configs/pretraining/quickstart.yaml")]).model
     config = network_config(
@@ -133,7 +133,8 @@ def _classifier(rows: int) -> tuple[Any, dict[str, Any], Any]:
         model_type=sizes.discriminator_type,
         **{name: getattr(sizes, name) for name in SIZE_NAMES},
     )
-    tune_process(torch.device("cpu"))
+    keep_freed_memory(use_cpu=True)
+    computing(torch.device("cpu")).__enter__()  # to the end of the process
     model = AutoModelForSequenceClassification.from_config(config)
     tune_networks(model)
     ids = torch.randint(5, 2048, (rows, LENGTH), generator=torch.Generator().manual_seed(0))

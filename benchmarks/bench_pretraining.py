@@ -22,8 +22,9 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -134,11 +135,17 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+@contextmanager
+def computing_plainly(device: torch.device, threads: int | None = None) -> Iterator[None]:
+    """Compute in the block as torch does."""
+    yield
+
+
 def start(way: str, precision: str, options: argparse.Namespace) -> None:
     """Begin a process: what it answers when it is asked."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the table alone is printed
     if way == "plain":  # nothing of what ours does to its process or its networks
-        pretraining_trainer.tune_process = lambda device: None
+        pretraining_trainer.computing = computing_plainly
         pretraining_trainer.tune_networks = lambda model: None
     folder = tempfile.TemporaryDirectory()
     values = {

@@ -28,7 +28,7 @@ from electra.io.console import format_bytes
 from electra.io.errors import UserError
 from electra.io.rows import Columns
 from electra.model.networks import gather_hidden, pooling_option
-from electra.runtime.device import tune_networks, tune_process
+from electra.runtime.device import tune_networks
 
 logger = logging.getLogger(__name__)
 
@@ -222,7 +222,6 @@ def add_features(features: FeatureName, encoder: PreTrainedModel, tuning: HyperP
     """
     check_features(features, encoder.config)
     device = torch.device("cpu") if tuning.use_cpu else PartialState().device
-    tune_process(device)
     if tuning.threads:
         torch.set_num_threads(tuning.threads)
     model = FrozenEncoder(copy.deepcopy(encoder), features, nn.Identity()).to(device).eval()

@@ -52,8 +52,8 @@ from electra.model.pretrained import (
 )
 from electra.options import check
 from electra.report.results import Result, read_result
-from electra.runtime.device import computes_bf16, tune_networks, tune_process
-from electra.runtime.threads import limit_threads
+from electra.runtime.device import computes_bf16, computing, keep_freed_memory, tune_networks
+from electra.runtime.threads import most_threads
 from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger("electra.predict")
@@ -217,15 +217,14 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Callable[
         disable_tqdm=True,
     )
     options._n_gpu = min(options.n_gpu, 1)  # nn.DataParallel would split rows and indices of choices apart
-    tune_process(options.device)
-    limit_threads()
     tune_networks(predictor.module)
     unused: Any = None  # options of training
     collator = predictor.collator(saved.tokenizer.pad_token_id)
     trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=collator)
 
     def forward(rows: ColumnRows) -> Array:
-        logits = trainer.predict_logits(rows)
+        with computing(options.device, most_threads()):
+            logits = trainer.predict_logits(rows)
         check_finite(torch.from_numpy(logits))
         return logits
 
@@ -381,6 +380,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def _answer(given: Namespace, output: AbstractContextManager[IO[str]]) -> None:
     """Answer the rows of the file that the options in `given` name, and write them to the output."""
+    keep_freed_memory()
     saved, module = open_saved(given.model)
     asked = AskedColumns(given.model, given.text_column, given.text_pair_column)
     predictor: Predictor = import_module(module).predictor(saved, asked)

@@ -39,7 +39,7 @@ from electra.report.blocks import write_report
 from electra.report.evaluation import percent
 from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results
 from electra.report.verdict import too_few
-from electra.runtime.device import tune_networks, tune_process
+from electra.runtime.device import computing, tune_networks
 from electra.runtime.threads import choose_threads, threads_of_user
 from electra.runtime.tracking import RecordSettings, check_trackers, track_results
 
@@ -68,12 +68,13 @@ def evaluate(
     log_plan(evaluation, to_do)
     if args.options.plan:
         return None
-    to_do = [p.prepared(encoder.model) for p in to_do]
-    threads = set_evaluation_threads(evaluation, to_do)
-    if PartialState().is_main_process:
-        evaluation.begin(threads)
-    PartialState().wait_for_everyone()
-    run_all(evaluation, to_do)
+    with computing(PartialState().device, torch.get_num_threads()):
+        to_do = [p.prepared(encoder.model) for p in to_do]
+        threads = set_evaluation_threads(evaluation, to_do)
+        if PartialState().is_main_process:
+            evaluation.begin(threads)
+        PartialState().wait_for_everyone()
+        run_all(evaluation, to_do)
     if not PartialState().is_main_process:
         return None
     finish(evaluation)
@@ -462,7 +463,6 @@ def make_evaluation_step(evaluation: Evaluation, p: PlannedTask) -> Callable[[],
     count = (labels != IGNORED).sum()
     with torch.random.fork_rng(devices=[]):
         model = p.task.head(copy.deepcopy(evaluation.encoder.model), p.tuning, p.data)
-    tune_process(torch.device("cpu"))
     tune_networks(model)
     model.train()
 

@@ -39,7 +39,7 @@ from electra.finetuning.data import IGNORED, Array, ColumnRows
 from electra.io.errors import UserError
 from electra.io.rows import Columns
 from electra.layer_decay import layer_decay_groups
-from electra.runtime.device import tune_networks, tune_process
+from electra.runtime.device import tune_networks
 from electra.schedules import AdamWNoBiasCorrection, product_scheduler
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
@@ -327,7 +327,6 @@ def train_and_score(
     args = training_arguments(options, seed=seed, folder=folder, name=name)
     set_seed(seed)
     model = make_model()
-    tune_process(args.device)
     tune_networks(model)
     rows = TrainingRows(train, collator)
     trainer = FineTuner(

@@ -402,11 +402,14 @@ def without_pooling(config: PreTrainedConfig) -> dict[str, bool]:
 
 @contextmanager
 def silent_transformers() -> Iterator[None]:
-    """Suppress transformers' report of unused heads in the block, and its progress bars from now on."""
+    """Suppress transformers' report of unused heads and its progress bars in the block."""
     level = transformers_logging.get_verbosity()
+    has_bars = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
         yield
     finally:
         transformers_logging.set_verbosity(level)
+        if has_bars:
+            transformers_logging.enable_progress_bar()

@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +269,7 @@ class StopRequests(TrainerCallback):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Note the signals that arrive while the block runs.
+        """Note the signals that arrive while the block of a command runs; if the block fails, kill its workers.
 
         Python calls a handler between two of its own operations, so never while a step waits in C. Therefore a thread
         reads the numbers of the signals that the system has delivered.
@@ -281,6 +282,9 @@ class StopRequests(TrainerCallback):
         listener.start()
         try:
             yield
+        except BaseException:
+            kill_workers()
+            raise
         finally:
             signal.set_wakeup_fd(wakeup)
             for number, handler in before.items():
@@ -289,6 +293,11 @@ class StopRequests(TrainerCallback):
             listener.join()
             reading.close()
             writing.close()
+
+    @staticmethod
+    def are_noted() -> bool:
+        """Return True if signals that end a run are noted now, which only the command does."""
+        return isinstance(getattr(signal.getsignal(signal.SIGTERM), "__self__", None), StopRequests)
 
     def _note(self, number: int, frame: Any) -> None:
         self._asked = 128 + number
@@ -334,21 +343,25 @@ class StopRequests(TrainerCallback):
 def adapt_loader(loader: DataLoader) -> DataLoader:
     """Return the loader with workers that leave signals to the run, and with the collator of a corrupted test set."""
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps it
-    inner.worker_init_fn = set_up_worker  # Trainer's seeds random states, which no worker uses
+    # Trainer's function seeds random states, which no worker uses.
+    inner.worker_init_fn = partial(set_up_worker, ignored=SIGNALS if StopRequests.are_noted() else ())
     inner.collate_fn = getattr(inner.dataset, "collate", inner.collate_fn)
     if inner.num_workers and sys.platform == "linux":
         inner.multiprocessing_context = "fork"  # Python 3.14 would import torch again in each worker of each loader
     return loader
 
 
-def set_up_worker(worker: int) -> None:
-    """Set up a data loader's worker, which ignores signals and ends with the run, or when it cannot send a batch.
+def set_up_worker(worker: int, ignored: Sequence[int]) -> None:
+    """Set up a data loader's worker, which ends with the run, or when it cannot send a batch.
 
-    Signals that stop a run are often sent to all processes. multiprocessing's threads repeat without end what fails,
-    for example for lack of file descriptors, or leave a batch out, for which the run would wait for ever.
+    multiprocessing's threads repeat without end what fails, for example for lack of file descriptors, or leave a batch
+    out, for which the run would wait for ever.
+
+    Args:
+        ignored: signals that the run notes, which are often sent to all processes.
     """
     signal.set_wakeup_fd(-1)
-    for number in SIGNALS:
+    for number in ignored:
         signal.signal(number, signal.SIG_IGN)
     sys.excepthook = lambda *error: os._exit(1)
     queue: Any = multiprocessing.queues.Queue
@@ -364,9 +377,10 @@ def _end_with(parent: int) -> None:
 
 
 def kill_workers() -> None:
-    """Kill workers of data loaders that are left when the program ends, because they ignore SIGTERM.
+    """Kill the workers of a command's data loaders, which ignore SIGTERM.
 
-    The error of a worker keeps its loader alive, and multiprocessing would wait for the other workers for ever.
+    An error keeps their loader alive, and multiprocessing would wait for them for ever when the command ends. In a
+    program workers do not ignore SIGTERM, and other processes are not ours.
     """
     if hasattr(signal, "SIGCHLD"):
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would report the ends of workers as errors

@@ -37,6 +37,7 @@ from electra.report.blocks import Card, Table, write_card
 from electra.report.drawing import metric_title
 from electra.report.page import try_to_report
 from electra.report.runs import HAS_LEARNED, METRICS_NAME, STATE_NAME, TEST
+from electra.runtime.device import computing
 from electra.runtime.tracking import track_results
 from electra.samples import write_samples
 
@@ -187,7 +188,8 @@ def _write_results(
     if trainer.eval_dataset is not None:
         segments = trainer.eval_dataset.__getitems__(trainer.eval_dataset.spread(SAMPLES))
         batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
-        detected = corrupt_and_detect(model.generator, model.discriminator, batch, model.config, may_diverge=True)
+        with computing(trainer.args.device, trainer.args.threads):
+            detected = corrupt_and_detect(model.generator, model.discriminator, batch, model.config, may_diverge=True)
         write_samples(to_samples(detected, trainer.processing_class), folder, plan.steps)
     health = health_of(trainer)
     verdict = ""

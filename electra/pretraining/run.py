@@ -46,6 +46,7 @@ from electra.pretraining.trial import (
     trial_arguments,
 )
 from electra.report.page import REPORT_NAMES, try_to_report
+from electra.runtime.device import keep_freed_memory
 from electra.runtime.tracking import RecordSettings, check_trackers
 from electra.schedules import check_optimizer
 
@@ -85,6 +86,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         from electra.probes import make_probes  # not at the top: few runs need the tasks and what they import
 
         probes = make_probes(args.training.eval_pairs, args.training.eval_classify, model, data.tokenizer)
+    keep_freed_memory(use_cpu=args.training.use_cpu)
     threads = set_threads(args, run, model, data)
     asked, args = (with_threads(one, threads) for one in (asked, args))
     trial = None

@@ -18,7 +18,6 @@ Private names of transformers, accelerate and torch that pre-training overrides 
                                  copy all tensors of a list in one operation (runtime/device.py)
 """
 
-import atexit
 import logging
 import math
 import time
@@ -61,7 +60,6 @@ from electra.pretraining.checkpoints import (
     adapt_loader,
     check_fused_state,
     keeping_options,
-    kill_workers,
 )
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, data_of_run, make_collator
@@ -81,7 +79,7 @@ from electra.pretraining.run_folder import (
 from electra.pretraining.step import LogWindow, Phase, StepGuard, begin_second_stage, phase_at, values_of_batch
 from electra.pretraining.testset import CorruptedTestSet
 from electra.report.runs import TEST
-from electra.runtime.device import tune_for_gpu, tune_networks, tune_process
+from electra.runtime.device import computing, tune_for_gpu, tune_networks
 from electra.runtime.tracking import send_alert
 from electra.schedules import (
     AdamWNoBiasCorrection,
@@ -108,7 +106,7 @@ class ElectraTrainer(Trainer):
     Call the same again to continue after an interruption; `finish_run(trainer)` exports the networks.
 
     Args:
-        model: joint model with new or trained networks; memory, modules and compilation are made to suit the device.
+        model: joint model with new or trained networks; modules and compilation are made to suit the device.
         args: options of the training. Epochs and shares become numbers of steps; numbers that are not given are made
             to fit the length of the run.
         train_dataset: a token cache, or the data that were made of a token cache.
@@ -179,9 +177,6 @@ class ElectraTrainer(Trainer):
             max_grad_norm=args.max_grad_norm or math.inf,  # Trainer asks for the norm only where it clips
             push_to_hub=False,  # a finished run uploads its exported networks, never the joint one
         )
-        tune_process(args.device)
-        if args.threads is not None:
-            torch.set_num_threads(args.threads)
         tune_networks(model)
         if args.device.type == "cuda":
             tune_for_gpu(model)
@@ -202,7 +197,6 @@ class ElectraTrainer(Trainer):
             raise
         except (ValueError, ImportError) as error:
             raise UserError(f"Trainer cannot be set up with these options: {error}") from error
-        atexit.register(kill_workers)
         self.remove_callback(PrinterCallback if args.disable_tqdm else DEFAULT_PROGRESS_CALLBACK)
         self.data = data
         self.plan = plan
@@ -252,9 +246,9 @@ class ElectraTrainer(Trainer):
                 self.checkpoints.provenance = check_resumed(run, provenance)
         set_seed(self.args.seed, device_specific=True)  # all have the same weights; each draws its own dropout
         try:
-            return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
+            with computing(self.args.device, self.args.threads):
+                return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
         except BaseException as error:
-            kill_workers()  # they would wait for their loader, and the exit of this process for them
             failure = (
                 explain_lost_worker(error)
                 or explain_lost_process(error, self.run_folder)
@@ -367,7 +361,7 @@ class ElectraTrainer(Trainer):
         # The last batch is shorter, and an evaluation records more: compiled code would be compiled again.
         eagerly = torch.compiler.set_stance("force_eager") if self.args.torch_compile else nullcontext()
         # The batches bring the corruption's random numbers along; the data loader draws some of torch's.
-        with torch.random.fork_rng(devices=[]), eagerly:
+        with torch.random.fork_rng(devices=[]), eagerly, computing(self.args.device, self.args.threads):
             # The main text comes last: `last_records` are those of its tokens.
             more_texts = {} if is_test else self.data.more_evaluations
             for name, segments in more_texts.items():

@@ -24,7 +24,7 @@ from electra.pretraining.data import PretrainingData
 from electra.pretraining.device import count_compilations, dtype_of
 from electra.pretraining.plan import MOST_EPOCHS, Plan
 from electra.pretraining.run_folder import Run
-from electra.runtime.device import has_amx, measure_matmul_flops, tune_networks, tune_process
+from electra.runtime.device import computing, has_amx, measure_matmul_flops, tune_networks
 from electra.runtime.threads import choose_threads, most_threads, threads_of_user
 
 logger = logging.getLogger(__name__)
@@ -308,7 +308,8 @@ def set_threads(args: Configuration, run: Run, model: ElectraForJointPretraining
     is_compound = training.torch_compile or training.fsdp or training.deepspeed  # its step cannot be taken by itself
     if number is None and not (run.checkpoint or is_elsewhere or is_compound):
         seconds = seconds_of(training.budget) if training.budget else None
-        return choose_threads(make_step(args, model, data), steps=training.max_steps, seconds=seconds)
+        with computing(training.device):
+            return choose_threads(make_step(args, model, data), steps=training.max_steps, seconds=seconds)
     number = number or most_threads()
     torch.set_num_threads(number)
     return number
@@ -322,7 +323,6 @@ def make_step(args: Configuration, model: ElectraForJointPretraining, data: Pret
     size = training.train_batch_size
     segments = TrainingSegments(data.policy, num_samples=size, seed=training.seed)
     batch: dict[str, Any] = collator(segments.__getitems__(list(range(size))))
-    tune_process(training.device)
     tune_networks(model)
     model.train()
 

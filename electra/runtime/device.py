@@ -3,6 +3,8 @@
 import ctypes
 import platform
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,6 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from electra.io.console import counted
-from electra.runtime.threads import limit_threads
 
 # ---- CPUs: faster memory, matrix products, dropout and attention
 
@@ -26,7 +27,8 @@ from electra.runtime.threads import limit_threads
 #     dropout          torch draws 53 random bits per element; 16 bits are enough
 #     attention        no fused CPU kernel supports dropout, and up to 512 tokens none beats two matrix products
 #
-# Results differ by rounding and by dropout's random numbers only. Other devices are not affected.
+# Results differ by rounding and by dropout's random numbers only. Other devices are not affected. The allocator
+# is that of the whole process and cannot be set back, so only commands change it.
 
 
 # Of glibc's malloc.h.
@@ -36,13 +38,16 @@ M_MMAP_THRESHOLD = -3
 LONGEST_DENSE = 512
 """Tokens of a text up to which attention keeps the weights of the softmax; for longer texts memory matters more. With
 dropout torch keeps them, too."""
+NOT_ROUNDED = ("none", "ieee")
+"""Values of `torch.backends.mkldnn.matmul.fp32_precision` without permission to round: the default, and what torch's
+"highest" sets."""
 ATTENTION = "sdpa_or_dense"
 """Name of `attend` as an attention implementation of transformers."""
 
 
-def tune_process(device: torch.device) -> None:
-    """Tune the process for training on a CPU: keep freed memory, and use the faster exact matrix products."""
-    if device.type != "cpu":
+def keep_freed_memory(*, use_cpu: bool = False) -> None:
+    """Let glibc keep freed memory, in a command that computes on a CPU; with an accelerator nothing happens."""
+    if not use_cpu and torch.accelerator.is_available():
         return
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
@@ -51,9 +56,37 @@ def tune_process(device: torch.device) -> None:
         if libc.mallopt(M_MMAP_THRESHOLD, 1 << 30) or libc.mallopt(M_MMAP_THRESHOLD, 1 << 25):
             libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
             libc.mallopt(M_TOP_PAD, 1 << 26)
-    # Processors with AMX would round to bfloat16.
-    if torch.get_float32_matmul_precision() == "highest" and not torch.cpu._is_amx_tile_supported():
-        torch.set_float32_matmul_precision("medium")
+
+
+@contextmanager
+def computing(device: torch.device, threads: int | None = None) -> Iterator[None]:
+    """Use the faster exact matrix products of a CPU in the block, and a number of threads, if it is not None.
+
+    Both settings are those of the whole process, and have their earlier values after the block.
+    """
+    mkldnn: Any = torch.backends.mkldnn
+    products = mkldnn.matmul
+    precision = products.fp32_precision
+    threads_before = torch.get_num_threads()
+    if device.type == "cpu" and precision in NOT_ROUNDED and has_exact_bf16_products():
+        products.fp32_precision = "bf16"
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        if products.fp32_precision != precision:
+            products.fp32_precision = precision
+        if threads is not None:
+            torch.set_num_threads(threads_before)
+
+
+def has_exact_bf16_products() -> bool:
+    """Return True if the permission to round products to bfloat16 makes this CPU use oneDNN, which then rounds none.
+
+    oneDNN rounds where the processor has instructions for it that are faster: AMX, and Arm's.
+    """
+    return platform.machine().lower() in ("x86_64", "amd64") and not has_amx()
 
 
 def tune_networks(model: PreTrainedModel) -> None:
@@ -70,8 +103,6 @@ def prepare_network(*networks: PreTrainedModel, use_cpu: bool = False) -> None:
     device = torch.device("cpu")
     if not use_cpu:
         device = torch.accelerator.current_accelerator(check_available=True) or device
-    tune_process(device)
-    limit_threads()
     for network in networks:
         network.to(device).eval()
         tune_networks(network)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from datetime import timedelta
+from functools import partial
 
 import psutil
 import pytest
@@ -18,6 +19,7 @@ from electra.io.checkpoints import find_damage
 from electra.pretraining.checkpoints import (
     KEPT_NAME,
     REPEAT,
+    SIGNALS,
     StopRequests,
     fraction_steps,
     keeping_options,
@@ -118,7 +120,7 @@ def test_a_signal_ends_the_run_with_a_full_checkpoint(folder, name, code):
 
 def step_without_end():
     with StopRequests().listening():
-        batches = iter(DataLoader(range(10**9), num_workers=2, worker_init_fn=set_up_worker))
+        batches = iter(DataLoader(range(10**9), num_workers=2, worker_init_fn=partial(set_up_worker, ignored=SIGNALS)))
         next(batches)
         print("loaded")
         # A wait in C++, as for another process: Python runs no handler of a signal.

@@ -105,7 +105,7 @@ def test_an_attention_that_was_chosen_stays(chosen, tuned):
 
 TUNED = """
 import resource, torch
-from electra.runtime.device import tune_process
+from electra.runtime.device import computing, has_exact_bf16_products, keep_freed_memory
 def bytes_taken():
     for repetition in range(6):
         if repetition == 3:
@@ -113,10 +113,13 @@ def bytes_taken():
         torch.ones(12_000_000).add(1).sum()  # 48 MB; below 32 MB glibc learns by itself
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.getpagesize()
 plain = bytes_taken()
-tune_process(torch.device("cpu"))
+keep_freed_memory(use_cpu=True)
 left, right = torch.randn(2, 512, 512)
 exact = left.double() @ right.double()
-assert (left @ right - exact).abs().max() < 1e-5 * exact.abs().max()  # bfloat16 has 3e-3
+with computing(torch.device("cpu")):
+    assert has_exact_bf16_products() == (torch.backends.mkldnn.matmul.fp32_precision == "bf16")
+    assert (left @ right - exact).abs().max() < 1e-5 * exact.abs().max()  # bfloat16 has 3e-3
+assert torch.get_float32_matmul_precision() == "highest"
 # The system may take idle memory back between two repetitions, hence the best of three.
 assert min(bytes_taken() for _ in range(3)) < plain / 4  # of 288 MB that are written
 """

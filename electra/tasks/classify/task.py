@@ -37,6 +37,7 @@ from electra.options import Values
 from electra.report.blocks import Blocks, Figure, Heading, Verdict, write_report
 from electra.report.drawing import draw_learning_curve, render
 from electra.report.evaluation import CUT_TEXTS
+from electra.runtime.device import keep_freed_memory
 from electra.tasks.classify.baselines import make_baselines
 from electra.tasks.classify.data import ClassifyArguments, TextColumns, encode_texts, read_example, read_examples
 from electra.tasks.classify.labels import (
@@ -81,6 +82,7 @@ def parse_classify_arguments(argv: Sequence[str] | Values | None) -> Arguments:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_classify_arguments(argv)
+    keep_freed_memory(use_cpu=args.tuning.use_cpu)
     if len(args.options.train_fractions) > 1:
         run_curve(args)
     else:

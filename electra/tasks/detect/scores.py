@@ -16,6 +16,8 @@ from electra.finetuning.data import Array, PaddingCollator, cut_windows
 from electra.io.errors import UserError
 from electra.io.rows import check_encodable, parse_value, read_rows
 from electra.model.networks import check_finite, encode, replaced_logits
+from electra.runtime.device import computing
+from electra.runtime.threads import most_threads
 
 LABEL_VALUES: dict[str, bool | None] = {
     "none": None,
@@ -134,7 +136,8 @@ class Detector:
         counts = np.zeros(count, np.float32)
         for first in range(0, len(windows), self.batch_size):
             batch = windows[first : first + self.batch_size]
-            found = self.probabilities([ids for _, ids in batch])
+            with computing(self.network.device, most_threads()):
+                found = self.probabilities([ids for _, ids in batch])
             for row, (start, ids) in zip(found, batch, strict=True):
                 place = slice(start, start + len(ids))
                 sums[place] += row[: len(ids)]

@@ -48,7 +48,7 @@ from electra.report.blocks import (
 )
 from electra.report.evaluation import BAG_OF_WORDS
 from electra.report.verdict import Rival, too_few, verdict
-from electra.runtime.device import prepare_network
+from electra.runtime.device import keep_freed_memory, prepare_network
 from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
 
 logger = logging.getLogger(__name__)
@@ -122,6 +122,7 @@ def main(argv: list[str] | None = None) -> None:
         check(0 < value < 1, name, value, "in (0, 1)")
     check(args.max_length >= SHORTEST_WINDOW, "max_length", args.max_length, f"at least {SHORTEST_WINDOW}")
     setup_logging()
+    keep_freed_memory()
     detect(args)
 
 
@@ -205,12 +206,15 @@ def replaced_token_probabilities(
         kind = type(discriminator).__name__
         raise UserError(f"discriminator is a {kind}; give a folder, a Hub id or a model of transformers")
     was_training = networks.discriminator.training
-    detector = open_detector(networks, max_length)
     found = []
-    for start in range(0, len(given), TEXTS_PER_BLOCK):
-        block = given[start : start + TEXTS_PER_BLOCK]
-        found += [token_probabilities(text, scored) for text, scored in zip(block, detector.score(block), strict=True)]
-    networks.discriminator.train(was_training)
+    try:
+        detector = open_detector(networks, max_length)
+        for start in range(0, len(given), TEXTS_PER_BLOCK):
+            block = given[start : start + TEXTS_PER_BLOCK]
+            scores = detector.score(block)
+            found += [token_probabilities(text, scored) for text, scored in zip(block, scores, strict=True)]
+    finally:
+        networks.discriminator.train(was_training)
     return found
 
 

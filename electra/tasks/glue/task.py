@@ -37,6 +37,7 @@ from electra.io.errors import UserError
 from electra.io.files import CONFIGS, write_file
 from electra.options import Values
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, CUT_TEXTS
+from electra.runtime.device import keep_freed_memory
 from electra.tasks.glue.data import GlueArguments, GlueTuningArguments, load_task, task_data_settings
 from electra.tasks.glue.metrics import (
     GlueLabels,
@@ -115,6 +116,7 @@ def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_glue_arguments(argv)
+    keep_freed_memory(use_cpu=args.tuning.use_cpu)
     evaluate_glue(args)
 
 

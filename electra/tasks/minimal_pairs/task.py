@@ -24,7 +24,8 @@ from electra.report.blocks import write_report
 from electra.report.eval_results import HubData, HubScore, write_eval_results
 from electra.report.results import ENVIRONMENT_NAME
 from electra.report.verdict import too_few
-from electra.runtime.device import prepare_network
+from electra.runtime.device import computing, keep_freed_memory, prepare_network
+from electra.runtime.threads import most_threads
 from electra.tasks.minimal_pairs.data import (
     BLIMP,
     BLIMP_PAIRS,
@@ -57,6 +58,7 @@ def main(argv: list[str] | None = None) -> None:
     setup_logging()
     command_line = CommandLine(PAIRS_GROUPS, "Score minimal pairs of sentences, such as BLiMP, without training.")
     (args,) = command_line.parse(argv)
+    keep_freed_memory(use_cpu=args.use_cpu)
     score_pairs(args, command_line.record)
 
 
@@ -193,7 +195,9 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
     if reason := too_few(len(pairs), "pairs"):
         logger.warning("there will be no verdict: %s", reason)
-    with new_folder(folder):  # an error before the work, not behind it
+    network: Any = scorer.discriminator or scorer.generator
+    # An error with the folder comes before the work.
+    with new_folder(folder), computing(network.device, most_threads()):
         scores = scorer.scores(groups, names)
     numbers = token_numbers(groups)
     outcomes = {name: outcomes_of(values) for name, values in scores.items()}

@@ -55,6 +55,7 @@ from electra.finetuning.trainer import Logits
 from electra.io.console import setup_logging
 from electra.io.rows import Columns
 from electra.options import Values
+from electra.runtime.device import keep_freed_memory
 from electra.tasks.multiple_choice.data import (
     ChoiceQuestion,
     MultipleChoiceArguments,
@@ -78,6 +79,7 @@ def parse_choice_arguments(argv: Sequence[str] | Values | None) -> Arguments:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_choice_arguments(argv)
+    keep_freed_memory(use_cpu=args.tuning.use_cpu)
     evaluate_choices(args)
 
 

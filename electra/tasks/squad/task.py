@@ -34,6 +34,7 @@ from electra.io.errors import UserError
 from electra.io.files import RESULT_NAME
 from electra.io.rows import Columns, text_of
 from electra.options import Values
+from electra.runtime.device import keep_freed_memory
 from electra.tasks.squad.baselines import NEAREST_NAME, UNANSWERED, nearest_names
 from electra.tasks.squad.data import QuestionWindows, SpanArguments, SquadArguments, encode_questions, load_questions
 from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
@@ -55,6 +56,7 @@ def parse_squad_arguments(argv: Sequence[str] | Values | None) -> Arguments:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_squad_arguments(argv)
+    keep_freed_memory(use_cpu=args.tuning.use_cpu)
     evaluate_squad(args)
 
 

@@ -47,6 +47,7 @@ from electra.io.errors import UserError
 from electra.io.rows import Columns, SourceRow, text_of
 from electra.model.networks import gather_hidden
 from electra.options import Values
+from electra.runtime.device import keep_freed_memory
 from electra.tasks.tagging import schemes
 from electra.tasks.tagging.columns import TaggedSentences, as_columns, read_columns
 from electra.tasks.tagging.data import (
@@ -88,6 +89,7 @@ def parse_tagging_arguments(argv: Sequence[str] | Values | None) -> Arguments:
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_tagging_arguments(argv)
+    keep_freed_memory(use_cpu=args.tuning.use_cpu)
     evaluate_tagging(args)
 
 
