@@ -217,6 +217,19 @@ def value_of(config: PreTrainedConfig, name: str) -> Any:
     return 0.0 if name in backbone.lacks else getattr(config, backbone.renamed.get(name, name))
 
 
+def option_of_dropout(path: str) -> str | None:
+    """Return the option that gives a dropout of a network's configuration; None for other values.
+
+    Args:
+        path: names of the networks and the value, such as generator.hidden_dropout_prob.
+    """
+    own_name = path.rpartition(".")[2]
+    names = {name: name for name in DROPOUTS}
+    for backbone in BACKBONES.values():
+        names |= {renamed: name for name, renamed in backbone.renamed.items() if name in DROPOUTS}
+    return names.get(own_name)
+
+
 def set_rope_bases(networks: Sequence[PreTrainedConfig], full: float | None, local: float | None) -> None:
     """Change the bases of rotary positions in the configurations of networks that have such positions.
 

@@ -7,8 +7,9 @@ A pre-training checkpoint holds the joint model; its encoder is the `discriminat
 generator, shared weights are stored under the generator's names.
 """
 
+import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -35,8 +36,15 @@ from electra.layer_decay import LAYER
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import class_of, is_detector, pooling_option
+from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
-from electra.tokenizers.load import TOKENIZER_FILES, check_tokenizer, given_tokenizer, load_tokenizer
+from electra.tokenizers.load import (
+    TOKENIZER_FILES,
+    check_tokenizer,
+    given_tokenizer,
+    is_tokenizer_of,
+    load_tokenizer,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +126,37 @@ def read_config(source: str) -> PreTrainedConfig:
     return config
 
 
+NOT_OF_NETWORK = frozenset(
+    (
+        *("_name_or_path", "architectures", "dtype", "transformers_version", STEP_KEY, POSITIONS_KEY),
+        *("use_cache", "output_attentions", "output_hidden_states", "return_dict"),
+    )
+)
+"""Values of a configuration that may differ between equal networks: where they were made, how long they were trained,
+and what a call returns."""
+
+
+def other_values(before: PreTrainedConfig, now: PreTrainedConfig) -> dict[str, tuple[Any, Any]]:
+    """Return what differs between two configurations: path, such as generator.hidden_size -> both values.
+
+    `NOT_OF_NETWORK` is left out.
+    """
+    first, second = (_by_path(json.loads(config.to_json_string(use_diff=False))) for config in (before, now))
+    paths = dict.fromkeys(chain(first, second))
+    return {path: (first.get(path), second.get(path)) for path in paths if first.get(path) != second.get(path)}
+
+
+def _by_path(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of nested mappings by their paths, without `NOT_OF_NETWORK`."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= _by_path(value, f"{prefix}{name}.")
+        elif name not in NOT_OF_NETWORK:
+            found[prefix + name] = value
+    return found
+
+
 LARGEST_SIZE = {
     "num_hidden_layers": 1000,
     "hidden_size": 2**16,
@@ -192,20 +231,28 @@ def tokenizer_of(model: PreTrainedModel, processing_class: Any = None) -> PreTra
     """Return the tokenizer of a model in memory: the given one, or the one beside the files of the model.
 
     Raises:
-        UserError: there is no tokenizer, or it lacks a token that pre-training needs.
+        UserError: there is no tokenizer, or the given one is not that of the folder from which the model was loaded.
     """
+    source = name_of(model)
+    has_own = Path(source).is_dir() and may_have_tokenizer(source)
+    wrong = find_damage(Path(source), *RESUME_ONLY, "model") if (Path(source) / MANIFEST_NAME).is_file() else None
+    if has_own and wrong:
+        raise UserError(f"{source} {wrong}; load the model from another folder, or remove its {MANIFEST_NAME}")
     if processing_class is None:
-        source = name_of(model)
-        if not Path(source).is_dir() or not may_have_tokenizer(source):
+        if not has_own:
             raise UserError(f"processing_class is missing: give the tokenizer of the {type(model).__name__}")
         return load_tokenizer_beside_model(source)
-    return given_tokenizer(processing_class)
+    tokenizer = given_tokenizer(processing_class)
+    own = own_tokenizer(source, "processing_class") if has_own else None
+    if own is not None:
+        check_given_tokenizer(tokenizer, own, source)
+    return tokenizer
 
 
 def check_given_tokenizer(given: Any, tokenizer: PreTrainedTokenizerBase, source: str) -> None:
-    """Refuse a tokenizer that a program gives beside a folder or Hub id whose own tokenizer has another vocabulary."""
-    if given is not None and given_tokenizer(given).get_vocab() != tokenizer.get_vocab():
-        raise UserError(f"processing_class is not the tokenizer of {source}, which has its own; leave it out")
+    """Refuse a tokenizer that a program gives beside a folder or Hub id with another one; None is no tokenizer."""
+    if given is not None and not is_tokenizer_of(given_tokenizer(given), tokenizer):
+        raise UserError(f"processing_class is not the tokenizer of {source}, which has its own; give that one")
 
 
 def load_network(

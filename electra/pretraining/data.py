@@ -45,6 +45,7 @@ from electra.report.runs import TESTSET
 from electra.tokenizers.load import (
     check_tokenizer,
     given_tokenizer,
+    is_tokenizer_of,
     load_tokenizer,
     tokenizer_fingerprint,
     vocabulary_size,
@@ -145,7 +146,7 @@ def _check_made_with(cache: TokenCache, tokenizer: PreTrainedTokenizerBase) -> N
     if cache.description["tokenizer"] == tokenizer_fingerprint(tokenizer):
         return
     path = cache.path / TOKENIZER_NAME
-    if path.is_dir() and load_tokenizer(path).get_vocab() != tokenizer.get_vocab():
+    if path.is_dir() and not is_tokenizer_of(tokenizer, load_tokenizer(path)):
         raise UserError(f"{cache.path} was made with another tokenizer than processing_class; give that in {path}")
 
 

@@ -20,15 +20,27 @@ from electra.model.configuration import (
     embedding_width,
     first_position,
     longest_text,
+    option_of_dropout,
     value_of,
 )
 from electra.model.initialization import joint_config, untrained_discriminator
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import can_share_rows, embedding_modules
 from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
-from electra.model.pretrained import STEP_KEY, load_network, own_tokenizer, read_config, trained_source
+from electra.model.pretrained import (
+    STEP_KEY,
+    check_given_tokenizer,
+    load_network,
+    load_tokenizer_beside_model,
+    other_values,
+    own_tokenizer,
+    read_config,
+    tokenizer_of,
+    trained_source,
+)
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.model.tying import load_plain_state, plain_state
+from electra.objectives import OBJECTIVES
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.options import check_options_of_program
 from electra.pretraining.run_folder import RunProvenance, check_optimizer_of
@@ -64,14 +76,7 @@ def build_model(
         beside = discriminator or untrained_discriminator(sizes, tokenizer)
         generator = _trained_config(args, "generator", tokenizer, resumed, beside)
     config = joint_config(sizes, args.objective, tokenizer, discriminator, generator)
-    for network in filter(None, (config.discriminator, config.generator)):
-        length = longest_text(network) if args.spec.is_causal else args.segments.max_length
-        hides_tokens = args.spec.is_causal or args.segments.segment_policy == "packed"
-        if hides_tokens and not can_share_rows(network, length):
-            raise UserError(
-                f"--segment_policy packed and --objective causal do not work with this {network.model_type}: "
-                f"its attention cannot hide single tokens in rows of {length}; choose windows, or another objective"
-            )
+    check_can_hide(config, args.segments)
     is_local = sizes.initialization == "local"
     initialization = "normal" if is_local and discriminator is not None else sizes.initialization
     model = ElectraForJointPretraining.untrained(config, initialization, args.training.seed)
@@ -81,6 +86,20 @@ def build_model(
             if path:
                 load_into(getattr(model, role), path, role, tokenizer, args.segments.max_length)
     return model
+
+
+def check_can_hide(config: ElectraPretrainingConfig, segments: SegmentArguments) -> None:
+    """Refuse a causal objective, and segments that share rows, where a network cannot hide single tokens."""
+    is_causal = OBJECTIVES[config.objective].is_causal
+    if not is_causal and segments.segment_policy != "packed":
+        return
+    for network in filter(None, (config.discriminator, config.generator)):
+        length = longest_text(network) if is_causal else segments.max_length
+        if not can_share_rows(network, length):
+            raise UserError(
+                f"--segment_policy packed and --objective causal do not work with this {network.model_type}: "
+                f"its attention cannot hide single tokens in rows of {length}; choose windows, or another objective"
+            )
 
 
 # ---- trained networks
@@ -282,15 +301,55 @@ def _positions_of_checkpoint(config: PreTrainedConfig, checkpoint: str) -> int:
     return min(longest_text(config), options.get("max_length", longest_text(config)))
 
 
-def take_start(model: ElectraForJointPretraining, args: ElectraTrainingArguments, max_length: int) -> Path | None:
-    """Load the weights of --init_checkpoint, and return this checkpoint; None without one, or if the run has begun."""
+def networks_changed(checkpoint: str | None, config: ElectraPretrainingConfig) -> dict[str, tuple[Any, Any]]:
+    """Return what a joint model has otherwise than a checkpoint, see `other_values`; {} without a checkpoint."""
+    return {} if checkpoint is None else other_values(read_config(checkpoint), config)
+
+
+def take_start(
+    model: ElectraForJointPretraining,
+    args: ElectraTrainingArguments,
+    max_length: int,
+    tokenizer: PreTrainedTokenizerBase,
+) -> Path | None:
+    """Load the weights of --init_checkpoint, and return this checkpoint; None without one, or if the run has begun.
+
+    Raises:
+        UserError: the checkpoint is that of another optimizer, tokenizer or pair of networks.
+    """
     folder = Path(args.output_dir)
     if args.init_checkpoint is None or (folder.is_dir() and checkpoints_of(folder)):
         return None
     checkpoint = start_checkpoint(args.init_checkpoint)
     check_optimizer_of(checkpoint, vars(args))
+    check_given_tokenizer(tokenizer, load_tokenizer_beside_model(str(checkpoint)), str(checkpoint))
+    _check_start(checkpoint, model.config)
     take_weights(model, str(checkpoint), max_length)
     return checkpoint
+
+
+OF_NEXT_PHASE = ("max_position_embeddings", "rope_theta", "initializer_range")
+"""Values of a network that a run from --init_checkpoint may change; the weights stay those of the checkpoint."""
+
+
+def _check_start(checkpoint: Path, config: ElectraPretrainingConfig) -> None:
+    """Refuse networks that are not those of --init_checkpoint; log the values that this run changes."""
+    before: Any = read_config(str(checkpoint))
+    has_both = before.generator is not None and config.generator is not None  # else `take_weights` refuses
+    roles = ("tie", "discriminator", *(["generator"] if has_both else []))
+    changes = []
+    for path, (old, value) in other_values(before, config).items():
+        role, _, name = path.partition(".")
+        if role not in roles:  # what the objective asks for
+            continue
+        if option_of_dropout(path) is None and name.rpartition(".")[2] not in OF_NEXT_PHASE:
+            raise UserError(
+                f"--init_checkpoint {checkpoint} has {path} {old}, not {value}; keep it, or start from the networks "
+                "alone with --init_discriminator and --init_generator"
+            )
+        changes.append(f"{path} {value} instead of {old}")
+    if changes:
+        logger.info("%s: %s", checkpoint, ", ".join(changes))
 
 
 def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length: int) -> None:
@@ -384,14 +443,19 @@ def positions_of(config: ElectraPretrainingConfig) -> int:
     return min(longest_text(network) for network in (config.discriminator, config.generator) if network is not None)
 
 
-def check_fits(config: ElectraPretrainingConfig, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
-    """Refuse a tokenizer that is not that of a joint model, and segments that are longer than the networks read."""
+def check_fits(
+    model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase, segments: SegmentArguments
+) -> None:
+    """Refuse a tokenizer that is not that of a joint model, and segments that the networks cannot read."""
+    config = model.config
     longest = positions_of(config)
-    if max_length > longest:
+    if segments.max_length > longest:
         raise UserError(
-            f"segments.max_length {max_length} is more than the {longest} positions of the networks; lower it, or "
-            "build the model with max_position_embeddings"
+            f"segments.max_length {segments.max_length} is more than the {longest} positions of the networks; lower "
+            "it, or build the model with max_position_embeddings"
         )
+    check_can_hide(config, segments)
+    tokenizer_of(model, tokenizer)  # refuses another one than that of the checkpoint from which the model was loaded
     size = vocabulary_size(tokenizer)
     if size > config.discriminator.vocab_size or config.mask_token_id != tokenizer.mask_token_id:
         raise UserError(

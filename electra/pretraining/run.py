@@ -18,7 +18,7 @@ from electra.pretraining.configuration import Configuration, ElectraTrainingArgu
 from electra.pretraining.data import PretrainingData, load_data
 from electra.pretraining.device import allow_open_files
 from electra.pretraining.finish import finish_run
-from electra.pretraining.model import build_model, with_given_parts
+from electra.pretraining.model import build_model, networks_changed, with_given_parts
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.plan import Plan, announce_plan, make_plan
 from electra.pretraining.run_folder import (
@@ -95,7 +95,8 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         trial = time_steps(args, model, data, plan, TRIAL_STEPS)
         asked = fit_to_budget(asked, trial, plan)
         args, model = prepare_model(asked, run, data)
-    provenance = check_resumed(run, provenance_of(args.used_values(), data.text, args.training.segments_per_step))
+    now = provenance_of(args.used_values(), data.text, args.training.segments_per_step)
+    provenance = check_resumed(run, now, networks_changed(run.checkpoint, model.config))
     plan = make_plan(args.training, model, data, provenance.changes)
     announce_plan(args, plan)
     if args.training.device_flops is not None:

@@ -37,6 +37,7 @@ from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.io.files import OPTIONS_TITLE, absolute, expand, holds_files, read_json, read_options
 from electra.io.hub import push_run
+from electra.model.configuration import option_of_dropout
 from electra.options import default_of
 from electra.pretraining.configuration import (
     CONFIG_NAME,
@@ -201,9 +202,14 @@ def is_begun(folder: Path) -> bool:
 
 
 def _resumed(checkpoint: Path) -> Run:
-    """Return the run that goes on from a checkpoint, with provenance and step from the checkpoint's files."""
+    """Return the run that goes on from a checkpoint, which is locked."""
     _lock_or_refuse(checkpoint.parent)
     shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
+    return _run_of(checkpoint)
+
+
+def _run_of(checkpoint: Path) -> Run:
+    """Return the run of a checkpoint, with provenance and step from the checkpoint's files."""
     step = _step_of_state(checkpoint)
     provenance = read_json(checkpoint / PROVENANCE_NAME, RunProvenance)
     if not provenance.training_text.startswith(OF_TOKENS):
@@ -279,11 +285,11 @@ def run_to_continue(folder: Path, given: str | Path | bool | None) -> Run:
     return Run(folder)
 
 
-def latest_step(folder: str) -> int | None:
-    """Return the step of the latest valid checkpoint of the run in a folder; None if there is none."""
-    if not Path(folder).is_dir() or not checkpoints_of(Path(folder)):
-        return None
-    return int(read_json(latest_valid_checkpoint(Path(folder)) / STATE_NAME)["global_step"])
+def latest_run(folder: Path) -> Run:
+    """Return the run in a folder with its latest valid checkpoint, if there is one; it is not locked."""
+    if not folder.is_dir() or not checkpoints_of(folder):
+        return Run(folder)
+    return _run_of(latest_valid_checkpoint(folder))
 
 
 def new_run_folder(output_dir: Path, experiment_name: str) -> Path:
@@ -349,11 +355,12 @@ def provenance_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_siz
     return RunProvenance(**text, first_held_out_text=text["held_out_text"], batch_size=batch_size, options=as_read)
 
 
-def check_resumed(run: Run, now: RunProvenance) -> RunProvenance:
-    """Refuse to resume a run with text or options that would make it another run; return its provenance.
+def check_resumed(run: Run, now: RunProvenance, networks: Mapping[str, tuple[Any, Any]]) -> RunProvenance:
+    """Refuse to resume a run with text, options or networks that would make it another run; return its provenance.
 
     Args:
         now: provenance of this start, which is returned with the first evaluated text and all changes so far.
+        networks: a result of `networks_changed` (model.py).
     """
     before = run.provenance
     if before is None:
@@ -384,6 +391,14 @@ def check_resumed(run: Run, now: RunProvenance) -> RunProvenance:
                 f"{run.checkpoint} was trained with --{name} {old}, not {value}; keep it, or start a new run"
             )
         changes.append(f"{name} {value} instead of {old}")
+    for path, (old, value) in networks.items():
+        dropout = option_of_dropout(path)
+        if dropout is None:
+            raise UserError(
+                f"{run.checkpoint} was trained with {path} {old}, not {value}; keep it, or start a new run"
+            )
+        if dropout not in before.options or dropout not in now.options:  # else it is among the changes
+            changes.append(f"{path} {value} instead of {old}")
     if before.held_out_text != now.held_out_text:
         changes.append("other held-out text")
     lines = list(before.changes)

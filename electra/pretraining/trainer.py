@@ -47,12 +47,13 @@ from electra.data.options import SegmentArguments
 from electra.data.policies.packed import PackedPolicy
 from electra.data.segments import TrainingSegments
 from electra.data.token_cache import TokenCache
-from electra.io.checkpoints import UNFINISHED, translate_read_errors
+from electra.io.checkpoints import EARLIER, UNFINISHED, translate_read_errors
 from electra.io.console import log_by_default
 from electra.io.errors import UserError
 from electra.model.configuration import longest_text
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.options import ObjectiveArguments
+from electra.model.pretrained import check_given_tokenizer, load_tokenizer_beside_model
 from electra.pretraining.callbacks import Probe, ProbeClock, default_callbacks
 from electra.pretraining.checkpoints import (
     AtomicCheckpoints,
@@ -65,13 +66,20 @@ from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, data_of_run, make_collator
 from electra.pretraining.device import compile_model, explain_lost_process, explain_lost_worker, take_compiled_step
 from electra.pretraining.metrics import evaluation_metrics, metrics_of_corrupted, token_records
-from electra.pretraining.model import check_arguments, check_fits, network_options_of, objective_arguments, take_start
+from electra.pretraining.model import (
+    check_arguments,
+    check_fits,
+    network_options_of,
+    networks_changed,
+    objective_arguments,
+    take_start,
+)
 from electra.pretraining.options import fit_steps
 from electra.pretraining.plan import Plan, make_plan
 from electra.pretraining.run_folder import (
     RunProvenance,
     check_resumed,
-    latest_step,
+    latest_run,
     provenance_of,
     run_to_continue,
     upload_networks,
@@ -92,6 +100,8 @@ logger = logging.getLogger(__name__)
 
 ALONE = "start from the networks alone with --init_discriminator and --init_generator"
 """Advice at the end of messages, where the optimizer's state of another run does not fit."""
+OTHER_WEIGHTS = f"train the same weights of the networks as this run did; if they are the same, {EARLIER}"
+"""Advice at the end of messages, where the optimizer's state of the same run does not fit or is damaged."""
 
 
 class ElectraTrainer(Trainer):
@@ -151,24 +161,26 @@ class ElectraTrainer(Trainer):
         data = data_of_run(train_dataset, eval_dataset, processing_class, segments, args)
         tokenizer = data.tokenizer
         if data is not train_dataset:
-            check_fits(model.config, tokenizer, segments.max_length)
+            check_fits(model, tokenizer, segments)
             # An exported tokenizer says how much text its network takes.
             tokenizer.model_max_length = longest_text(model.config.discriminator)
         if objective is None:
             objective = objective_arguments(model.config)
         if plan is None:
             given = args.given
+            run = latest_run(Path(args.output_dir))
             args, objective, _ = fit_steps(
                 args,
                 objective,
                 len(data.policy),
                 has_held_out=data.evaluation is not None,
                 is_given=lambda name: name in given,
-                step=latest_step(args.output_dir),
+                resumed=run.options,
+                step=run.step if run.checkpoint is not None else None,
             )
             model.config.generator_steps = objective.generator_steps or 0
             plan = make_plan(args, model, data)
-        self.start = take_start(model, args, data.segments.max_length)
+        self.start = take_start(model, args, data.segments.max_length, tokenizer)
         # Trainer makes the run's folder now and the schedule later: a schedule that is refused leaves no folder.
         lengths = stage_lengths(plan.steps, objective.generator_steps)
         create_schedule(args, torch.optim.SGD([torch.zeros(1)]), lengths)
@@ -241,9 +253,12 @@ class ElectraTrainer(Trainer):
             resume_from_checkpoint = run.checkpoint or False
             if run.checkpoint is not None:
                 logger.info("resuming %s", run.checkpoint)
+                trained = load_tokenizer_beside_model(run.checkpoint)
+                check_given_tokenizer(self.processing_class, trained, run.checkpoint)
             provenance = self.checkpoints.provenance
             if provenance is not None:
-                self.checkpoints.provenance = check_resumed(run, provenance)
+                networks = networks_changed(run.checkpoint, self.model.config)
+                self.checkpoints.provenance = check_resumed(run, provenance, networks)
         set_seed(self.args.seed, device_specific=True)  # all have the same weights; each draws its own dropout
         try:
             with computing(self.args.device, self.args.threads):
@@ -469,7 +484,7 @@ class ElectraTrainer(Trainer):
         if checkpoint is None or self.is_deepspeed_enabled:
             super()._load_optimizer_and_scheduler(checkpoint)
             return
-        with translate_read_errors(checkpoint, "the optimizer"):
+        with translate_read_errors(checkpoint, "the optimizer", OTHER_WEIGHTS):
             with keeping_options(self.optimizer, self.lr_scheduler):
                 super()._load_optimizer_and_scheduler(checkpoint)
             check_fused_state(self.optimizer)

@@ -5,6 +5,7 @@ types 0 and 1. train.py trains new ones.
 """
 
 import codecs
+import copy
 import hashlib
 import json
 import logging
@@ -287,16 +288,34 @@ def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return a hash (hex sha256) of all that decides the ids of a text: model, normalizer, template, roles.
+    """Return a hash (hex sha256) of all that decides the ids of a text; see `_identity`."""
+    # The Rust side writes the vocabulary in the order of the ids, so the keys need no sorting.
+    return hashlib.sha256(json.dumps(_identity(tokenizer)).encode()).hexdigest()
 
-    Saving and loading do not change the hash. Truncation, padding and the decoder change no id and do not count.
+
+def is_tokenizer_of(tokenizer: PreTrainedTokenizerBase, trained: PreTrainedTokenizerBase) -> bool:
+    """Return True if a tokenizer gives a text the ids that another one gives, or has more tokens that were added.
+
+    Args:
+        trained: the tokenizer with which a network or a cache was made, a result of `load_tokenizer`.
+    """
+    ours = _identity(with_unknown(with_template(with_roles(copy.deepcopy(tokenizer)))))
+    theirs = _identity(trained)
+    known = {token["id"] for token in theirs["added_tokens"]} | set(trained.get_vocab().values())
+    ours["added_tokens"] = [token for token in ours["added_tokens"] if token["id"] in known]
+    return ours == theirs
+
+
+def _identity(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """Return all that decides the ids of a text: model, normalizer, template, roles.
+
+    Saving and loading do not change it. Truncation, padding and the decoder change no id and are left out.
     """
     state = _state(tokenizer)
     for name in ("truncation", "padding", "decoder"):
         state.pop(name, None)
-    # The Rust side writes the vocabulary in the order of the ids, so the keys need no sorting.
     state["roles"] = {role: getattr(tokenizer, f"{role}_id") for role in TOKEN_ROLES}
-    return hashlib.sha256(json.dumps(state).encode()).hexdigest()
+    return state
 
 
 def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:

@@ -208,7 +208,8 @@ def test_a_sharded_optimizer_is_for_sharded_runs(stable, tmp_path):
 
 
 def test_a_next_phase_in_python_takes_the_weights_into_any_model_of_the_sizes(stable, folder):
-    other = make(folder, **FAST, experiment_name="other")  # data, and a pair that has learned nothing
+    options = {**FAST, "vocab_size": None, "tokenizer_path": stable, "experiment_name": "other"}
+    other = make(folder, **options)  # data, and a pair that has learned nothing
     args = ElectraTrainingArguments(
         str(folder / "python"),
         init_checkpoint=str(stable.parent),

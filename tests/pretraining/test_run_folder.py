@@ -177,7 +177,7 @@ def provenance(tmp_path):
 
 def resumed(before, now):
     """The provenance of a start at step 4 of a run."""
-    return check_resumed(Run(None, "checkpoint-4", step=4, provenance=before), now)
+    return check_resumed(Run(None, "checkpoint-4", step=4, provenance=before), now, {})
 
 
 def with_options(provenance, **options):
