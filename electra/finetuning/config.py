@@ -318,8 +318,12 @@ def resolve_hyperparameters(
     given = {name: value for name, value in values.items() if value is not None}
     tuning = HyperParameters(**{**defaults, **given})
     if tuning.max_length > encoder.max_length:
+        from electra.finetuning.heads import longest_input  # not at the top: it imports torch
+
+        is_shorter = encoder.max_length < longest_input(encoder.model)
+        limit = "tokens that the tokenizer takes, its model_max_length, beside" if is_shorter else "positions of"
         raise UserError(
-            f"--max_length {tuning.max_length} exceeds the {encoder.max_length} positions of {encoder.name}; "
+            f"--max_length {tuning.max_length} exceeds the {encoder.max_length} {limit} {encoder.name}; "
             f"leave it out or lower it"
         )
     return tuning

@@ -105,7 +105,7 @@ class Evaluation:
     def begin(self, threads: int | None) -> None:
         """Create the folder and write the options; call it on the main process, once there is something to run."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / RESULTS_NAME).is_file():  # its time is that of the last result, see `describe_model`
+        if not (self.folder / RESULTS_NAME).is_file():  # which tells that the folder is that of an evaluation
             (self.folder / RESULTS_NAME).touch()
         write_yaml(self.args.record, self.folder / "config.yaml", f"{OPTIONS_TITLE}; --config reads them back.")
         content = {"kind": self.kind.name, "threads": threads, **environment()}

@@ -4,6 +4,7 @@ models/TASK/ has the seed with the best headline in results.jsonl so far. The fo
 line of its run. A missing one is restored by running its seed again.
 """
 
+import hashlib
 import logging
 import shutil
 from collections.abc import Mapping
@@ -22,23 +23,27 @@ from electra.io.checkpoints import translate_write_errors
 from electra.io.console import shown_command
 from electra.io.errors import UserError
 from electra.io.files import (
+    CARD,
     RESULT_NAME,
     expand,
     may_be_hub_id,
     read_json,
     replace_folder,
+    write_file,
     write_json,
 )
 from electra.model.pretrained import (
     silent_transformers,
 )
-from electra.report.blocks import Card, Table, write_card
+from electra.report.blocks import Card, Table, card_content
 from electra.report.eval_results import HubData, hub_scores, model_index, write_eval_results
 from electra.report.evaluation import percent
-from electra.report.results import RESULTS_NAME, Result, read_result
+from electra.report.results import Result, read_result
 
 logger = logging.getLogger(__name__)
 
+CARDS_NAME = "cards.json"
+"""File in an evaluation's models/: name of a task -> hash (hex sha256) of the card that was written for its model."""
 SAVED_HEADS = {"hf", "linear"}
 """Names of heads that are a `TransformersHead`, which can be saved; linear is the name in results of taggers."""
 
@@ -106,13 +111,15 @@ def save_model(
             exported.save_pretrained(unfinished)
         evaluation.encoder.tokenizer.save_pretrained(unfinished)
         write_json(first._asdict(), unfinished / RESULT_NAME)
+        if is_edited(folder / CARD):
+            shutil.copyfile(folder / CARD, unfinished / CARD)
         replace_folder(unfinished, folder)
 
 
 def describe_model(evaluation: Evaluation, task: Task) -> None:
     """Write the card of a saved model and its scores for the Hub, which need all seeds; log the model's folder.
 
-    A card that is not older than the last result stays as it is: its owner may have edited it.
+    A card that its owner has edited stays as it is.
     """
     result = read_saved(evaluation, task)
     if result is None:
@@ -156,15 +163,36 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
         training=[(option, str(value)) for option, value in training.items()],
         command=shown_command(kind.command, as_flags(evaluation.args.record)),
     )
-    path = folder / "README.md"
-    results = evaluation.folder / RESULTS_NAME
-    is_current = path.is_file() and results.is_file() and path.stat().st_mtime_ns >= results.stat().st_mtime_ns
-    if not is_current:
-        write_card(path, metadata, card)
+    _write_card(card_content(metadata, card), folder / CARD)
     write_eval_results(scores, folder)
     logger.info("model          %s", folder)
     if result.collapsed:
         logger.warning("               it has collapsed: almost all inputs get the same answer; train it for longer")
+
+
+def is_edited(card: Path) -> bool:
+    """Return True if the card of a saved model is there, and is not as it was written."""
+    return card.is_file() and _hash(card.read_bytes()) != _written_cards(card).get(card.parent.name)
+
+
+def _write_card(content: bytes, path: Path) -> None:
+    """Write the card of a saved model and record its hash, unless the card was edited."""
+    if is_edited(path) and path.read_bytes() != content:
+        logger.info(
+            "card           %s was edited, or is of an earlier version, and stays; remove it for a new one", path
+        )
+        return
+    write_file(content, path)
+    write_json({**_written_cards(path), path.parent.name: _hash(content)}, path.parent.with_name(CARDS_NAME))
+
+
+def _written_cards(card: Path) -> dict[str, Any]:
+    record = card.parent.with_name(CARDS_NAME)
+    return read_json(record) if record.is_file() else {}
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def write_scores(evaluation: Evaluation, task: Task) -> None:

@@ -294,6 +294,8 @@ def may_be_hub_id(name: str) -> bool:
 
 # ---- fine-tuned models that were saved
 
+CARD = "README.md"
+"""File with the card of a model, by the Hub's convention."""
 RESULT_NAME = "result.json"
 """File in the folder of a saved model with the line of results.jsonl of its run."""
 

@@ -20,12 +20,19 @@ from huggingface_hub import CommitOperationAdd, HfApi
 
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError
-from electra.io.files import RESULT_NAME, saved_models
+from electra.io.files import CARD, RESULT_NAME, saved_models
 
 logger = logging.getLogger(__name__)
 
-CARD = "README.md"
-"""File with the card of a model, by the Hub's convention."""
+UPLOADED = re.compile(
+    r"README\.md|manifest\.json|result\.json|(generation_)?config\.json"
+    r"|model(-\d+-of-\d+)?\.safetensors|model\.safetensors\.index\.json"
+    r"|(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json|(vocab|merges)\.txt|chat_template\.jinja"
+    r"|(spiece|spm|sentencepiece\.bpe|tokenizer)\.model|\.eval_results/[^/]+\.yaml"
+)
+"""Paths, below the folder of a model, of the files that an export writes; what else lies there is not uploaded."""
+_SHOWN = 10
+"""Names of files that a line has at most."""
 _OPENED = re.compile(r'(?<=from_pretrained\(")[^"\n]*(?="\))')
 """The folder that a card's example code opens."""
 
@@ -115,6 +122,12 @@ def operations(folder: Path, repository: str, scores: Sequence[Path]) -> list[Co
             values["model"] = Path(values["model"]).name
         changed[RESULT_NAME] = json.dumps(values).encode()
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    others = [name for name in files if not UPLOADED.fullmatch(name)]
+    if others:
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        shown = ", ".join(others[:_SHOWN])
+        logger.warning("%s: not uploaded, because no export writes such files: %s%s", folder, shown, more)
+    files = {name: path for name, path in files.items() if name not in others}
     files |= {f".eval_results/{path.name}": path for path in scores}
     return [CommitOperationAdd(name, changed.get(name) or str(path)) for name, path in files.items()]
 

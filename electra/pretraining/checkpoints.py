@@ -42,7 +42,7 @@ from electra.io.checkpoints import (
     write_manifest,
 )
 from electra.io.errors import UserError, is_out_of_memory
-from electra.io.files import write_json
+from electra.io.files import CARD, write_json
 from electra.pretraining.run_folder import RunProvenance
 
 logger = logging.getLogger(__name__)
@@ -58,6 +58,22 @@ For --checkpoint_words it holds BabyLM's name of the checkpoint, such as chck_10
 """
 WORD_MILESTONES = (*range(1, 11), *range(20, 101, 10))
 """Millions of words after which --checkpoint_words saves: the checkpoints that BabyLM asks for."""
+
+
+WHERE_NETWORKS_ARE = """# A pre-training run of ELECTRA
+
+The networks for use are in `discriminator/` and `generator/` of the run's folder, once the run has ended:
+
+```python
+from transformers import AutoModel
+
+network = AutoModel.from_pretrained("RUN/discriminator")
+```
+
+A folder `checkpoint-N/` of the run has both networks in one, with the state of the training. `AutoModel` opens it
+after `from electra import ElectraForJointPretraining`.
+"""
+"""The README.md of checkpoints and runs, in which `AutoModel` finds no model that transformers knows."""
 
 
 class AtomicCheckpoints(TrainerCallback):
@@ -134,7 +150,7 @@ class AtomicCheckpoints(TrainerCallback):
 
     def _commit(self, unfinished: Path, target: Path) -> None:
         try:
-            write_manifest(unfinished)
+            write_manifest(unfinished, CARD)
             commit(unfinished, target)
             prune(self.run_folder, self.trainer.args.save_total_limit)
         finally:
@@ -147,6 +163,7 @@ class AtomicCheckpoints(TrainerCallback):
         """Write the files that Trainer does not, and delete Trainer's pickled options, which hold the Hub's token."""
         trainer = self.trainer
         (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
+        (unfinished / CARD).write_text(WHERE_NETWORKS_ARE)
         step = trainer.state.global_step
         plan = trainer.plan
         if step in plan.checkpoint_steps:

@@ -22,18 +22,19 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.io.checkpoints import UNFINISHED, how_to_go_on, translate_write_errors, write_manifest
 from electra.io.console import environment, without_secrets
 from electra.io.errors import UserError
-from electra.io.files import replace_folder, write_as_yaml, write_file, write_json
+from electra.io.files import CARD, replace_folder, write_as_yaml, write_file, write_json
 from electra.model.inference import corrupt_and_detect, to_samples
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import ENERGY_KEY, STEP_KEY
 from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
 from electra.pretraining.callbacks import DiscriminatorHealth, compute_ledger, last_evaluation
+from electra.pretraining.checkpoints import WHERE_NETWORKS_ARE
 from electra.pretraining.metrics import PROBE_ROWS, MetricRows, rows_of, token_counts, unigram_metrics
 from electra.pretraining.plan import Plan
 from electra.pretraining.testset import CorruptedTestSet
 from electra.pretraining.trainer import ElectraTrainer
-from electra.report.blocks import Card, Table, write_card
+from electra.report.blocks import Card, Table, card_content
 from electra.report.drawing import metric_title
 from electra.report.page import try_to_report
 from electra.report.runs import HAS_LEARNED, METRICS_NAME, STATE_NAME, TEST
@@ -185,6 +186,8 @@ def _write_results(
     plan = trainer.plan
     state = trainer.state
     write_file(json.dumps(asdict(state), indent=2).encode(), folder / STATE_NAME)
+    if not (folder / CARD).exists():
+        write_file(WHERE_NETWORKS_ARE.encode(), folder / CARD)
     if trainer.eval_dataset is not None:
         segments = trainer.eval_dataset.__getitems__(trainer.eval_dataset.spread(SAMPLES))
         batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
@@ -255,7 +258,7 @@ def export_networks(
             network.save_pretrained(folder, state_dict=plain_state(network))
             tokenizer.save_pretrained(folder)
             data, card = _card(name, model, tokenizer, run_folder.name, plan, metrics, options, verdict)
-            write_card(folder / "README.md", data, card)
+            write_file(card_content(data, card), folder / "README.md")
             write_manifest(folder, "README.md")  # users edit the card
         for name in networks:
             replace_folder(unfinished / name, run_folder / name)

@@ -265,7 +265,7 @@ class Card(NamedTuple):
         return blocks
 
 
-def write_card(path: Path, data: ModelCardData, card: Card) -> None:
-    """Write a model card atomically, without the folders of this machine."""
+def card_content(data: ModelCardData, card: Card) -> bytes:
+    """Return the content of a model card's file, without the folders of this machine."""
     text = _FOLDERS.sub("", to_markdown(card.blocks()))
-    write_file(f"---\n{data.to_yaml()}\n---\n{text}".encode(errors="replace"), path)
+    return f"---\n{data.to_yaml()}\n---\n{text}".encode(errors="replace")

@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard, parse_eval_result_entries
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.predict import RESULT_NAME
-from electra.finetuning.saved import check_can_save, describe_model, read_saved, save_model
+from electra.finetuning.saved import CARDS_NAME, check_can_save, describe_model, read_saved, save_model
 from electra.report.eval_results import EVAL_RESULTS
 from electra.report.results import Result
 from electra.tasks.glue.task import GLUE
@@ -105,7 +105,7 @@ def test_a_card_says_what_was_trained_and_its_scores(tmp_path):
     assert "| mcc | 60.0 | 50.0 | 14.1 |" in card.text and "run_glue.py --pretrain_path=google" in card.text
 
 
-def test_an_edited_card_stays_until_there_are_new_results(tmp_path):
+def test_an_edited_card_stays_and_any_other_follows_the_results(tmp_path):
     one, other = (
         Result("cola", seed, {"mcc": 0.5}, False, 3.0, "pretrained", "m", 1, {"dev": 9}, {"max_length": 128})
         for seed in (4, 5)
@@ -120,10 +120,14 @@ def test_an_edited_card_stays_until_there_are_new_results(tmp_path):
     evaluation = Evaluation(args, SimpleNamespace(), [task], tmp_path, [])
     evaluation.add(one)
     describe_model(replace(evaluation, results=[one]), task)
-    card.write_text("mine")
+    (tmp_path / "models" / CARDS_NAME).unlink()  # as in a folder of an earlier version
     describe_model(replace(evaluation, results=[one]), task)
-    assert card.read_text() == "mine"
     evaluation.add(other)
-    os.utime(card, (1, 1))  # a run takes longer than a tick of the file system's clock
+    os.utime(card, (2**31, 2**31))  # times say nothing: a copy may have any
     describe_model(replace(evaluation, results=[one, other]), task)
     assert "2 seeds" in card.read_text()
+    card.write_text("mine")
+    for time in (1, 2**31):
+        os.utime(card, (time, time))
+        describe_model(replace(evaluation, results=[one]), task)
+        assert card.read_text() == "mine"

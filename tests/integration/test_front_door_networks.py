@@ -138,3 +138,26 @@ def test_a_tokenizer_of_equal_size_is_refused(parts, begun, other_tokenizer, tmp
     own.add_tokens(["[NEW]"])  # for which a program gives the network a row
     classifier.resize_token_embeddings(len(own))
     assert len(predict(classifier, ["a [NEW]"], processing_class=own)) == 1
+
+
+@pytest.mark.slow
+def test_folders_say_what_a_client_needs(parts, begun, tmp_path):  # noqa: F811
+    """Without its dtype, transformers would load weights that are stored in bfloat16 as such."""
+    for folder in (begun, begun / "checkpoint-4"):
+        assert "discriminator" in (folder / "README.md").read_text()
+    encoder = AutoModel.from_pretrained(begun / "discriminator")
+    rows = [{"text": word, "label": word} for word in ("a", "b")] * 10
+    options = {"output_dir": tmp_path, "num_seeds": 1, "num_train_epochs": 1}
+    tuned = fine_tune(encoder, rows, rows, max_length=16, **options)
+    for folder in (begun / "discriminator", begun / "generator", tuned.model_folder):
+        assert read_json(folder / "config.json")["dtype"] == "float32"
+    tokenizer = load_tokenizer(parts[0] / "tokenizer")
+    for length, limit in ((40, "32 positions"), (20, "model_max_length")):
+        tokenizer.model_max_length = 2 * length - 24
+        message = refused(
+            lambda: fine_tune(encoder, rows, rows, max_length=length, processing_class=tokenizer, **options)  # noqa: B023
+        )
+        assert limit in message
+    checkpoint = begun / "checkpoint-4"
+    (checkpoint / "README.md").write_text("mine")
+    assert ElectraForJointPretraining.from_pretrained(begun).name_or_path == str(checkpoint)

@@ -102,6 +102,23 @@ def test_a_fine_tuned_model_is_uploaded_with_its_scores(uploads, tmp_path):
     assert "models/reviews" in (model / "README.md").read_text()
 
 
+def test_only_files_of_the_export_are_uploaded(uploads, tmp_path, capsys):
+    model = write_model(tmp_path / "models" / "reviews")
+    for name in ("model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json", "vocab.txt"):
+        (model / name).write_text(name)
+    own = {path.relative_to(model).as_posix() for path in model.rglob("*") if path.is_file()}
+    (tmp_path / "private.csv").write_text("a text")
+    (model / "link.csv").symlink_to(tmp_path / "private.csv")
+    (model / "old").mkdir()
+    others = (".env", "answers.csv", "old/config.json", "my_config.json", "tokenizer.json.bak", "optimizer.pt")
+    for name in others:
+        (model / name).write_text("secret")
+    hub.main([str(model), "--hub_model_id", "me/reviews"])
+    assert set(uploads["me/reviews"]) == own
+    (line,) = [line for line in "".join(capsys.readouterr()).splitlines() if "not uploaded" in line]
+    assert all(name in line for name in (*others, "link.csv"))
+
+
 def test_of_several_models_each_has_a_repository(uploads, tmp_path):
     for name in ("cola", "rte", ".mrpc.unfinished"):
         write_model(tmp_path / "models" / name)
