@@ -1,0 +1,296 @@
+"""The converter of other programs' annotations: one small input of each, the exact rows, and what is said."""
+
+import json
+import re
+import runpy
+
+import pytest
+
+from electra.tasks.tagging.data import TaggingArguments, load_tagging_splits
+from tests.helpers import ROOT, parametrize
+
+TEXT = "Ann saw New York."
+SPANS = [[0, 3, "PER"], [8, 16, "LOC"]]
+WORDS = [["Ann", "saw", "New", "York"], ["She", "left"]]
+TAGS = [["B-PER", "O", "B-LOC", "I-LOC"], ["O", "O"]]
+ALLENAI = [{"text": "a cat", "label": "A"}, {"text": "a dog", "label": "B"}]
+QUESTION = {"question": "What barks?", "choices": ["a cat", "a dog"], "label": 1}
+
+
+@pytest.fixture(scope="module")
+def main():
+    return runpy.run_path(str(ROOT / "examples" / "convert_annotations.py"))["main"]
+
+
+def write(path, content):
+    if not isinstance(content, str):
+        content = "".join(json.dumps(row) + "\n" for row in content)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def convert(main, tmp_path, capsys):
+    """A function (name, content) -> the converted rows, and what was printed."""
+
+    def convert(name, content):
+        assert main([write(tmp_path / name, content), str(tmp_path / "out.jsonl")]) == 0
+        rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+        return rows, capsys.readouterr().out
+
+    return convert
+
+
+def columns(*parts, separator="\t"):
+    sentences = zip(*parts, strict=True)
+    return "\n".join(
+        "\n".join(separator.join(cells) for cells in zip(*sentence, strict=True)) + "\n" for sentence in sentences
+    )
+
+
+def counted():
+    return [[str(n) for n, _ in enumerate(words, start=1)] for words in WORDS]
+
+
+def constant(value):
+    return [[value] * len(words) for words in WORDS]
+
+
+def changed(pattern, new):
+    """The labels, with a part of each replaced."""
+    return [[re.sub(pattern, new, tag) for tag in tags] for tags in TAGS]
+
+
+def label_studio(*results, **more):
+    return {"id": 1, "data": {"text": TEXT}, "annotations": [{"result": list(results), **more}]}
+
+
+def labelled(start, end, label):
+    return {
+        "type": "labels",
+        "from_name": "label",
+        "value": {"start": start, "end": end, "text": TEXT[start:end], "labels": [label]},
+    }
+
+
+@parametrize(
+    "row",
+    [
+        {"id": 1, "text": TEXT, "label": SPANS},
+        {"id": 1, "data": TEXT, "label": SPANS, "Comments": []},
+        {
+            "text": TEXT,
+            "entities": [{"id": 1, "label": c, "start_offset": a, "end_offset": b} for a, b, c in SPANS],
+            "relations": [],
+        },
+        {
+            "text": TEXT,
+            "tokens": [{"text": "Ann", "start": 0, "end": 3, "id": 0}],
+            "spans": [{"start": a, "end": b, "label": c, "token_start": 0} for a, b, c in SPANS],
+            "_task_hash": 1,
+            "answer": "accept",
+        },
+        label_studio(*(labelled(*span) for span in SPANS), {"type": "relation", "from_id": "a", "to_id": "b"}),
+        {"text": TEXT, "label": [labelled(*span)["value"] for span in SPANS], "annotator": 1, "lead_time": 2.0},
+        {"text": TEXT, "entities": {"start": [0, 8], "end": [3, 16], "type": ["PER", "LOC"]}},
+        {
+            "content": TEXT,
+            "annotation": [
+                {"label": [c], "points": [{"start": a, "end": b - 1, "text": TEXT[a:b]}]} for a, b, c in SPANS
+            ],
+        },
+        {"text": TEXT, "spans": [{"start": a + 5, "end": b + 5, "label": c, "text": TEXT[a:b]} for a, b, c in SPANS]},
+        {"text": TEXT, "label": [[8, 11, "X"], *SPANS]},
+        [TEXT, {"entities": SPANS}],
+    ],
+)
+def test_spans_of_annotation_tools(convert, row):
+    rows, said = convert("a.jsonl", [row, row])
+    assert rows == [{"text": TEXT, "spans": SPANS}] * 2
+    assert "texts with spans" in said and "PER 2" in said and "LOC 2" in said and TEXT in said
+
+
+@parametrize(
+    ("name", "content"),
+    [
+        ("a.json", json.dumps({"classes": ["PER"], "annotations": [[TEXT, {"entities": SPANS}], None]})),
+        ("a.json", json.dumps([label_studio(*(labelled(*span) for span in SPANS))], indent=1)),
+        ("train.py", f"TRAIN_DATA = [({TEXT!r}, {{'entities': {[tuple(span) for span in SPANS]}}})]"),
+        (
+            "a.csv",
+            f'id,text,label\n1,{TEXT},"{json.dumps(SPANS)}"\n'.replace('"PER"', '""PER""').replace('"LOC"', '""LOC""'),
+        ),
+    ],
+)
+def test_spans_in_whole_files(convert, name, content):
+    assert convert(name, content)[0] == [{"text": TEXT, "spans": SPANS}]
+
+
+def test_brat_has_a_row_for_each_line_of_its_documents(convert, main, tmp_path):
+    text = f"\n{TEXT}\nNo name here\n"
+    notes = (
+        "T1\tPER 1 4\tAnn\nT2\tLOC 9 17\tNew York\nR1\tin Arg1:T1 Arg2:T2\nT3\tX 1 4;6 8\tAnn w\nT4\tX 15 21\tk. No\n"
+    )
+    write(tmp_path / "brat" / "a.txt", text)
+    rows, said = convert("brat/a.ann", notes)
+    assert rows == [{"text": TEXT, "spans": SPANS}, {"text": "No name here", "spans": []}]
+    assert "several parts" in said and "another line" in said
+    assert main([str(tmp_path / "brat"), str(tmp_path / "folder.jsonl")]) == 0
+    assert (tmp_path / "folder.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
+
+
+WEBANNO = """#FORMAT=WebAnno TSV 3.3
+#T_SP=de.tudarmstadt.ukp.dkpro.core.api.lexmorph.type.pos.POS|PosValue
+#T_SP=de.tudarmstadt.ukp.dkpro.core.api.ner.type.NamedEntity|identifier|value
+
+
+#Text=Ann saw New York
+1-1\t0-3\tAnn\tNN\t_\tPER\t
+1-2\t4-7\tsaw\tVB\t_\t_\t
+1-3\t8-11\tNew\tNN\t*[1]\tLOC[1]\t
+1-4\t12-16\tYork\tNN\t*[1]\tLOC[1]|X[2]\t
+
+#Text=She left
+2-1\t17-20\tShe\tNN\t_\t_\t
+2-2\t21-25\tleft\tVB\t_\t_\t
+"""
+
+
+def ontonotes():
+    brackets = [["(PER)", "*", "(LOC*", "*)"], ["*", "*"]]
+    content = ["#begin document (bn/a); part 000"]
+    for number, words in enumerate(WORDS):
+        for place, word in enumerate(words):
+            cells = ["bn/a", "0", str(place), word, "NN", "(TOP(S*", "-", "-", "-", "-", brackets[number][place]]
+            content.append("   ".join([*cells, *["(V*)"] * number, "-"]))
+        content.append("")
+    return "\n".join([*content, "#end document"])
+
+
+UNIVERSAL = columns(counted(), WORDS, constant("X"), TAGS)
+
+
+@parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", WEBANNO),
+        ("a.gold_conll", ontonotes()),
+        ("germeval.tsv", columns(counted(), WORDS, TAGS, constant("O"))),
+        ("header.txt", "Word POS Tag\n" + columns(WORDS, constant("X"), TAGS, separator=" ")),
+        ("a.conllup", "# global.columns = ID FORM UPOS MY:NER\n1-2\tAnnsaw\t_\t_\n" + UNIVERSAL),
+        ("bio.txt", "-DOCSTART- -X- O\n\n# id 1\n" + columns(WORDS, changed("-", "_"))),
+        ("behind.txt", columns(WORDS, [["-".join(tag.split("-")[::-1]) for tag in tags] for tags in TAGS])),
+        ("zero.txt", columns(WORDS, changed("O$", "0"))),
+        ("bmes.txt", columns(WORDS, [["B-PER", "O", "B-LOC", "M-LOC"], ["O", "O"]])),
+        ("kaggle.csv", "Sentence #,Word,POS,Tag\nSentence: 1,Ann,N,B-PER\n,saw,V,O\n,New,N,B-LOC\n,York,N,I-LOC\n"
+                       "Sentence: 2,She,P,O\n,left,V,O\n"),
+        ("text.csv", "text,tags\nAnn saw New York,B-PER O B-LOC I-LOC\nShe left,O O\n"),
+        ("lists.csv", "tokens,ner_tags\n" + "".join(f'"{w}","{t}"\n' for w, t in zip(WORDS, TAGS, strict=True))),
+    ],
+)  # fmt: skip
+def test_words_of_corpora_and_tools(convert, tmp_path, name, content):
+    rows, said = convert(name, content)
+    assert rows == [{"tokens": words, "tags": tags} for words, tags in zip(WORDS, TAGS, strict=True)]
+    assert "2 rows" in said and "PER 1" in said
+    read = load_tagging_splits(TaggingArguments(train_file=str(tmp_path / "out.jsonl")))["train"]
+    assert (read.words, read.labels) == (WORDS, TAGS)
+
+
+@parametrize(
+    ("row", "label"),
+    [
+        ({"id": 1, "text": "good", "label": ["pos"]}, "pos"),
+        ({"text": "good", "label": ["pos", "new"]}, ["pos", "new"]),
+        ({"text": "good", "label": "pos", "_task_hash": 1, "answer": "accept"}, "pos"),
+        (
+            {"text": "good", "options": [{"id": 1, "text": "pos"}, {"id": 2, "text": "neg"}], "accept": [1]},
+            "pos",
+        ),
+        (
+            {
+                "data": {"text": "good"},
+                "annotations": [{"result": [{"type": "choices", "from_name": "s", "value": {"choices": ["pos"]}}]}],
+            },
+            "pos",
+        ),
+        ({"text": "good", "mood": "pos", "id": 3, "annotator": 1, "lead_time": 3.2}, "pos"),
+        ({"text": "good", "label": {"choices": ["pos", "new"]}, "lead_time": 3.2}, ["pos", "new"]),
+        (["good", {"cats": {"pos": 1.0, "neg": 0.0}}], "pos"),
+    ],
+)  # fmt: skip
+def test_classes_of_annotation_tools(convert, row, label):
+    rows, said = convert("a.jsonl", [row] * 3)
+    assert rows == [{"text": "good", "label": label}] * 3
+    assert "texts with classes" in said and "pos 3" in said
+
+
+def test_fasttext_has_classes(convert):
+    rows, _ = convert("a.txt", "__label__pos a good film\n__label__neg __label__new no\n")
+    assert rows == [{"text": "a good film", "label": ["pos"]}, {"text": "no", "label": ["neg", "new"]}]
+
+
+@parametrize(
+    "row",
+    [
+        {"id": "Q", "question": {"stem": "What barks?", "choices": ALLENAI}, "answerKey": "B"},
+        {"question": "What barks?", "choices": {"text": ["a cat", "a dog"], "label": ["1", "2"]}, "answerKey": "2"},
+        {"question_stem": "What barks?", "choices": {"text": ["a cat", "a dog"], "label": [*"AB"]}, "answerKey": "B"},
+        {"question": "What barks?", "choices": ["a cat", "a dog"], "subject": "x", "answer": 1},
+        {"question": "What barks?", "option1": "a cat", "option2": "a dog", "answer": "a dog"},
+        {"question": "What barks?", "choice1": "a cat", "choice2": "a dog", "choice3": "", "label": "2"},
+        {"question": "What barks?", "A": "a cat", "B": "a dog", "answer": "B"},
+        {"question": "What barks?", "a": "a cat", "b": "a dog", "answer": "b"},
+        {"ctx": "What barks?", "endings": ["a cat", "a dog"], "label": "1"},
+        {"goal": "What barks?", "sol1": "a cat", "sol2": "a dog", "label": 1},
+    ],
+)  # fmt: skip
+def test_questions_with_choices(convert, row):
+    first = dict(row)
+    for name in ("answer", "label"):
+        if str(row.get(name)) == "1":  # some answer is the first choice
+            first[name] = type(row[name])(0)
+    rows, said = convert("a.jsonl", [row, row, first])
+    assert rows[:2] == [QUESTION] * 2 and "questions with choices" in said
+    assert rows[2]["label"] == (1 if first == row else 0)
+
+
+def test_questions_with_a_text_and_without_a_header(convert, main, tmp_path):
+    race = {"article": "Dogs bark.", "questions": ["What barks?"], "options": [["a cat", "a dog"]], "answers": ["B"]}
+    assert convert("a.json", json.dumps(race))[0] == [{**QUESTION, "context": "Dogs bark."}]
+    path = write(tmp_path / "arc.csv", "What barks?,a cat,a dog,B\nWhat meows?,a cat,a dog,A\n")
+    assert main([path, str(tmp_path / "b.jsonl")]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert rows == [QUESTION, {**QUESTION, "question": "What meows?", "label": 0}]
+
+
+def test_what_is_left_out_is_said_with_its_place(convert):
+    kept = {"text": TEXT, "spans": SPANS, "_task_hash": 1, "answer": "accept"}
+    lost = [{**kept, "answer": "ignore"}, {**kept, "answer": "reject"}, {"title": "x"}]
+    rows, said = convert("a.jsonl", [kept, *lost, {**kept, "spans": [[0, 99, "X"]]}])
+    assert rows == [{"text": TEXT, "spans": SPANS}, {"text": TEXT, "spans": []}]
+    for what, place in (
+        ("'ignore'", "row 2"),
+        ("'reject'", "row 3"),
+        ("another form", "row 4"),
+        ("inside the text", "row 5"),
+    ):
+        (line,) = [line for line in said.splitlines() if what in line]
+        assert f"a.jsonl {place}" in line and "(1, first" in line
+
+
+def test_what_cannot_be_converted_is_one_line(main, tmp_path, capsys):
+    for name, content in (
+        ("a.txt", "Some more prose.\nIt is very short.\n"),
+        ("a.jsonl", [{"x": 1}]),
+        ("a.csv", "one\ntwo\n"),
+        ("b.jsonl", ""),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main([write(tmp_path / name, content), str(tmp_path / "out.jsonl")])
+        assert ended.value.code == 2 and name in capsys.readouterr().err
+        assert not (tmp_path / "out.jsonl").exists()
+    path = write(tmp_path / "c.jsonl", [{"text": "good", "label": "pos"}])
+    with pytest.raises(SystemExit):
+        main([path, path])  # nothing is overwritten
+    assert "good" in (tmp_path / "c.jsonl").read_text()
