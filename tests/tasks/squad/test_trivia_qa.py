@@ -98,4 +98,4 @@ def test_what_cannot_be_converted_is_refused(folder, capsys):
     (folder / "qa.json").write_text(json.dumps({"Data": [{"Question": "x"}]}))
     assert "QuestionId" in refused(lambda: convert(folder))
     assert not (folder / "out.json").exists()
-    assert "trivia_qa" in refused(lambda: read_questions(folder / "qa.json"))  # is not in SQuAD's format
+    assert "docs/data.md" in refused(lambda: read_questions(folder / "qa.json"))
