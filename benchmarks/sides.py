@@ -1,0 +1,154 @@
+"""A commit whose commands run at once: a process imports its libraries, and each command is a copy of that process."""
+
+import gc
+import multiprocessing
+import os
+import pickle
+import runpy
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Self
+
+from matplotlib.figure import Figure
+
+from benchmarks.compare_commits import words_of
+
+ENVIRONMENT = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "WANDB_MODE": "offline",
+}
+"""Variables of all commands: one thread, no network, no GPU."""
+LAST_LINES = 6
+"""Lines of a failed command's log that its error repeats."""
+
+
+class SideError(Exception):
+    """A command of a side that ended otherwise than expected; the message has the last lines of its log."""
+
+
+class Side:
+    """A commit, the folder of what it writes, and the process whose copies are its commands.
+
+    Attributes:
+        name: before or after.
+        checkout: folder of the commit's files.
+        folder: the folder in which the commands run.
+    """
+
+    def __init__(self, name: str, checkout: Path, folder: Path) -> None:
+        self.name = name
+        self.checkout = checkout
+        self.folder = folder
+        self.log = folder / "log.txt"
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=_serve, args=(checkout, folder, other))
+        self.process.start()
+        other.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.send(None)
+        self.process.join()
+
+    def command(self, verb: str, *words: Any, expect: int = 0, **options: Any) -> str:
+        """Run `electra VERB WORDS --OPTION VALUE ...` and return what it said.
+
+        Raises:
+            SideError: the exit code is another one than `expect`.
+        """
+        self._start(_run_command, [verb, *map(str, words), *words_of(options)])
+        self._expect(f"electra {verb}", expect)
+        return self._said()
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of a function of this folder's modules, with this commit's `electra` and `tests`."""
+        result = self.folder / "result.pickle"
+        self._start(_write_result, function, args, result)
+        self._expect(function.__name__, 0)
+        return pickle.loads(result.read_bytes())
+
+    def kill(self, is_time: Callable[[], bool], verb: str, *words: Any, **options: Any) -> None:
+        """Start `electra VERB ...`, and kill it and its processes once `is_time()`.
+
+        Raises:
+            SideError: the command ended before.
+        """
+        process = self._start(_run_command, [verb, *map(str, words), *words_of(options)])
+        while not is_time() and not self.connection.poll():
+            time.sleep(0.001)
+        if not self.connection.poll():
+            os.killpg(process, signal.SIGKILL)
+        self._expect(f"electra {verb}, which was to be killed", -signal.SIGKILL)
+
+    def _start(self, function: Callable[..., Any], *args: Any) -> int:
+        """Start a copy of the process that calls the function, and return the number of its process group."""
+        self.log.write_text("", encoding="utf-8")
+        self.connection.send((function, args))
+        group: int = self.connection.recv()
+        return group
+
+    def _expect(self, what: str, code: int) -> None:
+        found = self.connection.recv()
+        if found != code:
+            lines = [line for line in self._said().splitlines() if line.strip()]
+            raise SideError("\n".join([f"{self.name}: {what} ended with {found}, not {code}", *lines[-LAST_LINES:]]))
+
+    def _said(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+
+def _serve(checkout: Path, folder: Path, connection: Connection) -> None:
+    """Import the libraries of a commit, and call each function that is asked for in a copy of this process.
+
+    Pictures have no content: to draw them would take half the time of a tiny run.
+    """
+    os.environ.update(ENVIRONMENT, PYTHONPATH=str(checkout))  # a sweep starts processes of its own
+    os.chdir(folder)
+    sys.path.insert(0, str(checkout))
+    for verb in import_module("electra.commands").VERBS.values():
+        import_module(verb.module)
+    for library in ("datasets", "sklearn.linear_model", "wandb"):
+        import_module(library)
+    Figure.savefig = lambda self, file, **_: None  # type: ignore[method-assign]
+    gc.freeze()  # a run collects garbage several times, each time all that was imported
+    assert Path(str(import_module("electra").__file__)).is_relative_to(checkout)
+    while True:
+        request = connection.recv()
+        if request is None:
+            return
+        process = multiprocessing.get_context("fork").Process(target=_become, args=(*request, connection))
+        process.start()
+        process.join()
+        connection.send(process.exitcode)
+
+
+def _become(function: Callable[..., Any], args: Sequence[Any], connection: Connection) -> None:
+    """Call a function in this copy, which leads a group of processes and writes to log.txt."""
+    os.setsid()
+    with open("log.txt", "ab") as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+    sys.stdout, sys.stderr = (open(stream, "w", buffering=1, encoding="utf-8") for stream in (1, 2))  # noqa: SIM115
+    connection.send(os.getpid())
+    connection.close()
+    function(*args)
+
+
+def _run_command(words: Sequence[str]) -> None:
+    sys.argv = ["electra", *words]
+    runpy.run_module("electra", run_name="__main__", alter_sys=True)
+
+
+def _write_result(function: Callable[..., Any], args: Sequence[Any], path: Path) -> None:
+    path.write_bytes(pickle.dumps(function(*args)))
