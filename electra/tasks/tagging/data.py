@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.config import FeatureName, FileTaskArguments
+from electra.finetuning.config import FeatureName, LabelledFileArguments
 from electra.finetuning.data import (
     Array,
     ColumnRows,
@@ -22,11 +22,12 @@ from electra.finetuning.data import (
     rows_by_split,
     windows_with_most_context,
 )
+from electra.finetuning.row_checks import is_unlabelled, set_apart, warn_if_unused
 from electra.io.lines import form_of, open_lines
 from electra.io.rows import TABLES, TEXT_COLUMN
 from electra.options import NOT_EMPTY, option
 from electra.tasks.tagging.columns import TaggedSentences, no_form, read_columns
-from electra.tasks.tagging.rows import TOKENS_COLUMNS, read_sentences
+from electra.tasks.tagging.rows import TOKENS_COLUMNS, TaggedSentence, read_sentences
 from electra.tasks.tagging.schemes import foreign_label
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TaggingArguments(FileTaskArguments):
+class TaggingArguments(LabelledFileArguments):
     """Words and labels, and output."""
 
     train_file: str | None = option(
@@ -46,7 +47,9 @@ class TaggingArguments(FileTaskArguments):
         replaced_by=("dataset_name",),
     )
     validation_file: str | None = option(None, "Development set in the same format.", replaced_by=("dataset_name",))
-    test_file: str | None = option(None, "Test set in the same format; labels are optional.")
+    test_file: str | None = option(
+        None, "Test set in the same format; sentences without labels are predicted, but not scored."
+    )
     label_column: str | None = option(
         None,
         "Column of the labels: in files of columns its number, from 0, or from -1 at the end; in rows its name. "
@@ -179,26 +182,43 @@ def is_table(path: str) -> bool:
     return is_named and not re.search(r"\n[ \t\r]*\n", text)
 
 
+def tagged_sentences(sentences: Sequence[TaggedSentence]) -> TaggedSentences:
+    """Join sentences that all have labels, or all have none."""
+    labels = [sentence.labels for sentence in sentences if sentence.labels is not None]
+    return TaggedSentences([sentence.words for sentence in sentences], labels or None)
+
+
 def load_tagging_splits(options: Any) -> dict[str, TaggedSentences]:
-    """Return the splits train, dev and, if there is one, test, of a data set or of files.
+    """Return the splits train, dev and, if there is one, test, of a data set or of files; see `set_apart`.
 
     Raises:
         UserError: the data has none of the forms, or its labels have another spelling than B-LOC and O.
     """
     files = files_by_split(options)
-    splits = {}
+    sentences: dict[str, list[TaggedSentence]] = {}
     is_rows = False
     for split, rows in rows_by_split(options).items():
         needs_labels = split != "test"
         paths = files.get(split)
         if paths is None or is_table(paths[0]):
-            splits[split] = read_sentences(rows, options.label_column, needs_labels=needs_labels)
+            label_column, no_label = options.label_column, options.no_label
+            sentences[split] = read_sentences(rows, label_column, no_label, needs_labels=needs_labels)
             is_rows = True
-        else:
-            columns = options.label_column, options.word_column
-            splits[split] = read_columns(paths[0], *columns, needs_labels=needs_labels)
+            continue
+        columns = read_columns(paths[0], options.label_column, options.word_column, needs_labels=needs_labels)
+        labels: list[Any] = columns.labels or [None] * len(columns)
+        sentences[split] = [
+            TaggedSentence(
+                f"{paths[0]} sentence {number}", words, None if is_unlabelled(tags, options.no_label) else tags
+            )
+            for number, (words, tags) in enumerate(zip(columns.words, labels, strict=True), start=1)
+        ]
     if is_rows and options.word_column is not None:
         logger.warning("--word_column %s has no effect on rows, whose words are in tokens", options.word_column)
+    are_labelled = [sentence.labels is not None for sentence in chain.from_iterable(sentences.values())]
+    warn_if_unused(options.no_label, not all(are_labelled))
+    apart = set_apart(sentences, lambda sentence: sentence.labels is not None, lambda sentence: sentence.place)
+    splits = {split: tagged_sentences(found) for split, found in apart.items()}
     known = splits["train"].labels or [] if "train" in splits else []
     foreign = foreign_label(known) if options.scheme == "auto" else None
     if foreign is not None:

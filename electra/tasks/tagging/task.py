@@ -140,6 +140,7 @@ def open_tagging_task(args: Arguments) -> Task:
             "label_column": options.label_column,
             "features": features,
             **({"word_column": options.word_column} if options.word_column else {}),
+            **({"no_label": sorted(options.no_label)} if options.no_label else {}),
             **data_settings(options),
         },
         load=partial(load_tagging_task, options),

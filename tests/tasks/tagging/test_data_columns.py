@@ -1,11 +1,14 @@
 """Column files and tables: exact sentences, bad lines named, predictions in the file's own form."""
 
+import json
+import logging
+
 import datasets
 from pytest import raises
 
 from electra.finetuning.data import table_rows
 from electra.io.errors import UserError
-from electra.tasks.tagging.columns import as_columns, read_columns
+from electra.tasks.tagging.columns import TaggedSentences, as_columns, read_columns
 from electra.tasks.tagging.data import TaggingArguments, load_tagging_splits
 from electra.tasks.tagging.rows import read_sentences
 
@@ -82,33 +85,61 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path):
             read_columns(write(tmp_path, text), column)
 
 
+def read_table(columns, label_column=None, **options):
+    table = datasets.Dataset.from_dict(columns) if isinstance(columns, dict) else columns
+    return read_sentences(table_rows(table, "d"), label_column, **options)
+
+
 def test_a_data_set_gives_names_of_classes():
     names = datasets.ClassLabel(names=["O", "B-PER", "I-PER"])
     features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)})
     columns = {"tokens": [["Ann", "Lee"], [], ["-DOCSTART-"], ["x"]], "ner_tags": [[1, 2], [], [0], [0]]}
-    sentences = read_sentences(table_rows(datasets.Dataset.from_dict(columns, features), "d"), None)
-    assert sentences.words == [["Ann", "Lee"], ["x"]] and sentences.labels == [["B-PER", "I-PER"], ["O"]]
+    first, second = read_table(datasets.Dataset.from_dict(columns, features))
+    assert (first.words, first.labels) == (["Ann", "Lee"], ["B-PER", "I-PER"])
+    assert (second.words, second.labels) == (["x"], ["O"])
 
 
-def test_a_test_split_with_hidden_labels_is_one_without():
-    for hidden in ([[-1, -1], [-1]], [[None, None], [None]], [None, None]):
-        split = datasets.Dataset.from_dict({"tokens": [["a", " "], ["c"]], "tags": hidden})
-        found = read_sentences(table_rows(split, "d"), None, needs_labels=False)
-        assert found.labels is None and found.words == [["a", " "], ["c"]]
-        with raises(UserError, match="row 0"):
-            read_sentences(table_rows(split, "d"), None)
+def test_hidden_labels_are_none():
+    for hidden, no_label in (
+        ([[-1, -1], [-1]], ["-1"]),
+        ([["-", "-"], ["-"]], "-"),
+        ([[None, None], [None]], []),
+        ([None, None], []),
+    ):
+        sentences = read_table({"tokens": [["a", " "], ["c"]], "tags": hidden}, no_label=no_label)
+        assert [(sentence.words, sentence.labels) for sentence in sentences] == [(["a", " "], None), (["c"], None)]
+    with raises(UserError, match=r"row 0 .*without a name.*; 1 of 2 rows"):
+        read_table({"tokens": [["a", " "], ["c"]], "tags": [["O", None], ["O"]]})
 
 
 def test_a_data_set_that_does_not_fit_is_refused():
     for columns, column, message in (
         ({"tokens": [["a"]], "tags": [[1]]}, None, "row 0.* without a name"),
-        ({"tokens": [["a", "b"]], "tags": [["O"]]}, None, "row 0 has 2 words and 1 labels"),
+        ({"tokens": [["a", "b"], ["a"]], "tags": [["O"], ["O"]]}, None, "row 0 has 2 words and 1 labels.*1 of 2 rows"),
         ({"text": ["a"], "tags": [["O"]]}, None, "no labels.*text, tags"),
         ({"tokens": [["a"]], "pos_tags": [["X"]], "ner_tags": [["O"]]}, None, "pos_tags, ner_tags.*--label_column"),
         ({"tokens": [["a"]], "tags": [["O"]]}, "chunks", "no labels"),
     ):
         with raises(UserError, match=message):
-            read_sentences(table_rows(datasets.Dataset.from_dict(columns), "d"), column)
+            read_table(columns, column)
+
+
+def test_sentences_without_labels_are_left_out_or_predicted(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    files = {}
+    for split in ("train", "validation", "test"):
+        rows = [{"tokens": [f"{split}{n}"], "tags": ["O"] if n % 3 else None} for n in range(9)]
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        files[f"{split}_file"] = str(tmp_path / f"{split}.jsonl")
+    found = load_tagging_splits(TaggingArguments(**files))
+    assert {split: len(sentences) for split, sentences in found.items()} == {
+        "train": 6, "dev": 6, "test": 6, "test_unlabelled": 3,
+    }  # fmt: skip
+    assert found["test_unlabelled"] == TaggedSentences([["test0"], ["test3"], ["test6"]], None)
+    assert caplog.text.count("3 of 9 rows have no label") == 3 and "train.jsonl:1" in caplog.text
+    (tmp_path / "a.txt").write_text("a -\nb -\n\nc O\nd -\n")
+    found = load_tagging_splits(TaggingArguments(train_file=str(tmp_path / "a.txt"), no_label=["-"]))
+    assert found["train"] == TaggedSentences([["c", "d"]], [["O", "-"]])
 
 
 def test_a_folder_is_a_data_set_and_files_need_a_column_number(tmp_path):

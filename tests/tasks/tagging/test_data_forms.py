@@ -3,6 +3,7 @@
 import gzip
 import json
 import logging
+import re
 
 import datasets
 import pandas as pd
@@ -11,7 +12,7 @@ from electra.tasks.tagging.columns import FORMS_PAGE
 from electra.tasks.tagging.data import TaggingArguments, is_table, load_tagging_splits
 from electra.tasks.tagging.task import parse_tagging_row, rows_of_words
 from tests.conftest import refused
-from tests.helpers import parametrize
+from tests.helpers import ROOT, parametrize
 
 WORDS = [["Ann", "saw", "New", "York"], ["She", "left"]]
 LABELS = [["B-PER", "O", "B-LOC", "I-LOC"], ["O", "O"]]
@@ -50,6 +51,19 @@ def no_form(path, content, **options):
     said = refused(lambda: read(path, content, **options))
     assert FORMS_PAGE in said and f"{path}:" in said
     return said
+
+
+def test_the_forms_of_the_page_are_read(tmp_path):
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8").partition("\n## Tagging\n")[2].partition("\n## ")[0]
+    found = {}
+    for name, content in re.findall(r"`([\w.]+)`:\n\n```\w+\n(.*?)```", page, re.DOTALL):
+        options = {"word_column": "1", "label_column": "2"} if name == "germeval.tsv" else {}
+        found[name] = read(tmp_path / name, content, **options)
+    first = (["Ann", "lives", "in", "New", "York"], ["B-PER", "O", "O", "B-LOC", "I-LOC"])
+    assert found.pop("germeval.tsv") == ([["Ann", "lebt", "in", "Rom"]], [["B-PER", "O", "O", "B-LOC"]])
+    assert found.pop("trees.conllu") == ([["Ann", "vive", "."]], [["PROPN", "VERB", "PUNCT"]])
+    assert {*found} == {"names.conll", "words.jsonl", "spans.jsonl"}
+    assert all((words[0][:5], labels[0][:5]) == first for words, labels in found.values())
 
 
 # ---- columns
