@@ -7,6 +7,7 @@ transformers' schedules decay only after the warm-up. The original's optimizer i
 
 import copy
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -105,13 +106,77 @@ def _stage_schedule(args: Any, optimizer: torch.optim.Optimizer, length: int) ->
     warmup_steps = args.get_warmup_steps(length)
     if args.product_schedule:
         return product_scheduler(optimizer, warmup_steps=warmup_steps, total_steps=length)
+    options = args.lr_scheduler_kwargs
+    if args.lr_scheduler_type == SchedulerType.WARMUP_STABLE_DECAY:
+        options = {"num_decay_steps": _decay_steps(args, length), **(options or {})}
     with translate_option_errors("--lr_scheduler_type and its options"):
         return get_scheduler(
             args.lr_scheduler_type,
             optimizer,
             num_warmup_steps=warmup_steps,
             num_training_steps=length,
-            scheduler_specific_kwargs=args.lr_scheduler_kwargs,
+            scheduler_specific_kwargs=options,
+        )
+
+
+DECAY_SHARE = 0.1
+"""Share of the steps in which the rate of warmup_stable_decay falls, unless the user gives another: that of
+configs/pretraining/tiny_stable.yaml."""
+_OF_TRANSFORMERS = "num_decay_steps"
+"""Name of the steps of the decay in --lr_scheduler_kwargs, as transformers has it."""
+
+
+def _decay_steps(args: Any, length: int) -> int:
+    """Return the optimizer steps of the decay in a stage of `length` steps: at most those behind the warm-up."""
+    wanted = _in_steps(DECAY_SHARE if args.decay_steps is None else args.decay_steps, length)
+    return min(math.ceil(wanted), max(0, length - args.get_warmup_steps(length)))
+
+
+def _in_steps(given: float, length: int) -> float:
+    """Return a number of steps, or a share of `length` steps, which is below 1, as a number that may have a fraction.
+
+    Trainer's --warmup_steps is read in the same way.
+    """
+    return int(given) if given >= 1 else given * length
+
+
+def check_schedule(args: Any, lengths: Sequence[int], *, is_resumed: bool) -> None:
+    """Refuse a schedule of the learning rate that does not work, or whose decay does not fit the steps.
+
+    Args:
+        args, lengths: see `create_schedule`.
+        is_resumed: whether the run goes on with a schedule that it has begun, so that `num_decay_steps` of
+            --lr_scheduler_kwargs, which cannot change any more, is taken as it is.
+    """
+    with translate_option_errors("--lr_scheduler_type and its options"):
+        _check_options(args, lengths, is_resumed)
+    create_schedule(args, torch.optim.SGD([torch.zeros(1)]), lengths)
+
+
+def _check_options(args: Any, lengths: Sequence[int], is_resumed: bool) -> None:
+    options = args.lr_scheduler_kwargs or {}
+    is_of_transformers = _OF_TRANSFORMERS in options
+    if args.lr_scheduler_type == SchedulerType.WARMUP_STABLE_DECAY and not (is_resumed and is_of_transformers):
+        name = f"{_OF_TRANSFORMERS} of --lr_scheduler_kwargs" if is_of_transformers else "--decay_steps"
+        given = options.get(_OF_TRANSFORMERS, args.decay_steps)
+        if is_of_transformers and (type(given) not in (int, float) or given < 1 or given % 1):
+            raise UserError(f"{name} {given!r} is no number of steps; for a share, give --decay_steps instead")
+        for length in lengths:
+            _check_decay(args, name, given, length)
+
+
+def _check_decay(args: Any, name: str, given: float | None, length: int) -> None:
+    """Refuse a decay that would begin in the warm-up, or end behind the stage of `length` steps."""
+    stable = (args.lr_scheduler_kwargs or {}).get("num_stable_steps") or 0
+    if given is None and not stable:  # as many steps as fit
+        return
+    given = DECAY_SHARE if given is None else given
+    warmup_steps = args.get_warmup_steps(length)
+    if math.floor(_in_steps(given, length)) + warmup_steps + stable > length:
+        beside = f" and {stable} of num_stable_steps" if stable else ""
+        raise UserError(
+            f"{name} {given:g} is too long: beside {warmup_steps} steps of warm-up{beside}, the run or stage of "
+            f"{length} steps has {max(0, length - warmup_steps - stable)}; lower it, or --warmup_steps"
         )
 
 

@@ -10,7 +10,8 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.testing import assert_close
 
-from electra.schedules import AdamWNoBiasCorrection, create_schedule, product_schedule
+from electra.schedules import AdamWNoBiasCorrection, check_schedule, create_schedule, product_schedule
+from tests.conftest import refused
 from tests.helpers import parametrize
 
 KERNELS = [{"foreach": False, "fused": False}, {"foreach": True}, {"fused": True}]
@@ -105,6 +106,70 @@ def test_many_steps_equal_the_original_written_out(kernel, device):
 def test_the_product_schedule_has_the_values_computed_by_hand(step, warmup_steps, expected):
     factor = product_schedule(step, warmup_steps=warmup_steps, total_steps=1000)
     assert factor == approx(expected, abs=1e-12)
+
+
+def stable(warmup=0, decay_steps=None, **options):
+    """The options of a warmup_stable_decay whose decay is linear."""
+    args = SimpleNamespace(product_schedule=False, get_warmup_steps=lambda steps: warmup, decay_steps=decay_steps)
+    args.lr_scheduler_type = "warmup_stable_decay"
+    args.lr_scheduler_kwargs = {"decay_type": "linear", **options}
+    return args
+
+
+def factors(args, *lengths):
+    schedule = create_schedule(args, torch.optim.SGD(make_parameters(), lr=1.0), lengths)
+    return [schedule.lr_lambdas[0](step) for step in range(sum(lengths) + 1)]
+
+
+@parametrize("given", [{"decay_steps": 0.4}, {"decay_steps": 4}, {"num_decay_steps": 4}], ids=str)
+def test_the_rate_is_constant_until_the_decay_begins(given):
+    args = stable(warmup=2, **given)
+    check_schedule(args, [10], is_resumed=False)
+    assert factors(args, 10) == approx([0, 0.5, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25, 0])
+
+
+def test_a_decay_is_a_tenth_and_at_most_what_the_warm_up_leaves():
+    assert factors(stable(), 20)[17:] == approx([1, 1, 0.5, 0])
+    assert factors(stable(), 15)[12:] == approx([1, 1, 0.5, 0])  # a share of a step is a step, as in the warm-up
+    assert factors(stable(warmup=19), 20)[18:] == approx([18 / 19, 1, 0])
+    check_schedule(stable(warmup=1), [1], is_resumed=False)
+    args = stable(warmup=2, decay_steps=0.9)  # 2 of 1.5 steps, and 13 of 13.5
+    check_schedule(args, [15], is_resumed=False)
+    assert factors(args, 15)[1:4] == approx([0.5, 1, 12 / 13])
+
+
+def test_each_stage_has_its_decay():
+    assert factors(stable(decay_steps=0.5), 4, 8) == approx([1, 1, 1, 0.5, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25, 0])
+
+
+@parametrize(
+    ("given", "named"),
+    [
+        ({"decay_steps": 7}, "--decay_steps 7"),
+        ({"decay_steps": 0.7}, "--decay_steps 0.7"),
+        ({"num_decay_steps": 7}, "num_decay_steps"),
+        ({"num_decay_steps": 0.1}, "num_decay_steps"),
+        ({"num_decay_steps": 0}, "num_decay_steps"),
+        ({"num_decay_steps": "2"}, "num_decay_steps"),
+        ({"decay_steps": 4, "num_stable_steps": 3}, "num_stable_steps"),
+        ({"num_stable_steps": 6}, "num_stable_steps"),
+        ({"num_stable_steps": "a"}, "--lr_scheduler_type"),
+        ({"num_cycle": 1}, "num_cycle"),
+    ],
+    ids=str,
+)
+def test_a_decay_that_does_not_fit_is_refused(given, named):
+    for lengths in ([10], [20, 10]):
+        assert named in refused(lambda: check_schedule(stable(warmup=4, **given), lengths, is_resumed=False))  # noqa: B023
+
+
+@parametrize("steps", [0.1, 7])
+def test_a_run_goes_on_with_the_decay_that_it_has_begun(steps):
+    args = stable(warmup=4, num_decay_steps=steps)
+    check_schedule(args, [10], is_resumed=True)
+    expected = [1.0] * 6 if steps < 1 else [6 / 7, 5 / 7, 4 / 7, 3 / 7, 2 / 7, 1 / 7]
+    assert factors(args, 10)[4:10] == approx(expected)
+    assert "--decay_steps" in refused(lambda: check_schedule(stable(warmup=4, decay_steps=7), [10], is_resumed=True))
 
 
 def test_a_schedule_of_transformers_has_its_own_options():

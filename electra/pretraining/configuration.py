@@ -152,6 +152,13 @@ class ElectraTrainingArguments(TrainingArguments):
         "Decay from step 0 and multiply by the warm-up, as the original code does; else decay after the warm-up.",
         resuming="recorded",
     )
+    decay_steps: float | None = option(
+        None,
+        "Steps of the decay at the end of the run with --lr_scheduler_type warmup_stable_decay; below 1: a share of "
+        "all. Not set: a tenth, or what the warm-up leaves.",
+        POSITIVE,
+        resuming="recorded",
+    )
     eval_strategy: str = option("steps", "When to evaluate: no, steps, epoch.", resuming="recorded")
     eval_steps: float | None = option(
         5000,
@@ -375,6 +382,21 @@ TRAINING_NEEDS = [
         "product_schedule",
         lambda o: not o.product_schedule or o.lr_scheduler_type == "linear",
         "its decay is linear; leave --lr_scheduler_type out",
+    ),
+    Need(
+        "decay_steps",
+        lambda o: o.lr_scheduler_type == "warmup_stable_decay",
+        "it is for --lr_scheduler_type warmup_stable_decay; give that, or leave it out",
+    ),
+    Need(
+        "decay_steps",
+        lambda o: "num_decay_steps" not in (o.lr_scheduler_kwargs or ""),
+        "--lr_scheduler_kwargs has num_decay_steps; leave one of the two out",
+    ),
+    Need(
+        "decay_steps",
+        lambda o: o.budget is None or o.decay_steps is None or o.decay_steps < 1,
+        "--budget decides how many steps there are; give a share, such as 0.1",
     ),
     Need(
         "adam_bias_correction",

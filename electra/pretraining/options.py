@@ -37,6 +37,7 @@ from electra.pretraining.configuration import (
     Configuration,
     ElectraTrainingArguments,
 )
+from electra.schedules import check_schedule, stage_lengths
 from electra.tokenizers import options as tokenizer_options
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ QUICKSTART = CONFIGS / "pretraining" / "quickstart.yaml"
 """Options of `electra pretrain` where neither a corpus nor a configuration is named."""
 SIZED = {"model_size", "hidden_size", "init_discriminator", "init_generator", "init_checkpoint"}
 """Options that say how large the networks are; beside one of them, --budget does not choose a recipe."""
+MANY_SEGMENTS = 2**40
+"""Segments of an epoch as long as the text is not read: more than any text has."""
 WARM_UP = 10
 """Steps of a run over the steps of a warm-up that is not given, at least."""
 
@@ -284,6 +287,11 @@ def resolve_options(asked: Configuration, run: "Run", segments_per_epoch: int, h
     return replace(asked, training=training, objective=objective, record=record)
 
 
+def check_steps(asked: Configuration, run: "Run") -> None:
+    """Refuse steps and a schedule that do not go together, before any text is read."""
+    resolve_options(asked, run, MANY_SEGMENTS, has_held_out=False)
+
+
 class FittedSteps(NamedTuple):
     """Options with numbers of steps for epochs, shares and defaults; `chosen` has the options that were set here."""
 
@@ -346,4 +354,7 @@ def fit_steps(
     values["eval_on_start"] = values["eval_strategy"] != IntervalStrategy.NO and step is None
     if has_stages or objective.generator_gate:  # some weights get no gradient in some steps
         values["ddp_find_unused_parameters"] = True
-    return FittedSteps(training.with_values(**values), objective, chosen)
+    training = training.with_values(**values)
+    lengths = stage_lengths(max_steps, objective.generator_steps if has_stages else None)
+    check_schedule(training, lengths, is_resumed=step is not None)
+    return FittedSteps(training, objective, chosen)

@@ -19,7 +19,7 @@ from electra.pretraining.data import PretrainingData, load_data
 from electra.pretraining.device import allow_open_files
 from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, networks_changed, with_given_parts
-from electra.pretraining.options import parse_pretraining_arguments, resolve_options
+from electra.pretraining.options import check_steps, parse_pretraining_arguments, resolve_options
 from electra.pretraining.plan import Plan, announce_plan, make_plan
 from electra.pretraining.run_folder import (
     Run,
@@ -78,6 +78,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         upload(args.training, run)
         return
 
+    check_steps(args, run)
     asked = args  # without the numbers that the text and the networks decide, such as steps: they may be found twice
     data = load_data(asked, run.checkpoint)
     args, model = prepare_model(asked, run, data)

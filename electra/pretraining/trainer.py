@@ -181,9 +181,6 @@ class ElectraTrainer(Trainer):
             model.config.generator_steps = objective.generator_steps or 0
             plan = make_plan(args, model, data)
         self.start = take_start(model, args, data.segments.max_length, tokenizer)
-        # Trainer makes the run's folder now and the schedule later: a schedule that is refused leaves no folder.
-        lengths = stage_lengths(plan.steps, objective.generator_steps)
-        create_schedule(args, torch.optim.SGD([torch.zeros(1)]), lengths)
         args = args.with_values(
             train_sampling_strategy="sequential",  # position p is sample p of the run (data/segments.py)
             max_grad_norm=args.max_grad_norm or math.inf,  # Trainer asks for the norm only where it clips

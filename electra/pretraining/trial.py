@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback, TrainerState
-from transformers.trainer_utils import IntervalStrategy, SaveStrategy
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 
 from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.io.console import format_bytes, format_seconds
@@ -162,6 +162,7 @@ def trial_arguments(args: Configuration, folder: str, steps: int) -> Configurati
         save_strategy=SaveStrategy.NO,
         init_checkpoint=None,
         report_to=[],
+        lr_scheduler_type=SchedulerType.CONSTANT_WITH_WARMUP,  # others may not fit so few steps
         disable_tqdm=not sys.stderr.isatty(),
     )
     # The longest steps are measured: a gate, which needs evaluations, is open, and stages change after the first step.

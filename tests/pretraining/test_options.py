@@ -14,12 +14,15 @@ from electra.objectives import OBJECTIVES
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.metrics import evaluation_metrics
 from electra.pretraining.options import check_options_of_program, parse_pretraining_arguments, resolve_options
+from electra.pretraining.run import main
 from electra.pretraining.run_folder import Run, RunProvenance, open_run
 from electra.tokenizers.options import TokenizerArguments
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
 from tests.pretraining.runs import TWO_STAGE, flags
+
+STABLE = "warmup_stable_decay"
 
 
 @parametrize(
@@ -55,6 +58,11 @@ from tests.pretraining.runs import TWO_STAGE, flags
         ({"init_from_generator": True}, "--init_from_generator electra"),
         ({"token_cache": "a"}, "--train_file --token_cache"),
         ({"product_schedule": True, "lr_scheduler_type": "cosine"}, "--lr_scheduler_type --product_schedule"),
+        ({"decay_steps": 0.2}, "--decay_steps warmup_stable_decay"),
+        (
+            {"decay_steps": 2, "lr_scheduler_type": STABLE, "lr_scheduler_kwargs": '{"num_decay_steps": 3}'},
+            "--decay_steps num_decay_steps",
+        ),
         ({"initialization": "local", "init_generator": "a"}, "--initialization --init_generator"),
         ({"init_generator_layers": 2}, "--init_generator_layers --init_generator"),
         ({"generator_type": "uniform", "discriminator_weight": 5}, "--discriminator_weight uniform"),
@@ -88,6 +96,28 @@ def test_options_of_a_tokenizer_that_is_not_trained_only_warn(tmp_path, caplog, 
     assert config.tokenizer == TokenizerArguments()
     option = named.split()[0].removeprefix("--").replace("cased", "lowercase")
     assert option not in config.record and not config.is_given(option)
+
+
+def test_a_decay_within_a_budget_is_a_share():
+    budget = ["--train_file", "a.txt", "--budget", "1h", "--lr_scheduler_type", STABLE, "--decay_steps"]
+    assert "--budget" in refused(lambda: parse_pretraining_arguments([*budget, "90"]))
+
+
+@parametrize(
+    ("options", "named"),
+    [
+        ({"lr_scheduler_type": STABLE, "decay_steps": 11}, "--decay_steps"),
+        ({"lr_scheduler_type": STABLE, "lr_scheduler_kwargs": '{"num_decay_steps": 0.1}'}, "num_decay_steps"),
+        ({"lr_scheduler_type": STABLE, "lr_scheduler_kwargs": '{"decay": 1}'}, "--lr_scheduler_type"),
+        ({"lr_scheduler_kwargs": '{"decay": 1}', "max_steps": -1}, "--lr_scheduler_type"),
+        ({**TWO_STAGE, "generator_steps": 12}, "--generator_steps"),
+    ],
+    ids=str,
+)
+def test_steps_that_do_not_go_together_are_refused_before_the_text_is_read(options, named, tmp_path):
+    (tmp_path / "corpus.txt").write_text("never read")
+    assert named in refused(lambda: main(flags(tmp_path, **options)))
+    assert [path.name for path in tmp_path.rglob("[!.]*") if path.is_file()] == ["corpus.txt"]
 
 
 @parametrize("accumulation", [1, 2])
@@ -261,6 +291,16 @@ def test_epochs_and_shares_become_steps(resolved):
     assert (training.max_steps, training.eval_steps, training.save_steps, training.logging_steps) == (5, 3, 2, 4)
     assert training.eval_strategy == "steps" and training.output_dir.endswith("/run") and training.run_name == "run"
     assert resolved(gradient_accumulation_steps=3, max_steps=-1, num_train_epochs=2).training.max_steps == 2
+
+
+def test_a_decay_of_a_run_in_epochs_fits_its_steps(resolved):
+    options = {"max_steps": -1, "num_train_epochs": 4, "lr_scheduler_type": STABLE}  # 10 steps, 2 of warm-up
+    assert resolved(**options, decay_steps=8).record["decay_steps"] == 8
+    assert "decay_steps" not in resolved(**options).record
+    assert "--decay_steps" in refused(lambda: resolved(**options, decay_steps=9))
+    kwargs = '{"num_decay_steps": 9}'
+    assert "num_decay_steps" in refused(lambda: resolved(**options, lr_scheduler_kwargs=kwargs))
+    assert resolved(step=5, **options, lr_scheduler_kwargs=kwargs).training.max_steps == 10
 
 
 def test_only_a_new_run_is_evaluated_at_its_start(resolved):
