@@ -62,6 +62,7 @@ from electra.io.files import given_path, given_paths, read_json, sync_folder, wr
 from electra.options import check_seed
 from electra.runtime.threads import usable_cores
 from electra.tokenizers.load import given_tokenizer, tokenizer_fingerprint
+from electra.tokenizers.unknown import UnknownTokens
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +72,6 @@ MOST_SHARDS = 1000
 """Shards of a cache, at most, where this host builds all of them."""
 MOST_PROCESSES = 16
 """Processes that build shards, at most; each needs about 600 MB of memory, and can use several cores."""
-WARN_UNKNOWN_RATE = 0.05
-"""Share of unknown tokens above which a warning asks for another tokenizer."""
 ARROW_NAME = "data.arrow"
 SUMS_NAME = "shard.json"
 """Files in the folder of a shard: its tokens, and the sums that `Sums` describes."""
@@ -395,9 +394,7 @@ def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, 
     tokens = sum(source["tokens"] for source in sources)
     if tokens == 0:
         raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
-    unknown_rate = sum(found["unknown"] for found in sums) / tokens
-    if unknown_rate > WARN_UNKNOWN_RATE:
-        logger.warning(f"{unknown_rate:.1%} unknown tokens: was the tokenizer made for this language?")
+    UnknownTokens(tokens, sum(found["unknown"] for found in sums)).warn("the corpus")
     remove_leftovers(target)
     unused = ", ".join(str(other) for other in sorted(_shards_of(target)) if other != count)
     if unused:

@@ -29,6 +29,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArgum
 from electra.finetuning.data import Array, ColumnRows, PaddingCollator, placed_rows
 from electra.finetuning.features import FEATURE_TAGGING, tagger_class
 from electra.finetuning.heads import TaskModel, longest_input
+from electra.finetuning.row_checks import ids_of_rows
 from electra.finetuning.trainer import Collator, FineTuner
 from electra.io.console import setup_logging
 from electra.io.dialect import Dialect
@@ -55,6 +56,7 @@ from electra.report.results import Result, read_result
 from electra.runtime.device import computes_bf16, computing, keep_freed_memory, tune_networks
 from electra.runtime.threads import most_threads
 from electra.tokenizers.load import vocabulary_size
+from electra.tokenizers.unknown import UnknownTokens
 
 logger = logging.getLogger("electra.predict")
 
@@ -201,10 +203,12 @@ def saved_in_memory(model: PreTrainedModel, processing_class: Any = None) -> tup
     return Saved(copy.deepcopy(model).float().cpu(), tokenizer, settings), PREDICTORS[head]
 
 
-def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Callable[[ColumnRows], Array]:
+def forward_of(
+    predictor: Predictor, saved: Saved, batch_size: int, unknown: UnknownTokens
+) -> Callable[[ColumnRows], Array]:
     """Return the function rows -> logits of the predictor's module with the saved weights, as in the evaluation.
 
-    The function raises a UserError if a logit is nan.
+    The function counts the `unknown` tokens of the rows, and raises a UserError if a logit is nan.
     """
     predictor.module.take_from(saved.model)
     options = TrainingArguments(
@@ -223,6 +227,7 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Callable[
     trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=collator)
 
     def forward(rows: ColumnRows) -> Array:
+        unknown.add(ids_of_rows(rows), saved.tokenizer)
         with computing(options.device, most_threads()):
             logits = trainer.predict_logits(rows)
         check_finite(torch.from_numpy(logits))
@@ -278,8 +283,11 @@ def predict(
     predictor: Predictor = import_module(module).predictor(saved, asked)
     column = text_column or saved.settings.get("text_column") or TEXT_COLUMN
     placed = (SourceRow(place, columns) for place, columns in placed_rows(rows, "rows", column))
-    forward = forward_of(predictor, saved, per_device_eval_batch_size)
-    return [answer for window in answer_windows(predictor, forward, placed) for _, answer in window]
+    unknown = UnknownTokens()
+    forward = forward_of(predictor, saved, per_device_eval_batch_size, unknown)
+    answers = [answer for window in answer_windows(predictor, forward, placed) for _, answer in window]
+    unknown.warn("the rows")
+    return answers
 
 
 def answer_windows(
@@ -392,7 +400,8 @@ def _answer(given: Namespace, output: AbstractContextManager[IO[str]]) -> None:
         for row in read():
             predictor.parse(row.columns, row.place)  # refuses a bad row before hours of work
             taken.update(row.columns)
-    forward = forward_of(predictor, saved, given.per_device_eval_batch_size)
+    unknown = UnknownTokens()
+    forward = forward_of(predictor, saved, given.per_device_eval_batch_size, unknown)
     answered = 0
     names: dict[str, str] = {}
     with output as file:
@@ -409,4 +418,5 @@ def _answer(given: Namespace, output: AbstractContextManager[IO[str]]) -> None:
             answered += len(window)
         if not answered:
             raise UserError(f"{given.file} has no rows; give a header and rows, or JSON lines")
+    unknown.warn(given.file)
     logger.info("%d rows are answered", answered)

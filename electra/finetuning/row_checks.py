@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from electra.finetuning.data import SPLITS
+from electra.finetuning.data import SPLITS, Array, ColumnRows
 from electra.io.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -43,6 +43,13 @@ def read_all(rows: Iterable[_Row], read: Callable[[_Row], _Item]) -> list[_Item]
     if first is not None:
         raise UserError(f"{first}; {refusals} of {refusals + len(items)} rows are refused, see {PAGE}") from first
     return items
+
+
+def ids_of_rows(rows: ColumnRows) -> Sequence[Any] | Array:
+    """Return the token ids of each row, or of each pair of a question and a choice."""
+    if "choices" in rows.columns:
+        return [pair["input_ids"] for choices in rows.columns["choices"] for pair in choices]
+    return rows.columns["input_ids"]
 
 
 def truth_of(value: Any) -> bool | None:

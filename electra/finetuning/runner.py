@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from accelerate import PartialState
 from tqdm import tqdm
-from transformers import PreTrainedModel, TrainerCallback, set_seed
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, set_seed
 
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, HyperParameters, resolve_hyperparameters
 from electra.finetuning.data import IGNORED
@@ -28,6 +28,7 @@ from electra.finetuning.heads import (
     fresh_encoder,
     load_encoder,
 )
+from electra.finetuning.row_checks import ids_of_rows
 from electra.finetuning.saved import check_can_save, describe_model, is_saved, save_model, write_scores
 from electra.finetuning.task import Task, TaskData
 from electra.finetuning.trainer import Logits, train_and_score
@@ -36,12 +37,13 @@ from electra.io.console import printable, shows_bars
 from electra.io.errors import UserError
 from electra.io.files import read_json, replace_folder, write_file, write_json
 from electra.report.blocks import write_report
-from electra.report.evaluation import percent
+from electra.report.evaluation import UNKNOWN_SHARE, percent
 from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results
 from electra.report.verdict import too_few
 from electra.runtime.device import computing, tune_networks
 from electra.runtime.threads import choose_threads, threads_of_user
 from electra.runtime.tracking import RecordSettings, check_trackers, track_results
+from electra.tokenizers.unknown import WARN_UNKNOWN_RATE, UnknownTokens
 
 logger = logging.getLogger(__name__)
 
@@ -164,12 +166,29 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
         seeds = unfinished_seeds(evaluation, task, wanted)
         data = task.load(encoder.tokenizer, tunings[task.name]) if seeds else None
         if data is not None:
+            unknown = share_of_unknown(task, data, encoder.tokenizer)
+            data = data._replace(measured={**data.measured, **unknown})
             to_do.append(PlannedTask(task, tunings[task.name], settings[task.name], data, seeds))
         elif seeds:
             missing.add(task.name)
         if task.start in missing or len(missing) == len(evaluation.tasks):
             raise UserError(f"there is no data of {' '.join(sorted(missing))}; see the warnings")
     return to_do
+
+
+def share_of_unknown(task: Task, data: TaskData, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:
+    """Return the share of unknown tokens in the split that has most, by the name `UNKNOWN_SHARE`; {} if it is small.
+
+    A warning says so.
+    """
+    counts = {}
+    for name, split in data.splits.items():
+        counts[name] = UnknownTokens()
+        counts[name].add(ids_of_rows(split.rows), tokenizer)
+    worst = max(counts, key=lambda name: counts[name].share)
+    counts[worst].warn(f"{task.name} {worst}")
+    share = counts[worst].share
+    return {UNKNOWN_SHARE: round(share, 4)} if share > WARN_UNKNOWN_RATE else {}
 
 
 def unfinished_seeds(evaluation: Evaluation, task: Task, seeds: Sequence[int]) -> list[int]:

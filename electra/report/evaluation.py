@@ -17,7 +17,7 @@ from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Rep
 from electra.report.drawing import ScoreRows, draw_scores, render
 from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskSummary, read_baselines, read_evaluation
 from electra.report.runs import names_of
-from electra.report.verdict import Rival, sampling_error, standing, too_few, verdict
+from electra.report.verdict import Rival, sampling_error, standing, too_few, unreadable, verdict
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation."
 """Sentence above the overview of every report."""
@@ -48,6 +48,8 @@ CUT_TEXTS = "dev_texts_cut"
 """Setting of a result: share of the texts of the development set that the network reads the beginning of only."""
 MOST_CUT = 0.1
 """Share of texts that are cut, above which a verdict says that the bag of words reads more than the network."""
+UNKNOWN_SHARE = "unknown_share"
+"""Setting of a result: share of the tokens that are unknown, in the split that has most, if it is worth a warning."""
 PLAIN_NAMES = {CONSTANT: "one answer to all"}
 """Title of a baseline -> its name in a sentence, where that is not the title."""
 NOT_PUBLIC = "Another set than above, without runs of this report: the labels of the test sets are not public."
@@ -168,7 +170,8 @@ class Reporting:
 
     def why_no_verdict(self, summary: TaskSummary) -> str:
         """Return why the runs of a task allow no verdict, "" if they allow one: the one place for such reasons."""
-        return too_few(examples_of(summary), self.unit)
+        unknown = max(result.settings.get(UNKNOWN_SHARE, 0.0) for result in summary.results)
+        return unreadable(unknown) or too_few(examples_of(summary), self.unit)
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
         """Return one summary per folder and model, from the folders' results."""

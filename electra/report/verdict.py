@@ -1,8 +1,8 @@
 """The sentence that says whether a score is above, level with or below what it is compared with. No torch.
 
 All verdicts on scores are made here: those of fine-tuning, minimal pairs, `electra detect`, sweeps and generators.
-A difference is clear from twice its standard error on. Without an error, or from a handful of examples, there is no
-verdict.
+A difference is clear from twice its standard error on. There is no verdict without an error, from a handful of
+examples, or on texts that the network cannot read.
 """
 
 import math
@@ -15,6 +15,8 @@ CLEAR_ERRORS = 2.0
 """Margin in standard errors from which a score is called above or below another."""
 FEWEST_EXAMPLES = 50
 """Examples of a development set below which there is no verdict: an accuracy has a standard error of up to 7 %."""
+MOST_UNKNOWN = 1 / 3
+"""Share of unknown tokens above which there is no verdict: a network cannot read such texts."""
 CORRELATIONS = ("mcc", "pearson", "spearman")
 """Metrics in [-1, 1] whose standard error is that of a correlation."""
 
@@ -80,6 +82,11 @@ def verdict(
 def too_few(examples: int, unit: str) -> str:
     """Return why a number of examples allows no verdict; "" if it allows one."""
     return f"{examples} {unit} are fewer than {FEWEST_EXAMPLES}" if examples < FEWEST_EXAMPLES else ""
+
+
+def unreadable(unknown: float) -> str:
+    """Return why a share of unknown tokens allows no verdict; "" if it allows one."""
+    return f"{unknown:.0%} of the tokens are unknown to the tokenizer" if unknown > MOST_UNKNOWN else ""
 
 
 def sampling_error(metric: str, score: float, examples: int) -> float:

@@ -5,7 +5,7 @@ list of [start, end], counted in characters; an empty list is a right text. Long
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from electra.io.rows import check_encodable, parse_value, read_rows
 from electra.model.networks import check_finite, encode, replaced_logits
 from electra.runtime.device import computing
 from electra.runtime.threads import most_threads
+from electra.tokenizers.unknown import UnknownTokens
 
 LABEL_VALUES: dict[str, bool | None] = {
     "none": None,
@@ -107,12 +108,14 @@ class Detector:
         network: discriminator in evaluation mode, on its device.
         max_length: tokens of a window, with special tokens.
         batch_size: windows of a forward pass.
+        unknown: unknown tokens of all texts so far.
     """
 
     network: Any
     tokenizer: PreTrainedTokenizerBase
     max_length: int
     batch_size: int = 32
+    unknown: UnknownTokens = field(default_factory=UnknownTokens)
 
     def score(self, texts: Sequence[str]) -> list[ScoredTokens]:
         """Return the scored tokens of each text. Windows overlap by half; D of a token is the mean of its windows."""
@@ -122,6 +125,7 @@ class Detector:
             return_offsets_mapping=True,
             verbose=False,
         )
+        self.unknown.add(encoded["input_ids"], self.tokenizer)
         size = self.max_length - 2
         windows = []
         count = 0  # tokens of all texts so far

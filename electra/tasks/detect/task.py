@@ -46,8 +46,8 @@ from electra.report.blocks import (
     text_table,
     write_report,
 )
-from electra.report.evaluation import BAG_OF_WORDS
-from electra.report.verdict import Rival, too_few, verdict
+from electra.report.evaluation import BAG_OF_WORDS, UNKNOWN_SHARE
+from electra.report.verdict import Rival, too_few, unreadable, verdict
 from electra.runtime.device import keep_freed_memory, prepare_network
 from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
 
@@ -213,6 +213,7 @@ def replaced_token_probabilities(
             block = given[start : start + TEXTS_PER_BLOCK]
             scores = detector.score(block)
             found += [token_probabilities(text, scored) for text, scored in zip(block, scores, strict=True)]
+        detector.unknown.warn("the texts")
     finally:
         networks.discriminator.train(was_training)
     return found
@@ -257,10 +258,12 @@ def detect(args: Namespace) -> None:
                 labelled.append(text)
             counts.update(texts=1, tokens=len(line["tokens"]), spans=len(line["spans"]))
             worst = heapq.nlargest(SHOWN, [*worst, line], key=lambda line: line["mean"])
+        detector.unknown.warn("the texts")
         if not counts["tokens"]:
             raise UserError(f"{args.file} has no text that the tokenizer reads")
         summary = {
             **about,
+            UNKNOWN_SHARE: round(detector.unknown.share, 4),
             "thresholds": thresholds,
             **counts,
             "agreement": scores.agreement(thresholds),
@@ -454,9 +457,8 @@ def verdict_of(summary: Mapping[str, Any]) -> Verdict:
         count = int(measures["wrong"] + measures["right"])
         what = f"D finds wrong {level}s with an AUROC of {measures['AUROC']:.3f}"
         guessing = Rival("guessing", 0.5, error)
-        found = verdict(
-            what, measures["AUROC"], [guessing], "{:.3f}".format, f"{count:,} {level}s", too_few(count, f"{level}s")
-        )
+        why_none = unreadable(summary.get(UNKNOWN_SHARE, 0.0)) or too_few(count, f"{level}s")
+        found = verdict(what, measures["AUROC"], [guessing], "{:.3f}".format, f"{count:,} {level}s", why_none)
         if level == "text" and BAG_OF_WORDS in summary:
             known = summary[BAG_OF_WORDS]
             area = f"{known['AUROC']:.3f} ± {auroc_error(known):.3f}"

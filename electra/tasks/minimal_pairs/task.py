@@ -43,6 +43,7 @@ from electra.tasks.minimal_pairs.report import (
     summarize,
 )
 from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, baseline_scores, encode_sentences, token_numbers
+from electra.tokenizers.unknown import UnknownTokens
 
 logger = logging.getLogger(__name__)
 
@@ -191,6 +192,10 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns, args.delimiter)
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
     groups = encode_sentences(texts, networks.tokenizer)
+    unknown = UnknownTokens()
+    for group in groups:
+        unknown.add(group.ids, networks.tokenizer)
+    unknown.warn("the sentences")
     check_lengths(pairs, groups, scorer)
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
     if reason := too_few(len(pairs), "pairs"):

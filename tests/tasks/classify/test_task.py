@@ -35,6 +35,7 @@ from electra.tasks.classify.task import main as classify
 from tests.conftest import refused
 from tests.finetuning.encoders import tiny_electra
 from tests.helpers import ROOT, parametrize, read_json
+from tests.pretraining.runs import WORDS
 from tests.tasks.classify.files import flags, write_table, write_texts
 from tests.tasks.classify.test_data import examples
 from tests.tasks.glue.files import write_encoder
@@ -194,6 +195,23 @@ def test_windows_belong_to_their_texts_in_many_batches(number_tokenizer, monkeyp
 
 
 # ---- runs
+
+
+def test_texts_that_the_network_cannot_read_are_said_and_have_no_verdict(folder, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    greek = "\u03b1\u03b2\u03b3"
+    rows = [[f"{'' if n % 2 else WORDS[n // 2]} {greek * (n + 1)}", ("good", "bad")[n % 2]] for n in range(120)]
+    (tmp_path / "greek").mkdir()
+    write_table(tmp_path / "greek" / "train.csv", ["text", "label"], rows)
+    words = flags(tmp_path, "greek", "csv", validation_file=None, pretrain_path=folder / "encoder", num_seeds=1)
+    classify([*words, "--validation_fraction=.5"])
+    (result,) = read_results(tmp_path / "output" / "run" / "results.jsonl")
+    assert 0.4 < result.settings["unknown_share"] < 1
+    warned = {record.getMessage() for record in caplog.records if "unknown tokens" in record.getMessage()}
+    assert len(warned) == 1 and "have no other" in warned.pop()
+    (verdict,) = CLASSIFY_REPORTING.verdicts([tmp_path / "output" / "run"])
+    assert verdict.is_good is None and "unknown" in verdict.text
+    classify([*words, "--validation_fraction=.5"])  # is finished, and continues
 
 
 @pytest.fixture(scope="module")

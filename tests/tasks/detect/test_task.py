@@ -48,6 +48,18 @@ def test_probabilities_are_those_of_the_network_at_the_text(detector, wordpiece_
         assert all(text[start:end].strip() for start, end in offsets.tolist())
 
 
+def test_texts_that_the_network_cannot_read_are_counted(wordpiece_tokenizer):
+    network, *_ = random_pair(wordpiece_tokenizer)
+    reader = Detector(network, wordpiece_tokenizer, max_length=24)
+    reader.score(["\u03b1\u03b2 \u03b3", "fox"])
+    reader.score(["\u03b1"])
+    assert (reader.unknown.unknown, reader.unknown.rows, reader.unknown.unreadable) == (3, 3, 2)
+    measures = {"AUROC": 0.9, "wrong": 50, "right": 50}
+    summary = {"agreement": {"text": measures}, "unknown_share": 0.6}
+    assert verdict_of(summary).is_good is None
+    assert verdict_of({**summary, "unknown_share": 0.1}).is_good
+
+
 def test_long_texts_are_judged_in_windows_each_token_once(detector, wordpiece_tokenizer):
     text = " ".join(["the dog sells sea shells by the sea"] * 9)
     (scored,) = detector.score([text])

@@ -1,0 +1,56 @@
+"""Unknown tokens are counted without special tokens, and said where they are many, in all commands that read text."""
+
+import logging
+
+import numpy as np
+from transformers import ElectraForSequenceClassification
+
+from electra.finetuning.data import ColumnRows
+from electra.finetuning.predict import predict
+from electra.finetuning.row_checks import ids_of_rows
+from electra.tokenizers.unknown import UnknownTokens
+from tests.finetuning.encoders import tiny_electra
+from tests.helpers import parametrize
+
+
+def test_unknown_tokens_are_counted_without_special_ones(wordpiece_tokenizer):
+    cls, sep, unknown = (getattr(wordpiece_tokenizer, f"{name}_token_id") for name in ("cls", "sep", "unk"))
+    known = wordpiece_tokenizer("fox", add_special_tokens=False)["input_ids"]
+    found = UnknownTokens()
+    found.add([[cls, unknown, unknown, sep], [cls, *known, unknown, sep], [cls, sep], []], wordpiece_tokenizer)
+    found.add([], wordpiece_tokenizer)
+    found.add(np.array([[unknown, unknown]]), wordpiece_tokenizer)
+    assert found == UnknownTokens(tokens=5 + len(known), unknown=5, rows=5, unreadable=2)
+    assert found.share == 5 / (5 + len(known))
+
+
+def test_a_tokenizer_without_an_unknown_token_knows_all():
+    class Bytes:
+        unk_token_id = None
+        all_special_ids = (0,)
+
+    found = UnknownTokens()
+    found.add([[0, 1, 2]], Bytes())
+    assert found == UnknownTokens(tokens=2, rows=1)
+    assert UnknownTokens().share == 0
+
+
+@parametrize(("unknown", "is_said"), [(5, False), (6, True)])
+def test_more_than_a_small_share_is_said(caplog, monkeypatch, unknown, is_said):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    UnknownTokens(tokens=100, unknown=unknown, rows=40, unreadable=3).warn("new.csv")
+    assert ("new.csv" in caplog.text) == is_said
+    if is_said:
+        assert "6.0%" in caplog.text and "3 of 40" in caplog.text
+
+
+def test_the_ids_of_choices_are_those_of_their_pairs():
+    choices = [[{"input_ids": [1]}, {"input_ids": [2, 3]}], [{"input_ids": [4]}]]
+    assert ids_of_rows(ColumnRows({"choices": choices}, np.array([2, 1]))) == [[1], [2, 3], [4]]
+
+
+def test_rows_that_a_saved_model_cannot_read_are_said(glue_tokenizer, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    model = ElectraForSequenceClassification(tiny_electra(vocab_size=200).config)
+    assert len(predict(model, ["\u03b1\u03b2", "\u03b3"], glue_tokenizer)) == 2
+    assert "100.0% unknown tokens (2 of 2" in caplog.text
