@@ -165,6 +165,33 @@ def test_a_wrong_parameter_is_named_in_one_line(tmp_path, name, entry, named):
     assert "hf_" not in said
 
 
+def test_values_are_words_where_a_file_of_options_reads_words(tmp_path):
+    path = tmp_path / "sweep.yaml"
+    path.write_text(
+        "program: run_pretraining.py\nmethod: grid\nmetric: {name: eval/loss}\nrun_cap: 9\n"
+        "command: ['${program}', --experiment, 010, '${args}']\nparameters:\n"
+        "  language: {values: [no, sv, on, 12:30:00, 2026-01-01]}\n"
+        "  text_column: {value: 010}\n"
+        "  learning_rate: {values: [5e-4, 1e-3, .5, 1.0]}\n"
+        "  tie: {value: null}\n"
+        "  init_from_generator: {values: [true, false]}\n"
+        "  max_steps: {value: 1_000}\n"
+    )
+    sweep = read_sweep(path)
+    values = {name: entry.get("values", entry.get("value")) for name, entry in sweep.parameters.items()}
+    assert values == {
+        "language": ["no", "sv", "on", "12:30:00", "2026-01-01"],
+        "text_column": "010",
+        "learning_rate": [0.0005, 0.001, 0.5, 1.0],
+        "tie": None,
+        "init_from_generator": [True, False],
+        "max_steps": 1000,
+    }
+    assert sweep.run_cap == 9 and "010" in sweep.words_before
+    first = next(propose(sweep, 1))
+    assert point_name(sweep, first) == "language_no_learning_rate_0.0005_init_from_generator_True"
+
+
 def test_a_grid_has_no_ranges(tmp_path):
     with raises(UserError, match="learning_rate has a range"):
         sweep_of(tmp_path, parameters={"learning_rate": RATE})

@@ -349,6 +349,15 @@ class _TextLoader(_Loader):
     yaml_implicit_resolvers: dict[str, Any] = {}
 
 
+class _PlainLoader(_Loader):
+    """A YAML loader for which only null, true, false and decimal numbers are no text, as in YAML 1.2.
+
+    YAML 1.1 reads `no` as false, `010` as 8 and `12:30` as 750.
+    """
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+
 class _Dumper(yaml.SafeDumper):
     """A YAML dumper that quotes text that looks like a number, and repeats what occurs twice."""
 
@@ -359,6 +368,15 @@ class _Dumper(yaml.SafeDumper):
 for _class in (_Loader, _Dumper):
     _class.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
 _TextLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null|)\Z"), ["~", "n", ""])
+for _kind, _pattern, _beginnings in (
+    ("null", r"(~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
+    ("bool", r"(true|True|TRUE|false|False|FALSE)\Z", list("tTfF")),
+    ("int", r"[-+]?(0|[1-9][0-9_]*)\Z", list("-+0123456789")),
+    ("float", r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)\Z", list("-+.0123456789")),
+    ("float", _FLOAT.pattern, list("-+.0123456789")),
+    ("float", r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z", list("-+.")),
+):
+    _PlainLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _beginnings)
 
 
 def read_yaml(text: str) -> Any:
@@ -368,6 +386,11 @@ def read_yaml(text: str) -> Any:
         yaml.YAMLError, ValueError, RecursionError: see `YAML_ERRORS`.
     """
     return _load(text, _Loader)
+
+
+def read_plain(text: str) -> Any:
+    """Return the value of a text of YAML in which `no`, `010` and `12:30` are words; errors as of `read_yaml`."""
+    return _load(text, _PlainLoader)
 
 
 def _load(text: str, loader: type[_Loader]) -> Any:

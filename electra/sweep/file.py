@@ -20,7 +20,7 @@ import regex
 
 from electra.io.console import SECRET, hide_secrets
 from electra.io.errors import UserError
-from electra.io.files import YAML_ERRORS, is_encodable, read_yaml
+from electra.io.files import YAML_ERRORS, is_encodable, read_plain
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def read_sweep(path: Path) -> Sweep:
         UserError: the file cannot be read, or an entry is missing, wrong, or understood by wandb's own agent only.
     """
     try:
-        content = read_yaml(path.read_text(encoding="utf-8"))
+        content = read_plain(path.read_text(encoding="utf-8"))
     except YAML_ERRORS as error:
         raise UserError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict) or not content:
