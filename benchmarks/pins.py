@@ -91,7 +91,7 @@ def write_more_data(folder: Path) -> None:
         "metric": {"name": "eval/generator_loss", "goal": "minimize"},
         "parameters": {**parameters, "learning_rate": {"values": [1e-3, 2e-3]}},
     }
-    (folder / "sweep.yaml").write_text(json.dumps(sweep), encoding="utf-8")  # which is YAML, too
+    (folder / "sweep.yaml").write_text(json.dumps(sweep, default=str), encoding="utf-8")  # which is YAML, too
 
 
 # ---- what is made, once for each side
