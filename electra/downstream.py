@@ -23,6 +23,7 @@ from electra.io.console import log_by_default
 from electra.io.errors import UserError, abridged, hint_of_unknown
 from electra.model.pretrained import name_of
 from electra.options import Values
+from electra.runtime.device import keeping_random_states
 from electra.tasks.classify.task import evaluate_classification, parse_classify_arguments
 from electra.tasks.glue.task import evaluate_glue, parse_glue_arguments
 from electra.tasks.glue.tasks import KNOWN_TASKS
@@ -118,7 +119,8 @@ def fine_tune(
     if save_model is None and isinstance(task, str) and heads_of(args) <= SAVED_HEADS:
         args = replace(args, options=replace(args.options, save_model=True))
         record["save_model"] = True
-    evaluation = run(replace(args, record=record), encoder)
+    with keeping_random_states():
+        evaluation = run(replace(args, record=record), encoder)
     return on_main(lambda: _fine_tuned(evaluation))
 
 

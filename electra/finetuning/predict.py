@@ -53,7 +53,7 @@ from electra.model.pretrained import (
 )
 from electra.options import check
 from electra.report.results import Result, read_result
-from electra.runtime.device import computes_bf16, computing, keep_freed_memory, tune_networks
+from electra.runtime.device import computes_bf16, computing, keep_freed_memory, keeping_random_states, tune_networks
 from electra.runtime.threads import most_threads
 from electra.tokenizers.load import vocabulary_size
 from electra.tokenizers.unknown import UnknownTokens
@@ -224,7 +224,8 @@ def forward_of(
     tune_networks(predictor.module)
     unused: Any = None  # options of training
     collator = predictor.collator(saved.tokenizer.pad_token_id)
-    trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=collator)
+    with keeping_random_states():
+        trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=collator)
 
     def forward(rows: ColumnRows) -> Array:
         unknown.add(ids_of_rows(rows), saved.tokenizer)

@@ -1,5 +1,6 @@
 """From options to data: corpora, tokenizer, token cache, training and evaluation segments."""
 
+import copy
 import glob
 import hashlib
 import logging
@@ -117,7 +118,7 @@ def data_of_run(
         raise UserError(f"train_dataset is a {type(train).__name__}; give a token cache, see tokenize_corpus")
     if tokenizer is None:
         raise UserError("processing_class is missing: give the tokenizer of the token cache")
-    tokenizer = given_tokenizer(tokenizer)
+    tokenizer = copy.deepcopy(given_tokenizer(tokenizer))  # its model_max_length becomes that of the networks
     if segments.validation_file:
         raise UserError("segments.validation_file names files for the command; give token caches as eval_dataset")
     texts = _held_out_caches(held_out)

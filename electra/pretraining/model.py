@@ -333,16 +333,16 @@ OF_NEXT_PHASE = ("max_position_embeddings", "rope_theta", "initializer_range")
 
 
 def _check_start(checkpoint: Path, config: ElectraPretrainingConfig) -> None:
-    """Refuse networks that are not those of --init_checkpoint; log the values that this run changes."""
+    """Refuse networks that are not those of --init_checkpoint; log the values that this run has otherwise."""
     before: Any = read_config(str(checkpoint))
     has_both = before.generator is not None and config.generator is not None  # else `take_weights` refuses
     roles = ("tie", "discriminator", *(["generator"] if has_both else []))
     changes = []
     for path, (old, value) in other_values(before, config).items():
         role, _, name = path.partition(".")
-        if role not in roles:  # what the objective asks for
-            continue
-        if option_of_dropout(path) is None and name.rpartition(".")[2] not in OF_NEXT_PHASE:
+        is_of_objective = role not in roles
+        is_free = option_of_dropout(path) is not None or name.rpartition(".")[2] in OF_NEXT_PHASE
+        if not is_of_objective and not is_free:
             raise UserError(
                 f"--init_checkpoint {checkpoint} has {path} {old}, not {value}; keep it, or start from the networks "
                 "alone with --init_discriminator and --init_generator"
@@ -457,6 +457,12 @@ def check_fits(
     check_can_hide(config, segments)
     tokenizer_of(model, tokenizer)  # refuses another one than that of the checkpoint from which the model was loaded
     size = vocabulary_size(tokenizer)
+    chosen = {*tokenizer.all_special_ids} - {*config.special_token_ids}
+    if chosen:
+        raise UserError(
+            f"special_token_ids of the model lacks {sorted(chosen)}, special tokens of processing_class, which would "
+            "be replaced; build the model with the same tokenizer"
+        )
     if size > config.discriminator.vocab_size or config.mask_token_id != tokenizer.mask_token_id:
         raise UserError(
             f"processing_class has {size} tokens and [MASK] {tokenizer.mask_token_id}, the model "

@@ -252,10 +252,9 @@ class ElectraTrainer(Trainer):
                 logger.info("resuming %s", run.checkpoint)
                 trained = load_tokenizer_beside_model(run.checkpoint)
                 check_given_tokenizer(self.processing_class, trained, run.checkpoint)
-            provenance = self.checkpoints.provenance
-            if provenance is not None:
-                networks = networks_changed(run.checkpoint, self.model.config)
-                self.checkpoints.provenance = check_resumed(run, provenance, networks)
+            provenance = self.checkpoints.provenance if self.is_opened else None
+            networks = networks_changed(run.checkpoint, self.model.config)
+            self.checkpoints.provenance = check_resumed(run, provenance or self._provenance(), networks)
         set_seed(self.args.seed, device_specific=True)  # all have the same weights; each draws its own dropout
         try:
             with computing(self.args.device, self.args.threads):

@@ -2,12 +2,14 @@
 
 import ctypes
 import platform
+import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -79,6 +81,19 @@ def computing(device: torch.device, threads: int | None = None) -> Iterator[None
             products.fp32_precision = precision
         if threads is not None:
             torch.set_num_threads(threads_before)
+
+
+@contextmanager
+def keeping_random_states() -> Iterator[None]:
+    """Restore the random states of Python, numpy and torch after the block: Trainer seeds them wherever it is made."""
+    states = random.getstate(), np.random.get_state()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+    try:
+        with torch.random.fork_rng(devices):
+            yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
 
 
 def has_exact_bf16_products() -> bool:

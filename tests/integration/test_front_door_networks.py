@@ -1,9 +1,12 @@
 """From Python, a run goes on and a model is used with the networks and the tokenizer that it was trained with."""
 
 import json
+import random
 import shutil
 
+import numpy as np
 import pytest
+import torch
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 from electra import (
@@ -133,6 +136,9 @@ def test_a_tokenizer_of_equal_size_is_refused(parts, begun, other_tokenizer, tmp
     ):
         assert "tokenizer" in refused(use)
     assert not (tmp_path / "run").exists()
+    swapped = shutil.copytree(begun / "discriminator", tmp_path / "swapped")
+    shutil.copyfile(other_tokenizer / "tokenizer.json", swapped / "tokenizer.json")
+    assert "tokenizer.json" in refused(lambda: fine_tune(AutoModel.from_pretrained(swapped), rows, rows, **options))
     other.add_tokens(["[NEW]"])
     assert "tokenizer" in refused(lambda: predict(classifier, ["a"], processing_class=other))
     own.add_tokens(["[NEW]"])  # for which a program gives the network a row
@@ -161,3 +167,35 @@ def test_folders_say_what_a_client_needs(parts, begun, tmp_path):  # noqa: F811
     checkpoint = begun / "checkpoint-4"
     (checkpoint / "README.md").write_text("mine")
     assert ElectraForJointPretraining.from_pretrained(begun).name_or_path == str(checkpoint)
+
+
+@pytest.mark.slow
+def test_a_program_s_own_objects_and_random_states_stay(parts, begun, tmp_path):  # noqa: F811
+    folder, text = parts
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    tokenizer.model_max_length = 999
+    corpus = tokenize_corpus(text, tokenizer, cache_dir=folder / "cache")
+    model = ElectraForJointPretraining.from_recipe("small", tokenizer, **NETWORKS)
+    args = ElectraTrainingArguments(tmp_path / "run", **TRAINING)
+    segments = SegmentArguments(**SEGMENTS)
+    trainer = ElectraTrainer(model, args, corpus, processing_class=tokenizer, segments=segments)
+    assert (tokenizer.model_max_length, trainer.processing_class.model_max_length) == (999, 32)
+    model.config.special_token_ids = [0]
+    assert "special_token_ids" in refused(
+        lambda: ElectraTrainer(model, args, corpus, processing_class=tokenizer, segments=segments)
+    )
+
+    classifier = AutoModelForSequenceClassification.from_pretrained(begun / "discriminator")
+    rows = [{"text": word, "label": word} for word in ("a", "b")] * 10
+    options = {"output_dir": tmp_path, "num_seeds": 1, "num_train_epochs": 1, "max_length": 16}
+    draws = []
+    for work in (
+        lambda: None,
+        lambda: predict(classifier, ["a"]),
+        lambda: replaced_token_probabilities("a", begun),
+        lambda: fine_tune(begun, rows, rows, **options),
+    ):
+        random.seed(0), np.random.seed(0), torch.manual_seed(0)
+        work()
+        draws.append((random.random(), np.random.rand(), torch.rand(1).item()))
+    assert len({*draws}) == 1
