@@ -23,7 +23,10 @@ list the options with their defaults. A path may be a string or a `Path`. Wrong 
 raise `electra.io.errors.UserError`, a `ValueError` of one line; a missing file raises `FileNotFoundError`. What
 a command prints is printed here, too, unless the program sets up `logging` for INFO itself.
 
-A model in memory needs its tokenizer, as `processing_class`, unless it was loaded from a folder that has one.
+A model in memory needs its tokenizer, as `processing_class`, unless it was loaded from a folder that has one, which is
+then the only one that is accepted. After each call the settings of the whole process are as before (threads, precision
+of products, malloc, signals), and after `fine_tune`, `predict` and `replaced_token_probabilities` the random states,
+too, which Trainer seeds.
 `AutoModel` opens the joint model of a run's `checkpoint-N`, too, after `from electra import` of any name of a model.
 
 | to | use |

@@ -229,7 +229,7 @@ def forward_of(
 
     def forward(rows: ColumnRows) -> Array:
         unknown.add(ids_of_rows(rows), saved.tokenizer)
-        with computing(options.device, most_threads()):
+        with computing(options.device, most_threads()), keeping_random_states():
             logits = trainer.predict_logits(rows)
         check_finite(torch.from_numpy(logits))
         return logits

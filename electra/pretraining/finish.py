@@ -72,6 +72,13 @@ def finish_run(
     """
     if not isinstance(trainer, ElectraTrainer):
         raise UserError(f"trainer is a {type(trainer).__name__}; give the ElectraTrainer of the run")
+    step = trainer.state.global_step
+    if step == 0:
+        raise UserError(f"the networks for {trainer.run_folder} are untrained; call train(), which goes on from there")
+    if step < trainer.plan.steps:
+        logger.warning(
+            "the run is at step %d of %d: the exported networks are those of this step", step, trainer.plan.steps
+        )
     results = evaluate_at_end(trainer, first_column)
     test = trainer.evaluate_test_set()
     if trainer.is_fsdp_enabled:

@@ -103,6 +103,13 @@ def test_rotary_positions_stay(parts, tmp_path):  # noqa: F811
     assert "full_attention.rope_theta 160000.0, not 500.0" in message
 
 
+@pytest.mark.slow
+def test_networks_that_were_not_trained_are_not_exported(parts, begun):  # noqa: F811
+    before = (begun / "discriminator" / "model.safetensors").read_bytes()
+    assert "train()" in refused(lambda: finish_run(make(parts, begun, max_steps=4)))
+    assert (begun / "discriminator" / "model.safetensors").read_bytes() == before
+
+
 def test_a_network_that_cannot_hide_tokens_is_refused(parts, tmp_path):  # noqa: F811
     network = {"discriminator_type": "deberta-v2", "initialization": "normal"}
     causal = {**network, "objective": "causal", "generator_size": None}
