@@ -224,12 +224,11 @@ def forward_of(
     tune_networks(predictor.module)
     unused: Any = None  # options of training
     collator = predictor.collator(saved.tokenizer.pad_token_id)
-    with keeping_random_states():
-        trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=collator)
+    trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=collator)
 
     def forward(rows: ColumnRows) -> Array:
         unknown.add(ids_of_rows(rows), saved.tokenizer)
-        with computing(options.device, most_threads()), keeping_random_states():
+        with computing(options.device, most_threads()):
             logits = trainer.predict_logits(rows)
         check_finite(torch.from_numpy(logits))
         return logits
@@ -237,6 +236,7 @@ def forward_of(
     return forward
 
 
+@keeping_random_states()
 def predict(
     model: FineTuned | PreTrainedModel | str | Path,
     rows: Any,

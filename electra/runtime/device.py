@@ -85,7 +85,10 @@ def computing(device: torch.device, threads: int | None = None) -> Iterator[None
 
 @contextmanager
 def keeping_random_states() -> Iterator[None]:
-    """Restore the random states of Python, numpy and torch after the block: Trainer seeds them wherever it is made."""
+    """Restore the random states of Python, numpy and torch after the block.
+
+    Trainer seeds them wherever it is made, and a head draws its first weights, whatever weights it gets afterwards.
+    """
     states = random.getstate(), np.random.get_state()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
     try:
