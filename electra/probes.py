@@ -133,7 +133,7 @@ class LabelProbe:
 
     @classmethod
     def read(cls, path: str, tokenizer: PreTrainedTokenizerBase, longest: int) -> "LabelProbe":
-        rows = spread(list(read_rows(path)), MOST_TEXTS)
+        rows = spread(list(read_rows(path, skips_empty=True)), MOST_TEXTS)
         if not rows:
             raise UserError(f"{path} has no rows; give a header and rows, or JSON lines")
         examples = []

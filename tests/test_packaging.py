@@ -18,7 +18,7 @@ from tests.helpers import ROOT, parametrize
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRA_PACKAGES = PROJECT["project"]["optional-dependencies"]
-DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn"}
+DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "python_calamine": "python-calamine"}
 TOOLS = [
     path
     for folder in ("benchmarks", "docs", "tests")

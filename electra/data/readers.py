@@ -5,6 +5,7 @@ silently cut short or decoded wrongly costs a training run. `datasets` streams t
 at exactly two newlines, and its errors name no line.
 """
 
+import csv
 import io
 import itertools
 import lzma
@@ -21,11 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from electra.io.console import is_encodable
-from electra.io.dialect import sample_rows
 from electra.io.errors import UserError, first_line
 from electra.io.files import OPTIONS_TITLE
-from electra.io.lines import CONVERT, open_bytes, why_no_text
-from electra.io.rows import JSON_LINES, PlacedRow, is_one_value, json_rows, read_rows, shown_names
+from electra.io.lines import NOT_UTF8, open_bytes
+from electra.io.rows import JSON_LINES, PlacedRow, is_object, json_rows, read_rows, shown_names
 
 LANGUAGES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
@@ -220,7 +220,7 @@ def why_rows(text: str) -> str:
     if len(lines) >= 2 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines[:-1]):
         return "each line is an object of JSON: name it .jsonl"
     for delimiter, name in (("\t", ".tsv"), (",", ".csv"), (";", ".csv")):
-        rows = sample_rows([f"{line}\n" for line in lines], delimiter, "minimal", is_cut=True)
+        rows = [*csv.reader(lines, delimiter=delimiter)][:-1]  # the last one may be cut
         is_even = len(rows) >= FEWEST_ROWS and len(rows[0]) > 1 and {*map(len, rows)} == {len(rows[0])}
         if is_even and 2 * text.count(f"{delimiter} ") < text.count(delimiter):  # a comma of prose has a space
             return f"each line has {len(rows[0])} cells, as in a table: name it {name}"
@@ -248,7 +248,7 @@ def read_file(
     file_format, compression = kind(path)
     file_format = file_format or "text"  # a file of any ending that is named by itself
     separator = "line" if file_format == "jsonl" else document_separator
-    is_table = file_format in ("csv", "tsv") or (file_format == "jsonl" and is_one_value(path))
+    is_table = file_format in ("csv", "tsv") or (file_format == "jsonl" and not has_json_lines(path))
     is_cut = file_format in ("text", "jsonl") and not compression and separator != "file" and not is_table
     with naming_errors(path), open(path, "rb") as raw:
         stream: Any = raw
@@ -259,7 +259,7 @@ def read_file(
             return
         if is_table:
             if first == 0 < last:
-                yield from _row_documents(read_rows(path), text_column)
+                yield from _row_documents(read_rows(path, skips_empty=True), text_column)
             return
         if is_cut:
             first = _document_start(raw, first, separator)
@@ -278,12 +278,19 @@ def read_file(
             yield from _row_documents(json_rows(text, place), text_column)
 
 
+def has_json_lines(path: str) -> bool:
+    """Return True if the first line of a file of JSON is an object, and not the beginning of one value."""
+    with open_bytes(path) as file:
+        text = io.TextIOWrapper(file, "utf-8-sig", errors="replace")
+        return is_object(next((line for line in text if line.strip()), "{}"))
+
+
 def _check_bytes(raw: IO[bytes], path: str) -> None:
     """Refuse a file with many NUL bytes at its beginning, such as text in UTF-16 without a byte-order mark."""
     start = raw.read(1024)
     raw.seek(0)
     if start.count(0) > len(start) // 5:
-        raise UserError(f"{path} {why_no_text(path)}")
+        raise UserError(f"{path} {NOT_UTF8}")
 
 
 def _document_start(file: io.BufferedReader, position: int, separator: str) -> int:
@@ -325,10 +332,7 @@ def naming_errors(name: str) -> Iterator[None]:
     except UserError:
         raise
     except UnicodeDecodeError as error:
-        why = why_no_text(name) if os.path.isfile(name) else CONVERT
-        if why.endswith(CONVERT):
-            raise UserError(f"{name}: byte 0x{error.object[error.start]:02x} is not UTF-8 text; {CONVERT}") from error
-        raise UserError(f"{name} {why}") from error
+        raise UserError(f"{name} {NOT_UTF8} (byte 0x{error.object[error.start]:02x})") from error
     except (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
         advice = ""
         if "too much memory" in str(error):  # zstd's frames with a window above 128 MB

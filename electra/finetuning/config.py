@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from electra.command_line import CommandLine
 from electra.finetuning.data import SPLITS, files_by_split
+from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
 from electra.io.errors import UserError
 from electra.options import (
     AT_LEAST_8,
@@ -212,9 +213,8 @@ class FileTaskArguments(ProtocolArguments):
         "Name of the task; the report compares conll2003 and swag with published scores. Default: the name of the "
         "data set or of the first training file; of its folder, if the file is named train, dev or the like.",
     )
-    delimiter: str | None = option(
-        None, "What separates the cells of csv and tsv, such as ';' or tab. Default: found by the header.", NOT_EMPTY
-    )
+    delimiter: str | None = option(None, DELIMITER_HELP, NOT_EMPTY)
+    quoting: Quoting | None = option(None, QUOTING_HELP)
 
 
 @dataclass(frozen=True)

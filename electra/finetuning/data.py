@@ -263,8 +263,8 @@ def task_name(options: Any, kind: str, known: Collection[str] = ()) -> str:
 def data_settings(options: Any) -> dict[str, str]:
     """Return the settings that identify the data of a task in results."""
     if options.dataset_name is None:
-        delimiter = getattr(options, "delimiter", None)
-        return {**file_settings(files_by_split(options)), **({"delimiter": delimiter} if delimiter else {})}
+        forms = {name: getattr(options, name, None) for name in ("delimiter", "quoting")}
+        return {**file_settings(files_by_split(options)), **{name: form for name, form in forms.items() if form}}
     return dataset_settings(options.dataset_name, getattr(options, "dataset_config_name", None))
 
 
@@ -399,8 +399,17 @@ def table_rows(
     """
     features = getattr(table, "features", None) or {}
     classes = classes_of(features) if names_classes else {}
+    if features:
+        table = table.with_format(None)
     for number, row in enumerate(table):
-        yield f"{source} row {number}", name_classes(dict(row), classes)
+        yield f"{source} row {number}", name_classes({name: as_plain(value) for name, value in row.items()}, classes)
+
+
+def as_plain(value: Any) -> Any:
+    """Return an array or a number of numpy or torch, or a list that holds some, as lists and numbers of Python."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [as_plain(part) for part in value] if isinstance(value, list) else value
 
 
 def files_of_folder(name: str, config: str | None) -> dict[str, list[str]] | None:
@@ -435,7 +444,13 @@ def rows_by_split(
         names_classes: see `table_rows`.
     """
     name = options.dataset_name
-    read = partial(read_rows, delimiter=getattr(options, "delimiter", None), names_classes=names_classes)
+    read = partial(
+        read_rows,
+        delimiter=getattr(options, "delimiter", None),
+        quoting=getattr(options, "quoting", None),
+        names_classes=names_classes,
+        skips_empty=True,
+    )
     if name is None:
         files = files_by_split(options)
         return {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}

@@ -9,14 +9,15 @@ that it was trained with, so that its answers are those that were scored.
 """
 
 import copy
+import csv
 import json
 import logging
+import re
 import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
-from functools import partial
 from importlib import import_module
 from itertools import count, islice
 from pathlib import Path
@@ -29,10 +30,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArgum
 from electra.finetuning.data import Array, ColumnRows, PaddingCollator, placed_rows
 from electra.finetuning.features import FEATURE_TAGGING, tagger_class
 from electra.finetuning.heads import TaskModel, longest_input
-from electra.finetuning.row_checks import ids_of_rows
+from electra.finetuning.row_checks import ids_of_rows, read_all
 from electra.finetuning.trainer import Collator, FineTuner
+from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
 from electra.io.console import setup_logging
-from electra.io.dialect import Dialect
 from electra.io.errors import Parser, UserError
 from electra.io.files import (
     RESULT_NAME,
@@ -41,7 +42,19 @@ from electra.io.files import (
     saved_models,
 )
 from electra.io.lines import COMPRESSIONS, form_of
-from electra.io.rows import DELIMITERS, JSON_LINES, TABLES, TEXT_COLUMN, Columns, SourceRow, read_source, refusal
+from electra.io.rows import (
+    DELIMITERS,
+    JSON_LINES,
+    TABLES,
+    TEXT_COLUMN,
+    WORKBOOKS,
+    Columns,
+    OpenTable,
+    PlacedRow,
+    open_table,
+    read_rows,
+    refusal,
+)
 from electra.model.networks import check_finite
 from electra.model.pretrained import (
     check_given_tokenizer,
@@ -71,6 +84,8 @@ PREDICTORS = {
 """End of the name of a model's class -> module with a function `predictor`, which is imported when it is needed."""
 WORD_FORMS = (".conllu", ".conllup", ".conll", ".iob", ".iob2", ".bio", ".bioes")
 """Endings of files with columns of words, which taggers read."""
+TEXT_FORM = ".txt"
+"""Ending of files with a text in each line."""
 WINDOW = 4096
 """Rows that are read, answered and written together."""
 LONGEST_TEXT = 512
@@ -143,7 +158,7 @@ class Predictor(NamedTuple):
     parse: Callable[[Columns, str], Any]
     answer: Callable[[Sequence[Any], Any], list[Columns]]
     collator: Callable[[int], Collator] = PaddingCollator
-    read: Callable[[str], Iterator[SourceRow]] | None = None
+    read: Callable[[str], Iterator[PlacedRow]] | None = None
 
 
 def open_saved(path: str | Path) -> tuple[Saved, str]:
@@ -255,7 +270,7 @@ def predict(
         model: result of `fine_tune`; the folder of a saved model, or of an evaluation with one; or a model of
             transformers for sequence classification, token classification, multiple choice or question answering.
         rows: a text or several; dictionaries with the columns of training; a table of `datasets` or pandas; or the
-            path of a .csv, .tsv, .jsonl or .parquet file.
+            path of a .csv, .tsv, .jsonl, .parquet or .xlsx file.
         processing_class: the tokenizer of a model in memory; by default that of the folder it was loaded from.
         text_column, text_pair_column: columns of the texts, by default those of training.
         per_device_eval_batch_size: texts of a forward pass.
@@ -283,7 +298,8 @@ def predict(
         asked = asked._replace(model=str(path))
     predictor: Predictor = import_module(module).predictor(saved, asked)
     column = text_column or saved.settings.get("text_column") or TEXT_COLUMN
-    placed = (SourceRow(place, columns) for place, columns in placed_rows(rows, "rows", column))
+    placed = list(placed_rows(rows, "rows", column))
+    check_rows(predictor, placed)
     unknown = UnknownTokens()
     forward = forward_of(predictor, saved, per_device_eval_batch_size, unknown)
     answers = [answer for window in answer_windows(predictor, forward, placed) for _, answer in window]
@@ -291,53 +307,56 @@ def predict(
     return answers
 
 
+def check_rows(predictor: Predictor, rows: Iterable[PlacedRow]) -> set[str]:
+    """Return the names of all columns, if the predictor can read each row.
+
+    Raises:
+        UserError: a row cannot be read, such as one without text; the message names the first and counts them.
+    """
+    columns: set[str] = set()
+
+    def check_row(placed: PlacedRow) -> None:
+        place, row = placed
+        columns.update(row)
+        predictor.parse(row, place)
+
+    read_all(rows, check_row)
+    return columns
+
+
 def answer_windows(
-    predictor: Predictor, forward: Any, rows: Iterable[SourceRow]
-) -> Iterator[list[tuple[SourceRow, Columns]]]:
+    predictor: Predictor, forward: Any, rows: Iterable[PlacedRow]
+) -> Iterator[list[tuple[PlacedRow, Columns]]]:
     """Yield rows with their answers, `WINDOW` at a time; raise a UserError if a row cannot be read."""
     waiting = iter(rows)
     while window := list(islice(waiting, WINDOW)):
-        answers = predictor.answer([predictor.parse(row.columns, row.place) for row in window], forward)
+        answers = predictor.answer([predictor.parse(row, place) for place, row in window], forward)
         yield list(zip(window, answers, strict=True))
 
 
-def write_rows(
-    rows: Sequence[SourceRow],
-    answers: Sequence[Columns],
-    file: IO[str],
-    *,
-    has_header: bool,
-) -> None:
-    """Write rows as they stand in their file, each with its answer.
+def row_writer(file: IO[str], table: OpenTable | None, answers: Sequence[str]) -> Callable[[Columns, Columns], object]:
+    """Return a function (row, answer) that writes a row with the columns of its answer behind it.
 
-    Rows of csv and tsv have a header, unless there is one; rows of other forms become JSON lines.
+    Rows of a csv or tsv are written with the same delimiter, below a header; other rows as lines of JSON.
+
+    Args:
+        table: the csv, tsv or workbook of the rows; None for other rows.
+        answers: names of the columns of an answer.
     """
-    for row, answer in zip(rows, answers, strict=True):
-        if row.head is None:
-            file.write(_json_line(row, answer))
-            continue
-        dialect = row.head.dialect
-        if not has_header:
-            file.write(_behind(row.head.text, dialect, [*answer]))
-            has_header = True
+    if table is None:
+        return lambda row, answer: file.write(f"{as_json({**row, **answer})}\n")
+    is_plain = table.quoting == "none" and table.delimiter == "\t"
+    quoting: Any = {"quoting": csv.QUOTE_NONE, "quotechar": None} if is_plain else {}
+    writer = csv.writer(file, delimiter=table.delimiter, lineterminator="\n", **quoting)
+    writer.writerow([*table.names, *answers])
+
+    def write(row: Columns, answer: Columns) -> None:
         values = [as_json(value) if isinstance(value, list | dict) else str(value) for value in answer.values()]
-        head = row.head.text
-        is_ended = row.text.endswith(("\r", "\n"))
-        file.write(_behind(row.text if is_ended else row.text + head[len(head.rstrip("\r\n")) :], dialect, values))
+        if is_plain:  # cells without marks cannot hold these
+            values = [" ".join(re.split(r"[\t\r\n]+", value)) for value in values]
+        writer.writerow([*row.values(), *values])
 
-
-def _behind(text: str, dialect: Dialect, cells: Sequence[str]) -> str:
-    """Return the text of a row with more cells behind the last one."""
-    written = text.rstrip("\r\n")
-    return f"{written}{dialect.delimiter}{dialect.join(cells)}{text[len(written) :]}"
-
-
-def _json_line(row: SourceRow, answer: Columns) -> str:
-    """Return a row and its answer as a line of JSON: the values of the row as they are written, then the answer."""
-    if not row.text.strip().endswith("}"):
-        return f"{as_json({**row.columns, **answer})}\n"
-    before = row.text.strip()[:-1].rstrip()
-    return f"{before}{', ' if row.columns else ''}{as_json(answer)[1:]}\n"
+    return write
 
 
 def free_names(columns: Sequence[str], taken: Collection[str]) -> dict[str, str]:
@@ -358,9 +377,10 @@ def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra predict", description="Answer the rows of a file with a fine-tuned model.")
     parser.add_argument("model", metavar="MODEL", help="folder of a saved model, or its evaluation")
     parser.add_argument(
-        "file", metavar="FILE", help=".csv, .tsv, .jsonl, .json or .parquet, also .gz; - is the standard input"
+        "file", metavar="FILE", help=".csv, .tsv, .jsonl, .parquet, .xlsx, .txt ..., also .gz; - is the standard input"
     )
-    parser.add_argument("--delimiter", metavar="X", help="what separates the cells of csv and tsv; default: found")
+    parser.add_argument("--delimiter", metavar="X", help=DELIMITER_HELP)
+    parser.add_argument("--quoting", choices=QUOTINGS, help=QUOTING_HELP)
     parser.add_argument(
         "--output_file", metavar="PATH", help="where rows and answers go; - and default: the standard output"
     )
@@ -371,14 +391,14 @@ def main(argv: list[str] | None = None) -> None:
     size = given.per_device_eval_batch_size
     check(size > 0, "per_device_eval_batch_size", size, "at least 1")
     form = form_of(given.file)
-    if form not in (*TABLES, *WORD_FORMS):
+    if form not in (*TABLES, *WORD_FORMS, TEXT_FORM):
         raise UserError(refusal(given.file))
     output: Any = nullcontext(sys.stdout)  # the rows alone: what libraries print goes to the standard error
     if given.output_file not in (None, "-"):
         path = expand(given.output_file)
         is_free = path.resolve().parent.is_dir() and not path.is_dir()
         check(is_free, "output_file", path, "a file in a folder that exists")
-        forms = (form,) if form in DELIMITERS else JSON_LINES
+        forms = (form,) if form in DELIMITERS else (".csv",) if form in WORKBOOKS else JSON_LINES
         is_other = form_of(path) in set(TABLES).difference(forms) or path.suffix.lower() in COMPRESSIONS
         check(not is_other, "output_file", path, f"named {' or '.join(forms)}, the form that is written")
         output = open_new(path)
@@ -393,29 +413,34 @@ def _answer(given: Namespace, output: AbstractContextManager[IO[str]]) -> None:
     saved, module = open_saved(given.model)
     asked = AskedColumns(given.model, given.text_column, given.text_pair_column)
     predictor: Predictor = import_module(module).predictor(saved, asked)
-    read: Callable[[], Iterator[SourceRow]] = partial(read_source, given.file, given.delimiter)
-    if form_of(given.file) in WORD_FORMS and predictor.read is not None:
-        read = partial(predictor.read, given.file)
-    taken: set[str] = set()
-    if expand(given.file).is_file():  # no stream
-        for row in read():
-            predictor.parse(row.columns, row.place)  # refuses a bad row before hours of work
-            taken.update(row.columns)
+    form = form_of(given.file)
+
+    def open_rows() -> tuple[OpenTable | None, Iterator[PlacedRow]]:
+        if form in DELIMITERS or form in WORKBOOKS:
+            table = open_table(given.file, given.delimiter, given.quoting)
+            return table, table.rows
+        if form in WORD_FORMS and predictor.read is not None:
+            return None, predictor.read(given.file)
+        return None, read_rows(given.file, reads_text=form == TEXT_FORM)
+
+    # refuses a bad row before hours of work
+    columns = set() if given.file == "-" else check_rows(predictor, open_rows()[1])
     unknown = UnknownTokens()
     forward = forward_of(predictor, saved, given.per_device_eval_batch_size, unknown)
+    table, rows = open_rows()
     answered = 0
     names: dict[str, str] = {}
+    write: Any = None
     with output as file:
-        for window in answer_windows(predictor, forward, read()):
-            rows = [row for row, _ in window]
+        for window in answer_windows(predictor, forward, rows):
             if not names:
-                taken |= {name for row in rows for name in row.columns}
-                names = free_names([*window[0][1]], taken)
-            for row in rows:
-                if not row.columns.keys().isdisjoint(names.values()):
-                    raise UserError(f"{row.place} has a column that the answers need, {', '.join(names.values())}")
-            found = [{names[name]: value for name, value in answer.items()} for _, answer in window]
-            write_rows(rows, found, file, has_header=answered > 0)
+                columns |= {name for (_, row), _ in window for name in row}
+                names = free_names([*window[0][1]], columns)
+                write = row_writer(file, table, [*names.values()])
+            for (place, row), answer in window:
+                if not row.keys().isdisjoint(names.values()):
+                    raise UserError(f"{place} has a column that the answers need, {', '.join(names.values())}")
+                write(row, {names[name]: value for name, value in answer.items()})
             answered += len(window)
         if not answered:
             raise UserError(f"{given.file} has no rows; give a header and rows, or JSON lines")

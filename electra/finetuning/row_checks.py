@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from electra.finetuning.data import SPLITS, Array, ColumnRows
+from electra.io.cells import PAGE
 from electra.io.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-PAGE = "docs/data.md"
-"""Page that shows each form of data which is read, for messages."""
 UNLABELLED = "test_unlabelled"
 """Name of a split with the rows of a test set that have no label, if others have one."""
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from electra.io.console import is_encodable, printable
 from electra.io.streams import flush_outputs
 
-OPTIONAL = {"optuna", "tensorboard", "wandb"}
+OPTIONAL = {"optuna", "python-calamine", "tensorboard", "wandb"}
 """Packages that only some commands need; each has an extra of this package."""
 WHAT_TO_DO = {
     errno.ENAMETOOLONG: "choose a shorter name",

@@ -24,24 +24,11 @@ COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
 """Ending of a compressed file -> function that opens it or wraps its bytes."""
 BYTE_ORDERS = (b"\xff\xfe", b"\xfe\xff")
 """The first two bytes of a file in UTF-16, of either order."""
-CONVERT = (
-    "convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: cp1252 of Windows, latin1, utf-16, "
-    "gb18030 ...)"
+NOT_UTF8 = (
+    "is not UTF-8; convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: cp1252 of Windows, latin1, "
+    "utf-16, gb18030 ...), or let its name end in its form, such as .gz, .xlsx or .parquet"
 )
-"""What to do with a text in another encoding, the end of messages."""
-
-
-FOREIGN = {
-    b"PK\x03\x04": "a zip archive, such as those of Excel; save it as csv or jsonl",
-    b"\xd0\xcf\x11\xe0": "a file of Excel or Word; save it as csv or jsonl",
-    b"%PDF": "a PDF; extract its text",
-    b"PAR1": "a parquet file; name it .parquet",
-    b"\x1f\x8b": "compressed by gzip; name it .gz",
-    b"BZh": "compressed by bzip2; name it .bz2",
-    b"\xfd7zXZ": "compressed by xz; name it .xz",
-    b"\x28\xb5\x2f\xfd": "compressed by zstd; name it .zst",
-}
-"""What a file is that begins with these bytes, and what to do where text is expected."""
+"""What is wrong with bytes that are no UTF-8, and what to do, behind the name of a file in a message."""
 
 
 def form_of(path: str | Path) -> str:
@@ -53,12 +40,23 @@ def form_of(path: str | Path) -> str:
     suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
     if suffixes and suffixes[-1] in COMPRESSIONS:
         suffixes.pop()
-        return suffixes[-1] if suffixes else ""
     return suffixes[-1] if suffixes else ""
 
 
+def check_regular(path: str | Path) -> None:
+    """Refuse a pipe or a device: commands open a file more than once, and would wait for ever the second time."""
+    file = expand(path)
+    if file.exists() and not file.is_file() and not file.is_dir():
+        raise UserError(f"{path} is a pipe or a device, which can be read only once; write its content to a file")
+
+
 def open_bytes(path: str | Path) -> Any:
-    """Open a file to read its bytes, decompressed if its name ends in one of COMPRESSIONS."""
+    """Open a file to read its bytes, decompressed if its name ends in one of `COMPRESSIONS`.
+
+    Raises:
+        UserError: the path is that of a pipe.
+    """
+    check_regular(path)
     raw = open(expand(path), "rb")  # noqa: SIM115 - closed with what reads it
     decompress = COMPRESSIONS.get(Path(path).suffix.lower())
     return raw if decompress is None else decompress(raw)
@@ -66,31 +64,8 @@ def open_bytes(path: str | Path) -> Any:
 
 def encoding_of(path: str | Path) -> str:
     """Return Python's name of a file's encoding: UTF-16 if the first bytes say so, else UTF-8."""
-    return "utf-16" if _first_bytes(path, 2) in BYTE_ORDERS else "utf-8-sig"
-
-
-def has_mark(path: str | Path) -> bool:
-    """Return True if a file begins with a byte-order mark, without which Excel takes UTF-8 for another encoding.
-
-    Of the standard input, nothing may have been read before.
-    """
-    start = _first_bytes(path, 3)
-    return start == b"\xef\xbb\xbf" or start[:2] in BYTE_ORDERS
-
-
-def _first_bytes(path: str | Path, count: int) -> bytes:
-    if path == "-":
-        waiting: Any = sys.stdin.buffer
-        return bytes(waiting.peek(count)[:count])
     with open_bytes(path) as file:
-        return bytes(file.read(count))
-
-
-def why_no_text(path: str | Path) -> str:
-    """Return what is wrong with a file whose bytes are not UTF-8, and what to do, behind its name in a message."""
-    start = _first_bytes(path, 8) if path != "-" else b""
-    found = next((what for begin, what in FOREIGN.items() if start.startswith(begin)), None)
-    return f"is not UTF-8; {CONVERT}" if found is None else f"is {found}"
+        return "utf-16" if file.read(2) in BYTE_ORDERS else "utf-8-sig"
 
 
 def open_lines(path: str | Path) -> Iterator[str]:
@@ -105,6 +80,5 @@ def open_lines(path: str | Path) -> Iterator[str]:
     with io.TextIOWrapper(raw, encoding, errors=errors, newline="") as file:
         for number, line in enumerate(file, start=1):
             if not is_encodable(line) or (number == 1 and "\0" in line):  # UTF-16 without a mark
-                why = why_no_text(path)
-                raise UserError(f"{path}:{number} {why}" if why.endswith(CONVERT) else f"{path} {why}")
+                raise UserError(f"{path}:{number} {NOT_UTF8}")
             yield line

@@ -1,33 +1,42 @@
-"""Rows of a table, one at a time: csv and tsv with a header, JSON lines or a JSON array, parquet; or lines of text.
+"""Rows of a table, one at a time: csv, tsv, JSON lines or one JSON array, parquet, xlsx, ods; or lines of text.
 
-All commands read the rows of their files here, also those of pre-training (data/readers.py). Memory holds one row, of
-parquet one batch, of a JSON array all of them. A row comes with its place, "FILE:LINE", for messages; of a row with
-line breaks inside its cells that is the first line. Files may be compressed, and UTF-16 if their first two bytes say
-so, as Excel writes it; dialect.py finds how a table is written.
+All commands read the rows of their files here, those of pre-training too (data/readers.py); docs/data.md shows the
+forms. The name of a file says its form; cells.py says how a csv or tsv is written.
+
+Memory holds one row, of parquet one batch, of a JSON array or a workbook all of them. A row comes with its place,
+"FILE:LINE", for messages; of a row with line breaks inside its cells that is the first line. A blank line is no row,
+but a row of empty cells is one.
 """
 
-import ast
 import csv
-import io
 import json
 import logging
 import lzma
 import re
-import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from electra.io.cells import (
+    PAGE,
+    Quoting,
+    as_delimiter,
+    check_no_space_before_marks,
+    find_delimiter,
+    records,
+    tab_quoting,
+    whole_lines,
+)
 from electra.io.console import is_encodable
-from electra.io.dialect import SEP_LINE, Dialect, as_delimiter, find_dialect, read_records
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.lines import COMPRESSIONS, form_of, has_mark, open_bytes, open_lines
+from electra.io.lines import COMPRESSIONS, check_regular, form_of, open_bytes, open_lines
 
 logger = logging.getLogger(__name__)
 
@@ -35,129 +44,89 @@ Columns = dict[str, Any]
 """Values by the name of their column."""
 PlacedRow = tuple[str, Columns]
 """The place of a row, "FILE:LINE", and its columns."""
-
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 """Ending of a table of text -> its usual delimiter."""
+SEP_LINE = re.compile(r'"?sep=(.)"?[,;\t]*[\r\n]*', re.IGNORECASE)
+"""The line `sep=;` before a table, with which Excel names the delimiter."""
 JSON_LINES = (".jsonl", ".ndjson", ".json")
-"""Endings of files of JSON, lines or a whole value."""
-TABLES = (*DELIMITERS, *JSON_LINES, ".parquet")
+"""Endings of files of JSON, lines or an array."""
+WORKBOOKS = (".xlsx", ".xls", ".ods")
+"""Endings of workbooks, whose first sheet is read."""
+TABLES = (*DELIMITERS, *JSON_LINES, ".parquet", *WORKBOOKS)
 """Endings of files whose rows have named columns."""
-NO_TEXT = frozenset(
-    [
-        ".xlsx",
-        ".xls",
-        ".xlsm",
-        ".ods",
-        ".docx",
-        ".doc",
-        ".odt",
-        ".pdf",
-        ".rtf",
-        ".zip",
-        ".tar",
-        ".7z",
-        ".rds",
-        ".rdata",
-        ".sav",
-        ".dta",
-        ".pkl",
-        ".pickle",
-        ".npy",
-        ".npz",
-        ".h5",
-        ".arrow",
-        ".feather",
-        ".db",
-        ".sqlite",
-    ]
-)
-"""Endings of files that are no text and are never read."""
 TEXT_COLUMN = "text"
 """Name of the only column of a file of plain text."""
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 """Characters without width, which web pages and editors leave around the names of columns."""
-STREAM_SAMPLE = 1 << 16
-"""First bytes of a stream by which its delimiter is found."""
 
 
-class TableHead(NamedTuple):
-    """The head of a csv or tsv: the text before its rows, with the ends of lines, and the form of the rows."""
-
-    text: str
-    dialect: Dialect
-
-
-class SourceRow(NamedTuple):
-    """A row as it is read and as it is written.
+class OpenTable(NamedTuple):
+    """A table of cells that is open: how it is written, the names of its columns, and its rows.
 
     Args:
-        text: the row as it stands in a csv, tsv or file of JSON lines, with the end of the line; "" in other files.
-        head: head of a csv or tsv; None in other files.
+        delimiter, quoting: the form in which other rows can be added to a csv or tsv.
+        names: columns of each row, in order; empty in an empty file.
     """
 
-    place: str
-    columns: Columns
-    text: str = ""
-    head: TableHead | None = None
+    delimiter: str
+    quoting: Quoting
+    names: list[str]
+    rows: Iterator[PlacedRow]
 
 
 def read_rows(
     path: str | Path,
     delimiter: str | None = None,
+    quoting: str | None = None,
     *,
     names_classes: bool = True,
     reads_text: bool = False,
+    skips_empty: bool = False,
 ) -> Iterator[PlacedRow]:
-    """Yield place and columns of each row of a file; arguments and errors are those of `read_source`."""
-    for row in read_source(path, delimiter, names_classes=names_classes, reads_text=reads_text):
-        yield row.place, row.columns
-
-
-def read_source(
-    path: str | Path,
-    delimiter: str | None = None,
-    *,
-    names_classes: bool = True,
-    reads_text: bool = False,
-) -> Iterator[SourceRow]:
-    """Yield the rows of a file; blank lines are left out.
+    """Yield place and columns of each row of a file; blank lines are left out.
 
     The path "-" is the standard input: JSON if its first character is a brace or a bracket, otherwise csv.
 
     Args:
-        delimiter: delimiter of a csv or tsv; None to find it.
+        delimiter, quoting: how a csv or tsv is written; None to find it.
         names_classes: return classes in a parquet file of `datasets` by name, None where they are hidden.
         reads_text: read a file with an extension that is not in `TABLES` as text, a row per line, instead of refusing
             it.
+        skips_empty: leave out rows of empty cells, in which spreadsheets often end; not where rows are counted.
     Raises:
-        UserError: the file is damaged or not UTF-8, its header is wrong, or a row has another number of cells.
+        UserError: the file is damaged, is not UTF-8 or can be read in two ways, or a row does not fit the header.
     """
     suffix = form_of(path)
-    if suffix not in TABLES and (not reads_text or suffix in NO_TEXT):
-        raise UserError(refusal(path))
-    try:
+    if suffix in DELIMITERS or suffix in WORKBOOKS:
+        rows = open_table(path, delimiter, quoting).rows
+        yield from (row for row in rows if any(row[1].values())) if skips_empty else rows
+        return
+    with naming_damage(path):
         if suffix == ".parquet":
             yield from _parquet_rows(path, names_classes)
-        elif suffix in DELIMITERS:
-            yield from _table_rows(path, DELIMITERS[suffix], delimiter and as_delimiter(delimiter))
         elif suffix in JSON_LINES:
-            yield from _json_rows(open_lines(path), path)
-        else:
+            yield from _json_rows(path)
+        elif reads_text:
             for place, line in _filled(open_lines(path), path):
-                yield SourceRow(place, {TEXT_COLUMN: line.rstrip("\r\n")}, line)
-    except (pa.ArrowException, UnicodeDecodeError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
-    except OSError as error:
-        if error.errno is not None:
+                yield place, {TEXT_COLUMN: line.rstrip("\r\n")}
+        else:
+            raise UserError(refusal(path))
+
+
+@contextmanager
+def naming_damage(path: str | Path) -> Iterator[None]:
+    """Turn the errors of a damaged file into a UserError that names the file."""
+    try:
+        yield
+    except (pa.ArrowException, UnicodeDecodeError, EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
             raise
         raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
 
 
 def refusal(path: str | Path) -> str:
     """Return the message that a file cannot be read because of its extension."""
-    advice = "save it as csv or jsonl" if form_of(path) in NO_TEXT else "convert it to one of these"
-    endings = f"{', '.join(TABLES)}, also compressed as {', '.join(COMPRESSIONS)}"
-    return f"{path} must be one of {endings}; {advice}"
+    return f"{path} must be one of {', '.join(TABLES)}, also compressed as {', '.join(COMPRESSIONS)}; see {PAGE}"
 
 
 def text_of(row: Columns, column: str, place: str, option: str = "") -> str:
@@ -193,142 +162,123 @@ def check_encodable(value: Any, place: str) -> None:
 
 
 def parse_value(written: Any) -> list[Any] | dict[str, Any] | None:
-    """Return the list or mapping that a cell holds as text of JSON, Python or numpy; None if it holds neither."""
+    """Return the list or mapping of a value, or of a cell that holds it as JSON; None if there is neither."""
     if isinstance(written, list | dict):
         return written
     text = written.strip() if isinstance(written, str) else ""
-    if text == "set()":
-        return []
-    if text[:1] + text[-1:] not in ("[]", "()", "{}"):
+    if text[:1] + text[-1:] not in ("[]", "{}"):
         return None
     try:
-        value = json.loads(text)
+        value: list[Any] | dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError):
-        if re.fullmatch(r"\[[-+.\deE\s]*\]", text):  # numbers of numpy
-            value = [float(part) for part in text[1:-1].split()]
-        else:
-            value = _evaluated(re.sub(r"(['\"])\s+(?=['\"])", r"\1, ", text))  # names of numpy
-            if value is None:  # arrays in mappings, as pandas writes them
-                value = _evaluated(re.sub(r"\barray\((\[[^]]*\])(?:,\s*dtype=[^)]+)?\)", r"\1", text))
-    if isinstance(value, dict):
-        return value
-    return list(value) if isinstance(value, list | tuple | set) else None
-
-
-def _evaluated(text: str) -> Any:
-    """Return the value of a text that is a literal of Python; None for other text."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
+    return value
 
 
-# ---- csv and tsv
+# ---- csv, tsv and workbooks
 
 
-def _table_rows(path: str | Path, natural: str, delimiter: str | None) -> Iterator[SourceRow]:
-    lines = open_lines(path)
-    before = "\ufeff" if has_mark(path) else ""
-    if path == "-":
-        waiting: Any = sys.stdin.buffer
-        sample = waiting.peek(STREAM_SAMPLE).decode("utf-8-sig", "replace").splitlines(keepends=True)
-        whole = sample[:-1] if len(sample) > 1 and not sample[-1].endswith(("\r", "\n")) else sample
-        start: Callable[[], Iterator[str]] = lambda: iter(whole)  # noqa: E731
-    else:
-        start = lambda: open_lines(path)  # noqa: E731
-    first = next(start(), "")
-    sep = SEP_LINE.fullmatch(first)
-    skipped = 0
-    if sep is not None:  # a line that is for Excel alone
-        delimiter = delimiter or sep[1]
-        skipped = 1
-        next(lines)
-        plain = start
-        start = lambda: _behind_first(plain())  # noqa: E731
-    dialect = find_dialect(start, natural, delimiter)
-    yield from csv_rows(lines, dialect, path, before + first if skipped else before, skipped)
+def open_table(path: str | Path, delimiter: str | None = None, quoting: str | None = None) -> OpenTable:
+    """Open a csv, a tsv or the first sheet of a workbook; arguments and errors are those of `read_rows`."""
+    with naming_damage(path):
+        if form_of(path) in WORKBOOKS:
+            return _table(_sheet_records(path), path, ",", "minimal")
+        lines = whole_lines(open_lines(path))
+        head = next(lines, "")
+        skipped = 0
+        if (sep := SEP_LINE.fullmatch(head)) is not None:
+            delimiter = delimiter or sep[1]
+            skipped = 1
+            head = next(lines, "")
+        while head and not head.strip("\r\n"):
+            skipped += 1
+            head = next(lines, "")
+        lines = chain([head], lines)
+        if delimiter is None:
+            delimiter = find_delimiter(head, DELIMITERS[form_of(path)], path)
+        delimiter = as_delimiter(delimiter)
+        if quoting is None and delimiter == "\t":
+            kept = list(lines) if path == "-" else []  # the standard input can be read only once
+            lines = iter(kept) if path == "-" else lines
+            again = (
+                (lambda: iter(kept)) if path == "-" else lambda: islice(whole_lines(open_lines(path)), skipped, None)
+            )
+            quoting = tab_quoting(again, path, skipped)
+        style: Quoting = "none" if quoting == "none" else "minimal"
+        return _table(_csv_records(lines, delimiter, style, path, skipped), path, delimiter, style)
 
 
-def _behind_first(lines: Iterator[str]) -> Iterator[str]:
-    next(lines)
-    return lines
-
-
-def csv_rows(
-    lines: Iterable[str],
-    dialect: Dialect,
-    path: str | Path,
-    before: str = "",
-    skipped: int = 0,
-) -> Iterator[SourceRow]:
-    """Yield the rows of a table from the lines of its header on.
-
-    Empty cells behind the last column are left out, and so are columns without a name: with a warning if they are not
-    empty, unless the column is the first one, which has names of rows.
-
-    Args:
-        before, skipped: the text before the header, and its number of lines.
-    """
-    header: list[str] = []
-    names: list[str] = []
-    head = TableHead(before, dialect)
-    unread = 0
-    place = f"{path}:{skipped + 1}"
+def _csv_records(
+    lines: Iterable[str], delimiter: str, quoting: Quoting, path: str | Path, skipped: int
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield place and cells of each row of a csv or tsv."""
     try:
-        for cells, text, line in read_records(
-            lines, dialect.delimiter, dialect.quotes, skips_spaces=dialect.skips_spaces
-        ):
-            place = f"{path}:{skipped + line}"
-            if not names:
-                header = cells
-                names = _header(cells, dialect, path)
-                head = TableHead(before + text, dialect)
-                continue
-            if [cells[0].removeprefix("\ufeff"), *cells[1:]] == header and len(names) > 1:
-                raise UserError(f"{place} names the columns again, as in files that were joined; leave this line out")
-            more = len(cells) - len(names)
-            if more < 0 or any(cells[len(names) :]):
-                raise UserError(_uneven(place, len(cells), names, dialect))
-            if more:
-                written = text.rstrip("\r\n")
-                empty = rf'(?:{re.escape(dialect.delimiter)} *(?:"")?){{{more}}}\Z'
-                text = re.sub(empty, "", written) + text[len(written) :]
-            row = dict(zip(names, cells, strict=False))
-            if "" in names[1:]:
-                unread += any(cell for name, cell in zip(names[1:], cells[1:], strict=False) if not name)
-                row = {name: cell for n, (name, cell) in enumerate(zip(names, cells, strict=False)) if name or n == 0}
-            yield SourceRow(place, row, text, head)
+        with naming_damage(path):
+            for line, cells, text in records(lines, delimiter, quoting):
+                place = f"{path}:{skipped + line}"
+                if quoting != "none" and any(cell.startswith(" ") and '"' in cell for cell in cells):
+                    check_no_space_before_marks(cells, text, delimiter, place)
+                yield place, cells
     except csv.Error as error:
-        line = error.args[1] if len(error.args) > 1 else 1
         raise UserError(
-            f"{path}:{skipped + line} cannot be read ({error.args[0]}); write a quotation mark inside quotes twice"
+            f"{path}:{skipped + error.args[1]} cannot be read ({error.args[0]}); write a mark inside quotation marks "
+            f"twice, or give --quoting none if marks are part of the text; see {PAGE}"
         ) from error
-    if unread:
-        logger.warning("%s: %d rows have cells in columns without a name, which are not read", path, unread)
 
 
-def _header(cells: Sequence[str], dialect: Dialect, path: str | Path) -> list[str]:
-    names = [cell.strip().strip(INVISIBLE).strip() for cell in cells]
-    if dialect.has_row_names:
-        names.insert(0, "")
+def _sheet_records(path: str | Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield place and cells, as text, of each row in the first sheet of a workbook."""
+    try:
+        import python_calamine  # noqa: F401
+    except ImportError as error:
+        raise UserError(f"{path} needs `pip install 'electra[tables]'`, or save it as csv") from error
+    import pandas as pd
+
+    try:
+        with open_bytes(path) as file, pd.ExcelFile(file, engine="calamine") as workbook:
+            sheets = [str(name) for name in workbook.sheet_names]
+            cells = pd.read_excel(workbook, header=None, dtype=str, keep_default_na=False, na_filter=False)
+    except UserError:
+        raise
+    except Exception as error:  # calamine's, zipfile's, pandas' and xml's have no class in common
+        raise UserError(f"{path} cannot be read as a workbook ({first_line(error)}); save it as csv") from error
+    if len(sheets) > 1:
+        logger.warning("%s has %d sheets; the first one, '%s', is read", path, len(sheets), sheets[0])
+    for number, row in enumerate(cells.to_numpy().tolist(), start=1):
+        yield f"{path}:{number}", row
+
+
+def _table(records: Iterator[tuple[str, list[str]]], path: str | Path, delimiter: str, quoting: Quoting) -> OpenTable:
+    """Return the table whose first row names the columns."""
+    header = next((cells for _, cells in records), [])
+    names = [cell.strip().strip(INVISIBLE).strip() for cell in header]
     named = [name for name in names if name]
     if len(set(named)) < len(named):
         twice = next(name for name in named if named.count(name) > 1)
         raise UserError(f"{path} has two columns of one name, '{twice:.60}', in {', '.join(names)[:200]}; rename one")
-    if not named:
+    if header and not named:
         raise UserError(f"{path} has no header; its first line must name the columns")
-    return names
+    numbers = [number for number, name in enumerate(names) if name or number == 0]  # the first may count rows
+    kept = [names[number] for number in numbers]
 
+    def rows() -> Iterator[PlacedRow]:
+        unread = 0
+        for place, cells in records:
+            if [cells[0].removeprefix("\ufeff"), *cells[1:]] == header and len(names) > 1:
+                raise UserError(f"{place} names the columns again, as in files that were joined; leave this line out")
+            if len(cells) != len(names):
+                raise UserError(
+                    f"{place} has {len(cells)} cells, the header {len(names)} ('{', '.join(names):.60}', separated by "
+                    f"{delimiter!r}); see --delimiter and --quoting, and {PAGE}"
+                )
+            if len(kept) < len(names):
+                unread += any(cells[number] for number in range(1, len(names)) if not names[number])
+                cells = [cells[number] for number in numbers]
+            yield place, dict(zip(kept, cells, strict=True))
+        if unread:
+            logger.warning("%s: %d rows have cells in columns without a name, which are not read", path, unread)
 
-def _uneven(place: str, count: int, names: Sequence[str], dialect: Dialect) -> str:
-    """Return the message for a row that has another number of cells than the header."""
-    advice = "quote cells with a delimiter"
-    if len(names) == 1:
-        advice += ", or leave out what stands above the names of the columns"
-    elif dialect.quotes == "none":
-        advice = "write tabs and line breaks inside a cell as spaces, or quote all cells that have one"
-    found = f"{place} has {count} cells, the header {len(names)}"
-    return f"{found} ('{', '.join(names):.60}', separated by {dialect.delimiter!r}); {advice}, or see --delimiter"
+    return OpenTable(delimiter, quoting, kept, rows())
 
 
 # ---- JSON
@@ -344,127 +294,61 @@ def _filled(lines: Iterable[str], path: str | Path) -> Iterator[tuple[str, str]]
 def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[PlacedRow]:
     """Yield the rows of JSON lines."""
     for place, line in _filled(lines, path):
-        yield place, _object(_parsed(line, place), place)
-
-
-def _json_rows(lines: Iterable[str], path: str | Path) -> Iterator[SourceRow]:
-    """Yield the rows of JSON lines, of a JSON array, of objects over several lines, or of a table of pandas."""
-    filled = _filled(lines, path)
-    first = next(filled, None)
-    if first is None:
-        return
-    place, line = first
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        value = None
-    second = None if value is None else next(filled, None)
-    is_alone = value is not None and second is None
-    if isinstance(value, dict) and (second is not None or rows_in(value) == [value]):
-        yield SourceRow(place, value, line)
-        for place, line in chain(filter(None, [second]), filled):
-            yield SourceRow(place, _object(_parsed(line, place), place), line)
-        return
-    others = [text for _, text in chain(filter(None, [second]), filled)]
-    values = [value] if is_alone else _values([line, *others], place)
-    for number, row in enumerate(chain.from_iterable(map(rows_in, values)), start=1):
-        yield SourceRow(f"{path} row {number}", _object(row, f"{path} row {number}"))
-
-
-def is_one_value(path: str | Path) -> bool:
-    """Return True if a file of JSON has no row in each line, because its first line is no complete object."""
-    with open_bytes(path) as file:
-        text = io.TextIOWrapper(file, "utf-8-sig", errors="replace")
-        first = next((line for line in text if line.strip()), "{}")
-    try:
-        value = json.loads(first)
-        return rows_in(value) != [value]
-    except (ValueError, RecursionError):
-        return first.lstrip()[:1] == "[" or first.strip() == "{"
-
-
-def _values(lines: Sequence[str], place: str) -> Iterator[Any]:
-    """Yield the JSON values that stand one behind the other in a text, over any number of lines."""
-    decoder = json.JSONDecoder()
-    text = "".join(lines)
-    start = len(text) - len(text.lstrip())
-    is_first = True
-    while start < len(text):
         try:
-            value, end = decoder.raw_decode(text, start)
+            value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            if is_first and not lines[0].lstrip().startswith("["):
-                _parsed(lines[0], place)  # the message of the first line
-            raise UserError(f"{place} begins no JSON ({error}); give a line for each row, or an array") from error
-        yield value
-        is_first = False
-        start = end + len(text[end:]) - len(text[end:].lstrip())
+            raise UserError(f"{place} is no JSON ({error}); write an object in each line; see {PAGE}") from error
+        yield place, _object(value, place)
 
 
-def _parsed(line: str, place: str) -> Any:
+def _json_rows(path: str | Path) -> Iterator[PlacedRow]:
+    """Yield the rows of JSON lines or of one array; a file of one object is one row."""
+    lines = open_lines(path)
+    before: list[str] = []
+    for first in lines:
+        before.append(first)
+        if first.strip():
+            break
+    lines = chain(before, lines)
+    if not before or is_object(before[-1]):
+        yield from json_rows(lines, path)
+        return
     try:
-        return json.loads(line)
+        value = json.loads("".join(lines))
+    except json.JSONDecodeError as error:
+        found = f"{path}:{error.lineno} is no JSON ({error.msg}, column {error.colno})"
+        raise UserError(f"{found}; write an object in each line, or one array of objects; see {PAGE}") from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{place} is not a line of JSON ({error}); give a line for each row, or an array") from error
+        raise UserError(f"{path} is no JSON ({error}); write an object in each line; see {PAGE}") from error
+    for number, row in enumerate(value if isinstance(value, list) else [value], start=1):
+        place = f"{path} row {number}"
+        yield place, _object(row, place)
 
 
-def _is_example(value: Any) -> bool:
-    """Return True for a text with its labels as spaCy writes it: ["Ann left.", {"entities": [[0, 3, "PER"]]}]."""
-    return isinstance(value, list) and [*map(type, value)] == [str, dict]
+def is_object(line: str) -> bool:
+    """Return True if a line is an object of JSON, as each line of JSON lines."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _object(value: Any, place: str) -> Columns:
-    if _is_example(value):
-        return {TEXT_COLUMN: value[0], **value[1]}
     if not isinstance(value, dict):
-        raise UserError(f"{place} is not a JSON object; give one with named columns in each line, or an array of them")
+        raise UserError(f"{place} is no object of JSON with named columns; see {PAGE}")
     return value
-
-
-def rows_in(value: Any) -> list[Any]:
-    """Return the rows in the JSON value of a whole file.
-
-    The elements of an array are rows, and so are those of `data` in an object, as SQuAD and pandas (orient table,
-    split) write it, and of `rows`, as the viewer of the Hub gives it. An object of objects of numbered values has
-    columns, and a numbered object of objects has rows, as pandas writes them (orient columns, index). Lists of one
-    length are columns, unless they are the words of one sentence. Any other value is one row.
-    """
-    if isinstance(value, list) and not _is_example(value):
-        return value
-    if not isinstance(value, dict):
-        return [value]
-    data = value.get("data")
-    if "classes" in value and isinstance(value.get("annotations"), list):  # NER Annotator, with spaCy's examples
-        return value["annotations"]
-    names = value.get("columns")
-    if isinstance(data, list) and isinstance(names, list):
-        return [dict(zip(names, row, strict=False)) for row in data]
-    for found in (data, value.get("rows")):
-        if isinstance(found, list) and all(isinstance(row, dict) for row in found) and TEXT_COLUMN not in value:
-            is_viewer = bool(found) and all(isinstance(row.get("row"), dict) and "row_idx" in row for row in found)
-            return [row["row"] for row in found] if is_viewer else found
-    parts = [*value.values()]
-    is_columns = len(parts) > 0 and all(isinstance(part, list) and len(part) == len(parts[0]) for part in parts)
-    if is_columns and not any(isinstance(word, str) for name in ("tokens", "words") for word in value.get(name, [])):
-        return [dict(zip(value, cells, strict=True)) for cells in zip(*parts, strict=True)]
-    if len(parts) > 0 and all(isinstance(part, dict) and part.keys() == parts[0].keys() for part in parts):
-        numbers = [*parts[0]]
-        if numbers and all(number.isdecimal() for number in numbers):
-            return [{name: column[number] for name, column in value.items()} for number in numbers]
-        if all(number.isdecimal() for number in value):
-            return parts
-    return [value]
 
 
 # ---- parquet
 
 
-def _parquet_rows(path: str | Path, names_classes: bool) -> Iterator[SourceRow]:
+def _parquet_rows(path: str | Path, names_classes: bool) -> Iterator[PlacedRow]:
+    check_regular(path)
     file = pq.ParquetFile(expand(path))
     classes = _classes(file.schema_arrow) if names_classes else {}
     rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(batch_size=64))
     for number, row in enumerate(rows, start=1):
-        yield SourceRow(f"{path}:{number}", name_classes(row, classes))
+        yield f"{path}:{number}", name_classes(row, classes)
 
 
 def _classes(schema: pa.Schema) -> dict[str, Sequence[str]]:
@@ -492,5 +376,5 @@ def name_classes(row: Columns, classes: Mapping[str, Sequence[str]]) -> Columns:
 
 def _named(value: Any, names: Sequence[str]) -> Any:
     if isinstance(value, list):
-        return [_named(one, names) for one in value]
+        return [_named(number, names) for number in value]
     return None if value in (None, -1) else names[value]

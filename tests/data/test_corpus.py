@@ -128,7 +128,7 @@ def test_bytes_that_are_not_utf8_are_named(tmp_path, name):
     for bad, found in [(b"caf\xe9 au lait\n", "0xe9"), (b"abc\xe7\x8a", "0xe7")]:
         path = write(tmp_path / name, '\ufeff{"text": "é 犬"}\n'.encode() + bad)
         message = refused(lambda path=path: list(read_file(path, "text", "line")))
-        assert f"{path}: byte {found}" in message
+        assert f"{path} is not UTF-8" in message and f"byte {found}" in message
         assert "iconv" in message
 
 
@@ -279,7 +279,7 @@ def test_rows_in_a_text_file_are_noticed(tmp_path, text, found, caplog):
 
 def test_a_compressed_file_of_another_name_is_recognised(tmp_path):
     path = write(tmp_path / "a.txt", gzip.compress(b"text"))
-    assert "compressed by gzip" in refused(lambda: read(path))
+    assert ".gz" in refused(lambda: read(path))
 
 
 def test_a_window_that_is_too_large_for_zstd_comes_with_the_command(tmp_path):

@@ -16,8 +16,8 @@ from sklearn.metrics import accuracy_score
 from transformers import BertConfig, BertForTokenClassification, pipeline
 
 from electra.finetuning import predict as module
-from electra.finetuning.predict import RESULT_NAME, Saved, free_names, main, write_rows
-from electra.io.rows import read_source
+from electra.finetuning.predict import RESULT_NAME, Saved, free_names, main, row_writer
+from electra.io.rows import OpenTable, open_table, read_rows
 from electra.report.results import read_results
 from electra.tasks.classify.task import main as classify
 from electra.tasks.glue.task import main as glue
@@ -29,6 +29,7 @@ from electra.tasks.tagging.task import parse_tagging_row
 from electra.tasks.tagging.task import predictor as predictor_of_tags
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
+from tests.io.workbooks import xlsx
 from tests.tasks.classify.files import flags as text_flags
 from tests.tasks.classify.files import write_lines, write_texts
 from tests.tasks.glue.files import flags as glue_flags
@@ -78,34 +79,55 @@ def run_card(model):
 # ---- rows
 
 
+ANSWER = {"answer": ["a"], "p": 0.5}
+"""An answer with a list and a number."""
+
+
+def written(path):
+    """The rows of a file as they are written with `ANSWER` behind them."""
+    table = open_table(path) if path.suffix in (".csv", ".tsv", ".xlsx") else None
+    file = io.StringIO(newline="")
+    write = row_writer(file, table, [*ANSWER])
+    for _, row in table.rows if table else read_rows(path):
+        write(row, ANSWER)
+    return file.getvalue()
+
+
 @parametrize(
     ("name", "content", "expected"),
     [
-        ("a.jsonl", '{"n": 1.10 }\n{}\n', '{"n": 1.10, "answer": ["a"], "p": 0.5}\n{"answer": ["a"], "p": 0.5}\n'),
+        ("a.jsonl", '{"n": 1.10 }\n{}\n', '{"n": 1.1, "answer": ["a"], "p": 0.5}\n{"answer": ["a"], "p": 0.5}\n'),
         ("a.json", '[{"text": "ä"}]', '{"text": "ä", "answer": ["a"], "p": 0.5}\n'),
-        ("a.csv", '\ufefftext;n\r\n"ä";1,50\r\n', '\ufefftext;n;answer;p\r\n"ä";1,50;"[""a""]";0.5\r\n'),
-        ("a.csv", "text,,\nä,,", 'text,,,answer,p\nä,,,"[""a""]",0.5\n'),
-        ("a.csv", "text\nä,,\n", 'text,answer,p\nä,"[""a""]",0.5\n'),
-        ("a.csv", 'text\n"ä,",,""\n', 'text,answer,p\n"ä,","[""a""]",0.5\n'),
-        ("a.csv", "text,n\r\nä,1", 'text,n,answer,p\r\nä,1,"[""a""]",0.5\r\n'),
-        ("a.tsv", 'text\tn\n"ä"\tb "c"\n', 'text\tn\tanswer\tp\n"ä"\tb "c"\t["a"]\t0.5\n'),
-        ("a.tsv", '"text"\n"ä"\n', '"text"\t"answer"\t"p"\n"ä"\t"[""a""]"\t"0.5"\n'),
+        ("a.csv", '\ufefftext;n\r\n"ä; ""b""";1,50\r\n', 'text;n;answer;p\n"ä; ""b""";1,50;"[""a""]";0.5\n'),
+        ("a.csv", "sep=,\n,text,,\n007,ä,,", ',text,answer,p\n007,ä,"[""a""]",0.5\n'),
+        ("a.csv", 'text\n"a\r\nb"\n""\n', 'text,answer,p\n"a\r\nb","[""a""]",0.5\n,"[""a""]",0.5\n'),
+        ("a.tsv", 'text\tn\n"ä"\tb "c"\nd\t\n', 'text\tn\tanswer\tp\n"ä"\tb "c"\t["a"]\t0.5\nd\t\t["a"]\t0.5\n'),
+        ("a.tsv", '"text"\n"ä"\n', 'text\tanswer\tp\nä\t"[""a""]"\t0.5\n'),
         ("a.tsv", 'text\tn\n"ä\n"\t1\n', 'text\tn\tanswer\tp\n"ä\n"\t1\t"[""a""]"\t0.5\n'),
     ],
 )
-def test_rows_are_written_as_they_were_read(tmp_path, name, content, expected):
-    (tmp_path / name).write_bytes(content.encode())
-    rows = [*read_source(tmp_path / name)]
+def test_rows_have_all_their_columns_in_order_and_the_answer_behind(tmp_path, name, content, expected):
+    path = tmp_path / name
+    path.write_bytes(content.encode())
+    before = [row for _, row in read_rows(path)]
+    assert written(path) == expected
+    again = tmp_path / f"again.{'jsonl' if name == 'a.json' else path.suffix[1:]}"
+    again.write_bytes(expected.encode())
+    answer = ANSWER if "json" in name else {"answer": '["a"]', "p": "0.5"}
+    assert [row for _, row in read_rows(again)] == [{**row, **answer} for row in before]
+
+
+def test_rows_of_a_workbook_are_written_as_csv(tmp_path):
+    pytest.importorskip("python_calamine")
+    (tmp_path / "a.xlsx").write_bytes(xlsx([["text", "n"], ['007; "b"', 1]]))
+    assert written(tmp_path / "a.xlsx") == 'text,n,answer,p\n"007; ""b""",1,"[""a""]",0.5\n'
+
+
+def test_an_answer_in_cells_without_marks_has_no_tab_or_line_break():
+    table = OpenTable("\t", "none", ["text"], iter([]))
     file = io.StringIO(newline="")
-    for number, row in enumerate(rows):
-        write_rows([row], [{"answer": ["a"], "p": 0.5}], file, has_header=number > 0)
-    assert file.getvalue() == expected
-    if name != "a.json":
-        (tmp_path / name).write_bytes(expected.encode())
-        assert [row.columns["answer"] for row in read_source(tmp_path / name)] in (
-            [["a"]] * len(rows),
-            ['["a"]'] * len(rows),
-        )
+    row_writer(file, table, ["prediction"])({"text": "a"}, {"prediction": "b\tc\r\nd"})
+    assert file.getvalue() == "text\tprediction\na\tb c d\n"
 
 
 def test_a_second_model_has_columns_of_its_own():
@@ -252,7 +274,7 @@ def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbina
     content = b'\xef\xbb\xbf{"text": "a"}\n{"text": "b"}\n'
     for given, expected in (
         (content, b'{"text": "a", "prediction"'),
-        (b"text\r\na\r\n", b"text,prediction,probability\r\n"),
+        (b"text\r\na\r\n", b"text,prediction,probability\n"),
     ):
         stream = io.BufferedReader(io.BytesIO(given))
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
@@ -269,6 +291,8 @@ def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbina
     ("name", "content", "named"),
     [
         ("header.csv", "text\n", "no rows"),
+        ("empty.csv", 'text\na\n""\nb\n""\n', "2 of 4 rows are refused"),
+        ("commas.csv", "id,text\n1,a\n,\n", "commas.csv:3 has no text"),
         ("wrong.csv", "a,b\n1,2\n", "has no column 'text'; its columns are a, b; choose one with --text_column"),
         ("blank.jsonl", '{"text": "a"}\n{"text": ""}\n', "blank.jsonl:2 has no text"),
     ],

@@ -23,7 +23,8 @@ from electra.finetuning.data import (
     lengths_of,
     tokenize,
 )
-from electra.finetuning.row_checks import PAGE, is_unlabelled, read_all
+from electra.finetuning.row_checks import is_unlabelled, read_all
+from electra.io.cells import PAGE
 from electra.io.errors import UserError
 from electra.io.rows import Columns, PlacedRow, check_encodable, shown_names, text_of
 from electra.options import INSIDE, NOT_EMPTY, UP_TO_ONE, option

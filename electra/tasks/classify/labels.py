@@ -13,8 +13,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from electra.finetuning.data import Array
-from electra.finetuning.row_checks import PAGE, is_missing, plain_name, read_all, truth_of
+from electra.finetuning.row_checks import is_missing, plain_name, read_all, truth_of
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
+from electra.io.cells import PAGE
 from electra.io.errors import UserError, abridged
 from electra.io.rows import parse_value
 

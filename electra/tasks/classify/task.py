@@ -24,11 +24,12 @@ from electra.finetuning.data import SPLITS, Array, data_settings, rows_by_split,
 from electra.finetuning.evaluation import Evaluation, evaluation_folder
 from electra.finetuning.heads import Encoder, EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
-from electra.finetuning.row_checks import PAGE, is_named, is_unlabelled, read_all, set_apart, warn_if_unused
+from electra.finetuning.row_checks import is_named, is_unlabelled, read_all, set_apart, warn_if_unused
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example
 from electra.finetuning.trainer import Logits, step_loss
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
+from electra.io.cells import PAGE
 from electra.io.console import setup_logging
 from electra.io.errors import UserError, abridged
 from electra.io.files import write_file

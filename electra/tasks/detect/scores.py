@@ -47,16 +47,17 @@ def read_texts(
     text_column: str,
     label_column: str = "label",
     delimiter: str | None = None,
+    quoting: str | None = None,
 ) -> Iterator[LabelledText]:
     """Yield the texts of a file.
 
     Args:
         text_column: the column of the text in tables; a plain text has the column `text` only.
-        delimiter: delimiter of a csv or tsv; None to find it.
+        delimiter, quoting: see `read_rows`.
         Raises:
             UserError: a row has no text, a label that is not 0 or 1, or spans that are no pairs of numbers.
     """
-    for place, row in read_rows(path, delimiter, reads_text=True):
+    for place, row in read_rows(path, delimiter, quoting, reads_text=True):
         text = row["text"] if [*row] == ["text"] else row.get(text_column)
         check_encodable(text, place)
         if not isinstance(text, str):

@@ -24,6 +24,7 @@ from transformers import PreTrainedModel
 
 from electra.finetuning.data import Array
 from electra.finetuning.words import SINGLE, fit_words
+from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
 from electra.io.console import environment, setup_logging
 from electra.io.errors import Parser, UserError, abridged
 from electra.io.files import check_results, expand, new_folder, open_new, write_json
@@ -95,7 +96,8 @@ def main(argv: list[str] | None = None) -> None:
         default="label",
         help="column that says which texts are wrong: 1, or right: 0; '' for none; default: label",
     )
-    parser.add_argument("--delimiter", help="what separates the cells of csv and tsv; default: found by the header")
+    parser.add_argument("--delimiter", help=DELIMITER_HELP)
+    parser.add_argument("--quoting", choices=QUOTINGS, help=QUOTING_HELP)
     parser.add_argument("--output_dir", help="folder; default: output/detect_ and the name of the file")
     parser.add_argument(
         "--threshold",
@@ -234,7 +236,7 @@ def detect(args: Namespace) -> None:
     detector = open_detector(networks, args.max_length)
     logger.info("model          %s", networks.source)
     if expand(args.file).is_file():  # no stream
-        for _ in read_texts(args.file, args.text_column, args.label_column, args.delimiter):
+        for _ in read_texts(args.file, args.text_column, args.label_column, args.delimiter, args.quoting):
             pass  # refuses a bad row before hours of work
     thresholds = dict.fromkeys(("token", "text"), args.threshold)
     if args.validation_file:  # right text; false_alarm_rate of its tokens, and of its texts, are above the thresholds
@@ -249,7 +251,7 @@ def detect(args: Namespace) -> None:
     labelled: list[LabelledText] = []
     worst: list[dict[str, Any]] = []
     with new_folder(folder), open_new(folder / "scores.jsonl") as file:
-        texts = read_texts(args.file, args.text_column, args.label_column, args.delimiter)
+        texts = read_texts(args.file, args.text_column, args.label_column, args.delimiter, args.quoting)
         for text, scored in score_texts(detector, texts):
             line = as_line(text, scored, thresholds["token"])
             file.write(json.dumps(line, ensure_ascii=False) + "\n")

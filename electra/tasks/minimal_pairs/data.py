@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from electra.finetuning.data import load_tables, table_rows
+from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
 from electra.io.lines import form_of
@@ -56,6 +57,7 @@ def load_pairs(
     config: str | None = None,
     columns: Sequence[str] = (),
     delimiter: str | None = None,
+    quoting: str | None = None,
 ) -> list[Pair]:
     """Return the pairs of a file, of all tables in a folder, or of a Hub data set.
 
@@ -63,14 +65,14 @@ def load_pairs(
         max_pairs: pairs of each paradigm, at most: the first ones; None for all.
         config: configuration of the data set; None for all.
         columns: names of the columns of the acceptable and the unacceptable sentence, if not in `PAIR_COLUMNS`.
-        delimiter: delimiter of a csv or tsv; None to find it.
+        delimiter, quoting: see `read_rows`.
     Raises:
         UserError: the data cannot be found or read, a row is not a pair, or a paradigm has two phenomena.
     """
     pairs = []
     counts: Counter[str] = Counter()
     phenomena: dict[str, str] = {}
-    for source, (place, row) in _rows(data, config, delimiter):
+    for source, (place, row) in _rows(data, config, delimiter, quoting):
         names = next((names for names in PAIR_COLUMNS if names[0] in row), PAIR_COLUMNS[0])
         good, bad = (text_of(row, name, place, "--columns GOOD BAD") for name in columns or names)
         named = _first(row, PHENOMENON)
@@ -95,7 +97,9 @@ def load_pairs(
     return pairs
 
 
-def _rows(data: str, config: str | None, delimiter: str | None) -> Iterator[tuple[str, PlacedRow]]:
+def _rows(
+    data: str, config: str | None, delimiter: str | None, quoting: str | None
+) -> Iterator[tuple[str, PlacedRow]]:
     """Yield the name of the file or configuration, and the row, for each row."""
     path = expand(data)
     if config is None and path.exists():
@@ -103,7 +107,7 @@ def _rows(data: str, config: str | None, delimiter: str | None) -> Iterator[tupl
         if path.is_dir():
             files = sorted(file for file in path.iterdir() if form_of(file) in TABLES)
         for file in files:
-            for row in read_rows(file, delimiter):
+            for row in read_rows(file, delimiter, quoting, skips_empty=True):
                 yield file.stem, row
         return
     import datasets  # takes a second
@@ -157,9 +161,8 @@ class MinimalPairArguments(Options):
         "Columns of the acceptable and of the unacceptable sentence. Default: those of BLiMP, MultiBLiMP or RuBLiMP.",
         NOT_EMPTY,
     )
-    delimiter: str | None = option(
-        None, "What separates the cells of csv and tsv, such as ';' or tab. Default: found by the header.", NOT_EMPTY
-    )
+    delimiter: str | None = option(None, DELIMITER_HELP, NOT_EMPTY)
+    quoting: Quoting | None = option(None, QUOTING_HELP)
     score: list[str] = option([], "Scores. Default: all that the networks allow.", choices=PAIR_SCORES)
     max_pairs: int | None = option(None, "Maximum pairs of each paradigm, the first ones. Default: all.", POSITIVE)
     output_dir: str = option("output", "Parent folder; the results are written to output_dir/experiment_name.")

@@ -189,7 +189,7 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     }
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
     check_results(folder, PAIR_RESULTS_NAME, about)
-    pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns, args.delimiter)
+    pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns, args.delimiter, args.quoting)
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
     groups = encode_sentences(texts, networks.tokenizer)
     unknown = UnknownTokens()

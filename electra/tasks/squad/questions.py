@@ -13,7 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from electra.finetuning.row_checks import PAGE, is_missing, read_all, truth_of
+from electra.finetuning.row_checks import is_missing, read_all, truth_of
+from electra.io.cells import PAGE
 from electra.io.console import is_encodable
 from electra.io.errors import UserError, abridged
 from electra.io.rows import Columns, PlacedRow, parse_value, read_rows, shown_names
@@ -113,7 +114,7 @@ def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
 def _questions_in(row: Any, place: str) -> Iterator[PlacedRow]:
     """Yield the place and the columns of each question in SQuAD's JSON, or in a part of it, or in a row.
 
-    The columns of a question in a paragraph have the paragraph's context.
+    Other values are added to `faults`. The columns of a question in a paragraph have the paragraph's context.
     """
     parts = row if isinstance(row, dict) else {}
     name = next((name for name in ("data", "paragraphs", "qas") if name in parts), None)

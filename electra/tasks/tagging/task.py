@@ -44,7 +44,7 @@ from electra.finetuning.task import (
 from electra.finetuning.trainer import Logits, step_loss
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
-from electra.io.rows import Columns, SourceRow, text_of
+from electra.io.rows import Columns, PlacedRow, text_of
 from electra.model.networks import gather_hidden
 from electra.options import Values
 from electra.runtime.device import keep_freed_memory
@@ -366,7 +366,7 @@ def say_once(message: str, place: str) -> None:
     _SAID.add(message)
 
 
-def rows_of_words(path: str, word_column: str | None = None) -> Iterator[SourceRow]:
+def rows_of_words(path: str, word_column: str | None = None) -> Iterator[PlacedRow]:
     """Yield a row for each sentence of a file of columns, with the sentence's words as `tokens`.
 
     Args:
@@ -374,7 +374,7 @@ def rows_of_words(path: str, word_column: str | None = None) -> Iterator[SourceR
     """
     sentences = read_columns(path, word_column=word_column, needs_labels=False)
     for number, words in enumerate(sentences.words, start=1):
-        yield SourceRow(f"{path} sentence {number}", {"tokens": words})
+        yield f"{path} sentence {number}", {"tokens": words}
 
 
 def answer_sentences(

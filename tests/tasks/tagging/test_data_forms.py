@@ -96,7 +96,7 @@ def test_words_that_look_like_comments_or_numbers_are_words(tmp_path):
     assert read(tmp_path / "b.txt", lines(numbers, kinds)) == (numbers, kinds)
     spaced = [["New York", "is"], ["big"]]
     assert read(tmp_path / "c.txt", lines(spaced, [["B-LOC", "O"], ["O"]])) == (spaced, [["B-LOC", "O"], ["O"]])
-    assert [row.columns["tokens"] for row in rows_of_words(write(tmp_path / "d.conll", "# a comment\n#\n1\n"))] == [
+    assert [row["tokens"] for _, row in rows_of_words(write(tmp_path / "d.conll", "# a comment\n#\n1\n"))] == [
         ["#", "1"]
     ]
 
@@ -220,7 +220,7 @@ def test_conllu_is_read_by_form_and_upos(tmp_path):
     assert read(tmp_path / "a.conllu", content) == (WORDS, constant("NOUN"))
     assert read(tmp_path / "a.conllu", content, label_column="2")[1] == WORDS
     rows = rows_of_words(str(tmp_path / "a.conllu"))
-    assert [row.columns for row in rows] == [{"tokens": words} for words in WORDS]
+    assert [row for _, row in rows] == [{"tokens": words} for words in WORDS]
     (tmp_path / "a.conllu.gz").write_bytes(gzip.compress(UNIVERSAL.encode()))
     found = load_tagging_splits(TaggingArguments(train_file=str(tmp_path / "a.conllu.gz"), label_column="7"))["train"]
     assert (found.words[0], found.labels[0]) == (["dogs"], ["root"])
