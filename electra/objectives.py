@@ -66,6 +66,11 @@ class Objective(NamedTuple):
         return self.has_generator or self.draws_uniformly
 
     @property
+    def shows_masks(self) -> bool:
+        """Return True if a network predicts the chosen tokens from a text with [MASK] at most of them."""
+        return self.has_generator or not (self.draws_uniformly or self.is_causal)
+
+    @property
     def has_copy_gate(self) -> bool:
         """Return True for All-Tokens MLM, where nearly every answer is the input token itself."""
         return self.at_all_tokens and not self.finds_replaced

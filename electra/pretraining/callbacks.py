@@ -29,11 +29,14 @@ logger = logging.getLogger(__name__)
 # that the model needs (6 N T and attention, without recomputation) over what the devices could have done in that time.
 
 _METRICS = (
+    ("generator_loss_mask_token", "generator at [MASK]", ".3f"),
+    ("masked_accuracy_mask_token", "its accuracy", ".3f"),
     ("generator_loss", "generator", ".3f"),
     ("generator_entropy", "its entropy", ".2f"),
-    ("masked_accuracy", "accuracy", ".3f"),
     ("discriminator_loss", "discriminator", ".4f"),
     ("discriminator_auc", "AUC", ".3f"),
+    ("mlm_loss_mask_token", "MLM at [MASK]", ".3f"),
+    ("mlm_accuracy_mask_token", "accuracy", ".3f"),
     ("mlm_loss", "MLM", ".3f"),
     ("mlm_accuracy", "accuracy", ".3f"),
     ("all_tokens_loss", "all tokens", ".4f"),
@@ -41,7 +44,8 @@ _METRICS = (
     ("pairs_accuracy", "pairs", ".3f"),
     ("probe_accuracy", "probe", ".3f"),
 )
-"""Metrics of a line of the log, in order: name, label and format."""
+"""Metrics of a line of the log, in order: name, label and format. A metric at [MASK] stands for that at all chosen
+positions."""
 PEAK_SECONDS = 1.0
 """Seconds that a measurement of the peak rate takes, at most; in short runs a tenth of the training."""
 
@@ -87,7 +91,11 @@ def describe_logs(logs: Mapping[str, Any], step: int) -> str:
 
 
 def _metrics(logs: Mapping[str, Any], prefix: str) -> list[str]:
-    return [f"{label} {logs[prefix + name]:{digits}}" for name, label, digits in _METRICS if prefix + name in logs]
+    return [
+        f"{label} {logs[prefix + name]:{digits}}"
+        for name, label, digits in _METRICS
+        if prefix + name in logs and f"{prefix}{name}_mask_token" not in logs
+    ]
 
 
 def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> float | None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from huggingface_hub import ModelCardData
@@ -30,11 +30,18 @@ from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
 from electra.pretraining.callbacks import DiscriminatorHealth, compute_ledger, last_evaluation
 from electra.pretraining.checkpoints import WHERE_NETWORKS_ARE
-from electra.pretraining.metrics import PROBE_ROWS, MetricRows, rows_of, token_counts, unigram_metrics
+from electra.pretraining.metrics import (
+    PROBE_ROWS,
+    MetricRows,
+    generator_verdict,
+    rows_of,
+    token_counts,
+    unigram_metrics,
+)
 from electra.pretraining.plan import Plan
 from electra.pretraining.testset import CorruptedTestSet
 from electra.pretraining.trainer import ElectraTrainer
-from electra.report.blocks import Card, Table, card_content
+from electra.report.blocks import Card, Table, Verdict, card_content
 from electra.report.drawing import metric_title
 from electra.report.page import try_to_report
 from electra.report.runs import HAS_LEARNED, METRICS_NAME, STATE_NAME, TEST
@@ -79,7 +86,7 @@ def finish_run(
         logger.warning(
             "the run is at step %d of %d: the exported networks are those of this step", step, trainer.plan.steps
         )
-    results = evaluate_at_end(trainer, first_column)
+    results, on_generator = evaluate_at_end(trainer, first_column)
     test = trainer.evaluate_test_set()
     if trainer.is_fsdp_enabled:
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
@@ -90,7 +97,7 @@ def finish_run(
         return
     folder = trainer.run_folder
     with translate_write_errors(folder, lambda: how_to_go_on(folder)):
-        _write_results(trainer, options, results, test)
+        _write_results(trainer, options, results, test, on_generator)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
             rows = (*rows_of(trainer.model.objective), *PROBE_ROWS)
@@ -111,7 +118,7 @@ def next_step(trainer: ElectraTrainer, results: Mapping[str, Any]) -> str:
     """Return advice for the user: train on if the networks have not started to learn, else fine-tune them.
 
     Args:
-        results: a result of `evaluate_at_end`.
+        results: the columns of `evaluate_at_end`.
     """
     folder = trainer.run_folder
     health = health_of(trainer)
@@ -145,15 +152,22 @@ def is_english(tokenizer: PreTrainedTokenizerBase) -> bool:
     return single >= 0.9 * len(words)
 
 
-def evaluate_at_end(trainer: ElectraTrainer, start: str) -> dict[str, dict[str, float]]:
-    """Return the metrics on held-out text by column: of the untrained pair, of token frequencies, of the trained pair.
+class HeldOutMetrics(NamedTuple):
+    """The metrics on held-out text by column, and the verdict on the generator, None without a generator."""
+
+    columns: dict[str, dict[str, float]]
+    on_generator: Verdict | None = None
+
+
+def evaluate_at_end(trainer: ElectraTrainer, start: str) -> HeldOutMetrics:
+    """Return the metrics on held-out text: of the untrained pair, of token frequencies, of the trained pair.
 
     All three columns are of the same segments with the same masks, so a run that was resumed with other held-out text
     lacks the first one, which is called `start`. Without held-out text there are no columns.
     """
     data = trainer.data
     if data.evaluation is None:
-        return {}
+        return HeldOutMetrics({})
     state = trainer.state
     objective = trainer.model.objective
     evaluations = [logs for logs in state.log_history if "eval_loss" in logs]
@@ -181,11 +195,17 @@ def evaluate_at_end(trainer: ElectraTrainer, start: str) -> dict[str, dict[str, 
         if name in baselines:
             columns[f"{title}frequencies"] = baselines[name]
         columns[f"{title}trained"] = {metric: last[prefix + metric] for metric, _ in rows if prefix + metric in last}
-    return columns
+    return HeldOutMetrics(
+        columns, generator_verdict(trainer.last_records, counts) if objective.has_generator else None
+    )
 
 
 def _write_results(
-    trainer: ElectraTrainer, options: Mapping[str, Any], results: dict[str, dict[str, float]], test: dict[str, float]
+    trainer: ElectraTrainer,
+    options: Mapping[str, Any],
+    results: dict[str, dict[str, float]],
+    test: dict[str, float],
+    on_generator: Verdict | None,
 ) -> None:
     """Write log, samples, networks, metrics.json and report into the run folder, and send the report to wandb."""
     folder = trainer.run_folder
@@ -216,6 +236,9 @@ def _write_results(
     if verdict:
         values["verdict"] = verdict
         logger.info("\n%s", verdict)
+    if on_generator is not None:
+        values["generator_verdict"] = on_generator._asdict()
+        logger.info("%s", on_generator.text)
     write_json(values, folder / METRICS_NAME)
 
     track_results(trainer.args.report_to, {}, try_to_report(folder))

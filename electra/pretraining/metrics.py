@@ -21,8 +21,11 @@ from electra.data.token_cache import Documents, TokenCache, check_ids
 from electra.io.errors import UserError
 from electra.model.networks import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, Objective
+from electra.report.blocks import Verdict
 from electra.report.drawing import METRIC_LABELS
+from electra.report.evaluation import percent
 from electra.report.runs import TESTSET
+from electra.report.verdict import Rival, too_few, verdict
 
 ELECTRA = OBJECTIVES["electra"]
 """The objective of functions that are called without one."""
@@ -111,12 +114,14 @@ def evaluation_metrics(
     """
     tokens = _columns(records)
     chosen = _columns(records, chosen=True)
+    is_mask = chosen.is_mask_token == 1
     metrics: dict[str, float] = {}
     if objective.has_generator:
         is_right = chosen.predicted_ids == chosen.original_ids
+        metrics["generator_loss_mask_token"] = _mean(chosen.generator_nll[is_mask])
+        metrics["masked_accuracy_mask_token"] = _mean(is_right[is_mask])
         metrics["generator_loss"] = _mean(chosen.generator_nll)
         metrics["masked_accuracy"] = _mean(is_right)
-        metrics["masked_accuracy_mask_token"] = _mean(is_right[chosen.is_mask_token == 1])
         metrics["sampled_accuracy"] = _mean(chosen.sampled_ids == chosen.original_ids)
     if objective.is_adversarial:
         metrics["generator_entropy"] = _mean(chosen.generator_entropy)
@@ -125,8 +130,12 @@ def evaluation_metrics(
     if objective.finds_replaced:
         metrics |= _detection_metrics(tokens if objective.at_all_tokens else chosen, "discriminator_")
     else:
+        is_right = chosen.mlm_predictions == chosen.original_ids
+        if not objective.has_generator and objective.shows_masks:
+            metrics["mlm_loss_mask_token"] = _mean(chosen.main_nll[is_mask])
+            metrics["mlm_accuracy_mask_token"] = _mean(is_right[is_mask])
         metrics["mlm_loss"] = _mean(chosen.main_nll)
-        metrics["mlm_accuracy"] = _mean(chosen.mlm_predictions == chosen.original_ids)
+        metrics["mlm_accuracy"] = _mean(is_right)
     if objective.has_copy_gate:
         metrics["all_tokens_loss"] = _mean(tokens.main_nll)
         metrics["all_tokens_accuracy"] = _mean(tokens.mlm_predictions == tokens.original_ids)
@@ -182,9 +191,10 @@ def unigram_metrics(
 ) -> dict[str, float]:
     """Return the metrics of a baseline without context, which knows token frequencies p, on the same masks.
 
-    The generator, or masked language model, always predicts p and samples from it. The discriminator, or copy gate,
-    gets the same corrupted text and scores a token by -log p. Special tokens, which are never chosen, get the lowest
-    score, 0.
+    The generator, or masked language model, always predicts p. It is measured where the network sees [MASK]: at other
+    chosen positions the network may copy the token, of which the baseline knows nothing. A causal language model sees
+    no token that it predicts. The discriminator, or copy gate, gets the same corrupted text and scores a token by
+    -log p. Special tokens, which are never chosen, get the lowest score, 0.
 
     Args:
         token_counts: number of each id in the training text, int64 (V,).
@@ -193,17 +203,19 @@ def unigram_metrics(
     """
     tokens = _columns(records)
     chosen = _columns(records, chosen=True)
-    chosen_ids = chosen.original_ids.astype(np.int64)
     smoothed = token_counts + 1.0
     frequencies = smoothed / smoothed.sum()
-    loss = _mean(-np.log(frequencies[chosen_ids]))
-    accuracy = _mean(chosen_ids == int(np.argmax(frequencies)))
+    is_unseen = slice(None) if objective.is_causal else chosen.is_mask_token == 1
+    unseen_ids = chosen.original_ids[is_unseen].astype(np.int64)
+    loss = _mean(-np.log(frequencies[unseen_ids]))
+    accuracy = _mean(unseen_ids == int(np.argmax(frequencies)))
     metrics: dict[str, float] = {}
     if objective.has_generator:
-        metrics |= {"generator_loss": loss, "masked_accuracy": accuracy}
-        metrics["sampled_accuracy"] = _mean(frequencies[chosen_ids])
-    if not objective.finds_replaced:
+        metrics |= {"generator_loss_mask_token": loss, "masked_accuracy_mask_token": accuracy}
+    elif objective.is_causal:
         metrics |= {"mlm_loss": loss, "mlm_accuracy": accuracy}
+    elif objective.shows_masks:
+        metrics |= {"mlm_loss_mask_token": loss, "mlm_accuracy_mask_token": accuracy}
     if objective.finds_replaced or objective.has_copy_gate:
         judged = tokens if objective.at_all_tokens else chosen
         seen_ids = judged.corrupted_input_ids.astype(np.int64)
@@ -211,6 +223,28 @@ def unigram_metrics(
         name = "discriminator_auc" if objective.finds_replaced else "copy_gate_auc"
         metrics[name] = area_under_curve(judged.is_replaced == 1, scores)
     return metrics
+
+
+def generator_verdict(records: NDArray[np.float32], token_counts: NDArray[np.int64]) -> Verdict:
+    """Return the sentence on where a generator's accuracy at [MASK] stands to that of the most frequent token.
+
+    The error is that of the differences at the same positions. A generator that knows only token frequencies is level.
+
+    Args:
+        records, token_counts: see `unigram_metrics`.
+    """
+    chosen = _columns(records, chosen=True)
+    is_mask = chosen.is_mask_token == 1
+    originals = chosen.original_ids[is_mask]
+    is_right = (chosen.predicted_ids[is_mask] == originals).astype(np.float64)
+    is_frequent = (originals == int(np.argmax(token_counts))).astype(np.float64)
+    count = len(originals)
+    why_none = too_few(count, "masked tokens")
+    error = 0.0 if why_none else float(np.std(is_right - is_frequent)) / math.sqrt(count)
+    accuracy = _mean(is_right)
+    rival = Rival("token frequencies", _mean(is_frequent), error)
+    what = f"The generator's accuracy at [MASK] is {percent(accuracy)} %"
+    return verdict(what, accuracy, [rival], percent, f"{count:,} masked tokens", why_none)
 
 
 def token_counts(cache: TokenCache, documents: Documents | NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:

@@ -18,9 +18,10 @@ from electra.report.runs import RunRecord
 
 
 METRIC_LABELS = {
+    "generator_loss_mask_token": "generator loss at [MASK] (nats)",
+    "masked_accuracy_mask_token": "generator accuracy at [MASK]",
     "generator_loss": "generator loss (nats)",
     "masked_accuracy": "generator accuracy",
-    "masked_accuracy_mask_token": "generator accuracy where it saw [MASK]",
     "sampled_accuracy": "generator accuracy of its samples",
     "generator_entropy": "generator entropy (nats)",
     "replaced_rate": "replaced tokens",
@@ -31,6 +32,8 @@ METRIC_LABELS = {
     "discriminator_f1": "discriminator F1",
     "discriminator_mcc": "discriminator MCC",
     "discriminator_auc": "discriminator AUC",
+    "mlm_loss_mask_token": "MLM loss at [MASK] (nats)",
+    "mlm_accuracy_mask_token": "MLM accuracy at [MASK]",
     "mlm_loss": "MLM loss (nats)",
     "mlm_accuracy": "MLM accuracy",
     "all_tokens_loss": "loss at all tokens (nats)",
@@ -42,10 +45,13 @@ METRIC_LABELS = {
 }
 """Labels of all metrics but the total loss, in the order of the table."""
 METRIC_DEFINITIONS = {
-    "generator_loss": "Generator loss: mean of -log q(original token) at the chosen positions; log of the vocabulary "
-    "size if it knows nothing.",
-    "masked_accuracy": "Generator accuracy: share of the chosen positions where its most likely token is the "
-    "original. At most chosen positions it sees [MASK], at a few the token itself.",
+    "generator_loss_mask_token": "Generator loss at [MASK]: mean of -log q(original token) at the masked positions; "
+    "log of the vocabulary size if it knows nothing. Token frequencies are measured at the same positions.",
+    "masked_accuracy_mask_token": "Generator accuracy at [MASK]: share of the masked positions where its most likely "
+    "token is the original.",
+    "generator_loss": "Generator loss: the same at all chosen positions. At most of them it sees [MASK], at a few the "
+    "token itself, which it may copy: no comparison with token frequencies.",
+    "masked_accuracy": "Generator accuracy: the same at all chosen positions.",
     "sampled_accuracy": "Accuracy of its samples: share of the chosen positions where a sample equals the original. "
     "Low values are normal; these positions count as original.",
     "replaced_rate": "Replaced tokens: share of all tokens that differ from the original.",
@@ -114,13 +120,14 @@ def metric_title(name: str, names: str = "") -> str:
 
 # ---- curves of training logs, a panel for each metric
 
-# These are the panels of google-research/electra's training plots, in its order, and those of the ablations. Other
-# metrics of the log are in wandb and TensorBoard.
+# These are the panels of google-research/electra's training plots, in its order, with the generator's accuracy where
+# the generator sees [MASK], and those of the ablations. Other metrics of the log are in wandb and TensorBoard.
 
 
 MAIN = (
     *("loss", "generator_loss", "discriminator_loss", "mlm_loss", "all_tokens_loss"),
-    *("masked_accuracy", "sampled_accuracy", "mlm_accuracy", "all_tokens_accuracy"),
+    *("masked_accuracy_mask_token", "sampled_accuracy", "mlm_accuracy_mask_token", "mlm_accuracy"),
+    "all_tokens_accuracy",
     *("discriminator_accuracy", "discriminator_auc", "discriminator_precision", "discriminator_recall"),
     *(
         "copy_gate_accuracy",
@@ -134,8 +141,8 @@ MAIN = (
 )
 """Metrics that have a panel, in order, without `eval_`."""
 LEADING = (
-    *("discriminator_auc", "masked_accuracy", "pairs_accuracy", "probe_accuracy"),
-    *("mlm_accuracy", "all_tokens_accuracy", "copy_gate_auc"),
+    *("discriminator_auc", "masked_accuracy_mask_token", "pairs_accuracy", "probe_accuracy"),
+    *("mlm_accuracy_mask_token", "mlm_accuracy", "all_tokens_accuracy", "copy_gate_auc"),
 )
 """Metrics whose panels stand first on a page, because they show whether the networks learn."""
 

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 ABOUT_HELD_OUT = (
     "All columns of a run, but for a test set, use the same held-out text and masks. 'frequencies' is a baseline that "
-    "knows how frequent each token is, and no context."
+    "knows how frequent each token is, and no context; it has no value where a network may copy what it sees."
 )
 """Sentence above the table of held-out metrics."""
 ABOUT_SAMPLES = (
@@ -77,6 +77,10 @@ def report_blocks(
         if verdict:
             text = verdict if len(runs) == 1 else f"{run.name}: {verdict}"
             blocks.append(Verdict(text, is_good=HAS_LEARNED in verdict))
+        on_generator = run.metrics.get("generator_verdict") if run.metrics else None
+        if on_generator:
+            text = on_generator["text"] if len(runs) == 1 else f"{run.name}: {on_generator['text']}"
+            blocks.append(Verdict(text, on_generator["is_good"]))
     blocks.append(BulletList([note for run in runs for note in run.notes]))
     if panels:
         blocks += [Heading("Curves"), *_curves(panels, runs, names)]
@@ -90,7 +94,10 @@ def report_blocks(
 
 def _curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names: str) -> Blocks:
     """Return a figure of the metrics that say whether the networks learn, and one of the others, which is folded."""
-    leading = {name: panels[name] for name in LEADING if name in panels} if not names else dict(panels)
+    leading = dict(panels)
+    if not names:  # accuracy at [MASK] stands for that at all chosen positions
+        shown_first = [name for name in LEADING if name in panels and f"{name}_mask_token" not in panels]
+        leading = {name: panels[name] for name in shown_first}
     others = {name: curves for name, curves in panels.items() if name not in leading}
     figures = []
     for shown in filter(None, (leading, others)):

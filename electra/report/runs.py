@@ -81,6 +81,13 @@ class ComputeRecord(TypedDict, total=False):
     peak_flops_per_second: float
 
 
+class VerdictRecord(TypedDict):
+    """A verdict in metrics.json."""
+
+    text: str
+    is_good: bool | None
+
+
 class RunMetrics(TypedDict, total=False):
     """The content of metrics.json of a finished run."""
 
@@ -89,6 +96,7 @@ class RunMetrics(TypedDict, total=False):
     test: dict[str, float | None]
     compute: ComputeRecord
     verdict: str
+    generator_verdict: VerdictRecord
 
 
 @dataclass(frozen=True)

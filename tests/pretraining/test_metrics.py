@@ -18,6 +18,7 @@ from electra.pretraining.metrics import (
     PADDING,
     Field,
     evaluation_metrics,
+    generator_verdict,
     rows_of,
     token_counts,
     token_records,
@@ -120,6 +121,7 @@ def looped_metrics(batches, objective, weight):
             "generator_loss": chosen["generator_nll"].mean(),
             "masked_accuracy": is_right.mean(),
             "masked_accuracy_mask_token": is_right[is_mask].mean(),
+            "generator_loss_mask_token": chosen["generator_nll"][is_mask].mean(),
             "sampled_accuracy": (chosen["sampled_ids"] == chosen["original"]).mean(),
             "replaced_rate": tokens["is_replaced"].mean(),
         }
@@ -133,7 +135,12 @@ def looped_metrics(batches, objective, weight):
         metrics |= {f"discriminator_{name}": value for name, value in looped_detection(judged).items()}
     else:
         metrics["mlm_loss"] = main = chosen["main_nll"].mean()
-        metrics["mlm_accuracy"] = (chosen["mlm_predictions"] == chosen["original"]).mean()
+        is_right = chosen["mlm_predictions"] == chosen["original"]
+        metrics["mlm_accuracy"] = is_right.mean()
+        if objective == "mlm":  # the others see samples, or no chosen token
+            is_mask = chosen["is_mask_token"] == 1
+            metrics["mlm_loss_mask_token"] = chosen["main_nll"][is_mask].mean()
+            metrics["mlm_accuracy_mask_token"] = is_right[is_mask].mean()
     if objective == "all_tokens_mlm":
         metrics["all_tokens_loss"] = main = tokens["main_nll"].mean()
         metrics["all_tokens_accuracy"] = (tokens["mlm_predictions"] == tokens["original"]).mean()
@@ -157,8 +164,8 @@ def test_metrics_are_those_of_a_loop_over_all_tokens(make_pair, objective):
         assert first["loss"] == approx(batches[0][2].loss.item(), rel=1e-5)
 
 
-def one_row(input_ids, positions, is_chosen, sampled_ids, *, predicted_ids=None, logits=None):
-    """Records of one row without padding; every chosen token was masked."""
+def one_row(input_ids, positions, is_chosen, sampled_ids, *, predicted_ids=None, logits=None, is_masked=None):
+    """Records of one row without padding; every chosen token was masked unless `is_masked` says otherwise."""
     originals = torch.tensor([input_ids])
     slots = torch.tensor([positions])
     chosen = torch.tensor([is_chosen])
@@ -167,7 +174,7 @@ def one_row(input_ids, positions, is_chosen, sampled_ids, *, predicted_ids=None,
     output = ElectraPretrainingOutput(
         mlm_positions=slots,
         mlm_mask=chosen,
-        is_mask_token=chosen,
+        is_mask_token=chosen if is_masked is None else torch.tensor([is_masked]),
         generator_nll=torch.full(slots.shape, 2.0),
         predicted_ids=torch.tensor([predicted_ids or sampled_ids]),
         sampled_ids=sampled,
@@ -203,7 +210,8 @@ def test_undefined_metrics_are_nan():
 
     nothing_chosen = evaluation_metrics(one_row([2, 3], [1], [False], [12]), 50.0)
     undefined = {name for name, value in nothing_chosen.items() if math.isnan(value)}
-    generator_metrics = {"generator_loss", "masked_accuracy", "masked_accuracy_mask_token", "sampled_accuracy"}
+    generator_metrics = {"generator_loss", "masked_accuracy", "sampled_accuracy"}
+    generator_metrics |= {"generator_loss_mask_token", "masked_accuracy_mask_token"}
     assert undefined == {"loss", "discriminator_auc", *generator_metrics}
 
 
@@ -224,9 +232,8 @@ def test_unigram_metrics_worked_out_by_hand():
     # asked for 3, 2 and 0; always answers 3
     assert metrics == approx(
         {
-            "generator_loss": (math.log(20 / 10) + math.log(20 / 5) + math.log(20 / 4)) / 3,
-            "masked_accuracy": 1 / 3,
-            "sampled_accuracy": (10 + 5 + 4) / 20 / 3,
+            "generator_loss_mask_token": (math.log(20 / 10) + math.log(20 / 5) + math.log(20 / 4)) / 3,
+            "masked_accuracy_mask_token": 1 / 3,
             # replaced: 1 and 1, the rarest of all; not replaced: 2, 0, 3 and 2
             "discriminator_auc": 1.0,
         }
@@ -234,6 +241,53 @@ def test_unigram_metrics_worked_out_by_hand():
     # one replaced by the second rarest (0), against originals 2, 3, 1: suspected more than two of the three
     records = one_row([3, 2, 3, 1], [0], [True], [0])
     assert unigram_metrics(records, counts)["discriminator_auc"] == approx(2 / 3)
+
+
+def generated(predict, masked=850, kept=150):
+    """Records of chosen tokens of which some are kept, answered by a function of an id and whether it is masked."""
+    random = np.random.default_rng(0)
+    ids = random.choice(4, masked + kept, p=[0.2, 0.05, 0.25, 0.5]).tolist()
+    places = list(range(masked + kept))
+    is_masked = [place < masked for place in places]
+    answers = [predict(token, masked) for token, masked in zip(ids, is_masked, strict=True)]
+    return one_row(ids, places, [True] * len(ids), answers, is_masked=is_masked)
+
+
+COUNTS = np.array([3, 0, 4, 9])
+
+
+def test_a_generator_that_copies_what_it_sees_is_no_better_than_frequencies():
+    dead = generated(lambda token, is_masked: 3 if is_masked else token)
+    measured = evaluation_metrics(dead, 50.0)
+    known = unigram_metrics(dead, COUNTS)
+    assert measured["masked_accuracy"] > 0.55 > measured["masked_accuracy_mask_token"]  # it copies 15 %
+    assert measured["masked_accuracy_mask_token"] == known["masked_accuracy_mask_token"]
+    # Nothing is compared where the network may copy.
+    assert not {"generator_loss", "masked_accuracy", "sampled_accuracy"} & known.keys()
+    verdict = generator_verdict(dead, COUNTS)
+    assert verdict.is_good is False and "level with token frequencies" in verdict.text
+
+
+@parametrize(
+    ("predict", "is_good"),
+    [
+        (lambda token, is_masked: token if token == 2 else 3, True),  # right in three of four
+        (lambda token, is_masked: token if not is_masked else 0, False),
+        (lambda token, is_masked: 3, False),
+    ],
+)
+def test_a_generator_is_judged_where_it_sees_a_mask(predict, is_good):
+    verdict = generator_verdict(generated(predict), COUNTS)
+    assert verdict.is_good is is_good and "850 masked tokens" in verdict.text
+
+
+def test_the_error_of_a_generator_is_that_of_differences_at_the_same_positions():
+    records = generated(lambda token, is_masked: token if token == 2 else 3, masked=100, kept=0)
+    originals = records[0, :, Field.ORIGINAL_IDS]
+    share = float(np.mean(originals == 2))  # where the generator is right and frequencies are not
+    expected = 100 * math.sqrt(share * (1 - share) / 100)
+    assert f"± {expected:.1f} with" in generator_verdict(records, COUNTS).text
+    assert generator_verdict(generated(lambda token, is_masked: token, masked=49), COUNTS).is_good is None
 
 
 def test_special_tokens_are_the_least_suspicious():
@@ -250,11 +304,16 @@ def test_frequencies_answer_what_the_objective_asks():
     counts = np.array([3, 0, 4, 9])
     records = one_row([3, 2, 0, 3], [0, 1], [True, True], [1, 2])
     electra = unigram_metrics(records, counts)
-    asked = {name: electra[name] for name in ("generator_loss", "masked_accuracy", "sampled_accuracy")}
-    mlm = {"mlm_loss": electra["generator_loss"], "mlm_accuracy": electra["masked_accuracy"]}
+    asked = {name: electra[name] for name in ("generator_loss_mask_token", "masked_accuracy_mask_token")}
+    mlm = {
+        "mlm_loss_mask_token": electra["generator_loss_mask_token"],
+        "mlm_accuracy_mask_token": electra["masked_accuracy_mask_token"],
+    }
+    causal = {"mlm_loss": mlm["mlm_loss_mask_token"], "mlm_accuracy": mlm["mlm_accuracy_mask_token"]}
     assert unigram_metrics(records, counts, objective=OBJECTIVES["mlm"]) == mlm
-    assert unigram_metrics(records, counts, objective=OBJECTIVES["replace_mlm"]) == {**asked, **mlm}
-    with_gate = {**asked, **mlm, "copy_gate_auc": electra["discriminator_auc"]}
+    assert unigram_metrics(records, counts, objective=OBJECTIVES["causal"]) == causal
+    assert unigram_metrics(records, counts, objective=OBJECTIVES["replace_mlm"]) == asked
+    with_gate = {**asked, "copy_gate_auc": electra["discriminator_auc"]}
     assert unigram_metrics(records, counts, objective=OBJECTIVES["all_tokens_mlm"]) == with_gate
     # Of the chosen ones 1 is the rarest and replaced, 2 is not; elsewhere a rarer one may stand.
     records = one_row([3, 2, 1, 3], [0, 1], [True, True], [0, 2])
@@ -270,9 +329,11 @@ def test_the_table_is_aligned_and_empty_where_there_is_no_value():
     trained = {name: 0.25 for name, _ in rows} | {"mlm_loss": 10.125, "tokens": 1000.0}
     table = results_table({"start": {"mlm_loss": 12.5, "mlm_accuracy": math.nan}, "trained": trained}, rows)
     assert table.splitlines() == [
-        "                  start  trained",
-        "MLM loss (nats) 12.5000  10.1250",
-        "MLM accuracy              0.2500",
+        "                            start  trained",
+        "MLM loss at [MASK] (nats)           0.2500",
+        "MLM accuracy at [MASK]              0.2500",
+        "MLM loss (nats)           12.5000  10.1250",
+        "MLM accuracy                        0.2500",
     ]
 
 

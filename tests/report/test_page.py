@@ -50,9 +50,10 @@ def page(tmp_path_factory):
 
 
 def test_a_page_begins_with_the_verdict(page):
-    kind, verdict = re.findall(r'<p class="verdict (\w+)">(.*?)</p>', page)[0]
-    assert kind == "good" and verdict == "step 100: the discriminator has started to learn"
-    assert page.index(verdict) < page.index("<h2>Curves</h2>")
+    on_discriminator, on_generator = re.findall(r'<p class="verdict (\w+)">(.*?)</p>', page)
+    assert on_discriminator == ("good", "step 100: the discriminator has started to learn")
+    assert on_generator[0] == "bad" and "level with token frequencies" in on_generator[1]
+    assert page.index(on_generator[1]) < page.index("<h2>Curves</h2>")
 
 
 def test_a_run_that_logged_no_metric_has_a_page_without_curves(tmp_path):
@@ -63,9 +64,9 @@ def test_a_run_that_logged_no_metric_has_a_page_without_curves(tmp_path):
 
 
 def test_metrics_have_the_names_of_the_terminal_and_definitions(page):
-    assert '<th scope="row">generator accuracy</th>' in page and "masked accuracy" not in page
+    assert '<th scope="row">generator accuracy at [MASK]</th>' in page and "masked accuracy" not in page
     assert "Discriminator AUC: probability that a replaced token gets a higher score" in page
-    assert metric_title("masked_accuracy_mask_token") == "generator accuracy where it saw [MASK]"
+    assert metric_title("masked_accuracy_mask_token") == "generator accuracy at [MASK]"
     assert metric_title("discriminator_precision") == "discriminator precision"
     assert metric_title("grad_norm") == "grad norm"
 
@@ -86,7 +87,8 @@ def test_the_page_is_complete_and_loads_nothing(page):
     assert opened - closed == Counter({"meta": 3, "img": 2})
     pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', page)
     leading, folded = (base64.b64decode(picture) for picture in pictures)
-    assert b">discriminator AUC<" in leading and b">generator accuracy<" in leading and b"total loss" not in leading
+    assert b">discriminator AUC<" in leading and b">generator accuracy at [MASK]<" in leading
+    assert b"total loss" not in leading
     assert b">total loss<" in folded and page.index("<details>") > page.index(pictures[0])
     assert not re.search(r"href=|src=\"(?!data:)|url\(|@import|<script|<link|https?:", page)
     light, dark = (set(re.findall(r"(--\w+):", part)) for part in page.split("prefers-color-scheme: dark", 1))
@@ -98,9 +100,9 @@ def test_numbers_are_aligned_and_shares_in_percent(tmp_path):
     table = Table(["", "some", "words"], [["a", "-1.5", "x"], ["b", "", "2"], ["c", "", "y"], ["d", "–", "z"]])
     assert [table.is_number(column) for column in range(3)] == [False, True, False]
     page = page_of(finished_run(tmp_path / "run"))
-    names = ("generator accuracy", "generator loss (nats)")
+    names = ("generator accuracy at [MASK]", "generator loss (nats)")
     cells = {name: re.search(f">{re.escape(name)}</th>(.*?)\n", page)[1] for name in names}
-    assert " %<" in cells["generator accuracy"] and "%" not in cells["generator loss (nats)"]
+    assert " %<" in cells["generator accuracy at [MASK]"] and "%" not in cells["generator loss (nats)"]
 
 
 def test_two_evaluations_are_points_and_three_a_line():
