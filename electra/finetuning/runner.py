@@ -42,7 +42,7 @@ from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_N
 from electra.report.verdict import too_few
 from electra.runtime.device import computing, tune_networks
 from electra.runtime.threads import choose_threads, threads_of_user
-from electra.runtime.tracking import RecordSettings, check_trackers, track_results
+from electra.runtime.tracking import RecordSettings, log_in, track_results
 from electra.tokenizers.unknown import WARN_UNKNOWN_RATE, UnknownTokens
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def evaluate(
         The evaluation with all results, on the main process; None elsewhere and with --plan.
     """
     check_can_save(args)
-    check_trackers(args.tuning.report_to)
+    log_in(args.tuning.report_to)
     encoder = encoder or open_encoder(args)
     evaluation = open_evaluation(args, encoder, tasks, prefix)
     to_do = plan_runs(evaluation)

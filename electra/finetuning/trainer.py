@@ -40,6 +40,7 @@ from electra.io.errors import UserError
 from electra.io.rows import Columns
 from electra.layer_decay import layer_decay_groups
 from electra.runtime.device import tune_networks
+from electra.runtime.tracking import guard_trackers
 from electra.schedules import AdamWNoBiasCorrection, product_scheduler
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
@@ -338,6 +339,7 @@ def train_and_score(
         compute_loss_func=loss,
         callbacks=[*callbacks],
     )
+    guard_trackers(trainer.callback_handler.callbacks)
 
     def predict() -> Logits:
         return {split: trainer.predict_logits(examples) for split, examples in dev.items()}

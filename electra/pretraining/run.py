@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import shutil
 import sys
 import tempfile
 import time
@@ -11,6 +12,7 @@ import torch
 from transformers import TrainerCallback
 
 from electra.io.console import RunLog, setup_logging, without_secrets
+from electra.io.files import holds_files
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks import Probe, default_callbacks
 from electra.pretraining.checkpoints import StopRequests
@@ -47,7 +49,7 @@ from electra.pretraining.trial import (
 )
 from electra.report.page import REPORT_NAMES, try_to_report
 from electra.runtime.device import keep_freed_memory
-from electra.runtime.tracking import RecordSettings, check_trackers
+from electra.runtime.tracking import RecordSettings, TrackerError, log_in
 from electra.schedules import check_optimizer
 
 
@@ -67,7 +69,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         log: log that keeps lines until the run folder is known.
         started: `time.monotonic()` at the start of the command, in seconds.
     """
-    check_trackers(args.training.report_to)
+    log_in(args.training.report_to)
     check_optimizer(args.training)
     allow_open_files(args.training)
     run = open_run(args)
@@ -127,13 +129,19 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         provenance=provenance,
         probes=probes,
     )
+    is_new = not holds_files(run.folder)
     if args.training.process_index == 0:
         with first_files(run):
             save_options(args.record, run, data.tokenizer)
             log.write_to(run.folder)
 
     with stop.listening():
-        trainer.train(resume_from_checkpoint=run.checkpoint or False)
+        try:
+            trainer.train(resume_from_checkpoint=run.checkpoint or False)
+        except TrackerError:
+            if is_new and args.training.process_index == 0:
+                shutil.rmtree(run.folder, ignore_errors=True)
+            raise
     if stop.exit_code:
         sys.exit(stop.exit_code)
 

@@ -88,7 +88,7 @@ from electra.pretraining.step import LogWindow, Phase, StepGuard, begin_second_s
 from electra.pretraining.testset import CorruptedTestSet
 from electra.report.runs import TEST
 from electra.runtime.device import computing, tune_for_gpu, tune_networks
-from electra.runtime.tracking import send_alert
+from electra.runtime.tracking import KeepRunId, guard_trackers, resumed_in_wandb, send_alert
 from electra.schedules import (
     AdamWNoBiasCorrection,
     create_schedule,
@@ -220,8 +220,9 @@ class ElectraTrainer(Trainer):
         self.guard = StepGuard(self.accelerator, args.max_grad_norm, self.run_folder, is_sharded)
         if callbacks is None:
             callbacks = default_callbacks(model, args, plan)
-        for callback in (*callbacks, self.checkpoints, self.guard):
+        for callback in (*callbacks, KeepRunId(self.run_folder), self.checkpoints, self.guard):
             self.add_callback(callback)
+        guard_trackers(self.callback_handler.callbacks)
         self.probes = ProbeClock(probes)
         self._values_of_batch: Any = None
         self._begun_step = -1
@@ -257,7 +258,8 @@ class ElectraTrainer(Trainer):
             self.checkpoints.provenance = check_resumed(run, provenance or self._provenance(), networks)
         set_seed(self.args.seed, device_specific=True)  # all have the same weights; each draws its own dropout
         try:
-            with computing(self.args.device, self.args.threads):
+            resumed = resumed_in_wandb(self.args.report_to if resume_from_checkpoint else [], self.run_folder)
+            with resumed, computing(self.args.device, self.args.threads):
                 return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
         except BaseException as error:
             failure = (

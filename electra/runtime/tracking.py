@@ -1,11 +1,13 @@
 """Options, results, reports and alerts for wandb, beside the logs that transformers' callbacks send to all trackers.
 
-It is imported only if the run reports to it. If it fails at the end, that is a warning: the results are
-already in the run folder.
+It is imported only if the run reports to it. What a tracker raises when a run begins is one line and ends the command.
+If it fails at the end, that is a warning: the results are already in the run folder.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -13,8 +15,10 @@ from typing import Any
 
 from transformers import TrainerCallback
 from transformers.integrations import get_available_reporting_integrations
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from electra.io.errors import UserError
+from electra.io.files import write_file
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +27,83 @@ def check_trackers(report_to: Sequence[str]) -> None:
     """Refuse a tracker that transformers does not know or that is not installed."""
     for name in {*report_to} - {"none", *get_available_reporting_integrations()}:
         raise UserError(f"--report_to {name} does not work: transformers does not know it, or it is not installed")
+
+
+def log_in(report_to: Sequence[str]) -> None:
+    """Refuse a tracker that does not work, or to which nobody is logged in, before any work is done."""
+    check_trackers(report_to)
+    if "wandb" not in report_to:
+        return
+    with translate_tracker_errors("wandb"):
+        import wandb
+
+        mode = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode
+        if wandb.run is None and mode == "online":
+            wandb.login()
+
+
+class TrackerError(UserError):
+    """What a tracker raises when a run begins, in one line."""
+
+
+@contextmanager
+def translate_tracker_errors(name: str) -> Iterator[None]:
+    """Turn whatever a tracker raises in the block into a `TrackerError`."""
+    try:
+        yield
+    except Exception as error:  # each tracker has errors of its own
+        hint = "run `wandb login`, set WANDB_MODE=offline, or leave it out" if name == "wandb" else "or leave it out"
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise TrackerError(f"--report_to {name} does not work ({said:.300}); {hint}") from error
+
+
+def guard_trackers(callbacks: Iterable[TrainerCallback]) -> None:
+    """Let the trackers among a trainer's callbacks end the training in one line if they cannot begin."""
+    names = {tracker: name for name, tracker in INTEGRATION_TO_CALLBACK.items()}
+    for callback in callbacks:
+        if type(callback) in names:
+            begin = translate_tracker_errors(names[type(callback)])(callback.on_train_begin)
+            callback.on_train_begin = begin
+
+
+# ---- a resumed run is one run in wandb
+
+RUN_ID_NAME = "wandb_run_id.txt"
+"""File of a run folder with the id of the run in wandb."""
+RUN_ID = "WANDB_RUN_ID"
+"""Environment variable with the id of wandb's next run: of a user, of an agent of a sweep, or of a resumed run."""
+
+
+@dataclass(eq=False)
+class KeepRunId(TrainerCallback):
+    """A callback that writes the id of wandb's run into a run folder; it stands behind wandb's own callback."""
+
+    folder: Path
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if "wandb" not in args.report_to or not state.is_world_process_zero:
+            return
+        import wandb
+
+        if wandb.run is not None:
+            write_file(f"{wandb.run.id}\n".encode(), self.folder / RUN_ID_NAME)
+
+
+@contextmanager
+def resumed_in_wandb(report_to: Sequence[str], folder: Path) -> Iterator[None]:
+    """Let the block continue the run in wandb whose id is in a run folder, unless the environment names another id."""
+    path = folder / RUN_ID_NAME
+    if "wandb" not in report_to or RUN_ID in os.environ or not path.is_file():
+        yield
+        return
+    before = os.environ.get("WANDB_RESUME")
+    os.environ |= {RUN_ID: path.read_text(encoding="utf-8").strip(), "WANDB_RESUME": before or "allow"}
+    try:
+        yield
+    finally:
+        del os.environ[RUN_ID]
+        if before is None:
+            del os.environ["WANDB_RESUME"]
 
 
 @dataclass(eq=False)

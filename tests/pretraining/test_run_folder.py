@@ -49,6 +49,17 @@ def test_a_run_gets_a_folder_of_its_name_or_a_number(tmp_path):
     assert new_run_folder(tmp_path, "file") == tmp_path / "file-2"
 
 
+def test_a_run_that_has_not_ended_can_be_continued(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    folder = opened(tmp_path).folder
+    write_checkpoint(folder, 2)
+    assert opened(tmp_path).folder != folder
+    assert "--auto_resume" in caplog.text and f"--resume_from_checkpoint {folder}" in caplog.text
+    caplog.clear()
+    (folder / "metrics.json").write_text("{}")
+    assert opened(tmp_path).folder != folder and "--auto_resume" not in caplog.text  # it has ended
+
+
 def test_an_empty_folder_is_used_by_one_of_two_runs(tmp_path):
     (tmp_path / "run").mkdir()
     with ThreadPoolExecutor(8) as pool:
