@@ -16,7 +16,6 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -42,8 +41,7 @@ logger = logging.getLogger(__name__)
 
 MOST_PAIRS = 500
 MOST_TEXTS = 2_400
-"""Pairs and texts of a file that are used, at most: rows at equal distances, because an evaluation must take
-seconds."""
+"""Pairs and texts of a file that are used, at most, because an evaluation must take seconds; see `draw_rows`."""
 BATCH = 64
 PARTS = 5
 """Texts of a forward pass, and parts of the cross-validation."""
@@ -78,9 +76,21 @@ def pair_score_of(objective: Objective) -> str:
     return "causal" if objective.is_causal else "pll"
 
 
-def spread(rows: Sequence[Any], most: int) -> list[Any]:
-    """Return the rows, or `most` of them at equal distances."""
-    return list(rows[:: math.ceil(len(rows) / most) or 1])
+def draw_rows(groups: Sequence[str], most: int) -> list[int]:
+    """Return the numbers of all rows, or of `most` drawn ones, ascending: the same ones each time.
+
+    Each group, a paradigm or a class, has an equal share, as far as it has rows. The rows of a group are drawn at
+    random, because files may repeat their groups in a regular order.
+
+    Args:
+        groups: the group of each row.
+    """
+    ranks: Counter[str] = Counter()
+    by_rank: list[tuple[int, int, int]] = []
+    for number in np.random.default_rng(0).permutation(len(groups)).tolist():
+        by_rank.append((ranks[groups[number]], len(by_rank), number))
+        ranks[groups[number]] += 1
+    return sorted(number for *_, number in sorted(by_rank)[:most])
 
 
 @dataclass(frozen=True)
@@ -94,7 +104,8 @@ class PairsProbe:
 
     @classmethod
     def read(cls, path: str, tokenizer: PreTrainedTokenizerBase, score: str, longest: int) -> "PairsProbe":
-        pairs = spread(load_pairs(path), MOST_PAIRS)
+        every = load_pairs(path)
+        pairs = [every[number] for number in draw_rows([pair.paradigm for pair in every], MOST_PAIRS)]
         groups = encode_sentences([text for pair in pairs for text in (pair.good, pair.bad)], tokenizer)
         most = groups[-1].ids.shape[1]
         if most > longest:
@@ -133,17 +144,13 @@ class LabelProbe:
 
     @classmethod
     def read(cls, path: str, tokenizer: PreTrainedTokenizerBase, longest: int) -> "LabelProbe":
-        rows = spread(list(read_rows(path, skips_empty=True)), MOST_TEXTS)
+        rows = list(read_rows(path, skips_empty=True))
         if not rows:
             raise UserError(f"{path} has no rows; give a header and rows, or JSON lines")
-        examples = []
-        labels = []
-        for place, row in rows:
-            examples.append(texts_of(row, place))
-            label = row.get(first_of(LABEL_COLUMNS, row))
-            if label is None or not str(label).strip():
-                raise UserError(f"{place} has no label; its columns are {', '.join(row)}")
-            labels.append(str(label).strip())
+        every = [label_of(row, place) for place, row in rows]
+        numbers = draw_rows(every, MOST_TEXTS)
+        labels = [every[number] for number in numbers]
+        examples = [texts_of(row, place) for place, row in (rows[number] for number in numbers)]
         counts = Counter(labels)
         frequent = [count for count in counts.values() if count >= PARTS]
         if len(frequent) < 2:
@@ -158,8 +165,7 @@ class LabelProbe:
             "probe          %d texts of %s, %d classes; the most frequent has %.1f %%",
             len(labels), path, len(counts), 100 * share,
         )  # fmt: skip
-        numbers = {label: number for number, label in enumerate(sorted(counts))}
-        classes = np.array([numbers[label] for label in labels])
+        classes = np.unique(labels, return_inverse=True)[1]
         return cls(encoded, classes, PaddingCollator(tokenizer.pad_token_id))
 
     def __call__(self, model: ElectraForJointPretraining) -> dict[str, float]:
@@ -188,6 +194,14 @@ class LabelProbe:
             means.append(((hidden * is_token).sum(1) / is_token.sum(1)).cpu().numpy())
         features: Array = np.concatenate(means)[np.argsort(order)]
         return features
+
+
+def label_of(row: Columns, place: str) -> str:
+    """Return the label of a row; raise a UserError if there is none."""
+    label = row.get(first_of(LABEL_COLUMNS, row))
+    if label is None or not str(label).strip():
+        raise UserError(f"{place} has no label; its columns are {', '.join(row)}")
+    return str(label).strip()
 
 
 def texts_of(row: Columns, place: str) -> tuple[str, str | None]:

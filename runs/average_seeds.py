@@ -4,9 +4,11 @@
 
 The folders are evaluations of `electra classify` with one label and one row of tokens for each text. A part of the
 training texts (`--train_fractions`) is drawn with `--eval_seed` + seed, so the seeds 42 and 43 of `--seed 42
---eval_seed 0` and the seeds 2 and 3 of `--seed 2 --eval_seed 40` draw the same two sets of texts. The table has a line
-for each set of texts: accuracy in percent of the networks, in the mean; of the mean of their probabilities; and of the
-bag of words. The last line has the median of each column, and the standard deviation over the sets.
+--eval_seed 0` and the seeds 2 and 3 of `--seed 2 --eval_seed 40` draw the same two sets of texts. Without a
+development set of its own, another `--eval_seed` holds out other texts, so give a `--validation_file`. The table has a
+line for each set of texts of both splits: accuracy in percent of the networks, in the mean; of the mean of their
+probabilities; and of the bag of words. The last line has the median of each column, and the standard deviation over
+the sets.
 """
 
 import argparse
@@ -27,6 +29,8 @@ from electra.report.results import read_results
 class Finetuned(NamedTuple):
     """A fine-tuned network's answers on the development set."""
 
+    name: str
+    """Folder and seed of the network, for messages."""
     probabilities: np.ndarray
     """Probabilities of the classes, (texts, classes)."""
     labels: np.ndarray
@@ -36,7 +40,7 @@ class Finetuned(NamedTuple):
 
 
 def finetuned_networks(folder: Path) -> list[tuple[tuple[Any, ...], Finetuned]]:
-    """Read the networks of an evaluation, each with a key that is equal for networks trained on the same texts."""
+    """Read the networks of an evaluation, each with a key that is equal for the same texts of both splits."""
     found = []
     for run in read_results(folder / "results.jsonl"):
         settings = run.settings
@@ -49,14 +53,18 @@ def finetuned_networks(folder: Path) -> list[tuple[tuple[Any, ...], Finetuned]]:
         details = json.loads(Path(f"{start}-details.json").read_text(encoding="utf-8"))
         number = {one["name"]: column for column, one in enumerate(details["classes"])}
         with open(f"{start}-dev.csv", encoding="utf-8", newline="") as file:
-            labels = np.array([number[row["label"]] for row in csv.DictReader(file)])
+            answers = list(csv.DictReader(file))
+        labels = np.array([number[row["label"]] for row in answers])
+        places = tuple(row["place"] for row in answers)
         with np.load(f"{start}.npz", allow_pickle=False) as logits:
             probabilities = softmax(logits["dev"].astype(np.float64), axis=-1)
         baselines = json.loads(Path(f"{start}-baselines.json").read_text(encoding="utf-8"))
         is_drawn = settings.get("train_texts") == "drawn for each seed"
         draw = settings["eval_seed"] + run.seed if is_drawn else "all"
-        key = (run.task, run.rows["train"], draw, settings["train_data"], settings["validation_data"])
-        found.append((key, Finetuned(probabilities, labels, baselines["bag of words"]["accuracy"])))
+        data = tuple(settings.get(name) for name in ("train_data", "validation_data"))
+        key = (run.task, run.rows["train"], draw, data, places)
+        name = f"{folder}, seed {run.seed}"
+        found.append((key, Finetuned(name, probabilities, labels, baselines["bag of words"]["accuracy"])))
     return found
 
 
@@ -67,9 +75,12 @@ def score_averages(folders: Sequence[Path]) -> list[tuple[tuple[Any, ...], int, 
         for each set of texts its key, the number of networks, and the accuracy in percent of the networks in the mean,
         of their average, and of the bag of words.
     """
-    networks = defaultdict(list)
+    networks: dict[tuple[Any, ...], list[Finetuned]] = defaultdict(list)
     for folder in folders:
         for key, network in finetuned_networks(folder):
+            for other in networks[key]:
+                if np.array_equal(other.probabilities, network.probabilities):
+                    raise UserError(f"{network.name} and {other.name} are one network; name each of them once")
             networks[key].append(network)
     scores = []
     for key, members in sorted(networks.items(), key=lambda item: str(item[0])):

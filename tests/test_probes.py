@@ -1,7 +1,9 @@
 """Minimal pairs and a linear probe at each evaluation of a run: values, and files that cannot be used."""
 
+import itertools
 import json
 import math
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +17,7 @@ from electra.pretraining import callbacks
 from electra.pretraining.callbacks import ProbeClock
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run import main as pretrain
-from electra.probes import LabelProbe, PairsProbe, make_probes, spread
+from electra.probes import LabelProbe, PairsProbe, draw_rows, make_probes
 from electra.tasks.minimal_pairs.task import main as pairs
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
@@ -125,9 +127,32 @@ def test_two_texts_are_read_as_a_pair(tmp_path, framed_tokenizer):
     assert probe.classes.tolist() == [1, 0] * 6 and set(probe.rows.lengths.tolist()) == {6}
 
 
-def test_rows_of_a_long_file_are_spread_over_it():
-    assert spread(range(5), 500) == [0, 1, 2, 3, 4]
-    assert spread(range(1001), 500)[:2] == [0, 3] and len(spread(range(1001), 500)) <= 500
+@parametrize("groups", ["ab" * 300, "abc" * 200, "a" * 300 + "b" * 300, "a" * 20 + "b" * 581])
+def test_rows_of_a_long_file_are_drawn_in_equal_shares_of_groups(groups):
+    numbers = draw_rows(groups, 500)
+    assert numbers == sorted({*numbers}) == draw_rows(groups, 500) and len(numbers) == 500
+    drawn = Counter(groups[number] for number in numbers)
+    total = Counter(groups)
+    shares = {group: min(total[group], 500 // len(total)) for group in total}
+    assert all(drawn[group] >= share for group, share in shares.items())
+    distances = Counter(b - a for a, b in itertools.pairwise(numbers))
+    assert len(distances) > 2  # not every n-th
+    assert draw_rows(groups, 5000) == list(range(len(groups)))
+
+
+def test_files_whose_rows_repeat_in_order_are_measured_whole(tmp_path, number_tokenizer, monkeypatch):
+    monkeypatch.setattr(probes, "MOST_PAIRS", 30)
+    monkeypatch.setattr(probes, "MOST_TEXTS", 40)
+    rows = [{"sentence_good": "5 6", "sentence_bad": "7 8", "UID": "ab"[n % 2]} for n in range(60)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pairs_probe = PairsProbe.read(str(tmp_path / "pairs.jsonl"), number_tokenizer, "discriminator", 32)
+    assert Counter(pair.paradigm for pair in pairs_probe.pairs) == {"a": 15, "b": 15}
+    texts = [{"text": f"{5 + n % 30}", "label": n % 4} for n in range(160)]  # every fourth would be one class
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
+    before = number_tokenizer.backend_tokenizer.to_str()
+    probe = LabelProbe.read(str(tmp_path / "labels.jsonl"), number_tokenizer, 16)
+    assert np.bincount(probe.classes).tolist() == [10, 10, 10, 10]
+    assert number_tokenizer.backend_tokenizer.to_str() == before  # no truncation is left in what is exported
 
 
 @parametrize(

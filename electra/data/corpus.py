@@ -17,7 +17,6 @@ import logging
 import os
 import platform
 import sysconfig
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -29,6 +28,7 @@ import xxhash
 
 from electra.data.options import CorpusArguments
 from electra.data.readers import (
+    MOST_ENDINGS,
     ROWS_PER_BATCH,
     SUPPORTED,
     as_document,
@@ -41,6 +41,7 @@ from electra.data.readers import (
     kind,
     naming_errors,
     read_file,
+    warn_of_files,
     why_no_prose,
     why_rows,
 )
@@ -56,8 +57,6 @@ NO_CONFIG = "none"  # stands for "no configuration" where one is expected for ea
 WHOLE_BYTES = 10**9
 """Bytes of all files of a corpus together up to which the files are hashed whole; of more, samples are hashed. Hashing
 takes a core 0.2 s from memory (XXH3: 6 GB/s), and a second from a disk of 1 GB/s."""
-MOST_ENDINGS = 8
-"""Endings of files that a message names, at most."""
 SAMPLED_LINES = 2000
 SAMPLED_CHARACTERS = 100_000
 """Lines and characters at the beginning of a file that `why_no_prose` reads, at most."""
@@ -95,11 +94,7 @@ class Source(NamedTuple):
 def _file_source(entry: str, fraction: float, options: CorpusArguments, option: str) -> Source:
     """Return the source of a file, of the supported files below a folder, or of the matches of a glob."""
     files, skipped = find_files(entry, option)
-    if skipped:
-        counts_by_ending = Counter(map(ending, skipped)).most_common()
-        shown = ", ".join(f"{name} ({count})" for name, count in counts_by_ending[:MOST_ENDINGS])
-        more = ", ..." if len(counts_by_ending) > MOST_ENDINGS else ""
-        logger.warning(f"{len(skipped)} of {len(files) + len(skipped)} files of {entry} are skipped: {shown}{more}")
+    warn_of_files(entry, files, skipped, is_training=option == "train_file")
     sizes = [os.path.getsize(file) for file in files]
     text_files = sum(kind(file)[0] == "text" for file in files)
 

@@ -8,13 +8,15 @@ at exactly two newlines, and its errors name no line.
 import csv
 import io
 import itertools
+import logging
 import lzma
 import os
 import re
 import sys
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
@@ -23,10 +25,14 @@ import pyarrow.parquet as pq
 
 from electra.io.console import is_encodable
 from electra.io.errors import UserError, first_line
-from electra.io.files import OPTIONS_TITLE
+from electra.io.files import HELD_OUT_WORDS, OPTIONS_TITLE
 from electra.io.lines import NOT_UTF8, open_bytes
 from electra.io.rows import JSON_LINES, PlacedRow, is_object, json_rows, read_rows, shown_names
 
+logger = logging.getLogger(__name__)
+
+MOST_ENDINGS = 8
+"""Endings of files that a message names, at most."""
 LANGUAGES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
     "en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu "
@@ -166,6 +172,24 @@ _ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#[0-9]{1,6});")
 """A character as HTML writes it, such as &amp;."""
 FEWEST_ROWS = 20
 """Lines with equal numbers of cells from which a text is called a table."""
+
+
+def warn_of_files(entry: str, files: Sequence[str], skipped: Sequence[str], *, is_training: bool) -> None:
+    """Log warnings about the files of a folder or glob: those that are skipped, those that seem to be held out."""
+    if skipped:
+        counts_by_ending = Counter(map(ending, skipped)).most_common()
+        shown = ", ".join(f"{name} ({count})" for name, count in counts_by_ending[:MOST_ENDINGS])
+        more = ", ..." if len(counts_by_ending) > MOST_ENDINGS else ""
+        logger.warning(f"{len(skipped)} of {len(files) + len(skipped)} files of {entry} are skipped: {shown}{more}")
+    found = [HELD_OUT_WORDS.intersection(re.split(r"[^a-z]+", os.path.basename(file).lower())) for file in files]
+    named = list(filter(None, found))
+    if is_training and 0 < len(named) < len(files):
+        words = ", ".join(sorted(set().union(*named)))
+        logger.warning(
+            "%d of %d files of %s, named %s, are trained on, too: name them with --validation_file, and the others "
+            "with --train_file",
+            len(named), len(files), entry, words,
+        )  # fmt: skip
 
 
 def why_no_prose(text: str) -> str:

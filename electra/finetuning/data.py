@@ -23,9 +23,10 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from electra.io.errors import UserError, abridged, first_line
-from electra.io.files import expand
+from electra.io.files import HELD_OUT_WORDS, expand
 from electra.io.lines import COMPRESSIONS, form_of
 from electra.io.rows import TABLES, Columns, PlacedRow, classes_of, name_classes, read_rows
+from electra.tokenizers.load import state_kept
 
 # ---- rows of token ids, windows on long texts, padded batches
 
@@ -103,7 +104,8 @@ def tokenize(
         end = start + TOKENIZER_BATCH
         batch = [list(column[start:end]) for column in texts]
         # verbose: no warning about texts that are longer than the model, which are cut into windows
-        encoded = tokenizer(*batch, return_attention_mask=False, verbose=False, **options)
+        with state_kept(tokenizer):
+            encoded = tokenizer(*batch, return_attention_mask=False, verbose=False, **options)
         for name, rows in encoded.items():
             dtype = np.uint8 if name == "token_type_ids" else np.int32
             columns.setdefault(name, []).extend(np.asarray(row, dtype) for row in rows)
@@ -231,7 +233,7 @@ def files_by_split(options: Any) -> dict[str, list[str]]:
 
 
 NAMELESS = re.compile(
-    r"(train|training|trn|valid|validation|val|dev|devel|development|test|eval|data|dataset|set|all|full|of|\d+|[\W_])+",
+    rf"(train|training|trn|{'|'.join(sorted(HELD_OUT_WORDS))}|data|dataset|set|all|full|of|\d+|[\W_])+",
     re.IGNORECASE,
 )
 """Names of files that say only which split of some data they are."""

@@ -265,6 +265,10 @@ def _checked(path: str) -> str:
     return path
 
 
+HELD_OUT_WORDS = frozenset({"valid", "validation", "val", "dev", "devel", "development", "test", "eval"})
+"""Words in the names of files with text or rows that are held out of training."""
+
+
 def split_name(given: str) -> tuple[str, str]:
     """Return name and path of `name=path`; "" and the whole text if that is a path without a name."""
     match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)=(.+)", given)

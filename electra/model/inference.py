@@ -20,6 +20,7 @@ from electra.model.networks import check_finite, encode, gather_hidden, is_detec
 from electra.model.options import MASKING
 from electra.model.pretrained import Networks
 from electra.samples import REPLACED, Sample
+from electra.tokenizers.load import state_kept
 
 OPTIONS_OF_CORRUPTION = {
     **{name: name for name in (*MASKING, "disallow_correct")},
@@ -165,14 +166,15 @@ def inspect_texts(
     if mlm_probability is not None:
         config.mlm_probability = mlm_probability
     pair = filter(None, (networks.generator, networks.discriminator))
-    encoded = networks.tokenizer(
-        list(texts),
-        padding=True,
-        truncation=True,
-        max_length=min(longest_text(network.config) for network in pair),
-        return_token_type_ids=True,
-        return_tensors="pt",
-    )
+    with state_kept(networks.tokenizer):
+        encoded = networks.tokenizer(
+            list(texts),
+            padding=True,
+            truncation=True,
+            max_length=min(longest_text(network.config) for network in pair),
+            return_token_type_ids=True,
+            return_tensors="pt",
+        )
     batch = dict(encoded)
     rows, length = batch["input_ids"].shape
     noise = torch.Generator().manual_seed(seed)

@@ -9,6 +9,8 @@ import copy
 import hashlib
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,25 @@ TOKENIZER_FILES = (
 """Files of tokenizers, of which every folder that `AutoTokenizer` can read has at least one."""
 TOKENIZER_SUBFOLDERS = ("tokenizer", "discriminator")
 """Folders in a run folder that may hold the tokenizer, by preference."""
+
+
+@contextmanager
+def state_kept(tokenizer: PreTrainedTokenizerBase) -> Iterator[None]:
+    """Keep the truncation and the padding of a tokenizer over a block that calls it with others.
+
+    transformers leaves those of the last call in the backend, which saves them: a tokenizer.json would cut texts.
+    """
+    backend = tokenizer.backend_tokenizer
+    truncation, padding = backend.truncation, backend.padding
+    try:
+        yield
+    finally:
+        backend.no_truncation()
+        backend.no_padding()
+        if truncation is not None:
+            backend.enable_truncation(**truncation)
+        if padding is not None:
+            backend.enable_padding(**padding)
 
 
 def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:

@@ -228,6 +228,24 @@ def test_what_a_folder_has_beside_its_texts_is_skipped_and_counted(tmp_path, cap
     assert "LICENSE (1)" in line
 
 
+@parametrize(
+    ("names", "said"),
+    [
+        (("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"), "test, valid"),
+        (("train.txt", "dev.txt"), "dev"),
+        (("a.txt", "b/Eval_2.txt"), "eval"),
+        (("a.txt", "latest.txt", "devil.txt", "protest.md"), ""),
+        (("test.txt", "test_2.txt"), ""),  # all are: the user has named them
+    ],
+)
+def test_files_named_as_held_out_text_are_said(tmp_path, names, said, caplog):
+    for name in names:
+        write(tmp_path / "texts" / name, name.encode())
+    assert len(read(tmp_path / "texts")) == len(names)
+    lines = [record.getMessage() for record in caplog.records if "--validation_file" in record.getMessage()]
+    assert len(lines) == bool(said) and all(f"named {said}," in line for line in lines)
+
+
 def test_a_file_that_is_named_may_have_any_ending(tmp_path):
     assert read(write(tmp_path / "news.2019.shuffled", "a\n\nb")) == ["a", "b"]
     assert read(write(tmp_path / "news.shuf.gz", gzip.compress(b"c"))) == ["c"]

@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import runpy
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -368,6 +369,33 @@ def test_networks_of_the_same_texts_are_averaged(folder, capsys, monkeypatch):
     alone = np.mean([np.mean(one.argmax(1) == labels) for one in both])
     average = np.mean(np.mean(both, axis=0).argmax(1) == labels)
     assert table[1][2:4] == [f"{100 * alone:.1f}", f"{100 * average:.1f}"]
+
+
+def evaluation_to_average(folder, places, logits, **settings):
+    """A folder with one network's answers to two texts at these places."""
+    (folder / "predictions").mkdir(parents=True)
+    settings = {"label_kind": "single", "train_data": "t", "eval_seed": 0, **settings}
+    one = Result("t", 1, {}, False, 1.0, "pretrained", "m", 1, {"train": 4, "dev": 2}, settings)
+    append_result(folder / "results.jsonl", one)
+    start = folder / "predictions" / "t-1"
+    classes = {"classes": [{"name": "a"}, {"name": "b"}]}
+    Path(f"{start}-details.json").write_text(json.dumps(classes))
+    write_table(Path(f"{start}-dev.csv"), ["place", "label"], zip(places, "ab", strict=True))
+    np.savez(f"{start}.npz", dev=np.array(logits, np.float32))
+    Path(f"{start}-baselines.json").write_text('{"bag of words": {"accuracy": 0.5}}')
+    return folder
+
+
+def test_only_answers_of_different_networks_to_the_same_texts_are_averaged(tmp_path):
+    average = runpy.run_path(AVERAGE_SEEDS)["score_averages"]
+    first = evaluation_to_average(tmp_path / "a", ("train.csv:3", "train.csv:5"), [[3, 0], [1, 0]])
+    same = evaluation_to_average(tmp_path / "b", ("train.csv:3", "train.csv:5"), [[1, 0], [0, 3]])
+    other = evaluation_to_average(tmp_path / "c", ("train.csv:7", "train.csv:9"), [[1, 0], [0, 2]])
+    found = {count: values for _, count, *values in average([first, same, other])}
+    assert found == {2: [75.0, 100.0, 50.0], 1: [100.0, 100.0, 50.0]}
+    copy = evaluation_to_average(tmp_path / "copy", ("train.csv:3", "train.csv:5"), [[3, 0], [1, 0]])
+    for twice in (first, copy):
+        assert "one network" in refused(lambda twice=twice: average([first, twice]))
 
 
 @parametrize("settings", [{"label_kind": "several"}, {"label_kind": "single", "long_texts": "windows"}])
