@@ -10,7 +10,6 @@ measured. The README lists the files of a run.
 import json
 import logging
 import re
-import shlex
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -127,12 +126,8 @@ def open_run(args: Configuration) -> Run:
     elif run.folder.name != training.experiment_name:
         named = Path(training.output_dir, training.experiment_name)
         logger.info("%s already exists; writing to %s", named, run.folder)
-        if is_unfinished(named):
-            logger.warning(
-                "%s has not ended; stop this run, and continue that one with the same command and --auto_resume, or "
-                "with --resume_from_checkpoint %s",
-                named, shlex.quote(str(named)),
-            )  # fmt: skip
+        if named.resolve() in _LOCKS and any(named.glob("checkpoint-*")) and not (named / METRICS_NAME).is_file():
+            logger.warning("%s has not ended; --auto_resume or --resume_from_checkpoint %s continues it", named, named)
     return run
 
 
@@ -201,11 +196,6 @@ def start_or_continue(folder: Path, training: ElectraTrainingArguments) -> Run:
         raise UserError(f"{folder} is not a run that can be resumed; choose another --experiment_name")
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
     return Run(folder)
-
-
-def is_unfinished(folder: Path) -> bool:
-    """Return True if a folder holds a run with checkpoints that has not ended and that no other process continues."""
-    return folder.resolve() in _LOCKS and bool(checkpoints_of(folder)) and not (folder / METRICS_NAME).is_file()
 
 
 def is_begun(folder: Path) -> bool:

@@ -17,7 +17,7 @@ from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Rep
 from electra.report.drawing import ScoreRows, draw_scores, render
 from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskSummary, read_baselines, read_evaluation
 from electra.report.runs import names_of
-from electra.report.verdict import Rival, sampling_error, standing, too_few, unreadable, verdict
+from electra.report.verdict import Rival, sampling_error, standing, too_few, too_unknown, verdict
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation."
 """Sentence above the overview of every report."""
@@ -171,7 +171,7 @@ class Reporting:
     def why_no_verdict(self, summary: TaskSummary) -> str:
         """Return why the runs of a task allow no verdict, "" if they allow one: the one place for such reasons."""
         unknown = max(result.settings.get(UNKNOWN_SHARE, 0.0) for result in summary.results)
-        return unreadable(unknown) or too_few(examples_of(summary), self.unit)
+        return too_unknown(unknown) or too_few(examples_of(summary), self.unit)
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
         """Return one summary per folder and model, from the folders' results."""

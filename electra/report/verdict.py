@@ -84,7 +84,7 @@ def too_few(examples: int, unit: str) -> str:
     return f"{examples} {unit} are fewer than {FEWEST_EXAMPLES}" if examples < FEWEST_EXAMPLES else ""
 
 
-def unreadable(unknown: float) -> str:
+def too_unknown(unknown: float) -> str:
     """Return why a share of unknown tokens allows no verdict; "" if it allows one."""
     return f"{unknown:.0%} of the tokens are unknown to the tokenizer" if unknown > MOST_UNKNOWN else ""
 

@@ -48,7 +48,7 @@ from electra.report.blocks import (
     write_report,
 )
 from electra.report.evaluation import BAG_OF_WORDS, UNKNOWN_SHARE
-from electra.report.verdict import Rival, too_few, unreadable, verdict
+from electra.report.verdict import Rival, too_few, too_unknown, verdict
 from electra.runtime.device import keep_freed_memory, prepare_network
 from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
 
@@ -459,7 +459,7 @@ def verdict_of(summary: Mapping[str, Any]) -> Verdict:
         count = int(measures["wrong"] + measures["right"])
         what = f"D finds wrong {level}s with an AUROC of {measures['AUROC']:.3f}"
         guessing = Rival("guessing", 0.5, error)
-        why_none = unreadable(summary.get(UNKNOWN_SHARE, 0.0)) or too_few(count, f"{level}s")
+        why_none = too_unknown(summary.get(UNKNOWN_SHARE, 0.0)) or too_few(count, f"{level}s")
         found = verdict(what, measures["AUROC"], [guessing], "{:.3f}".format, f"{count:,} {level}s", why_none)
         if level == "text" and BAG_OF_WORDS in summary:
             known = summary[BAG_OF_WORDS]
