@@ -75,7 +75,9 @@ def is_unlabelled(label: Any, no_label: Collection[str]) -> bool:
         no_label: labels that say so besides empty ones, as the user names them.
     """
     values = [*label.values()] if isinstance(label, dict) else label if isinstance(label, list) else [label]
-    return len(values) > 0 and all(is_missing(value) or plain_name(value) in no_label for value in values)
+    return len(values) > 0 and all(
+        is_missing(value) or plain_name(value) in no_label or str(value).strip() in no_label for value in values
+    )
 
 
 def is_named(label: Any, no_label: Collection[str]) -> bool:

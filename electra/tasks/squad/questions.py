@@ -144,7 +144,8 @@ def _parse_question(place: str, row: Any, paragraphs: dict[str, int]) -> SquadQu
     wrong = next((name for name, holds in parts.items() if not holds(row.get(name))), None)
     if wrong is not None:
         which = f"{place}, question {row['id']!s:.60}," if wrong != "id" else place
-        raise UserError(f"{which} has {abridged(row.get(wrong))} as its {wrong}; {QUESTION_FORM}")
+        what = f"{abridged(row[wrong])} as its {wrong}" if wrong in row else f"no {wrong}"
+        raise UserError(f"{which} has {what}; {QUESTION_FORM}")
     return SquadQuestion(
         id=str(row["id"]),
         text=row["question"],
