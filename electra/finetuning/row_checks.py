@@ -113,7 +113,7 @@ def set_apart(
             if not labelled[split]:
                 raise UserError(
                     f"the {SPLITS[split]} data has no labels: {count} (first: {place_of(others[0])}); see "
-                    f"--label_column, --no_label and {PAGE}"
+                    f"--no_label and {PAGE}"
                 )
             logger.warning("%-14s %s (first: %s): left out", split, count, place_of(others[0]))
         elif labelled[split]:
