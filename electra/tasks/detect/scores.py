@@ -13,23 +13,13 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from electra.finetuning.data import Array, PaddingCollator, cut_windows
+from electra.finetuning.row_checks import is_missing, truth_of
 from electra.io.errors import UserError
 from electra.io.rows import check_encodable, parse_value, read_rows
 from electra.model.networks import check_finite, encode, replaced_logits
 from electra.runtime.device import computing
 from electra.runtime.threads import most_threads
 from electra.tokenizers.unknown import UnknownTokens
-
-LABEL_VALUES: dict[str, bool | None] = {
-    "none": None,
-    "nan": None,
-    "": None,
-    "0": False,
-    "false": False,
-    "1": True,
-    "true": True,
-}
-"""Label in lower case -> True if the text is wrong, None if that is unknown."""
 
 
 class LabelledText(NamedTuple):
@@ -74,8 +64,10 @@ def read_texts(
                 if not all(0 <= start <= end <= len(text) for start, end in spans):
                     raise ValueError("outside the text")
                 label = int(bool(spans))
-            is_wrong = LABEL_VALUES[str(label).lower().removesuffix(".0")]
-        except (LookupError, TypeError, ValueError) as error:
+            is_wrong = None if is_missing(label) else truth_of(label)
+            if is_wrong is None and not is_missing(label):
+                raise ValueError("neither 0 nor 1")
+        except (TypeError, ValueError) as error:
             raise UserError(
                 f"{place}: the label must be 0 or 1, not {label!r:.40}; spans must be a list of [start, end] within "
                 f"the text, not {spans!r:.40}; see --label_column"

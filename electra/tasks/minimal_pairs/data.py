@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from electra.finetuning.data import load_tables, table_rows
+from electra.finetuning.row_checks import read_all
 from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
@@ -69,23 +70,19 @@ def load_pairs(
     Raises:
         UserError: the data cannot be found or read, a row is not a pair, or a paradigm has two phenomena.
     """
-    pairs = []
     counts: Counter[str] = Counter()
     phenomena: dict[str, str] = {}
-    for source, (place, row) in _rows(data, config, delimiter, quoting):
-        names = next((names for names in PAIR_COLUMNS if names[0] in row), PAIR_COLUMNS[0])
-        good, bad = (text_of(row, name, place, "--columns GOOD BAD") for name in columns or names)
-        named = _first(row, PHENOMENON)
-        paradigm = _first(row, PARADIGM) or named or source
-        phenomenon = named or paradigm
-        check_encodable([paradigm, phenomenon], place)
-        phenomenon = PHENOMENA.get(phenomenon, phenomenon)
-        known = phenomena.setdefault(paradigm, phenomenon)
-        if known != phenomenon:
-            raise UserError(f"{place}: the paradigm {paradigm} is of {known} and {phenomenon}; rename one")
-        counts[paradigm] += 1
-        if max_pairs is None or counts[paradigm] <= max_pairs:
-            pairs.append(Pair(good, bad, paradigm, phenomenon, place))
+    read = read_all(_rows(data, config, delimiter, quoting), lambda row: _read_pair(*row, columns))
+    pairs = []
+    for pair in read:
+        known = phenomena.setdefault(pair.paradigm, pair.phenomenon)
+        if known != pair.phenomenon:
+            raise UserError(
+                f"{pair.place}: the paradigm {pair.paradigm} is of {known} and {pair.phenomenon}; rename one"
+            )
+        counts[pair.paradigm] += 1
+        if max_pairs is None or counts[pair.paradigm] <= max_pairs:
+            pairs.append(pair)
     equal = [pair.place for pair in pairs if pair.good.split() == pair.bad.split()]
     if equal:
         logger.warning(
@@ -95,6 +92,18 @@ def load_pairs(
     if not pairs:
         raise UserError(f"{data} is empty; name a file with a pair in each row")
     return pairs
+
+
+def _read_pair(source: str, placed: PlacedRow, columns: Sequence[str]) -> Pair:
+    """Return the pair in a row of a file or configuration `source`."""
+    place, row = placed
+    names = next((names for names in PAIR_COLUMNS if names[0] in row), PAIR_COLUMNS[0])
+    good, bad = (text_of(row, name, place, "--columns GOOD BAD") for name in columns or names)
+    named = _first(row, PHENOMENON)
+    paradigm = _first(row, PARADIGM) or named or source
+    phenomenon = named or paradigm
+    check_encodable([paradigm, phenomenon], place)
+    return Pair(good, bad, paradigm, PHENOMENA.get(phenomenon, phenomenon), place)
 
 
 def _rows(
