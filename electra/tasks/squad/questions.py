@@ -114,7 +114,7 @@ def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
 def _questions_in(row: Any, place: str) -> Iterator[PlacedRow]:
     """Yield the place and the columns of each question in SQuAD's JSON, or in a part of it, or in a row.
 
-    Other values are added to `faults`. The columns of a question in a paragraph have the paragraph's context.
+    The columns of a question in a paragraph have the paragraph's context.
     """
     parts = row if isinstance(row, dict) else {}
     name = next((name for name in ("data", "paragraphs", "qas") if name in parts), None)

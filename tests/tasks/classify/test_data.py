@@ -174,7 +174,7 @@ def test_cells_with_json_are_lists_and_mappings():
     assert parsed(written) == [["a", "b"], ["c"], [], [1, 0], {"a": 1, "b": 0}, "a", 3, ["x"]]
 
 
-@parametrize("cell", ["[a]", "{a}", "(a)"])
+@parametrize("cell", ["['a', 'b']", "['a' 'b']", "{'a'}", "('a', 'b')", "[a]", "[0. 1.]", "[1 0 1]"])
 def test_lists_in_another_notation_than_json_are_refused_unless_they_are_names(cell):
     message = refused(lambda: parsed(["c", cell]))
     assert "a.csv:3" in message and "--label_kind single" in message
