@@ -34,7 +34,7 @@ from transformers.hf_argparser import string_to_bool
 
 from electra.io.console import hide_secrets
 from electra.io.errors import REMOVED, UserError, check_words, hint_of_unknown
-from electra.io.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
+from electra.io.files import YAML_ERRORS, check_regular, config_path, read_as_written, write_as_yaml, write_file
 from electra.options import Need, Range, Values, as_word, default_of, plain_value, rules_of, types_of
 
 logger = logging.getLogger(__name__)
@@ -283,6 +283,7 @@ class CommandLine(HfArgumentParser):
         file = config_path(path)
         if file.is_dir():
             raise UserError(f"--config {path} is a folder; name a YAML file, such as the config.yaml of a run")
+        check_regular(file)
         try:
             content = read_as_written(file.read_text(encoding="utf-8"))
         except YAML_ERRORS as error:

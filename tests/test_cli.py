@@ -1,6 +1,7 @@
 """Command lines: precedence, the YAML file as flags, and one-line refusals that name what was got."""
 
 import inspect
+import os
 import re
 from pathlib import Path
 
@@ -171,6 +172,11 @@ def test_a_bad_file_is_refused_naming_the_file_or_the_option(tmp_path, text, nam
 
 def test_a_folder_is_no_file_of_options(tmp_path):
     assert "config.yaml" in refused(lambda: parse("--config", str(tmp_path)))
+
+
+def test_a_pipe_is_no_file_of_options(tmp_path):
+    os.mkfifo(tmp_path / "a.yaml")
+    assert "a.yaml is a pipe" in refused(lambda: parse("--config", str(tmp_path / "a.yaml")))
 
 
 def test_effective_values_fed_back_give_the_same_options(tmp_path):

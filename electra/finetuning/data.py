@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from electra.io.errors import UserError, abridged, first_line
-from electra.io.files import HELD_OUT_WORDS, expand
+from electra.io.files import HELD_OUT_WORDS, check_regular, expand
 from electra.io.lines import COMPRESSIONS, form_of
 from electra.io.rows import TABLES, Columns, PlacedRow, classes_of, name_classes, read_rows
 from electra.tokenizers.load import state_kept
@@ -262,10 +262,14 @@ def task_name(options: Any, kind: str, known: Collection[str] = ()) -> str:
 # ---- what a score depends on
 
 
+TABLE_FORM = ("delimiter", "quoting")
+"""Options that say how a csv or tsv is written."""
+
+
 def data_settings(options: Any) -> dict[str, str]:
     """Return the settings that identify the data of a task in results."""
     if options.dataset_name is None:
-        forms = {name: getattr(options, name, None) for name in ("delimiter", "quoting")}
+        forms = {name: getattr(options, name, None) for name in TABLE_FORM}
         return {**file_settings(files_by_split(options)), **{name: form for name, form in forms.items() if form}}
     return dataset_settings(options.dataset_name, getattr(options, "dataset_config_name", None))
 
@@ -289,6 +293,7 @@ def fingerprint(paths: Sequence[str | Path]) -> str:
     """Return a hash of the contents of files in order, 12 hexadecimal digits; names do not count."""
     digest = hashlib.sha256()
     for path in paths:
+        check_regular(path)
         with open(expand(path), "rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:12]
@@ -446,13 +451,8 @@ def rows_by_split(
         names_classes: see `table_rows`.
     """
     name = options.dataset_name
-    read = partial(
-        read_rows,
-        delimiter=getattr(options, "delimiter", None),
-        quoting=getattr(options, "quoting", None),
-        names_classes=names_classes,
-        skips_empty=True,
-    )
+    form = [getattr(options, option, None) for option in TABLE_FORM]
+    read = partial(read_rows, delimiter=form[0], quoting=form[1], names_classes=names_classes, skips_empty=True)
     if name is None:
         files = files_by_split(options)
         return {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}

@@ -387,9 +387,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--text_column", metavar="NAME", help="column of the text; default: as in training")
     parser.add_argument("--text_pair_column", metavar="NAME", help="column of a second text; default: as in training")
     parser.add_argument("--per_device_eval_batch_size", type=int, default=128, metavar="N", help="texts per batch")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads that compute on a CPU; default: all cores")
     given = parser.parse_args(argv)
     size = given.per_device_eval_batch_size
     check(size > 0, "per_device_eval_batch_size", size, "at least 1")
+    check(given.threads is None or given.threads > 0, "threads", given.threads, "at least 1")
     form = form_of(given.file)
     if form not in (*TABLES, *WORD_FORMS, TEXT_FORM):
         raise UserError(refusal(given.file))
@@ -427,6 +429,8 @@ def _answer(given: Namespace, output: AbstractContextManager[IO[str]]) -> None:
     columns = set() if given.file == "-" else check_rows(predictor, open_rows()[1])
     unknown = UnknownTokens()
     forward = forward_of(predictor, saved, given.per_device_eval_batch_size, unknown)
+    if given.threads is not None:
+        torch.set_num_threads(given.threads)
     table, rows = open_rows()
     answered = 0
     names: dict[str, str] = {}

@@ -254,6 +254,13 @@ def expand(path: str | Path) -> Path:
     return Path(_checked(os.path.expanduser(text)))
 
 
+def check_regular(path: str | Path) -> None:
+    """Refuse a pipe or a device: commands open a file more than once, and would wait for ever the second time."""
+    file = expand(path)
+    if file.exists() and not file.is_file() and not file.is_dir():
+        raise UserError(f"{path} is a pipe or a device, which can be read only once; write its content to a file")
+
+
 def absolute(path: str) -> str:
     """Return the absolute path of a file or folder, with `~` and variables replaced; see `expand`."""
     return _checked(os.path.abspath(expand(path)))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from electra.io.console import is_encodable
 from electra.io.errors import UserError
-from electra.io.files import expand
+from electra.io.files import check_regular, expand
 
 COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
     ".gz": gzip.open,
@@ -41,13 +41,6 @@ def form_of(path: str | Path) -> str:
     if suffixes and suffixes[-1] in COMPRESSIONS:
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
-
-
-def check_regular(path: str | Path) -> None:
-    """Refuse a pipe or a device: commands open a file more than once, and would wait for ever the second time."""
-    file = expand(path)
-    if file.exists() and not file.is_file() and not file.is_dir():
-        raise UserError(f"{path} is a pipe or a device, which can be read only once; write its content to a file")
 
 
 def open_bytes(path: str | Path) -> Any:

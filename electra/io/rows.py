@@ -35,8 +35,8 @@ from electra.io.cells import (
 )
 from electra.io.console import is_encodable
 from electra.io.errors import UserError, first_line
-from electra.io.files import expand
-from electra.io.lines import COMPRESSIONS, check_regular, form_of, open_bytes, open_lines
+from electra.io.files import check_regular, expand
+from electra.io.lines import COMPRESSIONS, form_of, open_bytes, open_lines
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def read_rows(
     suffix = form_of(path)
     if suffix in DELIMITERS or suffix in WORKBOOKS:
         rows = open_table(path, delimiter, quoting).rows
-        yield from (row for row in rows if any(row[1].values())) if skips_empty else rows
+        yield from _filled_rows(rows, path) if skips_empty else rows
         return
     with naming_damage(path):
         if suffix == ".parquet":
@@ -122,6 +122,22 @@ def naming_damage(path: str | Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
+
+
+def _filled_rows(rows: Iterator[PlacedRow], path: str | Path) -> Iterator[PlacedRow]:
+    """Yield the rows with a cell that is not empty; warn if each cell of a column is in '…', which stays there."""
+    count = 0
+    marked: set[str] = set()
+    for place, row in rows:
+        if any(row.values()):
+            marked = {name for name in (marked if count else row) if re.fullmatch("'.*'", row[name], re.DOTALL)}
+            count += 1
+            yield place, row
+    if marked and count > 1:
+        logger.warning(
+            "%s: all cells of the column '%s' are in '...', which are read as part of them, because --quoting knows "
+            "double marks only; write \"...\" if they are no part of the text", path, min(marked),
+        )  # fmt: skip
 
 
 def refusal(path: str | Path) -> str:

@@ -1,8 +1,22 @@
 """What says which data a result is of."""
 
+import os
 from types import SimpleNamespace
 
-from electra.finetuning.data import dataset_settings, file_settings, fingerprint, load_tables, rows_by_split
+import datasets
+import numpy as np
+import torch
+
+from electra.finetuning.data import (
+    dataset_settings,
+    file_settings,
+    fingerprint,
+    load_tables,
+    rows_by_split,
+    table_rows,
+)
+from tests.conftest import refused
+from tests.helpers import parametrize
 
 
 def write(path, text):
@@ -44,3 +58,26 @@ def test_a_data_set_is_its_name_or_its_files(tmp_path):
     assert dataset_settings(str(tmp_path / "set")) == before
     write(tmp_path / "set" / "train.jsonl", "three")
     assert dataset_settings(str(tmp_path / "set")) != before
+
+
+def test_a_pipe_has_no_fingerprint(tmp_path):
+    os.mkfifo(tmp_path / "a.csv")
+    assert "a.csv is a pipe" in refused(lambda: fingerprint([tmp_path / "a.csv"]))
+
+
+COLUMNS = {"text": ["a", "b"], "label": [1, 0], "mark": [0.5, 1.0], "classes": [[0, 1], [1, 1]]}
+"""Two rows with a text, numbers and a list."""
+
+
+@parametrize("library", [None, "numpy", "torch", "pandas"])
+def test_a_table_has_plain_values_in_any_format(library):
+    table = datasets.Dataset.from_dict(COLUMNS).with_format(library)
+    rows = [row for _, row in table_rows(table, "a")]
+    assert rows == datasets.Dataset.from_dict(COLUMNS).to_list()
+    assert [type(value) for value in rows[0].values()] == [str, int, float, list]
+
+
+def test_rows_of_a_program_have_plain_values():
+    row = {"label": np.int64(1), "mark": torch.tensor(0.5), "truth": np.bool_(True), "classes": np.array([0, 1])}
+    (found,) = [row for _, row in table_rows([{**row, "list": [torch.tensor(1), "x"]}], "a")]
+    assert repr(found) == "{'label': 1, 'mark': 0.5, 'truth': True, 'classes': [0, 1], 'list': [1, 'x']}"

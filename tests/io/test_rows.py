@@ -162,6 +162,13 @@ def test_a_row_that_does_not_fit_is_refused_with_its_place(tmp_path, name, conte
     assert named in refused(lambda: columns(write(tmp_path / name, content)))
 
 
+@parametrize(("first", "is_said"), [("'It is good'", True), ("It's good", False)])
+def test_cells_that_are_all_in_single_marks_are_said(tmp_path, caplog, _logged, first, is_said):
+    path = write(tmp_path / "a.csv", f"text,label\n{first},x\n'Bad',y\n")
+    assert columns(path, skips_empty=True)[0] == {"text": first, "label": "x"}
+    assert ("'text'" in caplog.text) == is_said
+
+
 # ---- quotation marks in tables with tabs
 
 
