@@ -101,8 +101,7 @@ def tokenize(
     """
     columns: Columns = {}
     for start in range(0, len(texts[0]), TOKENIZER_BATCH):
-        end = start + TOKENIZER_BATCH
-        batch = [list(column[start:end]) for column in texts]
+        batch = [list(column[start : start + TOKENIZER_BATCH]) for column in texts]
         # verbose: no warning about texts that are longer than the model, which are cut into windows
         with state_kept(tokenizer):
             encoded = tokenizer(*batch, return_attention_mask=False, verbose=False, **options)
