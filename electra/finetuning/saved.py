@@ -43,7 +43,7 @@ from electra.report.results import Result, read_result
 logger = logging.getLogger(__name__)
 
 CARDS_NAME = "cards.json"
-"""File in an evaluation's models/: name of a task -> hash (hex sha256) of the card that was written for its model."""
+"""File of an evaluation: name of a task -> hash (hex sha256) of the card that was written for its model."""
 SAVED_HEADS = {"hf", "linear"}
 """Names of heads that are a `TransformersHead`, which can be saved; linear is the name in results of taggers."""
 
@@ -183,11 +183,11 @@ def _write_card(content: bytes, path: Path) -> None:
         )
         return
     write_file(content, path)
-    write_json({**_written_cards(path), path.parent.name: _hash(content)}, path.parent.with_name(CARDS_NAME))
+    write_json({**_written_cards(path), path.parent.name: _hash(content)}, path.parents[2] / CARDS_NAME)
 
 
 def _written_cards(card: Path) -> dict[str, Any]:
-    record = card.parent.with_name(CARDS_NAME)
+    record = card.parents[2] / CARDS_NAME
     return read_json(record) if record.is_file() else {}
 
 

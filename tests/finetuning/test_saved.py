@@ -120,7 +120,7 @@ def test_an_edited_card_stays_and_any_other_follows_the_results(tmp_path):
     evaluation = Evaluation(args, SimpleNamespace(), [task], tmp_path, [])
     evaluation.add(one)
     describe_model(replace(evaluation, results=[one]), task)
-    (tmp_path / "models" / CARDS_NAME).unlink()  # as in a folder of an earlier version
+    (tmp_path / CARDS_NAME).unlink()  # as in a folder of an earlier version
     describe_model(replace(evaluation, results=[one]), task)
     evaluation.add(other)
     os.utime(card, (2**31, 2**31))  # times say nothing: a copy may have any
