@@ -260,7 +260,6 @@ def task_name(options: Any, kind: str, known: Collection[str] = ()) -> str:
 
 # ---- what a score depends on
 
-
 TABLE_FORM = ("delimiter", "quoting")
 """Options that say how a csv or tsv is written."""
 
@@ -450,8 +449,8 @@ def rows_by_split(
         names_classes: see `table_rows`.
     """
     name = options.dataset_name
-    form = [getattr(options, option, None) for option in TABLE_FORM]
-    read = partial(read_rows, delimiter=form[0], quoting=form[1], names_classes=names_classes, skips_empty=True)
+    form: Any = {name: getattr(options, name, None) for name in TABLE_FORM}
+    read = partial(read_rows, **form, names_classes=names_classes, skips_empty=True)
     if name is None:
         files = files_by_split(options)
         return {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}
