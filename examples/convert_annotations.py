@@ -405,7 +405,8 @@ def numbered_answers(rows: Sequence[Row], places: Sequence[str], notes: dict[str
 # ---- files
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, *, newline: str = "\n") -> str:
+    """Return the text of a file; `newline` takes the place of CR LF, which Windows writes."""
     raw = path.read_bytes()
     if b"\0" in raw[:1000] and raw[:2] not in (b"\xff\xfe", b"\xfe\xff"):
         raise Unusable("it is no text; save it as csv or json")
@@ -416,7 +417,7 @@ def read_text(path: Path) -> str:
             continue
         if encoding in ("cp1252", "latin-1"):
             print(f"{path} is not UTF-8; it is read as {encoding}")
-        return text.replace("\r\n", "\n")
+        return text.replace("\r\n", newline)
     raise AssertionError
 
 
@@ -679,16 +680,19 @@ def convert_brat(path: Path) -> Converted:
         if not file.with_suffix(".txt").is_file():
             note("a document is left out: there is no .txt beside its .ann")
             continue
-        text = read_text(file.with_suffix(".txt"))
         spans: list[tuple[int, int, str]] = []
+        covered: list[str] = []  # the text of each span, as the .ann repeats it
         for line in read_text(file).split("\n"):
             if not line.startswith("T"):
                 continue
-            kind, *numbers = line.split("\t")[1].split(" ")
+            _, place, *repeated = line.split("\t")
+            kind, *numbers = place.split(" ")
             if len(numbers) != 2:
                 note("a span is left out: it has several parts")
             else:
                 spans.append((int(numbers[0]), int(numbers[1]), kind))
+                covered.append("".join(repeated))
+        text = brat_text(file, spans, covered)
         start = 0
         for line in text.split("\n"):
             end = start + len(line)
@@ -697,9 +701,20 @@ def convert_brat(path: Path) -> Converted:
                 note("a span is left out: it goes on in another line")
             if line.strip():
                 moved = [[a - start, b - start, kind] for a, b, kind in spans_of_line]
-                rows.append({"text": line, "spans": without_overlaps(moved, note)})
+                rows.append({"text": line.removesuffix("\r"), "spans": without_overlaps(moved, note)})
             start = end + 1
     return Converted("brat, a row for each line", rows, notes)
+
+
+def brat_text(file: Path, spans: Sequence[tuple[int, int, str]], covered: Sequence[str]) -> str:
+    """Return the text of a document of brat, with the line ends, CR LF or LF, at which its spans cover their texts."""
+    for newline in ("\r\n", "\n"):
+        text = read_text(file.with_suffix(".txt"), newline=newline)
+        pairs = [(text[begin:end], said) for (begin, end, _), said in zip(spans, covered, strict=True) if said]
+        other = [pair for pair in pairs if pair[0].split() != pair[1].split()]
+        if not other:
+            return text
+    raise Unusable(f"{file} has {other[0][1]!r} where its .txt has {other[0][0]!r}: are the two of one version?")
 
 
 # ---- the command

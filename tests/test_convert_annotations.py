@@ -130,7 +130,7 @@ def test_spans_in_whole_files(convert, name, content):
 def test_brat_has_a_row_for_each_line_of_its_documents(convert, main, tmp_path):
     text = f"\n{TEXT}\nNo name here\n"
     notes = (
-        "T1\tPER 1 4\tAnn\nT2\tLOC 9 17\tNew York\nR1\tin Arg1:T1 Arg2:T2\nT3\tX 1 4;6 8\tAnn w\nT4\tX 15 21\tk. No\n"
+        "T1\tPER 1 4\tAnn\nT2\tLOC 9 17\tNew York\nR1\tin Arg1:T1 Arg2:T2\nT3\tX 1 4;6 8\tAnn w\nT4\tX 15 21\trk. No\n"
     )
     write(tmp_path / "brat" / "a.txt", text)
     rows, said = convert("brat/a.ann", notes)
@@ -138,6 +138,26 @@ def test_brat_has_a_row_for_each_line_of_its_documents(convert, main, tmp_path):
     assert "several parts" in said and "another line" in said
     assert main([str(tmp_path / "brat"), str(tmp_path / "folder.jsonl")]) == 0
     assert (tmp_path / "folder.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
+
+
+@parametrize("offset", [0, 1], ids=["lines end with LF", "lines end with CR LF"])
+def test_brat_spans_of_a_text_from_windows_cover_what_they_name(offset, main, tmp_path):
+    write(
+        tmp_path / "a.ann",
+        f"T1\tPER {10 + offset} {13 + offset}\tAnn\nT2\tLOC {18 + offset} {26 + offset}\tNew York\n",
+    )
+    (tmp_path / "a.txt").write_bytes(f"She left.\r\n{TEXT}\r\n".encode())
+    assert main([str(tmp_path / "a.ann"), str(tmp_path / "out.jsonl")]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert rows == [{"text": "She left.", "spans": []}, {"text": TEXT, "spans": SPANS}]
+
+
+def test_brat_spans_of_another_text_are_refused(main, tmp_path, capsys):
+    write(tmp_path / "a.ann", "T1\tPER 0 3\tAnn\n")
+    write(tmp_path / "a.txt", f"Once {TEXT}")
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "a.ann"), str(tmp_path / "out.jsonl")])
+    assert "'Ann'" in capsys.readouterr().err and not (tmp_path / "out.jsonl").exists()
 
 
 WEBANNO = """#FORMAT=WebAnno TSV 3.3
