@@ -171,7 +171,8 @@ def open_saved(path: str | Path) -> tuple[Saved, str]:
     if len(models) > 1:
         raise UserError(f"{path} has {len(models)} models; name one: {', '.join(map(str, models))}")
     if not models:
-        raise UserError(f"{path} is no fine-tuned model; name a folder in models/, which --save_model writes")
+        what = "is no fine-tuned model" if Path(expand(path)).exists() else "does not exist"
+        raise UserError(f"{path} {what}; name a folder in models/, which --save_model writes")
     (folder,) = models
     run = read_result(folder / RESULT_NAME)
     source = str(folder)

@@ -40,7 +40,8 @@ def read_all(rows: Iterable[_Row], read: Callable[[_Row], _Item]) -> list[_Item]
             first = first or error
             refusals += 1
     if first is not None:
-        raise UserError(f"{first}; {refusals} of {refusals + len(items)} rows are refused, see {PAGE}") from first
+        page = "" if PAGE in str(first) else f", see {PAGE}"
+        raise UserError(f"{first}; {refusals} of {refusals + len(items)} rows are refused{page}") from first
     return items
 
 

@@ -331,9 +331,9 @@ def test_of_several_models_one_must_be_named(tmp_path, capsys):
 
 def test_a_model_that_was_not_fine_tuned_is_refused(folder, capsys):
     file = str(folder / "reviews" / "dev.csv")
-    for model in (str(folder / "encoder"), "nowhere/at/all"):
+    for model, what in ((str(folder / "encoder"), "is no fine-tuned model"), ("nowhere/at/all", "does not exist")):
         argv = [model, file, "--output_file", "out.csv"]
-        assert f"{model} is no fine-tuned model" in refused_command(main, argv, capsys)
+        assert f"{model} {what}" in refused_command(main, argv, capsys)
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ def parse_question(row: Columns, place: str, no_label: Collection[str] = ()) -> 
     context, question = (_text(row.get(column)) for column in columns)
     if not isinstance(choices, list) or not choices or not (context or question):
         raise UserError(
-            f"{place} is no question with choices: its columns are {shown_names(row)}, expected {QUESTION_FORMS}"
+            f"{place} is no question with choices: its columns are {shown_names(row)}; expected {QUESTION_FORMS}"
         )
     texts = [_text(choice) for choice in choices]
     check_encodable([context, question, *texts], place)

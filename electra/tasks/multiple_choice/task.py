@@ -254,7 +254,7 @@ def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion])
 def predictor(saved: Saved, given: Any) -> Predictor:
     return Predictor(
         ChoiceScorer(saved.model.base_model, "hf", 0.0),
-        lambda row, place: parse_question({**row, "label": None}, place),
+        lambda row, place: parse_question({name: row[name] for name in row if name != "label"}, place),
         partial(answer_choices, saved),
         ChoiceCollator,
     )

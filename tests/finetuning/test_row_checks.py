@@ -1,0 +1,17 @@
+"""What is said of rows that are refused."""
+
+from electra.finetuning.row_checks import PAGE, read_all
+from electra.io.errors import UserError
+from tests.conftest import refused
+from tests.helpers import parametrize
+
+
+@parametrize("message", ["row 1 is wrong", f"row 1 is wrong; {PAGE} shows the forms"])
+def test_refused_rows_are_counted_and_their_page_is_named_once(message):
+    def read(row):
+        if row:
+            raise UserError(message)
+        return row
+
+    said = refused(lambda: read_all([1, 0, 1], read))
+    assert said.startswith(message) and "2 of 3 rows" in said and said.count(PAGE) == 1
