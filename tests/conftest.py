@@ -6,6 +6,7 @@ With ELECTRA_TEST_GPU=1 in the environment the tests that are marked `gpu` run, 
 
 import gc
 import json
+import logging
 import os
 import re
 from functools import lru_cache, partial
@@ -74,6 +75,12 @@ def few_objects():
     if len(gc.get_objects()) > MOST_OBJECTS:
         gc.collect()
         gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def passes_log_on(monkeypatch):
+    """Let the log of the package reach pytest's handler once, also behind a test whose command wrote it itself."""
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
 
 
 def refused(make):

@@ -204,7 +204,7 @@ def test_answers_are_those_of_the_command(folder, of_command, tmp_path):
     expected = [json.loads(line) for line in output.read_text().splitlines()]
     expected = [{name: row[name] for name in ("prediction", "probability")} for row in expected]
     texts = [row["text"] for row in rows]
-    model_folder = next(of_command.glob("models/*"))
+    model_folder = next(of_command.glob("models/*/"))
     model = AutoModelForSequenceClassification.from_pretrained(model_folder)
     for found in (
         predict(of_command, texts),

@@ -4,7 +4,6 @@ import bz2
 import csv
 import gzip
 import json
-import logging
 import lzma
 import os
 import tracemalloc
@@ -592,8 +591,7 @@ PROSE = "Zoë’s café was “naïve”, she said: the thé is déjà bu, and n
         ("She said &quot;hello&quot; to Bell &amp; Co., and nobody came to the old town.\n", "&quot;"),
     ],
 )
-def test_text_that_was_decoded_wrongly_is_noticed(tmp_path, caplog, monkeypatch, text, named):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_text_that_was_decoded_wrongly_is_noticed(tmp_path, caplog, text, named):
     read(write(tmp_path / "a.txt", text * 40))
     assert named in caplog.text
 

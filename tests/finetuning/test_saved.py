@@ -1,7 +1,6 @@
 """Which heads can be saved, and the model card of a saved model."""
 
 import json
-import logging
 import os
 from dataclasses import replace
 from types import SimpleNamespace
@@ -59,8 +58,7 @@ def test_a_model_that_does_not_fit_on_the_disk_is_named(tmp_path, framed_tokeniz
     assert read_saved(evaluation, task) is None
 
 
-def test_a_saved_model_that_has_collapsed_is_said(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_a_saved_model_that_has_collapsed_is_said(tmp_path, caplog):
     for collapsed in (False, True):
         one = Result("cola", 4, {"mcc": 0.0}, collapsed, 3.0, "pretrained", "m", 1, {"dev": 9}, {"max_length": 128})
         args = SimpleNamespace(record={"pretrain_path": "m"}, options=SimpleNamespace())

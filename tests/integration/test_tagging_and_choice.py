@@ -200,7 +200,7 @@ def test_multiple_choice_is_learned_and_its_files_agree(answered):
     correct = sum(row["prediction"] == row["answer"] for row in predicted)
     assert correct / 20 == approx(results[0].metrics["accuracy"])
     for row, cells in zip(predicted, rows(20, 1), strict=True):
-        assert cells[int(row["prediction"]) + 1] == row["choice"]
+        assert json.loads(cells[1])[int(row["prediction"])] == row["choice"]
     best = folder / "predictions" / f"quiz-{best_seed(results, 'accuracy')}-test.csv"
     assert (folder / "predictions.csv").read_bytes() == best.read_bytes()
 

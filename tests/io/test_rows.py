@@ -5,7 +5,6 @@ import csv
 import gzip
 import io
 import json
-import logging
 import lzma
 import os
 import random
@@ -38,11 +37,6 @@ def write(path, content, encoding="utf-8"):
 @pytest.fixture(autouse=True)
 def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def _logged(monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
 
 
 # ---- csv and tsv: what separates the cells
@@ -112,7 +106,7 @@ def test_a_row_has_the_place_of_its_first_line(tmp_path):
     assert [place for place, _ in read_rows(path)] == [f"{path}:3", f"{path}:6"]
 
 
-def test_columns_without_a_name_are_left_out_with_a_warning_if_they_hold_something(tmp_path, caplog, _logged):
+def test_columns_without_a_name_are_left_out_with_a_warning_if_they_hold_something(tmp_path, caplog):
     path = write(tmp_path / "a.csv", "kind,message,,\nham,hello,,\nspam,win,,\n")
     assert columns(path) == [{"kind": "ham", "message": "hello"}, {"kind": "spam", "message": "win"}]
     assert not caplog.text
@@ -163,7 +157,7 @@ def test_a_row_that_does_not_fit_is_refused_with_its_place(tmp_path, name, conte
 
 
 @parametrize(("first", "is_said"), [("'It is good'", True), ("It's good", False)])
-def test_cells_that_are_all_in_single_marks_are_said(tmp_path, caplog, _logged, first, is_said):
+def test_cells_that_are_all_in_single_marks_are_said(tmp_path, caplog, first, is_said):
     path = write(tmp_path / "a.csv", f"text,label\n{first},x\n'Bad',y\n")
     assert columns(path, skips_empty=True)[0] == {"text": first, "label": "x"}
     assert ("'text'" in caplog.text) == is_said
@@ -421,7 +415,7 @@ def test_numbers_of_a_workbook_are_written_as_shown(tmp_path):
     assert columns(path) == [{"n": "1", "x": "2.5"}, {"n": "0", "x": "-1"}]
 
 
-def test_the_first_of_several_sheets_is_read_with_a_warning(tmp_path, caplog, _logged):
+def test_the_first_of_several_sheets_is_read_with_a_warning(tmp_path, caplog):
     pytest.importorskip("python_calamine")
     path = write(tmp_path / "a.xlsx", xlsx([["text"], ["a"]], [["text"], ["b"]]))
     assert columns(path) == [{"text": "a"}]

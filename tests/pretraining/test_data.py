@@ -2,7 +2,6 @@
 
 import io
 import json
-import logging
 from contextlib import redirect_stderr
 
 import datasets
@@ -71,8 +70,7 @@ def test_documents_that_are_held_out_are_not_trained_on(folder):
     assert "--validation_file" in refused(lambda: load(folder, validation_file=folder / "corpus.txt"))
 
 
-def test_documents_that_are_left_out_are_told_of_at_each_start(folder, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_documents_that_are_left_out_are_told_of_at_each_start(folder, caplog):
     (folder / "held_out.txt").write_text("\n\n".join((folder / "corpus.txt").read_text().split("\n\n")[:3]))
     for _ in range(2):  # the second one finds everything made
         caplog.clear()

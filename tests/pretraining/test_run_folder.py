@@ -49,8 +49,7 @@ def test_a_run_gets_a_folder_of_its_name_or_a_number(tmp_path):
     assert new_run_folder(tmp_path, "file") == tmp_path / "file-2"
 
 
-def test_a_run_that_has_not_ended_can_be_continued(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_a_run_that_has_not_ended_can_be_continued(tmp_path, caplog):
     folder = opened(tmp_path).folder
     write_checkpoint(folder, 2)
     assert opened(tmp_path).folder != folder

@@ -1,7 +1,5 @@
 """Unknown tokens are counted without special tokens, and said where they are many, in all commands that read text."""
 
-import logging
-
 import numpy as np
 from transformers import ElectraForSequenceClassification
 
@@ -36,8 +34,7 @@ def test_a_tokenizer_without_an_unknown_token_knows_all():
 
 
 @parametrize(("unknown", "is_said"), [(5, False), (6, True)])
-def test_more_than_a_small_share_is_said(caplog, monkeypatch, unknown, is_said):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_more_than_a_small_share_is_said(caplog, unknown, is_said):
     UnknownTokens(tokens=100, unknown=unknown, rows=40, unreadable=3).warn("new.csv")
     assert ("new.csv" in caplog.text) == is_said
     if is_said:
@@ -49,8 +46,7 @@ def test_the_ids_of_choices_are_those_of_their_pairs():
     assert ids_of_rows(ColumnRows({"choices": choices}, np.array([2, 1]))) == [[1], [2, 3], [4]]
 
 
-def test_rows_that_a_saved_model_cannot_read_are_said(glue_tokenizer, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_rows_that_a_saved_model_cannot_read_are_said(glue_tokenizer, caplog):
     model = ElectraForSequenceClassification(tiny_electra(vocab_size=200).config)
     assert len(predict(model, ["\u03b1\u03b2", "\u03b3"], glue_tokenizer)) == 2
     assert "100.0% unknown tokens (2 of 2" in caplog.text

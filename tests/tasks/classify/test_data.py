@@ -242,8 +242,7 @@ def read_files(**options):
 
 
 @parametrize(("written", "no_label"), [("", []), ("-", ["-"]), ("-1.0", ["-", "-1"]), (" ? ", ["?"])])
-def test_rows_without_a_label_are_left_out_and_counted(tmp_path, caplog, monkeypatch, written, no_label):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_rows_without_a_label_are_left_out_and_counted(tmp_path, caplog, written, no_label):
     labels = [written if n % 4 == 0 else ("good", "bad")[n % 2] for n in range(40)]
     train = write_labels(tmp_path / "train.csv", labels)
     dev = write_labels(tmp_path / "dev.csv", ["good", written, "bad"])
@@ -261,8 +260,7 @@ def test_rows_without_a_label_are_left_out_and_counted(tmp_path, caplog, monkeyp
         assert sum(counted in message for message in warned) == 1
 
 
-def test_a_label_that_may_mean_none_is_a_class_with_a_warning(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_a_label_that_may_mean_none_is_a_class_with_a_warning(tmp_path, caplog):
     path = write_labels(tmp_path / "train.csv", ["good", "bad", "-", "-1", "none"] * 8)
     assert read_files(train_file=path).labels.classes == ["-1", "-", "bad", "good", "none"]
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
@@ -307,8 +305,7 @@ def test_a_test_set_needs_no_labels(tmp_path, columns):
     assert [e.label for e in read_files(train_file=train, test_file=test).splits["test"]] == [None] * 3
 
 
-def test_a_name_that_no_row_has_is_said(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_a_name_that_no_row_has_is_said(tmp_path, caplog):
     train = write_labels(tmp_path / "train.csv", ["a", "b", "-"] * 8)
     assert read_files(train_file=train, no_label=["?"]).no_label == []
     assert "--no_label ?: no row" in caplog.text
@@ -416,14 +413,12 @@ def test_labels_that_would_be_misread_are_refused(labels, named):
     assert named in message
 
 
-def test_classes_that_only_look_odd_have_no_warning(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_classes_that_only_look_odd_have_no_warning(tmp_path, caplog):
     labels = ["C", "C#", "F", "F#", "yes", "no; but", "no", "but", "none", "red"]
     read_files(train_file=write_labels(tmp_path / "a.csv", labels * 8))
     assert "WARNING" not in caplog.text
 
 
-def test_many_classes_are_said(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_many_classes_are_said(tmp_path, caplog):
     read_files(train_file=write_labels(tmp_path / "a.csv", [f"id {n % 30}" for n in range(50)]))
     assert "30 classes in" in caplog.text

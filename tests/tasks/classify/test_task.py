@@ -2,7 +2,6 @@
 
 import csv
 import json
-import logging
 import re
 import runpy
 from pathlib import Path
@@ -70,8 +69,7 @@ def opened(**options):
     return data
 
 
-def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog):
     rows = [[f"text {n}", "rare" if n < 2 else "usual"] for n in range(40)]
     train = write_table(tmp_path / "train.csv", ["text", "label"], rows)
     repeated = [*rows[1:3], ["Text  3 ", "usual"], ["text 99", "usual"]]  # one in another case, with more white space
@@ -135,8 +133,7 @@ def test_each_seed_trains_on_its_own_texts_and_shares_are_nested(folder, glue_to
 
 
 @parametrize(("long_texts", "how"), [("truncate", "--long_texts windows reads all"), ("windows", "read in windows")])
-def test_texts_that_are_cut_are_said(folder, glue_tokenizer, caplog, monkeypatch, long_texts, how):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_texts_that_are_cut_are_said(folder, glue_tokenizer, caplog, long_texts, how):
     file = folder / "reviews" / "train.csv"
     for max_length in (8, 100):
         values = {"pretrain_path": "encoder", "train_file": str(file), "long_texts": long_texts}

@@ -1,7 +1,6 @@
 """Pairs, accuracies and the command: from files to tables, and wrong input in one line."""
 
 import json
-import logging
 import math
 
 import numpy as np
@@ -393,8 +392,7 @@ def test_wrong_commands_are_refused(world, argv, message, wordpiece_tokenizer, c
     assert not (world / "output").exists()
 
 
-def test_pairs_of_equal_sentences_are_counted(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_pairs_of_equal_sentences_are_counted(tmp_path, caplog):
     path = tmp_path / "a.csv"
     path.write_text("sentence_good,sentence_bad,paradigm\nA dog runs.,A dog run.,x\nA  dog runs. ,A dog runs.,y\n")
     assert [pair.paradigm for pair in load_pairs(str(path))] == ["x", "y"]

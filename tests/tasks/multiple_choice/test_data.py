@@ -2,7 +2,6 @@
 
 import csv
 import json
-import logging
 import math
 
 import datasets
@@ -72,8 +71,7 @@ def test_other_forms_are_counted_and_refused_with_the_page(tmp_path):
     assert "no questions" in refused(lambda: load(train_file=str(tmp_path / "empty.csv")))
 
 
-def test_questions_without_a_label_are_left_out_or_only_predicted(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_questions_without_a_label_are_left_out_or_only_predicted(tmp_path, caplog):
     rows = [{**GENERAL, "label": label} for label in (0, -1, 1, "", None, 2)]
     path = write(tmp_path / "a.jsonl", rows)
     found = load(train_file=path, validation_file=path, test_file=path, no_label=["-1"])
@@ -105,8 +103,7 @@ def test_hidden_labels_of_a_data_set_are_none(tmp_path):
     }  # fmt: skip
 
 
-def test_labels_that_count_from_one_are_noticed(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_labels_that_count_from_one_are_noticed(tmp_path, caplog):
     path = tmp_path / "train.csv"
 
     def read(first):

@@ -246,8 +246,7 @@ def test_ids_that_are_equal_as_text_are_ids_of_two_questions(tmp_path):
         ([question("a", is_impossible=True), question("b", ("Rome", 3), is_impossible=False)], None),
     ],
 )
-def test_questions_that_look_like_a_mistake_are_counted(tmp_path, caplog, monkeypatch, asked, named):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_questions_that_look_like_a_mistake_are_counted(tmp_path, caplog, asked, named):
     good = write(tmp_path / "t.json", ("In Rome.", [question("z", ("Rome", 3))]))
     path = write(tmp_path / "q.json", ("In Rome.", asked))
     load_questions(SquadArguments(train_file=[str(good)], validation_file=str(path)))

@@ -1,7 +1,6 @@
 """Column files and tables: exact sentences, bad lines named, predictions in the file's own form."""
 
 import json
-import logging
 
 import datasets
 from pytest import raises
@@ -124,8 +123,7 @@ def test_a_data_set_that_does_not_fit_is_refused():
             read_table(columns, column)
 
 
-def test_sentences_without_labels_are_left_out_or_predicted(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_sentences_without_labels_are_left_out_or_predicted(tmp_path, caplog):
     files = {}
     for split in ("train", "validation", "test"):
         rows = [{"tokens": [f"{split}{n}"], "tags": ["O"] if n % 3 else None} for n in range(9)]

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import logging
 import re
 
 import datasets
@@ -178,14 +177,12 @@ def test_sentences_may_differ_in_width_where_columns_are_numbered(tmp_path):
     assert "a.txt:6 has 4 columns" in no_form(tmp_path / "a.txt", content)
 
 
-def test_a_file_without_blank_lines_is_noticed(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_a_file_without_blank_lines_is_noticed(tmp_path, caplog):
     read(tmp_path / "a.txt", "Ann B-PER\nleft O\n" * 600)
     assert "line 1 has 1200 words" in caplog.text
 
 
-def test_types_that_differ_in_case_are_named(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_types_that_differ_in_case_are_named(tmp_path, caplog):
     mixed = [LABELS[0], ["B-Loc", "O"]]
     assert read(tmp_path / "a.txt", lines(WORDS, mixed)) == (WORDS, mixed)
     assert "B-LOC, B-Loc" in caplog.text
@@ -283,14 +280,12 @@ def test_rows_of_other_forms_are_refused_with_the_page(tmp_path, row, named):
     assert named in said and "a.jsonl:1 " in said
 
 
-def test_spans_inside_words_are_said_with_their_place(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_spans_inside_words_are_said_with_their_place(tmp_path, caplog):
     read(tmp_path / "a.jsonl", as_lines({"text": TEXT, "spans": SPANS}, {"text": TEXT, "spans": [[0, 2, "X"]]}))
     assert "1 of 2 texts" in caplog.text and "a.jsonl:2" in caplog.text
 
 
-def test_emoji_are_words_with_all_their_parts(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_emoji_are_words_with_all_their_parts(tmp_path, caplog):
     emoji = ["\u2764\ufe0f", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd", "1\ufe0f\u20e3"]
     for one in [*emoji, "\U0001f1e9\U0001f1ea", "\U0001f3f4\U000e0067\U000e007f", "\u203c\ufe0f", "!\u0301"]:
         text = f"Hi{one}Kyoto {one}" if one[0] != "1" else f"Hi {one} Kyoto {one}"
@@ -343,8 +338,7 @@ def test_parquet_of_a_data_set_has_names_of_tags(tmp_path):
     assert (found.words, found.labels) == (WORDS, LABELS)
 
 
-def test_the_column_of_words_has_no_number_in_rows(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_the_column_of_words_has_no_number_in_rows(tmp_path, caplog):
     read(tmp_path / "a.jsonl", as_lines({"tokens": ["Ann"], "tags": ["B-PER"]}), word_column="1")
     assert "--word_column 1 has no effect" in caplog.text
 
@@ -352,8 +346,7 @@ def test_the_column_of_words_has_no_number_in_rows(tmp_path, caplog, monkeypatch
 # ---- texts without spaces
 
 
-def test_a_tagger_of_words_says_that_a_text_is_cut(caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+def test_a_tagger_of_words_says_that_a_text_is_cut(caplog):
     row = {"text": "ฉันกินข้าว"}
     parse_tagging_row("text", row, "a:1")
     assert not caplog.text
