@@ -82,8 +82,8 @@ PREDICTORS = {
     "QuestionAnswering": "electra.tasks.squad.task",
 }
 """End of the name of a model's class -> module with a function `predictor`, which is imported when it is needed."""
-WORD_FORMS = (".conllu", ".conllup", ".conll", ".iob", ".iob2", ".bio", ".bioes")
-"""Endings of files with columns of words, which taggers read."""
+WORD_FORMS = (".conllu", ".conll", ".iob", ".iob2", ".bio", ".bioes")
+"""Endings of files with columns of words, which taggers read, beside a .tsv with blank lines or without a header."""
 TEXT_FORM = ".txt"
 """Ending of files with a text in each line."""
 WINDOW = 4096
@@ -151,14 +151,15 @@ class Predictor(NamedTuple):
         parse: (columns, place) of a row -> item; raises a UserError if the row cannot be read.
         answer: (items, forward) -> columns to add to each row; forward: R rows of tokens -> logits (R, ...).
         collator: function as in `Task`, which makes the collator.
-        read: path of a file with columns of words -> its rows; None if the model reads no such files.
+        read: path of a file -> its rows if it has columns of words, otherwise None; None if the model reads no such
+            files.
     """
 
     module: TaskModel
     parse: Callable[[Columns, str], Any]
     answer: Callable[[Sequence[Any], Any], list[Columns]]
     collator: Callable[[int], Collator] = PaddingCollator
-    read: Callable[[str], Iterator[PlacedRow]] | None = None
+    read: Callable[[str], Iterator[PlacedRow] | None] | None = None
 
 
 def open_saved(path: str | Path) -> tuple[Saved, str]:
@@ -419,11 +420,12 @@ def _answer(given: Namespace, output: AbstractContextManager[IO[str]]) -> None:
     form = form_of(given.file)
 
     def open_rows() -> tuple[OpenTable | None, Iterator[PlacedRow]]:
+        words = predictor.read(given.file) if predictor.read is not None else None
+        if words is not None:
+            return None, words
         if form in DELIMITERS or form in WORKBOOKS:
             table = open_table(given.file, given.delimiter, given.quoting)
             return table, table.rows
-        if form in WORD_FORMS and predictor.read is not None:
-            return None, predictor.read(given.file)
         return None, read_rows(given.file, reads_text=form == TEXT_FORM)
 
     # refuses a bad row before hours of work

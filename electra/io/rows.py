@@ -125,14 +125,21 @@ def naming_damage(path: str | Path) -> Iterator[None]:
 
 
 def _filled_rows(rows: Iterator[PlacedRow], path: str | Path) -> Iterator[PlacedRow]:
-    """Yield the rows with a cell that is not empty; warn if each cell of a column is in '…', which stays there."""
-    count = 0
+    """Yield the rows with a cell that is not empty, and say how many have none.
+
+    A warning says that each cell of a column is in '…', which stays there.
+    """
+    count = empty = 0
     marked: set[str] = set()
     for place, row in rows:
         if any(row.values()):
             marked = {name for name in (marked if count else row) if re.fullmatch("'.*'", row[name], re.DOTALL)}
             count += 1
             yield place, row
+        else:
+            empty += 1
+    if empty:
+        logger.info("%s: %d rows whose cells are all empty are left out", path, empty)
     if marked and count > 1:
         logger.warning(
             "%s: all cells of the column '%s' are in '...', which are read as part of them, because --quoting knows "

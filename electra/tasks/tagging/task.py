@@ -44,7 +44,8 @@ from electra.finetuning.task import (
 from electra.finetuning.trainer import Logits, step_loss
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
-from electra.io.rows import Columns, PlacedRow, text_of
+from electra.io.lines import form_of
+from electra.io.rows import PAGE, Columns, PlacedRow, text_of
 from electra.model.networks import gather_hidden
 from electra.options import Values
 from electra.runtime.device import keep_freed_memory
@@ -53,6 +54,7 @@ from electra.tasks.tagging.columns import TaggedSentences, as_columns, read_colu
 from electra.tasks.tagging.data import (
     SentenceWindows,
     TaggingArguments,
+    is_table,
     load_tagging_splits,
     make_sentence_windows,
 )
@@ -366,15 +368,23 @@ def say_once(message: str, place: str) -> None:
     _SAID.add(message)
 
 
-def rows_of_words(path: str, word_column: str | None = None) -> Iterator[PlacedRow]:
-    """Yield a row for each sentence of a file of columns, with the sentence's words as `tokens`.
+def rows_of_words(path: str, word_column: str | None = None) -> Iterator[PlacedRow] | None:
+    """Return a row for each sentence of a file of columns, with the sentence's words as `tokens`; None for a table.
 
     Args:
         word_column: column of the words, as in training.
+    Raises:
+        UserError: the file has another form, or is a .txt, whose lines may be words or texts.
     """
+    if is_table(path):
+        return None
+    if form_of(path) == ".txt":
+        raise UserError(
+            f"{path} may have a word or a text in each line: name a file of words .conll, or write texts as the "
+            f"column 'text' of a csv; see {PAGE}"
+        )
     sentences = read_columns(path, word_column=word_column, needs_labels=False)
-    for number, words in enumerate(sentences.words, start=1):
-        yield f"{path} sentence {number}", {"tokens": words}
+    return ((f"{path} sentence {number}", {"tokens": words}) for number, words in enumerate(sentences.words, start=1))
 
 
 def answer_sentences(

@@ -6,7 +6,9 @@ import re
 
 import datasets
 import pandas as pd
+from pytest import raises
 
+from electra.io.errors import UserError
 from electra.tasks.tagging.columns import FORMS_PAGE
 from electra.tasks.tagging.data import TaggingArguments, is_table, load_tagging_splits
 from electra.tasks.tagging.task import parse_tagging_row, rows_of_words
@@ -225,6 +227,15 @@ def test_conllu_is_read_by_form_and_upos(tmp_path):
     renamed = content.replace("#x", "# x")
     assert "--word_column" in no_form(tmp_path / "c.conll", renamed)
     assert ".conllu" in no_form(tmp_path / "c.conll", renamed, word_column="1", label_column="3")
+
+
+def test_new_words_are_read_as_those_of_training(tmp_path):
+    columns = write(tmp_path / "new.tsv", lines(WORDS, LABELS))
+    assert [row["tokens"] for _, row in rows_of_words(columns)] == WORDS
+    assert rows_of_words(write(tmp_path / "table.tsv", "text\tid\nAnn left.\t1\n")) is None
+    assert rows_of_words(write(tmp_path / "table.csv", "text\nAnn left.\n")) is None
+    with raises(UserError, match=r"new\.txt .*\.conll"):
+        rows_of_words(write(tmp_path / "new.txt", lines(WORDS, LABELS)))
 
 
 # ---- rows
