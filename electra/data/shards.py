@@ -168,26 +168,29 @@ def _build_shards(
     numbers = sorted(_wrong_shards(target, count))
     cores = usable_cores()
     processes = min(len(numbers), cores, MOST_PROCESSES)
-    build = partial(
-        _build_in_process,
-        corpus.options,
-        corpus.seed,
-        tokenizer=tokenizer,
-        target=target,
-        count=count,
-        fingerprint=corpus.fingerprint(),
-    )
+    others: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "target": target,
+        "count": count,
+        "fingerprint": corpus.fingerprint(),
+    }
     bar = partial(tqdm, total=len(numbers), unit="shard", desc="Tokenizing", disable=not (numbers and shows_bars()))
     if processes < 2:
-        list(bar(map(build, numbers)))
+        for number in bar(numbers):
+            build_shard(corpus, shard=number, **others)
         return
+    build = partial(_build_in_process, corpus.options, corpus.seed, **others)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, _start_worker, (cores // processes,)) as pool:
         list(bar(pool.map(build, numbers)))
 
 
 def _start_worker(threads: int) -> None:
-    """Set up a process that builds shards: limit the tokenizer's threads, and end with the process that started it."""
+    """Set up a process that builds shards: limit the tokenizer's threads, and end with the process that started it.
+
+    The process that started it has opened the same corpus, and said the warnings about the files.
+    """
+    logging.disable(logging.WARNING)
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     parent: Any = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -169,14 +170,33 @@ def test_killed_builders_are_started_again(corpus, wordpiece_tokenizer, tmp_path
     assert not [*cache.path.glob("*.unfinished")]
 
 
+@pytest.fixture
+def folder_with_valid(tmp_path):
+    """A corpus of a folder of two files, one of which is named as held-out text, which is a warning."""
+    (tmp_path / "texts").mkdir()
+    for name in ("a.txt", "valid.txt"):
+        (tmp_path / "texts" / name).write_text("\n\n".join(TEXTS * 10))
+    return Corpus(CorpusArguments(train_file=[str(tmp_path / "texts")]))
+
+
+def test_a_cache_does_not_repeat_warnings_about_files(folder_with_valid, wordpiece_tokenizer, tmp_path, caplog):
+    load_or_build_cache(folder_with_valid, wordpiece_tokenizer, tmp_path)
+    assert "named valid" not in caplog.text  # the corpus of the fixture has said it
+
+
 @pytest.mark.slow
-def test_a_host_builds_with_several_processes(corpus, wordpiece_tokenizer, tmp_path, monkeypatch):
+def test_a_host_builds_with_several_processes(
+    corpus, folder_with_valid, wordpiece_tokenizer, tmp_path, monkeypatch, capfd
+):
+    files = [*corpus.options.train_file, *folder_with_valid.options.train_file]
+    corpus = Corpus(replace(corpus.options, train_file=files, dataset_sampling=[1.0, 0.5, 1.0, 1.0, 1.0, 1.0]))
     alone = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "alone")
     monkeypatch.setattr(shards, "SHARD_BYTES", corpus.size_bytes // 4)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     together = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "together")
     assert len(together.description["files"]) == 5
     assert contents(together) == contents(alone)
+    assert "named valid" not in capfd.readouterr().err  # the processes open the folder, too, and print warnings
 
 
 # Whose the folder is
