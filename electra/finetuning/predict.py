@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from importlib import import_module
 from itertools import count, islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, NamedTuple
 
 import torch
@@ -349,7 +350,9 @@ def row_writer(file: IO[str], table: OpenTable | None, answers: Sequence[str]) -
         return lambda row, answer: file.write(f"{as_json({**row, **answer})}\n")
     is_plain = table.quoting == "none" and table.delimiter == "\t"
     quoting: Any = {"quoting": csv.QUOTE_NONE, "quotechar": None} if is_plain else {}
-    writer = csv.writer(file, delimiter=table.delimiter, lineterminator="\n", **quoting)
+    # csv puts cells with a character of the line's end in marks: with both, a carriage return does not end a row
+    lines: Any = SimpleNamespace(write=lambda line: file.write(line.removesuffix("\r\n") + "\n"))
+    writer = csv.writer(lines, delimiter=table.delimiter, lineterminator="\r\n", **quoting)
     writer.writerow([*table.names, *answers])
 
     def write(row: Columns, answer: Columns) -> None:

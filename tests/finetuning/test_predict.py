@@ -101,6 +101,7 @@ def written(path):
         ("a.csv", '\ufefftext;n\r\n"ä; ""b""";1,50\r\n', 'text;n;answer;p\n"ä; ""b""";1,50;"[""a""]";0.5\n'),
         ("a.csv", "sep=,\n,text,,\n007,ä,,", ',text,answer,p\n007,ä,"[""a""]",0.5\n'),
         ("a.csv", 'text\n"a\r\nb"\n""\n', 'text,answer,p\n"a\r\nb","[""a""]",0.5\n,"[""a""]",0.5\n'),
+        ("a.csv", 'text\n"a\rb"\nc\n', 'text,answer,p\n"a\rb","[""a""]",0.5\nc,"[""a""]",0.5\n'),
         ("a.tsv", 'text\tn\n"ä"\tb "c"\nd\t\n', 'text\tn\tanswer\tp\n"ä"\tb "c"\t["a"]\t0.5\nd\t\t["a"]\t0.5\n'),
         ("a.tsv", '"text"\n"ä"\n', 'text\tanswer\tp\nä\t"[""a""]"\t0.5\n'),
         ("a.tsv", 'text\tn\n"ä\n"\t1\n', 'text\tn\tanswer\tp\n"ä\n"\t1\t"[""a""]"\t0.5\n'),
