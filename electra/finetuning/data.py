@@ -407,7 +407,8 @@ def table_rows(
     if features:
         table = table.with_format(None)
     for number, row in enumerate(table):
-        yield f"{source} row {number}", name_classes({name: as_plain(value) for name, value in row.items()}, classes)
+        place = f"{source} row {number}"
+        yield place, name_classes({name: as_plain(value) for name, value in row.items()}, classes, place)
 
 
 def as_plain(value: Any) -> Any:

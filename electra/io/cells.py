@@ -112,8 +112,9 @@ def tab_quoting(lines: Callable[[], Iterator[str]], path: str | Path, skipped: i
         return "minimal"
     is_text |= not needless.isdisjoint(bare)
     if is_form == is_text:
+        place = first or f"{path}:{skipped + 1}"
         raise UserError(
-            f"{first} has quotation marks around a cell: give --quoting none if they are part of the text, or "
+            f"{place} has quotation marks around a cell: give --quoting none if they are part of the text, or "
             f"--quoting minimal if not; see {PAGE}"
         )
     return "minimal" if is_form else "none"

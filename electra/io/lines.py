@@ -5,14 +5,16 @@ import gzip
 import io
 import lzma
 import sys
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from electra.io.console import is_encodable
-from electra.io.errors import UserError
+from electra.io.errors import UserError, first_line
 from electra.io.files import check_regular, expand
 
 COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
@@ -55,6 +57,17 @@ def open_bytes(path: str | Path) -> Any:
     return raw if decompress is None else decompress(raw)
 
 
+@contextmanager
+def naming_damage(path: str | Path) -> Iterator[None]:
+    """Turn the errors of a damaged file into a UserError that names the file."""
+    try:
+        yield
+    except (pa.ArrowException, UnicodeDecodeError, EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
+
+
 def encoding_of(path: str | Path) -> str:
     """Return Python's name of a file's encoding: UTF-16 if the first bytes say so, else UTF-8."""
     with open_bytes(path) as file:
@@ -65,13 +78,14 @@ def open_lines(path: str | Path) -> Iterator[str]:
     """Yield the lines of a file, or of the standard input for "-", with their ends and without a byte-order mark.
 
     Raises:
-        UserError: a line is not UTF-8.
+        UserError: a line is not UTF-8, or the file is damaged.
     """
-    encoding = "utf-8-sig" if path == "-" else encoding_of(path)
-    raw: Any = sys.stdin.buffer if path == "-" else open_bytes(path)
-    errors = "strict" if encoding == "utf-16" else "surrogateescape"
-    with io.TextIOWrapper(raw, encoding, errors=errors, newline="") as file:
-        for number, line in enumerate(file, start=1):
-            if not is_encodable(line) or (number == 1 and "\0" in line):  # UTF-16 without a mark
-                raise UserError(f"{path}:{number} {NOT_UTF8}")
-            yield line
+    with naming_damage(path):
+        encoding = "utf-8-sig" if path == "-" else encoding_of(path)
+        raw: Any = sys.stdin.buffer if path == "-" else open_bytes(path)
+        errors = "strict" if encoding == "utf-16" else "surrogateescape"
+        with io.TextIOWrapper(raw, encoding, errors=errors, newline="") as file:
+            for number, line in enumerate(file, start=1):
+                if not is_encodable(line) or (number == 1 and "\0" in line):  # UTF-16 without a mark
+                    raise UserError(f"{path}:{number} {NOT_UTF8}")
+                yield line

@@ -11,11 +11,8 @@ but a row of empty cells is one.
 import csv
 import json
 import logging
-import lzma
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,9 +31,9 @@ from electra.io.cells import (
     whole_lines,
 )
 from electra.io.console import is_encodable
-from electra.io.errors import UserError, first_line
+from electra.io.errors import UserError, abridged, first_line
 from electra.io.files import check_regular, expand
-from electra.io.lines import COMPRESSIONS, form_of, open_bytes, open_lines
+from electra.io.lines import COMPRESSIONS, form_of, naming_damage, open_bytes, open_lines
 
 logger = logging.getLogger(__name__)
 
@@ -101,27 +98,16 @@ def read_rows(
         rows = open_table(path, delimiter, quoting).rows
         yield from _filled_rows(rows, path) if skips_empty else rows
         return
-    with naming_damage(path):
-        if suffix == ".parquet":
+    if suffix == ".parquet":
+        with naming_damage(path):
             yield from _parquet_rows(path, names_classes)
-        elif suffix in JSON_LINES:
-            yield from _json_rows(path)
-        elif reads_text:
-            for place, line in _filled(open_lines(path), path):
-                yield place, {TEXT_COLUMN: line.rstrip("\r\n")}
-        else:
-            raise UserError(refusal(path))
-
-
-@contextmanager
-def naming_damage(path: str | Path) -> Iterator[None]:
-    """Turn the errors of a damaged file into a UserError that names the file."""
-    try:
-        yield
-    except (pa.ArrowException, UnicodeDecodeError, EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
+    elif suffix in JSON_LINES:
+        yield from _json_rows(path)
+    elif reads_text:
+        for place, line in _filled(open_lines(path), path):
+            yield place, {TEXT_COLUMN: line.rstrip("\r\n")}
+    else:
+        raise UserError(refusal(path))
 
 
 def _filled_rows(rows: Iterator[PlacedRow], path: str | Path) -> Iterator[PlacedRow]:
@@ -203,32 +189,30 @@ def parse_value(written: Any) -> list[Any] | dict[str, Any] | None:
 
 def open_table(path: str | Path, delimiter: str | None = None, quoting: str | None = None) -> OpenTable:
     """Open a csv, a tsv or the first sheet of a workbook; arguments and errors are those of `read_rows`."""
-    with naming_damage(path):
-        if form_of(path) in WORKBOOKS:
-            return _table(_sheet_records(path), path, ",", "minimal")
-        lines = whole_lines(open_lines(path))
+    form = form_of(path)  # before a line is read, because the standard input may end with it
+    if form in WORKBOOKS:
+        return _table(_sheet_records(path), path, ",", "minimal")
+    lines = whole_lines(open_lines(path))
+    head = next(lines, "")
+    skipped = 0
+    if (sep := SEP_LINE.fullmatch(head)) is not None:
+        delimiter = delimiter or sep[1]
+        skipped = 1
         head = next(lines, "")
-        skipped = 0
-        if (sep := SEP_LINE.fullmatch(head)) is not None:
-            delimiter = delimiter or sep[1]
-            skipped = 1
-            head = next(lines, "")
-        while head and not head.strip("\r\n"):
-            skipped += 1
-            head = next(lines, "")
-        lines = chain([head], lines)
-        if delimiter is None:
-            delimiter = find_delimiter(head, DELIMITERS[form_of(path)], path)
-        delimiter = as_delimiter(delimiter)
-        if quoting is None and delimiter == "\t":
-            kept = list(lines) if path == "-" else []  # the standard input can be read only once
-            lines = iter(kept) if path == "-" else lines
-            again = (
-                (lambda: iter(kept)) if path == "-" else lambda: islice(whole_lines(open_lines(path)), skipped, None)
-            )
-            quoting = tab_quoting(again, path, skipped)
-        style: Quoting = "none" if quoting == "none" else "minimal"
-        return _table(_csv_records(lines, delimiter, style, path, skipped), path, delimiter, style)
+    while head and not head.strip("\r\n"):
+        skipped += 1
+        head = next(lines, "")
+    lines = chain([head], lines)
+    if delimiter is None:
+        delimiter = find_delimiter(head, DELIMITERS[form], path)
+    delimiter = as_delimiter(delimiter)
+    if quoting is None and delimiter == "\t":
+        kept = list(lines) if path == "-" else []  # the standard input can be read only once
+        lines = iter(kept) if path == "-" else lines
+        again = (lambda: iter(kept)) if path == "-" else lambda: islice(whole_lines(open_lines(path)), skipped, None)
+        quoting = tab_quoting(again, path, skipped)
+    style: Quoting = "none" if quoting == "none" else "minimal"
+    return _table(_csv_records(lines, delimiter, style, path, skipped), path, delimiter, style)
 
 
 def _csv_records(
@@ -236,12 +220,11 @@ def _csv_records(
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield place and cells of each row of a csv or tsv."""
     try:
-        with naming_damage(path):
-            for line, cells, text in records(lines, delimiter, quoting):
-                place = f"{path}:{skipped + line}"
-                if quoting != "none" and any(cell.startswith(" ") and '"' in cell for cell in cells):
-                    check_no_space_before_marks(cells, text, delimiter, place)
-                yield place, cells
+        for line, cells, text in records(lines, delimiter, quoting):
+            place = f"{path}:{skipped + line}"
+            if quoting != "none" and any(cell.startswith(" ") and '"' in cell for cell in cells):
+                check_no_space_before_marks(cells, text, delimiter, place)
+            yield place, cells
     except csv.Error as error:
         raise UserError(
             f"{path}:{skipped + error.args[1]} cannot be read ({error.args[0]}); write a mark inside quotation marks "
@@ -368,18 +351,25 @@ def _object(value: Any, place: str) -> Columns:
 def _parquet_rows(path: str | Path, names_classes: bool) -> Iterator[PlacedRow]:
     check_regular(path)
     file = pq.ParquetFile(expand(path))
-    classes = _classes(file.schema_arrow) if names_classes else {}
+    classes = _classes(file.schema_arrow, path) if names_classes else {}
     rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(batch_size=64))
     for number, row in enumerate(rows, start=1):
-        yield f"{path}:{number}", name_classes(row, classes)
+        place = f"{path}:{number}"
+        yield place, name_classes(row, classes, place)
 
 
-def _classes(schema: pa.Schema) -> dict[str, Sequence[str]]:
+def _classes(schema: pa.Schema, path: str | Path) -> dict[str, Sequence[str]]:
     if b"huggingface" not in (schema.metadata or {}):
         return {}
     import datasets  # takes a second
 
-    return classes_of(datasets.Features.from_arrow_schema(schema))
+    try:
+        return classes_of(datasets.Features.from_arrow_schema(schema))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # of another version, or no JSON
+        raise UserError(
+            f"{path} has metadata that this version of datasets cannot read ({first_line(error)}); write the file "
+            f"anew, for example with to_parquet of pandas"
+        ) from error
 
 
 def classes_of(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
@@ -392,12 +382,21 @@ def classes_of(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     return classes
 
 
-def name_classes(row: Columns, classes: Mapping[str, Sequence[str]]) -> Columns:
-    """Return the row with classes by name in place of number, None where labels are hidden."""
-    return {**row, **{column: _named(row[column], names) for column, names in classes.items()}}
+def name_classes(row: Columns, classes: Mapping[str, Sequence[str]], place: str) -> Columns:
+    """Return the row with classes by name in place of number, None where labels are hidden.
+
+    Raises:
+        UserError: a number is none of a class.
+    """
+    named = {column: _named(row[column], names, place) for column, names in classes.items() if column in row}
+    return {**row, **named}
 
 
-def _named(value: Any, names: Sequence[str]) -> Any:
+def _named(value: Any, names: Sequence[str], place: str) -> Any:
     if isinstance(value, list):
-        return [_named(number, names) for number in value]
-    return None if value in (None, -1) else names[value]
+        return [_named(number, names, place) for number in value]
+    if value in (None, -1):
+        return None
+    if not 0 <= value < len(names):
+        raise UserError(f"{place} has the class {abridged(value)}, but there are {len(names)}, from 0; correct it")
+    return names[value]

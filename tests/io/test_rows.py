@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import datasets
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from electra.data.readers import read_file
@@ -212,6 +213,11 @@ def test_marks_that_may_mean_both_are_refused_with_the_option_that_decides(tmp_p
     assert columns(path, quoting="minimal")[0]["text"] == texts[0][1:-1].replace('""', '"')
 
 
+def test_marks_around_a_name_alone_are_refused_with_the_line_of_the_names(tmp_path):
+    said = refused(lambda: columns(write(tmp_path / "a.tsv", 'text\t"my label"\na\tb\n')))
+    assert "a.tsv:1 " in said and "--quoting" in said
+
+
 def test_one_column_of_texts_over_several_lines_is_refused_without_the_option(tmp_path):
     path = write(tmp_path / "a.tsv", 'text\n"a\nb"\nc\n')
     assert "a.tsv:2" in refused(lambda: columns(path))
@@ -343,6 +349,12 @@ def test_the_standard_input_is_read_once(monkeypatch, content):
     assert columns("-", quoting="minimal") == ROWS
 
 
+@parametrize("content", [b"", b"\n\n"])
+def test_an_empty_standard_input_has_no_rows(monkeypatch, content):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content))))
+    assert columns("-") == []
+
+
 # ---- JSON
 
 
@@ -398,6 +410,21 @@ def test_classes_of_a_saved_data_set_have_their_names(tmp_path):
 
 CELLS = [["text", "label"], ["007", "NA"], [" a\nb ", "3.50"], ["", ""], ['"x", y', "TRUE"]]
 """A header, and rows whose texts a reader that guesses would change."""
+
+
+@parametrize("value", [2, -2])
+def test_a_number_that_is_none_of_a_class_is_refused_with_its_row(tmp_path, value):
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])})
+    table = pa.table({"text": ["a", "b"], "label": [0, value]})
+    pq.write_table(table.replace_schema_metadata(features.arrow_schema.metadata), tmp_path / "a.parquet")
+    assert "a.parquet:2 " in refused(lambda: columns(tmp_path / "a.parquet"))
+
+
+@parametrize("metadata", [b"{bad", b'{"info": {"features": {"text": {"_type": "Unheard"}}}}'])
+def test_metadata_of_another_version_of_datasets_is_refused(tmp_path, metadata):
+    table = pa.table({"text": ["a"]}).replace_schema_metadata({b"huggingface": metadata})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert "a.parquet" in refused(lambda: columns(tmp_path / "a.parquet"))
 
 
 @parametrize("ending", [".xlsx", ".ods"])
