@@ -18,6 +18,7 @@ from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.cells import PAGE
 from electra.io.errors import UserError, abridged
 from electra.io.rows import parse_value
+from electra.options import check
 
 MOST_WHOLE_NUMBERS = 20
 """Different whole numbers up to which labels are classes; more are numbers."""
@@ -116,12 +117,14 @@ def find_form(examples: Sequence[Example], separator: str | None) -> Form:
     """Return the form in which the labels of training examples are written.
 
     Raises:
-        UserError: some labels are mappings and others are not, or lists hold fractions.
+        UserError: some labels are mappings and others are not, lists hold fractions, or a separator is given for
+        mappings.
     """
-    if separator is not None:
-        return "separated"
     labels = [example.label for example in examples]
     are_mappings = [isinstance(label, dict) for label in labels]
+    if separator is not None:
+        check(not any(are_mappings), "label_separator", separator, "left out where each class has 1 or 0 of its own")
+        return "separated"
     if any(are_mappings):
         if not all(are_mappings):
             place = examples[are_mappings.index(True)].place

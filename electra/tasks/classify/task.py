@@ -189,7 +189,7 @@ def read_labelled(options: Any) -> LabelledTexts:
     warn_if_unused(options.no_label, bool(named))
     separator = options.label_separator
     labels = find_labels(splits["train"], kind, separator)
-    if labels.low == labels.high or len(labels.classes) == 1:
+    if labels.low == labels.high or (labels.kind != NUMBER and len(labels.classes) < 2):
         raise UserError(
             f"all labels are {abridged(splits['train'][0].label)}; the training data needs two or more, see {PAGE}"
         )

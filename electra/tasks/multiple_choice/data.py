@@ -108,7 +108,7 @@ def parse_question(row: Columns, place: str, no_label: Collection[str] = ()) -> 
     texts = [_text(choice) for choice in choices]
     check_encodable([context, question, *texts], place)
     if len(texts) < 2 or not all(texts):
-        raise UserError(f"{place} has the choices {abridged(texts)}; expected two or more that are not empty")
+        raise UserError(f"{place} has the choices {abridged(choices)}; expected two or more texts that are not empty")
     seconds = [f"{question} {text}" for text in texts] if context and question else texts
     label = row.get("label")
     answer = None if is_unlabelled(label, no_label) else _answer(label, len(texts), place)
@@ -116,7 +116,8 @@ def parse_question(row: Columns, place: str, no_label: Collection[str] = ()) -> 
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else str(value).strip()
+    """Return a text or a number as text; an empty one for None, and for a list or a mapping, which is no text."""
+    return "" if value is None or isinstance(value, list | dict | bytes) else str(value).strip()
 
 
 def _endings(row: Columns) -> list[Any]:

@@ -117,23 +117,24 @@ def tokens_of(row: Columns, place: str) -> list[str] | None:
 
 
 def check_tags(tags: list[Any], tokens: Sequence[str], place: str) -> list[str]:
-    """Refuse labels of words that are not one text for each word; return them."""
+    """Refuse labels of words that are not one text for each word; return them without white space around them."""
     if len(tags) != len(tokens):
         raise no_form(place, f"has {len(tokens)} words and {len(tags)} labels")
-    if not all(isinstance(tag, str) for tag in tags):
+    if not all(isinstance(tag, str) and tag.strip() for tag in tags):
         raise UserError(
             f"{place} has labels without a name, {abridged(tags)}; write names, such as B-LOC, or give a data set or "
             "parquet file that has them"
         )
     check_encodable(tags, place)
-    return tags
+    return [tag.strip() for tag in tags]
 
 
 def read_span(span: Any, text: str, place: str) -> LabelledSpan:
     """Return the span of a list [start, end, label], or of an object with these keys and, to compare, its text."""
     parts: Any = [span.get(key) for key in LabelledSpan._fields] if isinstance(span, dict) else span
     types = [type(part) for part in parts] if isinstance(parts, list) else []
-    if types != [int, int, str] or not 0 <= parts[0] < parts[1] <= len(text):
+    is_form = types == [int, int, str] and parts[2].strip()
+    if not is_form or not 0 <= parts[0] < parts[1] <= len(text):
         raise no_form(
             place, f"has the span {abridged(span)}, not [start, end, label] or an object of these within the text"
         )

@@ -169,6 +169,16 @@ def parsed(labels, kind="auto"):
     return [parse_cell(example, kind).label for example in examples(labels)]
 
 
+def test_a_separator_is_refused_beside_a_column_for_each_class():
+    assert "--label_separator ;" in refused(lambda: find_labels(examples([{"a": 1, "b": 0}] * 3), "auto", ";"))
+
+
+def test_lists_without_any_class_are_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": []}\n' * 20, encoding="utf-8")
+    arguments = ClassifyArguments(train_file=str(tmp_path / "a.jsonl"))
+    assert "all labels are []" in refused(lambda: read_labelled(arguments))
+
+
 def test_cells_with_json_are_lists_and_mappings():
     written = ['["a", "b"]', '[ "c" ]', "[]", "[1, 0]", '{"a": 1, "b": 0}', "a", 3, ["x"]]
     assert parsed(written) == [["a", "b"], ["c"], [], [1, 0], {"a": 1, "b": 0}, "a", 3, ["x"]]

@@ -274,6 +274,7 @@ def test_spans_of_another_column_are_chosen(tmp_path):
         ({"text": TEXT, "label": "pos"}, "text, label"),
         ({"text": TEXT, "label": SPANS}, "--label_column"),
         ({"text": TEXT, "spans": [["PER", 0, 3]]}, "['PER', 0, 3]"),
+        ({"text": TEXT, "spans": [[0, 3, " "]]}, "[0, 3, ' ']"),
         ({"text": TEXT, "entities": [{"label": "PER", "start_offset": 0, "end_offset": 3}]}, "start_offset"),
         ({"text": TEXT, "entities": {"start": [0], "end": [3], "label": ["PER"]}}, "'start': [0]"),
         ({"text": TEXT, "spans": [], "_task_hash": 1, "answer": "ignore"}, "answer 'ignore'"),
@@ -289,6 +290,20 @@ def test_spans_of_another_column_are_chosen(tmp_path):
 def test_rows_of_other_forms_are_refused_with_the_page(tmp_path, row, named):
     said = no_form(tmp_path / "a.jsonl", as_lines(row))
     assert named in said and "a.jsonl:1 " in said
+
+
+def test_white_space_is_no_part_of_a_label(tmp_path):
+    row = {"tokens": WORDS[0], "tags": [f" {label} " for label in LABELS[0]]}
+    assert read(tmp_path / "a.jsonl", json.dumps(row)) == ([WORDS[0]], [LABELS[0]])
+    row["tags"][1] = " "
+    assert "a.jsonl:1 " in refused(lambda: read(tmp_path / "a.jsonl", json.dumps(row)))
+
+
+def test_a_damaged_file_of_columns_is_refused(tmp_path):
+    path = tmp_path / "a.conll.gz"
+    path.write_bytes(gzip.compress(lines(WORDS, LABELS).encode())[:-9])
+    arguments = TaggingArguments(train_file=str(path))
+    assert "a.conll.gz" in refused(lambda: load_tagging_splits(arguments))
 
 
 def test_spans_inside_words_are_said_with_their_place(tmp_path, caplog):
