@@ -17,6 +17,7 @@ def test_without_a_corpus_the_quickstart_runs(tmp_path):
     assert "The networks are in output/quickstart" in out and "run_glue.py" not in out  # two steps teach nothing
     folder = tmp_path / "output" / "quickstart"
     assert {path.name for path in folder.iterdir()} == {
+        "README.md",
         "checkpoint-2",
         "config.yaml",
         "discriminator",

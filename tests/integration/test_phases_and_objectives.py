@@ -218,8 +218,9 @@ def test_a_run_ends_with_networks_that_can_be_fine_tuned(folder, stages, objecti
     assert (plan["objective"], plan["uniform_generator"]) == (objective, uniform)
     assert (run / "generator").is_dir() == (plan["generator_parameters"] > 0) == spec.has_generator
     assert list(held_out["trained"]) == [name for name, _ in rows_of(spec)]
-    asked = {"generator_loss"} if spec.has_generator else set()
-    asked |= {"mlm_loss"} if not spec.finds_replaced else set()
+    asked = {"generator_loss_mask_token"} if spec.has_generator else set()
+    if not spec.finds_replaced and not spec.sees_samples:
+        asked |= {"mlm_loss" if spec.is_causal else "mlm_loss_mask_token"}
     assert asked <= set(held_out["frequencies"]) <= set(held_out["trained"]) - {"generator_entropy"}
     check_logged_losses(run / "checkpoint-12", spec)
     if spec.is_adversarial:
