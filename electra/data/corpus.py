@@ -42,7 +42,6 @@ from electra.data.readers import (
     naming_errors,
     read_file,
     warn_of_files,
-    why_no_prose,
     why_rows,
 )
 from electra.io.errors import UserError
@@ -59,7 +58,7 @@ WHOLE_BYTES = 10**9
 takes a core 0.2 s from memory (XXH3: 6 GB/s), and a second from a disk of 1 GB/s."""
 SAMPLED_LINES = 2000
 SAMPLED_CHARACTERS = 100_000
-"""Lines and characters at the beginning of a file that `why_no_prose` reads, at most."""
+"""Lines and characters at the beginning of a file of text in which rows of a table are looked for, at most."""
 PIECES = 8
 PIECE_BYTES = 8192
 """Pieces of a large file that are hashed, and bytes of each: reading them takes no time."""
@@ -107,9 +106,8 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments, option: 
 
     if kind(files[0])[0] != "text":
         next(read(0, 1), None)  # checks the column
-    # By lines, because a file may be one document.
-    is_plain = kind(files[0])[0] in ("text", "")
-    _warn_of_no_prose(entry, read_file(files[0], options.text_column, "line"), is_plain=is_plain)
+    if kind(files[0])[0] in ("text", ""):  # by lines, because a file may be one document
+        _warn_of_rows(entry, read_file(files[0], options.text_column, "line"))
     identity = [options.document_separator, options.text_column, *(str(kind(file)) for file in files)]
     if any(kind(file)[0] == "tsv" for file in files):
         identity.append("quotes 2")  # earlier caches have cells of tsv without the marks of quoted speech
@@ -341,18 +339,16 @@ def is_saved_dataset(folder: str) -> bool:
     return any(Path(folder, name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
-def _warn_of_no_prose(name: str, documents: Iterator[str], *, is_plain: bool) -> None:
-    """Log a warning if the first documents of a file are plainly no prose, such as markup, numbers, or rows."""
+def _warn_of_rows(name: str, lines: Iterator[str]) -> None:
+    """Log a warning if the first lines of a file of text are the rows of a table, or JSON."""
     sample: list[str] = []
     with suppress(UserError):  # raised again, with its place, where the text is read
-        for document in documents:
-            sample.append(document[:SAMPLED_CHARACTERS])
+        for line in lines:
+            sample.append(line[:SAMPLED_CHARACTERS])
             if sum(map(len, sample)) >= SAMPLED_CHARACTERS or len(sample) >= SAMPLED_LINES:
                 break
-    text = "\n".join(sample)
-    reason = (why_rows(text) if is_plain else "") or why_no_prose(text)
-    if reason:
-        logger.warning(f"{name} does not look like prose: {reason}; check the file, its format and --text_column")
+    if reason := why_rows("\n".join(sample)):
+        logger.warning(f"{name} does not look like text: {reason}")
 
 
 def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[str]]:

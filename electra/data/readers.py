@@ -13,7 +13,6 @@ import lzma
 import os
 import re
 import sys
-import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -150,26 +149,6 @@ def looks_binary(path: str) -> bool:
     return b"\0" in begin or sum(byte in CONTROL for byte in begin) > len(begin) // 100
 
 
-FEWEST_CHARACTERS = 500
-"""Characters other than spaces that a text needs to be judged at all."""
-LETTERS = 0.75
-"""Share of letters and marks among all characters but spaces, below which a text is called no prose: the languages of
-Wikipedia have above .9, source code has .6 to .7."""
-MARKUP = 0.04
-"""Share of < > { } [ ] | \\ = _ ; and tabs among the characters, above which a text is called no prose."""
-LONG_WORD = 60
-"""ASCII characters without a space, above which they are no word of a language but base64, a URL or the like."""
-LONG_WORDS = 0.2
-"""Share of the characters in long words, above which a text is called no prose."""
-MISREAD = 0.002
-"""Signs of a wrong decoding for each character, above which a text is called misread."""
-_TWICE = re.compile(
-    "[\u00c2-\u00f4][\u0080-\u00bf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]"
-    "{1,3}"
-)
-"""What a character of two to four bytes of UTF-8 becomes if the bytes are read as Windows-1252."""
-_ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#[0-9]{1,6});")
-"""A character as HTML writes it, such as &amp;."""
 FEWEST_ROWS = 20
 """Lines with equal numbers of cells from which a text is called a table."""
 
@@ -192,54 +171,8 @@ def warn_of_files(entry: str, files: Sequence[str], skipped: Sequence[str], *, i
         )  # fmt: skip
 
 
-def why_no_prose(text: str) -> str:
-    """Return what makes a text look like something else than prose: numbers, markup, code; "" if nothing does."""
-    characters = [character for character in text if not character.isspace() or character == "\t"]
-    if len(characters) < FEWEST_CHARACTERS:
-        return ""
-    if reason := why_misread(text, len(characters)):
-        return reason
-    letters = sum(unicodedata.category(character)[0] in "LM" for character in characters) / len(characters)
-    if letters < LETTERS:
-        return f"{letters:.0%} of its characters are letters"
-    signs = sum(character in "<>{}[]|\\=_;\t" for character in characters) / len(characters)
-    if signs > MARKUP:
-        return f"{signs:.0%} of its characters are signs of markup, code or tables"
-    long = sum(len(word) for word in text.split() if len(word) > LONG_WORD and word.isascii()) / len(characters)
-    if long > LONG_WORDS:
-        return f"{long:.0%} of it are words of more than {LONG_WORD} characters"
-    return ""
-
-
-def why_misread(text: str, characters: int) -> str:
-    """Return what says that another program decoded a text of so many characters wrongly, "" if nothing does."""
-    found = {one for one in _TWICE.findall(text) if not one.endswith("\u00a0\u00bb")}  # a quotation of French ends
-    twice = {one: again for one in sorted(found) if (again := _decoded_again(one))}
-    if sum(map(text.count, twice)) > MISREAD * characters:
-        wrong, right = next(iter(twice.items()))
-        return f"its UTF-8 was read as another encoding, '{right}' became '{wrong}'"
-    lost = text.count("\ufffd") / characters
-    if lost > MISREAD:
-        return f"{lost:.1%} of its characters are U+FFFD, in place of what a program could not decode"
-    entities = _ENTITY.findall(text)
-    if len(entities) > MISREAD * characters:
-        return f"it has {len(entities)} signs of HTML such as {entities[0]}"
-    return ""
-
-
-def _decoded_again(text: str) -> str:
-    """Return a text whose UTF-8 was read as Windows-1252 as it should be; "" if it was not."""
-    try:
-        content = b"".join(one.encode("latin-1" if "\x80" <= one < "\xa0" else "cp1252") for one in text)
-        return content.decode("utf-8")
-    except UnicodeError:
-        return ""
-
-
 def why_rows(text: str) -> str:
     """Return what makes plain text look like JSON lines or the rows of a table, "" if nothing does."""
-    if len(_ENTITY.findall(text)) > MISREAD * len(text):  # the semicolons are theirs
-        return ""
     lines = [line for line in text.split("\n") if line.strip()]
     if len(lines) >= 2 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines[:-1]):
         return "each line is an object of JSON: name it .jsonl"

@@ -17,7 +17,7 @@ from pytest import approx
 
 from electra.data.corpus import Corpus, builtin_documents, builtin_files, find_files
 from electra.data.options import CorpusArguments
-from electra.data.readers import naming_errors, read_file, why_no_prose, why_rows
+from electra.data.readers import naming_errors, read_file, why_rows
 from electra.io.errors import UserError
 from tests.conftest import refused
 from tests.helpers import parametrize
@@ -254,28 +254,6 @@ def test_a_file_that_is_named_may_have_any_ending(tmp_path):
         said = refused(lambda name=name, data=data: corpus_of(write(tmp_path / name, data)))
         assert "no such file" not in said
         assert "exists" in said
-
-
-@parametrize(
-    ("text", "found"),
-    [
-        ('{"id": 17, "t": "a"}\n' * 100, "letters"),
-        ("<p class=x>Some words of a page</p>\n" * 100, "markup"),
-        ("0.113 0.221 -4.5\n" * 100, "letters"),
-        ("QmFzZTY0" * 1000, "words of more than"),
-        ("for i in range(10): x[i] = y[i] + 1\n" * 100, "letters"),
-        ("The cat sat on the mat in 1998, and the dog (see p. 12) did not.\n" * 100, ""),
-        ("कुत्ता बिस्तर पर सो रहा है।\n" * 100, ""),
-        ("สุนัขกำลังนอนหลับอยู่บนเตียงในห้องนอน\n" * 100, ""),
-        ("犬はベッドで寝ています。\n" * 100, ""),
-    ],
-)
-def test_what_is_plainly_no_prose_is_noticed(tmp_path, text, found, caplog):
-    reason = why_no_prose(text)
-    assert found in reason
-    assert bool(found) == bool(reason)
-    corpus_of(write(tmp_path / "a.txt", text))
-    assert ("prose" in caplog.text) == bool(found)
 
 
 @parametrize(
@@ -576,37 +554,7 @@ def test_the_description_counts_files(tmp_path):
     assert corpus.describe() == [{"name": str(tmp_path / "saved")}, files]
 
 
-# ---- text that another program decoded wrongly
-
-PROSE = "Zoë’s café was “naïve”, she said: the thé is déjà bu, and nobody came. "
-
-
-@parametrize(
-    ("text", "named"),
-    [
-        (PROSE.encode().decode("cp1252", "replace"), "'à' became 'Ã\u00a0'"),
-        (PROSE.encode().decode("latin-1"), "became"),
-        ("Привет, мир: это хорошее предложение. ".encode().decode("latin-1"), "became"),
-        (PROSE.replace("é", "\ufffd"), "U+FFFD"),
-        ("She said &quot;hello&quot; to Bell &amp; Co., and nobody came to the old town.\n", "&quot;"),
-    ],
-)
-def test_text_that_was_decoded_wrongly_is_noticed(tmp_path, caplog, text, named):
-    read(write(tmp_path / "a.txt", text * 40))
-    assert named in caplog.text
-
-
-@parametrize(
-    "text",
-    [
-        PROSE,
-        "«\u00a0Il est allé\u00a0», dit-il\u00a0; «\u00a0et moi, je suis resté ici à l’été passé\u00a0». ",
-        "NÃO É VERDADE, ESPAÑA Y ÂNGELA ESTÃO À FRENTE; Ñandú, Ñoño. ",
-        "Đã đến lúc: ÂM NHẠC VÀ ĐỜI SỐNG, “CÔ ẤY NÓI”. ",
-    ],
-)
-def test_capitals_and_spaces_of_other_languages_are_no_wrong_decoding(text):
-    assert why_no_prose(text * 40) == ""
+# ---- encodings
 
 
 @parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
