@@ -279,9 +279,17 @@ def allow_open_files(training: Any) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def explain_lost_worker(error: BaseException) -> UserError | None:
-    """Return the UserError for an error that says that a worker of a loader was lost; None for other errors."""
-    if not isinstance(error, RuntimeError) or not _LOST_WORKER.search(str(error)):
+def explain_lost_worker(error: BaseException, workers: int | None) -> UserError | None:
+    """Return the UserError for an error that says that a worker of a loader was lost; None for other errors.
+
+    A worker that ends while a batch is taken from it resets the connection, before torch sees that it has ended.
+
+    Args:
+        workers: number of workers of a loader; without any, none can be lost.
+    """
+    if not workers or not isinstance(error, RuntimeError | ConnectionResetError):
+        return None
+    if isinstance(error, RuntimeError) and not _LOST_WORKER.search(str(error)):
         return None
     reason = first_line(error).split(". ")[0].rstrip(".")  # without torch's advice, which names other options
     return UserError(

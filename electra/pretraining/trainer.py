@@ -263,7 +263,7 @@ class ElectraTrainer(Trainer):
                 return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
         except BaseException as error:
             failure = (
-                explain_lost_worker(error)
+                explain_lost_worker(error, self.args.dataloader_num_workers)
                 or explain_lost_process(error, self.run_folder)
                 or self.checkpoints.explain_first_step(error)
             )

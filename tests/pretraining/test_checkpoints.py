@@ -27,6 +27,7 @@ from electra.pretraining.checkpoints import (
     set_up_worker,
     word_steps,
 )
+from electra.pretraining.device import explain_lost_worker
 from electra.pretraining.run import main
 from tests.helpers import ROOT, exit_codes, fork, parametrize, wait_for
 from tests.pretraining.runs import FAST, flags, make
@@ -186,6 +187,12 @@ def test_a_worker_that_is_killed_ends_the_run_with_one_line(folder):
     assert exit_codes([process]) == [2]
     said = process.log.read_text()
     assert said.count("error: the processes of --dataloader_num_workers ") == 1 and "Traceback" not in said, said
+
+
+def test_a_connection_that_is_reset_is_that_of_a_worker_where_there_are_any():
+    reset = ConnectionResetError(104, "Connection reset by peer")
+    assert "--dataloader_num_workers" in str(explain_lost_worker(reset, 2))
+    assert explain_lost_worker(reset, 0) is None and explain_lost_worker(ValueError("reset"), 2) is None
 
 
 def test_a_signal_to_all_processes_stops_and_can_be_resumed(folder):
