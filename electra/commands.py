@@ -136,7 +136,7 @@ VERBS = {
 """,
     ),
     "inspect": Verb(
-        "electra.inspect",
+        "electra.tools.inspect",
         "show what is masked and replaced in a sentence, and which tokens look replaced",
         "output/small_owt 'the chef cooked the meal'",
         """
@@ -183,7 +183,7 @@ VERBS = {
 """,
     ),
     "push": Verb(
-        "electra.io.hub",
+        "electra.tools.push",
         "upload the networks of a run, or fine-tuned models, to the Hugging Face Hub",
         "output/small_owt --hub_model_id me/small_owt --private",
         """

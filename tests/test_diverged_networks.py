@@ -8,10 +8,10 @@ from safetensors.torch import load_file, save_file
 from transformers import ElectraConfig, ElectraForSequenceClassification
 
 from electra.finetuning.predict import main as predict
-from electra.inspect import main as inspect
 from electra.pretraining.testset import main as make_test_set
 from electra.tasks.detect.task import main as detect
 from electra.tasks.minimal_pairs.task import main as pairs
+from electra.tools.inspect import main as inspect
 from tests.conftest import TEXTS, refused_command
 from tests.helpers import parametrize
 from tests.tasks.minimal_pairs.networks import PAIRS, write_run

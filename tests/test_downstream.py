@@ -14,7 +14,6 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 from electra import Task, fine_tune, predict, replaced_token_probabilities
 from electra.finetuning.predict import main as predict_command
-from electra.inspect import main as inspect_command
 from electra.report.results import read_results
 from electra.tasks.classify.task import main as classify
 from electra.tasks.classify.task import open_classification, parse_classify_arguments
@@ -22,6 +21,7 @@ from electra.tasks.detect.task import main as detect
 from electra.tasks.tagging.task import main as tag
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
+from electra.tools.inspect import main as inspect_command
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.tasks.classify.files import flags, write_texts

@@ -10,7 +10,7 @@ LAYERS = (
     "report",
     "finetuning pretraining",
     "tasks",
-    "inspect downstream sweep probes",
+    "downstream sweep tools",
 )
 """Packages and commands of electra/, lowest first. What is not named here is the base, below all of them."""
 
@@ -79,3 +79,13 @@ def test_rooms_of_one_layer_do_not_import_each_other():
         if layer(name) == layer(other) and layer(name) in (1, 3, 4) and room(name) != room(other)
     ]
     assert mixed == []
+
+
+def test_only_verbs_import_the_tools():
+    others = [
+        f"{name} imports {other}"
+        for name, imported in graph().items()
+        for other in imported
+        if other.startswith("electra.tools.") and layer(name) <= len(LAYERS)
+    ]
+    assert others == []

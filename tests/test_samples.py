@@ -2,9 +2,9 @@
 
 import re
 
-from electra.inspect import to_terminal
 from electra.report.blocks import to_html
 from electra.samples import Sample, marked, read_samples, write_samples
+from electra.tools.inspect import to_terminal
 from tests.helpers import read_json
 
 SAMPLE = Sample(

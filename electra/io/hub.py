@@ -1,8 +1,5 @@
 """Upload of a finished run, or of fine-tuned models, to the Hugging Face Hub.
 
-    electra push output/small_owt --hub_model_id me/small_owt --private
-    electra push output/classify_reviews_small_owt --hub_model_id me/reviews
-
 The discriminator of a run becomes the repository `<id>-discriminator`, the generator `<id>-generator`; `AutoModel`
 opens each by its name. The joint network of the checkpoints is never uploaded: only this package has a class for it. A
 fine-tuned model becomes the repository `<id>`; of several in an evaluation, each becomes `<id>-<task>`. Its scores are
@@ -18,8 +15,7 @@ from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, HfApi
 
-from electra.io.console import setup_logging
-from electra.io.errors import Parser, UserError
+from electra.io.errors import UserError
 from electra.io.files import CARD, RESULT_NAME, saved_models
 
 logger = logging.getLogger(__name__)
@@ -130,29 +126,3 @@ def operations(folder: Path, repository: str, scores: Sequence[Path]) -> list[Co
     files = {name: path for name, path in files.items() if name not in others}
     files |= {f".eval_results/{path.name}": path for path in scores}
     return [CommitOperationAdd(name, changed.get(name) or str(path)) for name, path in files.items()]
-
-
-def main(argv: list[str] | None = None) -> None:
-    setup_logging()
-    about = "Upload the networks of a finished run, or fine-tuned models, to the Hugging Face Hub."
-    parser = Parser(prog="electra push", description=about)
-    parser.add_argument(
-        "run",
-        type=Path,
-        metavar="FOLDER",
-        help="a run of run_pretraining.py, a model that --save_model saved, or the evaluation that has it",
-    )
-    parser.add_argument("--hub_model_id", help="name or owner/name of the repositories; default: the folder's name")
-    parser.add_argument("--hub_token", help="default: the token of `hf auth login` or HF_TOKEN")
-    parser.add_argument("--private", action="store_true", default=None, help="create private repositories")
-    parser.add_argument(
-        "--scores",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="EVALUATION",
-        help="folders of glue, pairs ..., whose .eval_results are uploaded with the discriminator",
-    )
-    given = parser.parse_args(argv)
-    name = given.hub_model_id or given.run.resolve().name
-    push_run(given.run, name, token=given.hub_token, private=given.private, scores=given.scores)

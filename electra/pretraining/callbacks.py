@@ -227,7 +227,7 @@ def last_evaluation(state: TrainerState) -> dict[str, Any]:
 
 Probe = Callable[[Any], dict[str, float]]
 """Function of the joint model, in evaluation mode, that returns metrics without the prefix eval_; see
-electra/probes.py."""
+electra/tools/probes.py."""
 MOST_PROBING = 0.05
 """Share of the time from one evaluation to the next above which a warning says that probes are slow."""
 

@@ -86,7 +86,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     args, model = prepare_model(asked, run, data)
     probes: list[Probe] = []
     if args.training.eval_pairs is not None or args.training.eval_classify is not None:
-        from electra.probes import make_probes  # not at the top: few runs need the tasks and what they import
+        from electra.tools.probes import make_probes  # not at the top: few runs need the tasks and what they import
 
         probes = make_probes(args.training.eval_pairs, args.training.eval_classify, model, data.tokenizer)
     keep_freed_memory(use_cpu=args.training.use_cpu)

@@ -7,10 +7,10 @@ import pytest
 from huggingface_hub import HfApi
 from pytest import raises
 
-from electra.io import hub
 from electra.io.errors import UserError
 from electra.pretraining.finish import finish_run
 from electra.pretraining.run import main as pretrain
+from electra.tools.push import main as push
 from tests.pretraining.runs import FAST, flags, make, write_corpus
 
 
@@ -42,19 +42,19 @@ def run(tmp_path):
 
 
 def test_each_network_has_a_repository(uploads, run):
-    hub.main([str(run), "--hub_model_id", "me/small"])
+    push([str(run), "--hub_model_id", "me/small"])
     assert set(uploads) == {"me/small-discriminator", "me/small-generator"}
     assert uploads["me/small-generator"]["model.safetensors"] == b"generator"
 
 
 def test_scores_of_evaluations_go_with_the_discriminator(uploads, run, tmp_path):
     write_model(tmp_path / "blimp")
-    hub.main([str(run), "--hub_model_id", "me/small", "--scores", str(tmp_path / "blimp")])
+    push([str(run), "--hub_model_id", "me/small", "--scores", str(tmp_path / "blimp")])
     found = {name: ".eval_results/a-validation.yaml" in sent for name, sent in uploads.items()}
     assert found == {"me/small-discriminator": True, "me/small-generator": False}
     uploads.clear()
     with raises(UserError, match=r"has no .eval_results/"):
-        hub.main([str(run), "--scores", str(run)])
+        push([str(run), "--scores", str(run)])
     assert not uploads
 
 
@@ -64,15 +64,15 @@ def test_a_failed_upload_names_the_command_that_repeats_it(run, monkeypatch):
 
     monkeypatch.setattr(HfApi, "create_repo", fail)
     with raises(UserError, match=r"no route to host; repeat it with .* --hub_model_id small --private"):
-        hub.main([str(run), "--private"])
+        push([str(run), "--private"])
     named = run.rename(run.with_name("my run"))
     with raises(UserError, match=r"push '.*/my run' --hub_model_id 'me/my run'"):
-        hub.main([str(named), "--hub_model_id", "me/my run"])
+        push([str(named), "--hub_model_id", "me/my run"])
 
 
 def test_a_folder_without_networks_is_refused(run):
     with raises(UserError, match="has no discriminator/ or generator/"):
-        hub.main([str(run / "checkpoint-4")])
+        push([str(run / "checkpoint-4")])
 
 
 CARD = '# Title\n\n```python\nmodel = AutoModel.from_pretrained("output/a/models/TASK")\n```\n'
@@ -93,7 +93,7 @@ def test_a_fine_tuned_model_is_uploaded_with_its_scores(uploads, tmp_path):
     model = write_model(evaluation / "models" / "reviews")
     for folder in (model, evaluation):
         uploads.clear()
-        hub.main([str(folder), "--hub_model_id", "me/reviews"])
+        push([str(folder), "--hub_model_id", "me/reviews"])
         assert set(uploads) == {"me/reviews"}
         sent = uploads["me/reviews"]
         assert {"config.json", "result.json", "README.md", ".eval_results/a-validation.yaml"} == set(sent)
@@ -113,7 +113,7 @@ def test_only_files_of_the_export_are_uploaded(uploads, tmp_path, capsys):
     others = (".env", "answers.csv", "old/config.json", "my_config.json", "tokenizer.json.bak", "optimizer.pt")
     for name in others:
         (model / name).write_text("secret")
-    hub.main([str(model), "--hub_model_id", "me/reviews"])
+    push([str(model), "--hub_model_id", "me/reviews"])
     assert set(uploads["me/reviews"]) == own
     (line,) = [line for line in "".join(capsys.readouterr()).splitlines() if "not uploaded" in line]
     assert all(name in line for name in (*others, "link.csv"))
@@ -122,14 +122,14 @@ def test_only_files_of_the_export_are_uploaded(uploads, tmp_path, capsys):
 def test_of_several_models_each_has_a_repository(uploads, tmp_path):
     for name in ("cola", "rte", ".mrpc.unfinished"):
         write_model(tmp_path / "models" / name)
-    hub.main([str(tmp_path), "--hub_model_id", "me/small"])
+    push([str(tmp_path), "--hub_model_id", "me/small"])
     assert set(uploads) == {"me/small-cola", "me/small-rte"}
 
 
 def test_a_model_whose_evaluation_has_not_ended_is_refused(uploads, tmp_path):
     (write_model(tmp_path / "models" / "cola") / "README.md").unlink()
     with raises(UserError, match=r"has no README.md: .* run its command again"):
-        hub.main([str(tmp_path)])
+        push([str(tmp_path)])
     assert not uploads
 
 

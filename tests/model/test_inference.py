@@ -4,9 +4,9 @@ import torch
 from pytest import approx
 from torch.testing import assert_close
 
-from electra.inspect import to_terminal
 from electra.model.inference import corrupt_and_detect, inspect_texts, to_samples, token_texts
 from electra.model.pretrained import Networks
+from electra.tools.inspect import to_terminal
 from tests.conftest import make_number_tokenizer
 from tests.helpers import parametrize
 from tests.model.helpers import VOCAB_SIZE, joint_model, make_batch, make_model, tiny_network_config

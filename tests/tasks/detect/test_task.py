@@ -9,7 +9,6 @@ import torch
 from pytest import approx
 from safetensors.torch import load_file, save_file
 
-from electra.inspect import main as inspect
 from electra.report.blocks import Fold, Table, Verdict, to_html
 from electra.report.evaluation import BAG_OF_WORDS
 from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
@@ -25,6 +24,7 @@ from electra.tasks.detect.task import (
 from electra.tasks.minimal_pairs.task import main as pairs
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
+from electra.tools.inspect import main as inspect
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
 from tests.tasks.minimal_pairs.networks import random_pair, write_run

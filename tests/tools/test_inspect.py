@@ -12,10 +12,10 @@ from transformers import (
     BertForPreTraining,
 )
 
-from electra.inspect import main
 from electra.io.errors import UserError
 from electra.model.inference import inspect_texts
 from electra.model.pretrained import load_networks
+from electra.tools.inspect import main
 from tests.helpers import parametrize, read_json
 
 TEXT = "bab dadad kok mum"

@@ -12,13 +12,13 @@ import torch
 from pytest import approx
 from safetensors.torch import load_file
 
-from electra import probes
 from electra.pretraining import callbacks
 from electra.pretraining.callbacks import ProbeClock
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run import main as pretrain
-from electra.probes import LabelProbe, PairsProbe, draw_rows, make_probes
 from electra.tasks.minimal_pairs.task import main as pairs
+from electra.tools import probes
+from electra.tools.probes import LabelProbe, PairsProbe, draw_rows, make_probes
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
 from tests.model.helpers import make_model

@@ -1,0 +1,39 @@
+"""The command that uploads a finished run, or fine-tuned models, to the Hugging Face Hub.
+
+    electra push output/small_owt --hub_model_id me/small_owt --private
+    electra push output/classify_reviews_small_owt --hub_model_id me/reviews
+
+What is uploaded where is said in io/hub.py.
+"""
+
+from pathlib import Path
+
+from electra.io.console import setup_logging
+from electra.io.errors import Parser
+from electra.io.hub import push_run
+
+
+def main(argv: list[str] | None = None) -> None:
+    setup_logging()
+    about = "Upload the networks of a finished run, or fine-tuned models, to the Hugging Face Hub."
+    parser = Parser(prog="electra push", description=about)
+    parser.add_argument(
+        "run",
+        type=Path,
+        metavar="FOLDER",
+        help="a run of run_pretraining.py, a model that --save_model saved, or the evaluation that has it",
+    )
+    parser.add_argument("--hub_model_id", help="name or owner/name of the repositories; default: the folder's name")
+    parser.add_argument("--hub_token", help="default: the token of `hf auth login` or HF_TOKEN")
+    parser.add_argument("--private", action="store_true", default=None, help="create private repositories")
+    parser.add_argument(
+        "--scores",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="EVALUATION",
+        help="folders of glue, pairs ..., whose .eval_results are uploaded with the discriminator",
+    )
+    given = parser.parse_args(argv)
+    name = given.hub_model_id or given.run.resolve().name
+    push_run(given.run, name, token=given.hub_token, private=given.private, scores=given.scores)
