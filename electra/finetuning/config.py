@@ -5,12 +5,12 @@ option that depends on the encoder or the task is not given, `resolve_hyperparam
 all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from electra.command_line import CommandLine
-from electra.finetuning.data import SPLITS, files_by_split
+from electra.finetuning.data import DATASET_ARGUMENTS, SPLITS, NamedRows, files_by_split
 from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
 from electra.io.errors import UserError
 from electra.options import (
@@ -238,6 +238,7 @@ class Arguments:
     tuning: FineTuningArguments  # before `resolve_hyperparameters`
     record: dict[str, Any] = field(default_factory=dict)  # to be written for --config: see `CommandLine`
     overrides: dict[str, dict[str, Any]] = field(default_factory=dict)  # options that differ by task, by its name
+    rows: Mapping[str, NamedRows] = field(default_factory=dict)  # of a program, by split, in place of named data
 
     def __post_init__(self) -> None:
         given = [self.encoder.pretrain_path, self.encoder.from_scratch]
@@ -253,27 +254,41 @@ def parse_data_options(
     groups: Sequence[type],
     description: str,
     argv: Sequence[str] | Values | None,
-    needs: Sequence[str] = ("train_file", "validation_file"),
+    rows: Mapping[str, NamedRows],
+    needs: Sequence[str] = ("train", "dev"),
     **default: str,
 ) -> Arguments:
     """Parse the options of a command that reads files of the user or a data set.
 
     Args:
-        argv: words of a command line; or options by name, as a program gives them.
-        needs: options that must be given if no data set is.
-        default: options that name the data set, where neither files nor a data set are given.
+        argv: words of a command line; or options by name, as a program passes them.
+        rows: rows that a program passes, by split, in place of files and data sets.
+        needs: splits that must be given if no data set is.
+        default: options that name the data set, where neither rows, files nor a data set are given.
     """
-    command_line = CommandLine(groups, description)
-    encoder, options, tuning = command_line.parse(argv)
-    given = [f"{SPLITS[split]}_file" for split in files_by_split(options)]
-    if given and options.dataset_name is not None:
-        raise UserError(f"--dataset_name and --{given[0]} both name the data; leave one of them out")
-    if not given and options.dataset_name is None:
+    args = parse_options(groups, description, argv)
+    options = args.options
+    files = files_by_split(options)
+    if "test" in rows and not hasattr(options, "test_file"):
+        raise UserError(f"this task reads no test set; leave {rows['test'].argument} out, or pass it as eval_dataset")
+    named = [*[f"--{SPLITS[split]}_file" for split in files][:1], *[part.argument for part in rows.values()][:1]]
+    named += ["--dataset_name"] if options.dataset_name is not None else []
+    if len(named) > 1:
+        raise UserError(f"{named[0]} and {named[1]} both name the data; leave one of them out")
+    if not named:
         missing = {name: value for name, value in default.items() if getattr(options, name) is None}
         options = replace(options, **missing)
-    for name in needs:
-        if options.dataset_name is None and name not in given:
-            raise UserError(f"--{name} is missing; give --{' and --'.join(needs)}, or --dataset_name")
+    for split in needs:
+        if options.dataset_name is None and split not in {**files, **rows}:
+            file = f"--{SPLITS[split]}_file (in Python {DATASET_ARGUMENTS[split]})"
+            raise UserError(f"there is no {SPLITS[split]} data; give {file}, or --dataset_name")
+    return replace(args, options=options, rows=rows)
+
+
+def parse_options(groups: Sequence[type], description: str, argv: Sequence[str] | Values | None) -> Arguments:
+    """Parse the options of the groups encoder, protocol and fine-tuning, in this order."""
+    command_line = CommandLine(groups, description)
+    encoder, options, tuning = command_line.parse(argv)
     return Arguments(encoder, options, tuning, command_line.record)
 
 

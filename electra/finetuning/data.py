@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import regex
@@ -219,6 +219,8 @@ class PaddingCollator:
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 """Name of a split here -> its name on the Hub."""
+DATASET_ARGUMENTS = {"train": "train_dataset", "dev": "eval_dataset", "test": "test_dataset"}
+"""Name of a split -> the argument of `fine_tune` that has its data."""
 
 
 def files_by_split(options: Any) -> dict[str, list[str]]:
@@ -264,8 +266,27 @@ TABLE_FORM = ("delimiter", "quoting")
 """Options that say how a csv or tsv is written."""
 
 
-def data_settings(options: Any) -> dict[str, str]:
-    """Return the settings that identify the data of a task in results."""
+class NamedRows(NamedTuple):
+    """The rows of one split that a program passes.
+
+    Args:
+        argument: name of the argument that has them, for messages.
+        table: a list of dictionaries, or a table of `datasets`.
+    """
+
+    argument: str
+    table: Any
+
+
+def data_settings(options: Any, rows: Mapping[str, NamedRows]) -> dict[str, str]:
+    """Return the settings that identify the data of a task in results.
+
+    Args:
+        rows: rows of a program by split, in place of the files or the data set that the options name; see
+            `Arguments`.
+    """
+    if rows:
+        return {f"{SPLITS[split]}_data": row_fingerprint(part.table) for split, part in rows.items()}
     if options.dataset_name is None:
         forms = {name: getattr(options, name, None) for name in TABLE_FORM}
         return {**file_settings(files_by_split(options)), **{name: form for name, form in forms.items() if form}}
@@ -277,9 +298,7 @@ def file_settings(files: Mapping[str, Sequence[str | Path]]) -> dict[str, str]:
 
 
 def dataset_settings(name: str, config: str | None = None) -> dict[str, str]:
-    """Return the settings that identify a data set of the Hub, a folder that `datasets` opens, or given rows."""
-    if isinstance(name, GivenTables):
-        return name.settings()
+    """Return the settings that identify a data set of the Hub, or a folder that `datasets` opens."""
     if Path(name).is_dir():
         paths = sorted(Path(name).rglob("*"))
         name = fingerprint([path for path in paths if path.is_file()])
@@ -297,41 +316,24 @@ def fingerprint(paths: Sequence[str | Path]) -> str:
     return digest.hexdigest()[:12]
 
 
-# ---- data sets, and rows that a program gives
+def row_fingerprint(rows: Iterable[Columns]) -> str:
+    """Return a hash of rows in order, 12 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps(row, sort_keys=True, default=str).encode())
+    return digest.hexdigest()[:12]
 
 
-class GivenTables(str):
-    """A value of the option `dataset_name` that holds rows of a program: a name, and the rows.
-
-    Attributes:
-        tables: rows of the splits train, validation and test: lists of dictionaries, or tables of `datasets`.
-    """
-
-    tables: Mapping[str, Any]
-
-    def __new__(cls, name: str, tables: Mapping[str, Any]) -> Self:
-        named = super().__new__(cls, name)
-        named.tables = tables
-        return named
-
-    def settings(self) -> dict[str, str]:
-        """Return the settings that identify the rows: for each split a hash of 12 hexadecimal digits."""
-        found = {}
-        for split, table in self.tables.items():
-            digest = hashlib.sha256()
-            for row in table:
-                digest.update(json.dumps(row, sort_keys=True, default=str).encode())
-            found[f"{split}_data"] = digest.hexdigest()[:12]
-        return found
+# ---- data sets, and rows of a program
 
 
-def given_table(rows: Any, name: str, text_column: str | None = None) -> Any:
-    """Return rows that a program gives as a table of `datasets`, if they are one, else as a list of dictionaries.
+def as_table(rows: Any, argument: str, text_column: str | None = None) -> Any:
+    """Return rows that a program passes as a table of `datasets`, if they are one, else as a list of dictionaries.
 
     Args:
         rows: dictionaries; a table of `datasets` or pandas; the path of a file. With `text_column` also one row, one
             text, or several texts, which become rows of this column.
-        name: name of the argument, for messages.
+        argument: name of the argument that has the rows, for messages.
     Raises:
         UserError: `rows` is none of these.
     """
@@ -339,27 +341,25 @@ def given_table(rows: Any, name: str, text_column: str | None = None) -> Any:
         return [row for _, row in read_rows(rows)]
     if text_column and isinstance(rows, str | Mapping):
         rows = [rows]
-    if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
-        rows = rows.to_dict("records")
-    if isinstance(getattr(rows, "features", None), Mapping):  # a column has a type there
+    if isinstance(getattr(rows, "features", None), Mapping):  # of `datasets`: a column has a type there
         return rows
+    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # of pandas
+        rows = rows.to_dict("records")
+    form = "give rows: dictionaries, a table of pandas or datasets, or the path of a file"
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-        raise UserError(f"{name} is {abridged(rows)}; give rows: dictionaries, a table, or the path of a file")
-    table = []
-    for number, row in enumerate(rows):
-        if text_column and isinstance(row, str):
-            row = {text_column: row}
+        raise UserError(f"{argument} is {abridged(rows)}; {form}")
+    table = [{text_column: row} if text_column and isinstance(row, str) else row for row in rows]
+    for number, row in enumerate(table):
         if not isinstance(row, Mapping) or not all(isinstance(column, str) for column in row):
-            raise UserError(f"{name} row {number} is {abridged(row)}; give a dictionary of columns by their names")
-        table.append(dict(row))
+            raise UserError(f"{argument} row {number} is {abridged(row)}; {form}")
     return table
 
 
-def placed_rows(rows: Any, name: str, text_column: str) -> Iterator[PlacedRow]:
-    """Yield place and columns of each row or text that a program gives; see `given_table`."""
+def placed_rows(rows: Any, argument: str, text_column: str) -> Iterator[PlacedRow]:
+    """Return place and columns of each row or text that a program passes; see `as_table`."""
     if is_table_file(rows):
         return read_rows(rows)
-    return table_rows(given_table(rows, name, text_column), name)
+    return table_rows(as_table(rows, argument, text_column), argument)
 
 
 def is_table_file(rows: Any) -> bool:
@@ -370,13 +370,9 @@ def is_table_file(rows: Any) -> bool:
 def load_tables(name: str, config: str | None, instead: str) -> Any:
     """Return the tables of a data set by split: one of the Hub, or a folder that `datasets` saved or opens.
 
-    Tables that a program gives (`GivenTables`) are returned as they are.
-
     Args:
         instead: options to use where the data set cannot be loaded, for the message.
     """
-    if isinstance(name, GivenTables):
-        return name.tables
     import datasets
 
     try:
@@ -418,59 +414,63 @@ def as_plain(value: Any) -> Any:
     return [as_plain(part) for part in value] if isinstance(value, list) else value
 
 
-def files_of_folder(name: str, config: str | None) -> dict[str, list[str]] | None:
-    """Return the files of a folder by split, as `datasets` finds them; None if `name` is no folder of tables alone."""
-    if isinstance(name, GivenTables) or not Path(name).is_dir() or (Path(name) / "dataset_dict.json").is_file():
-        return None
+def files_of_folder(name: str, config: str | None) -> dict[str, list[str]]:
+    """Return the files of a folder by split, as `datasets` finds them; {} if `name` is no folder of tables alone."""
+    if not Path(name).is_dir() or (Path(name) / "dataset_dict.json").is_file():
+        return {}
     import datasets
 
     try:
         found = datasets.load_dataset_builder(name, config).config.data_files or {}
-    except Exception:
-        return None
-    files = {split: [str(path) for path in paths] for split, paths in found.items()}
-    paths = [*chain.from_iterable(files.values())]
-    is_read = paths and all(form_of(path) in TABLES and Path(path).is_file() for path in paths)
-    return files if is_read else None
+    except Exception:  # `load_tables` says why
+        return {}
+    files = {split: [*map(str, found[theirs])] for split, theirs in SPLITS.items() if theirs in found}
+    return files if all(form_of(path) in TABLES for path in chain.from_iterable(files.values())) else {}
 
 
-# ---- files or a data set
+# ---- files, a data set, or rows of a program
 
 
 def rows_by_split(
     options: Any,
+    rows: Mapping[str, NamedRows] = {},
     needs: Sequence[str] = ("train", "dev"),
     *,
     names_classes: bool = True,
 ) -> dict[str, Iterator[PlacedRow]]:
-    """Return for each split an iterator of place and columns of its rows, from files of the user or a data set.
+    """Return for each split an iterator of place and columns of its rows: of a program, files, or a data set.
 
     Args:
+        rows: see `data_settings`.
         needs: the splits that a data set must have.
         names_classes: see `table_rows`.
     """
+    if rows:
+        return {
+            split: table_rows(part.table, part.argument, names_classes=names_classes) for split, part in rows.items()
+        }
     name = options.dataset_name
-    form: Any = {name: getattr(options, name, None) for name in TABLE_FORM}
-    read = partial(read_rows, **form, names_classes=names_classes, skips_empty=True)
-    if name is None:
-        files = files_by_split(options)
-        return {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}
     config = getattr(options, "dataset_config_name", None)
-    folder = files_of_folder(name, config)
-    tables: Any = folder
-    if folder is None:
+    form: Any = {option: getattr(options, option, None) for option in TABLE_FORM}
+    read = partial(read_rows, **form, names_classes=names_classes, skips_empty=True)
+    files = files_by_split(options) if name is None else files_of_folder(name, config)
+    found: dict[str, Iterator[PlacedRow]]
+    found = {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}
+    if name is None:
+        return found
+    there = [SPLITS[split] for split in files]
+    if not files:
         tables = load_tables(name, config, "name files with --train_file and --validation_file")
-    missing = [SPLITS[split] for split in needs if SPLITS[split] not in tables]
+        there = [*tables]
+        found = {
+            split: table_rows(tables[theirs], f"{name} {theirs}", names_classes=names_classes)
+            for split, theirs in SPLITS.items()
+            if theirs in tables
+        }
+    missing = [SPLITS[split] for split in needs if split not in found]
     if missing:
-        raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(tables)}")
-    if folder is not None:
-        found = {split: folder[theirs] for split, theirs in SPLITS.items() if theirs in folder}
-        return {split: chain.from_iterable(map(read, paths)) for split, paths in found.items()}
-    return {
-        split: table_rows(tables[theirs], f"{name} {theirs}", names_classes=names_classes)
-        for split, theirs in SPLITS.items()
-        if theirs in tables
-    }
+        raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(there)}")
+    return found
 
 
 # ---- names of columns and of classes

@@ -16,7 +16,6 @@ from transformers.utils import CONFIG_NAME
 
 from electra.command_line import as_flags
 from electra.finetuning.config import Arguments
-from electra.finetuning.data import GivenTables
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.task import Task, TaskData
 from electra.io.checkpoints import translate_write_errors
@@ -207,7 +206,7 @@ def write_scores(evaluation: Evaluation, task: Task) -> None:
 def hub_data(options: Any) -> HubData:
     """Return the data set of the Hub that options name; its name is empty for files of the user and given rows."""
     name = getattr(options, "dataset_name", None)
-    if not name or isinstance(name, GivenTables) or not is_on_hub(name):
+    if not name or not is_on_hub(name):
         return HubData()
     return HubData(name, getattr(options, "dataset_config_name", None))
 

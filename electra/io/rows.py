@@ -146,10 +146,7 @@ def text_of(row: Columns, column: str, place: str, option: str = "") -> str:
     """
     if column not in row:
         advice = f"choose one with {option}" if option else "rename one"
-        raise UserError(
-            f"{place} has no column '{column}'; its columns are {shown_names(row)}; {advice}, or write a first line "
-            "that names them"
-        )
+        raise UserError(f"{place} has no column '{column}'; its columns are {shown_names(row)}; {advice}, see {PAGE}")
     text = row[column]
     if not isinstance(text, str) or not text.strip() or not is_encodable(text):
         raise UserError(

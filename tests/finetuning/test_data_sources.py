@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from electra.finetuning.data import (
+    NamedRows,
     dataset_settings,
     file_settings,
     fingerprint,
@@ -15,6 +16,7 @@ from electra.finetuning.data import (
     rows_by_split,
     table_rows,
 )
+from electra.tasks.classify.task import open_classification, parse_classify_arguments
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -58,6 +60,27 @@ def test_a_data_set_is_its_name_or_its_files(tmp_path):
     assert dataset_settings(str(tmp_path / "set")) == before
     write(tmp_path / "set" / "train.jsonl", "three")
     assert dataset_settings(str(tmp_path / "set")) != before
+
+
+def open_with(rows, **values):
+    """The task of the rows of a program, all of which are development data, too."""
+    given = {split: NamedRows(f"{split} argument", rows) for split in ("train", "dev")}
+    return open_classification(parse_classify_arguments({"pretrain_path": "a", **values}, given))
+
+
+def test_rows_of_a_program_are_named_and_known_again():
+    rows = [{"text": word, "label": number % 2} for number, word in enumerate("abcd")]
+    first = open_with(rows, task_name="mine")
+    assert first.name == "mine"
+    assert open_with(rows).settings == first.settings
+    assert first.settings["train_data"] == first.settings["validation_data"]
+    assert open_with(rows[:3]).settings["train_data"] != first.settings["train_data"]
+    assert "train argument row 1" in refused(lambda: open_with([*rows[:1], {"text": ""}]))
+
+
+def test_data_are_named_once():
+    assert "train_file" in refused(lambda: open_with([], train_file="a.csv"))
+    assert "dataset_name" in refused(lambda: open_with([], dataset_name="imdb"))
 
 
 def test_a_pipe_has_no_fingerprint(tmp_path):

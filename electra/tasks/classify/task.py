@@ -20,7 +20,7 @@ from electra.finetuning.config import (
     HyperParameters,
     parse_data_options,
 )
-from electra.finetuning.data import SPLITS, Array, data_settings, rows_by_split, task_name
+from electra.finetuning.data import SPLITS, Array, NamedRows, data_settings, rows_by_split, task_name
 from electra.finetuning.evaluation import Evaluation, evaluation_folder
 from electra.finetuning.heads import Encoder, EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
@@ -75,9 +75,9 @@ CLASSIFY_GROUPS = (EncoderArguments, ClassifyArguments, ClassificationArguments)
 """Groups of options of `electra classify`."""
 
 
-def parse_classify_arguments(argv: Sequence[str] | Values | None) -> Arguments:
+def parse_classify_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
     about = "Fine-tune an encoder on texts with labels of your own, and score it."
-    return parse_data_options(CLASSIFY_GROUPS, about, argv, needs=("train_file",))
+    return parse_data_options(CLASSIFY_GROUPS, about, argv, rows, needs=("train",))
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -138,7 +138,7 @@ CLASSIFY_SETTINGS = (
 def open_classification(args: Arguments) -> Task:
     """Return the task; read the data first, because the kind of the labels decides what the task is."""
     options = args.options
-    data = read_labelled(options)
+    data = read_labelled(options, args.rows)
     kind = data.labels.kind
     settings = {name: getattr(options, name) for name in CLASSIFY_SETTINGS}
     if len(options.label_column) < 2:
@@ -153,7 +153,7 @@ def open_classification(args: Arguments) -> Task:
         kind=CLASSIFY,
         name=task_name(options, CLASSIFY.name),
         headlines=(HEADLINES[kind],),
-        settings={"label_kind": kind, **settings, **data_settings(options)},
+        settings={"label_kind": kind, **settings, **data_settings(options, args.rows)},
         load=partial(load_classification, data, options.long_texts == "windows", fraction, options.eval_seed),
         head=partial(build_classifier, data.labels),
         loss=partial(step_loss, weights=weights),
@@ -169,12 +169,12 @@ def open_classification(args: Arguments) -> Task:
 # ---- data
 
 
-def read_labelled(options: Any) -> LabelledTexts:
+def read_labelled(options: Any, given: Mapping[str, NamedRows] = {}) -> LabelledTexts:
     """Return all splits of files or of a data set; without a development set, draw one from the training data."""
     columns = TextColumns(options.text_column, options.text_pair_column, options.label_column)
     kind = options.label_kind
     read: dict[str, list[Example]] = {}
-    for split, rows in rows_by_split(options, needs=["train"]).items():
+    for split, rows in rows_by_split(options, given, needs=["train"]).items():
         examples = read_examples(rows, columns, needs_labels=split != "test")
         if not examples:
             raise UserError(f"the {SPLITS[split]} data has no rows; give a header and rows")

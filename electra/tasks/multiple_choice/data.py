@@ -9,13 +9,13 @@ Two forms are known by their columns; the number of choices may differ from row 
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import Any, NamedTuple
 
 from electra.finetuning.config import LabelledFileArguments
-from electra.finetuning.data import rows_by_split
+from electra.finetuning.data import NamedRows, rows_by_split
 from electra.finetuning.row_checks import is_named, is_unlabelled, plain_name, read_all, set_apart, warn_if_unused
 from electra.io.errors import UserError, abridged
 from electra.io.rows import Columns, PlacedRow, check_encodable, parse_value, shown_names
@@ -60,9 +60,11 @@ class ChoiceQuestion(NamedTuple):
     answer: int | None  # index of the right choice, if known
 
 
-def load_choice_splits(options: Any) -> dict[str, list[ChoiceQuestion]]:
-    """Return the splits train, dev and, if there is one, test, of files or of a data set; see `set_apart`.
+def load_choice_splits(options: Any, given: Mapping[str, NamedRows] = {}) -> dict[str, list[ChoiceQuestion]]:
+    """Return the splits train, dev and, if there is one, test, of files, a data set or a program; see `set_apart`.
 
+    Args:
+        given: see `data_settings`.
     Raises:
         UserError: a file cannot be read, rows are no questions, or no row of train or dev has an answer.
     """
@@ -75,7 +77,7 @@ def load_choice_splits(options: Any) -> dict[str, list[ChoiceQuestion]]:
         named += is_named(row.get("label"), options.no_label)
         return parse_question(row, place, options.no_label)
 
-    for split, rows in rows_by_split(options).items():
+    for split, rows in rows_by_split(options, given).items():
         read[split] = read_all(rows, read_question)
         if not read[split]:
             raise UserError(f"there are no questions for {split}; name a file or a data set of questions")

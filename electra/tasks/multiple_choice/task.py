@@ -30,6 +30,7 @@ from electra.finetuning.data import (
     Array,
     ColumnRows,
     Examples,
+    NamedRows,
     PaddingCollator,
     data_settings,
     encode_examples,
@@ -71,9 +72,11 @@ CHOICE_GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArgume
 """Groups of options of `electra choose`."""
 
 
-def parse_choice_arguments(argv: Sequence[str] | Values | None) -> Arguments:
+def parse_choice_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
     about = "Fine-tune an encoder on multiple-choice questions and score it."
-    return parse_data_options(CHOICE_GROUPS, about, argv, dataset_name="allenai/swag", dataset_config_name="regular")
+    return parse_data_options(
+        CHOICE_GROUPS, about, argv, rows, dataset_name="allenai/swag", dataset_config_name="regular"
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -109,8 +112,11 @@ def open_choice_task(args: Arguments) -> Task:
         kind=MULTIPLE_CHOICE,
         name=task_name(options, MULTIPLE_CHOICE.name, CHOICE_TASKS),
         headlines=("accuracy",),
-        settings={**data_settings(options), **({"no_label": sorted(options.no_label)} if options.no_label else {})},
-        load=partial(load_choice_task, options),
+        settings={
+            **data_settings(options, args.rows),
+            **({"no_label": sorted(options.no_label)} if options.no_label else {}),
+        },
+        load=partial(load_choice_task, options, args.rows),
         head=build_chooser,
         metrics=by_split(score_choices),
         is_collapsed=is_chooser_collapsed,
@@ -120,8 +126,10 @@ def open_choice_task(args: Arguments) -> Task:
     )
 
 
-def load_choice_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: HyperParameters) -> TaskData:
-    data = load_choice_splits(options)
+def load_choice_task(
+    options: Any, given: Mapping[str, NamedRows], tokenizer: PreTrainedTokenizerBase, tuning: HyperParameters
+) -> TaskData:
+    data = load_choice_splits(options, given)
     splits = {}
     for split, questions in data.items():
         rows = encode_choices(questions, tokenizer, tuning.max_length)

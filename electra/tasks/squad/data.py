@@ -13,6 +13,7 @@ from electra.finetuning.config import FineTuningArguments, ProtocolArguments
 from electra.finetuning.data import (
     Array,
     ColumnRows,
+    NamedRows,
     cut_windows,
     files_by_split,
     lengths_of,
@@ -88,13 +89,15 @@ class SpanArguments(FineTuningArguments):
     head_dropout: float = option(0.0, "Dropout before the head, in [0, 1); the original code has none.", BELOW_ONE)
 
 
-def load_questions(options: Any) -> dict[str, Questions]:
-    """Return the splits `train` and `dev` of files, or of a data set with SQuAD's columns.
+def load_questions(options: Any, given: Mapping[str, NamedRows] = {}) -> dict[str, Questions]:
+    """Return the splits `train` and `dev` of files, or of rows of a data set or a program with SQuAD's columns.
 
+    Args:
+        given: see `data_settings`.
     Raises:
         UserError: a file cannot be read, or an answer of a training file is not at its position.
     """
-    if options.dataset_name is None:
+    if options.dataset_name is None and not given:
         files = {split: [*map(read_questions, paths)] for split, paths in files_by_split(options).items()}
         for part in files["train"]:
             check_answers(part)
@@ -102,8 +105,10 @@ def load_questions(options: Any) -> dict[str, Questions]:
         for part in files["dev"]:
             warn_of_unfindable(part)
         return {split: join(parts) for split, parts in files.items()}
-    rows = rows_by_split(options, names_classes=False)
-    loaded = {split: parse_questions(rows[split], f"{options.dataset_name} ({split})") for split in ("train", "dev")}
+    rows = rows_by_split(options, given, names_classes=False)
+    sources = {split: f"{options.dataset_name} ({split})" for split in ("train", "dev")}
+    sources |= {split: part.argument for split, part in given.items()}
+    loaded = {split: parse_questions(rows[split], source) for split, source in sources.items()}
     check_answers(loaded["train"])
     warn_of_unfindable(loaded["dev"])
     return loaded

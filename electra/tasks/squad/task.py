@@ -14,7 +14,7 @@ from scipy.special import expit
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, EncoderArguments, HyperParameters, parse_data_options
-from electra.finetuning.data import Array, data_settings
+from electra.finetuning.data import Array, NamedRows, data_settings
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import Encoder
 from electra.finetuning.predict import Predictor, Saved
@@ -49,8 +49,10 @@ SQUAD_GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 """Groups of options of `electra squad`."""
 
 
-def parse_squad_arguments(argv: Sequence[str] | Values | None) -> Arguments:
-    return parse_data_options(SQUAD_GROUPS, "Fine-tune an encoder on SQuAD and score it.", argv, dataset_name="squad")
+def parse_squad_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
+    return parse_data_options(
+        SQUAD_GROUPS, "Fine-tune an encoder on SQuAD and score it.", argv, rows, dataset_name="squad"
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -88,7 +90,7 @@ print(tokenizer.decode(inputs["input_ids"][0, start : end + 1]))"""
 
 def open_squad_task(args: Arguments) -> Task:
     options = args.options
-    data = load_questions(options)
+    data = load_questions(options, args.rows)
     is_version_2 = any(split.is_version_2 for split in data.values())
     data = {split: replace(questions, is_version_2=is_version_2) for split, questions in data.items()}
     settings = {name: getattr(options, name) for name in SQUAD_SETTINGS}
@@ -96,7 +98,7 @@ def open_squad_task(args: Arguments) -> Task:
         kind=SQUAD,
         name="squad_v2" if is_version_2 else "squad_v1",
         headlines=("f1",),
-        settings=settings | data_settings(options),
+        settings=settings | data_settings(options, args.rows),
         load=partial(load_squad_task, data, options),
         head=build_reader,
         loss=span_loss,

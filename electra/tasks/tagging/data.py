@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from electra.finetuning.config import FeatureName, LabelledFileArguments
 from electra.finetuning.data import (
     Array,
     ColumnRows,
+    NamedRows,
     alike,
     cut_windows,
     files_by_split,
@@ -188,16 +189,18 @@ def tagged_sentences(sentences: Sequence[TaggedSentence]) -> TaggedSentences:
     return TaggedSentences([sentence.words for sentence in sentences], labels or None)
 
 
-def load_tagging_splits(options: Any) -> dict[str, TaggedSentences]:
-    """Return the splits train, dev and, if there is one, test, of a data set or of files; see `set_apart`.
+def load_tagging_splits(options: Any, given: Mapping[str, NamedRows] = {}) -> dict[str, TaggedSentences]:
+    """Return the splits train, dev and, if there is one, test, of a data set, files or a program; see `set_apart`.
 
+    Args:
+        given: see `data_settings`.
     Raises:
         UserError: the data has none of the forms, or its labels have another spelling than B-LOC and O.
     """
     files = files_by_split(options)
     sentences: dict[str, list[TaggedSentence]] = {}
     is_rows = False
-    for split, rows in rows_by_split(options).items():
+    for split, rows in rows_by_split(options, given).items():
         needs_labels = split != "test"
         paths = files.get(split)
         if paths is None or is_table(paths[0]):
@@ -223,7 +226,7 @@ def load_tagging_splits(options: Any) -> dict[str, TaggedSentences]:
     foreign = foreign_label(known) if options.scheme == "auto" else None
     if foreign is not None:
         raise no_form(
-            options.train_file or options.dataset_name,
+            options.train_file or options.dataset_name or given["train"].argument,
             f"has the label '{foreign}'; write B-LOC, I-LOC and O, or, if it is a class like others, --scheme plain",
         )
     for names in alike(chain.from_iterable(known)):

@@ -24,7 +24,7 @@ from electra.finetuning.config import (
     HyperParameters,
     parse_data_options,
 )
-from electra.finetuning.data import IGNORED, Array, PaddingCollator, data_settings, task_name
+from electra.finetuning.data import IGNORED, Array, NamedRows, PaddingCollator, data_settings, task_name
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.features import FEATURES_KEY, FeatureCollator, FeatureTagger, add_features
 from electra.finetuning.heads import Encoder, TaskModel, TransformersHead
@@ -83,9 +83,9 @@ TAGGING_GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
 """Groups of options of `electra tag`."""
 
 
-def parse_tagging_arguments(argv: Sequence[str] | Values | None) -> Arguments:
+def parse_tagging_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
     about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
-    return parse_data_options(TAGGING_GROUPS, about, argv)
+    return parse_data_options(TAGGING_GROUPS, about, argv, rows)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -143,9 +143,9 @@ def open_tagging_task(args: Arguments) -> Task:
             "features": features,
             **({"word_column": options.word_column} if options.word_column else {}),
             **({"no_label": sorted(options.no_label)} if options.no_label else {}),
-            **data_settings(options),
+            **data_settings(options, args.rows),
         },
-        load=partial(load_tagging_task, options),
+        load=partial(load_tagging_task, options, args.rows),
         head=partial(build_feature_tagger, features) if features else build_tagger,
         loss=loss,
         metrics=by_split(score_tagging),
@@ -181,8 +181,10 @@ class TaggingReferences(NamedTuple):
         return [convert(sentence, self.scheme) for sentence in self.sentences.labels or []]
 
 
-def load_tagging_task(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: HyperParameters) -> TaskData:
-    data = load_tagging_splits(options)
+def load_tagging_task(
+    options: Any, rows: Mapping[str, NamedRows], tokenizer: PreTrainedTokenizerBase, tuning: HyperParameters
+) -> TaskData:
+    data = load_tagging_splits(options, rows)
     known = data["train"].labels or []
     scheme = choose_scheme(known, options.scheme)
     tags = tag_set(known, scheme)
