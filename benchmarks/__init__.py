@@ -1,5 +1,7 @@
-"""Benchmarks. Threads that wait spin as briefly as those of the commands, see electra/runtime/spinning.py."""
+"""Benchmarks. Threads that wait spin as briefly as those of the commands."""
 
 import os
 
-os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # before any of them loads torch
+from electra.commands import SPINS
+
+os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # before any of them loads torch

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 from electra.io.errors import UserError, hint_of_unknown, run_script
-from electra.runtime.spinning import limit_spinning
 
 
 class Verb(NamedTuple):
@@ -197,6 +196,10 @@ VERBS = {
 WITHOUT_TORCH = ("report", "push")
 """Verbs that import no torch: no line asks the user to wait for its import."""
 
+SPINS = "1000"
+"""Turns that a thread of torch waits for the others before it gives up its core. libgomp's own 300,000 take
+milliseconds, in which the thread that all wait for has no core if other work runs. No result depends on the number."""
+
 
 def main() -> NoReturn:
     """Run the verb that is the first word of `sys.argv`: the command `electra`."""
@@ -209,7 +212,8 @@ def run(name: str) -> NoReturn:
     """Run a verb with the options in `sys.argv`."""
     # When a process of a run is lost, torch would print its C++ calls; the error that follows is one line.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    limit_spinning()  # before torch is loaded
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # libgomp reads the number when torch is loaded
     run_script(lambda: start(name))
 
 

@@ -136,7 +136,7 @@ class FineTuningArguments(Options):
     use_cpu: bool = option(False, "Use the CPU even if there is an accelerator.", changes_score=False)
     threads: int | None = option(
         None,
-        "Threads that compute on a CPU. Not set: OMP_NUM_THREADS, or the fastest number, tried before long runs.",
+        "Threads that compute on a CPU. Not set: OMP_NUM_THREADS, or one for each core.",
         POSITIVE,
         changes_score=False,
     )

@@ -222,8 +222,6 @@ def add_features(features: FeatureName, encoder: PreTrainedModel, tuning: HyperP
     """
     check_features(features, encoder.config)
     device = torch.device("cpu") if tuning.use_cpu else PartialState().device
-    if tuning.threads:
-        torch.set_num_threads(tuning.threads)
     model = FrozenEncoder(copy.deepcopy(encoder), features, nn.Identity()).to(device).eval()
     tune_networks(model)
     splits = {}

@@ -7,19 +7,17 @@ import copy
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from accelerate import PartialState
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, set_seed
 
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, HyperParameters, resolve_hyperparameters
-from electra.finetuning.data import IGNORED
 from electra.finetuning.evaluation import Evaluation, check_same, is_sweep, on_main, open_evaluation
 from electra.finetuning.heads import (
     Encoder,
@@ -40,8 +38,8 @@ from electra.report.blocks import write_report
 from electra.report.evaluation import UNKNOWN_SHARE, percent
 from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results
 from electra.report.verdict import too_few
-from electra.runtime.device import computing, tune_networks
-from electra.runtime.threads import choose_threads, threads_of_user
+from electra.runtime.device import computing
+from electra.runtime.threads import use_threads
 from electra.runtime.tracking import RecordSettings, log_in, track_results
 from electra.tokenizers.unknown import WARN_UNKNOWN_RATE, UnknownTokens
 
@@ -71,8 +69,10 @@ def evaluate(
     if args.options.plan:
         return None
     with computing(PartialState().device, torch.get_num_threads()):
+        threads = recorded_threads(evaluation)
+        if to_do:
+            threads = use_threads(PartialState().device, args.tuning.threads, threads)
         to_do = [p.prepared(encoder.model) for p in to_do]
-        threads = set_evaluation_threads(evaluation, to_do)
         if PartialState().is_main_process:
             evaluation.begin(threads)
         PartialState().wait_for_everyone()
@@ -81,6 +81,12 @@ def evaluate(
         return None
     finish(evaluation)
     return evaluation
+
+
+def recorded_threads(evaluation: Evaluation) -> int | None:
+    """Return the number of threads with which the last command of an evaluation computed; None if none is known."""
+    path = evaluation.folder / ENVIRONMENT_NAME
+    return on_main(lambda: read_json(path).get("threads") if path.is_file() else None)
 
 
 def open_encoder(args: Arguments) -> Encoder:
@@ -437,57 +443,3 @@ def copy_predictions(evaluation: Evaluation, task: Task) -> None:
             target = evaluation.folder / f"predictions{path.suffix}"
             write_file(path.read_bytes(), target)
             logger.info("predictions    %s (%s)", target, path.name)
-
-
-# ---- the number of threads on a CPU: given, that of earlier commands, or chosen by timed steps
-
-
-def set_evaluation_threads(evaluation: Evaluation, to_do: list[PlannedTask]) -> int | None:
-    """Let torch use the evaluation's number of threads, and return this number.
-
-    Returns:
-        None on a GPU, unless the number is given or recorded, and if there is nothing to do and no number yet.
-    """
-    tuning = evaluation.args.tuning
-    path = evaluation.folder / ENVIRONMENT_NAME
-    recorded: int | None = on_main(lambda: read_json(path).get("threads") if path.is_file() else None)
-    if PartialState().device.type != "cpu":  # which computes little on the cores
-        if tuning.threads:
-            torch.set_num_threads(tuning.threads)
-        return tuning.threads or recorded
-    given = tuning.threads or threads_of_user()
-    if given and recorded and given != recorded and to_do:
-        logger.warning(
-            f"threads        {given} instead of {recorded}: rounding differs, so the runs to come are not bit-equal "
-            "to those of an uninterrupted evaluation"
-        )
-    number = given or recorded
-    if number is None and to_do:
-        longest = max(to_do, key=lambda p: p.steps * len(p.seeds))
-        steps = sum(p.steps * len(p.seeds) for p in to_do)
-        return choose_threads(make_evaluation_step(evaluation, longest), steps=steps)
-    if number is not None:
-        torch.set_num_threads(number)
-    return number
-
-
-def make_evaluation_step(evaluation: Evaluation, p: PlannedTask) -> Callable[[], None]:
-    """Return a function that does the forward and the backward pass of a batch of rows of median length."""
-    by_length = np.argsort(p.data.train.lengths, kind="stable")
-    size = min(len(by_length), p.tuning.per_device_train_batch_size)
-    first = (len(by_length) - size) // 2
-    rows = [p.data.train[row] for row in by_length[first : first + size].tolist()]
-    batch: dict[str, Any] = p.task.collator(evaluation.encoder.tokenizer.pad_token_id)(rows)
-    labels = batch.pop("labels")
-    count = (labels != IGNORED).sum()
-    with torch.random.fork_rng(devices=[]):
-        model = p.task.head(copy.deepcopy(evaluation.encoder.model), p.tuning, p.data)
-    tune_networks(model)
-    model.train()
-
-    def step() -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=p.tuning.bf16):
-            p.task.loss(model(**batch), labels, count).backward()
-        model.zero_grad(set_to_none=True)
-
-    return step

@@ -227,7 +227,7 @@ class ElectraTrainingArguments(TrainingArguments):
     )
     budget: str | None = option(
         None,
-        "Time that training may take, such as 90m or 2h: sets size and steps that were not given, by a trial.",
+        "Time that training may take, such as 90m or 2h: sets size and steps that were not given, by ten steps.",
         Range(lambda value: seconds_of(value) > 0, "a time such as 90m, 2h or 1.5d"),
     )
     torch_compile: bool | None = option(None, "Compile the training step. Not set: true on a GPU.")
@@ -240,7 +240,7 @@ class ElectraTrainingArguments(TrainingArguments):
     )
     threads: int | None = option(
         None,
-        "Threads that compute on a CPU. Not set: OMP_NUM_THREADS, or the fastest number, tried before a long run.",
+        "Threads that compute on a CPU. Not set: OMP_NUM_THREADS, or one for each core.",
         POSITIVE,
         resuming="recorded",
     )

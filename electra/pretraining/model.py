@@ -42,11 +42,21 @@ from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, tr
 from electra.model.tying import load_plain_state, plain_state
 from electra.objectives import OBJECTIVES
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
-from electra.pretraining.options import check_options_of_program
-from electra.pretraining.run_folder import RunProvenance, check_optimizer_of
+from electra.pretraining.data import PretrainingData
+from electra.pretraining.options import check_options_of_program, resolve_options
+from electra.pretraining.run_folder import Run, RunProvenance, check_optimizer_of
 from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
+
+
+def prepare_model(
+    args: Configuration, run: Run, data: PretrainingData
+) -> tuple[Configuration, ElectraForJointPretraining]:
+    """Return the configuration with the steps and sizes that this text and the networks give, and the model."""
+    args = resolve_options(args, run, len(data.policy), has_held_out=data.evaluation is not None)
+    model = build_model(args, data.tokenizer, run.checkpoint)
+    return with_given_parts(args, model, data.tokenizer), model
 
 
 def build_model(

@@ -8,7 +8,8 @@ one subject are beside its options. A rule of one option alone, its range, is be
 import logging
 import math
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +37,7 @@ from electra.pretraining.configuration import (
     OF_OPTIMIZER,
     Configuration,
     ElectraTrainingArguments,
+    seconds_of,
 )
 from electra.schedules import check_schedule, stage_lengths
 from electra.tokenizers import options as tokenizer_options
@@ -49,6 +51,15 @@ QUICKSTART = CONFIGS / "pretraining" / "quickstart.yaml"
 """Options of `electra pretrain` where neither a corpus nor a configuration is named."""
 SIZED = {"model_size", "hidden_size", "init_discriminator", "init_generator", "init_checkpoint"}
 """Options that say how large the networks are; beside one of them, --budget does not choose a recipe."""
+OF_LENGTH = {"budget", "max_steps", "num_train_epochs", "auto_resume", "resume_from_checkpoint", "device_flops"}
+"""Options that say how long a run is, or that a run goes on or computes elsewhere."""
+DEFAULT_BUDGET = "1h"
+"""The --budget of a run on a CPU without a size, a length and a file of options. ELECTRA-Small would take months."""
+BUDGET_SIZES = {
+    "cpu": {5: "tiny", 30: "mini", math.inf: "small"},
+    "accelerator": {24: "small", math.inf: "base"},
+}
+"""Kind of device -> hours -> recipe of a --budget below these hours."""
 MANY_SEGMENTS = 2**40
 """Segments of an epoch as long as the text is not read: more than any text has."""
 WARM_UP = 10
@@ -122,10 +133,13 @@ def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
     command_line.read(argv, _default_config)
     groups = command_line.fill(_inherited)
     training = groups[-1]
-    if training.budget and not SIZED & (command_line.flags | command_line.lines):
-        from electra.pretraining.trial import recipe_for  # imports networks and data sets
-
-        groups = command_line.fill(_inherited, recipe_for(training))
+    given = command_line.flags | command_line.lines
+    if not (OF_LENGTH | SIZED) & given and not command_line.names_config and training.device.type == "cpu":
+        logger.info("No size and no number of steps is given: as with --budget %s", DEFAULT_BUDGET)
+        command_line.read(_with_budget(argv), _default_config)
+        training = training.with_values(budget=DEFAULT_BUDGET)
+    if training.budget and not SIZED & given:
+        groups = command_line.fill(_inherited, recipe_within(training.budget, training.device.type))
         training = groups[-1]
     if command_line.names_config or not training.resume_from_checkpoint:  # a run's own file needs no remark
         command_line.log_left_out()
@@ -142,6 +156,19 @@ def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
             {"gpus": training.visible_gpus},
         )
     return config
+
+
+def recipe_within(budget: str, device: str) -> str:
+    """Return the recipe of a run that may take this time on a kind of device."""
+    sizes = BUDGET_SIZES["cpu" if device == "cpu" else "accelerator"]
+    return next(size for hours, size in sizes.items() if seconds_of(budget) < 3600 * hours)
+
+
+def _with_budget(argv: list[str] | Values | None) -> list[str] | Values:
+    """Return the words of a command line, or the options of a program, with `DEFAULT_BUDGET`."""
+    if isinstance(argv, Mapping):
+        return {**argv, "budget": DEFAULT_BUDGET}
+    return [*(sys.argv[1:] if argv is None else argv), f"--budget={DEFAULT_BUDGET}"]
 
 
 def _default_config(flags: Values) -> str | None:

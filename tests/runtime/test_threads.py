@@ -1,56 +1,16 @@
-"""With how many threads torch computes: limits of the machine, of the user and of torchrun, and the choice by time."""
+"""With how many threads torch computes: limits of the machine, of the user, of torchrun; how long they wait."""
 
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
 
-from electra.runtime import threads
-from electra.runtime.threads import (
-    SHORT_STEPS,
-    choose_threads,
-    container_limit,
-    most_threads,
-    share_of_cores,
-    threads_of_user,
-    usable_cores,
-)
+from electra.commands import SPINS, VERBS, WITHOUT_TORCH
+from electra.runtime.threads import most_threads, share_of_cores, threads_of_user, usable_cores, use_threads
 from tests.helpers import ENVIRONMENT, ROOT, parametrize
 
 # ---- cores
-
-
-def write_group(folder, **files):
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (folder / name.replace("cpu_", "cpu.", 1)).write_text(content + "\n")
-
-
-@parametrize(
-    ("groups", "files", "cores"),
-    [
-        ("0::/", {".": {"cpu_max": "max 100000"}}, float("inf")),
-        ("0::/", {".": {"cpu_max": "150000 100000"}}, 1.5),
-        ("0::/pod/box", {"pod/box": {"cpu_max": "max 100000"}, "pod": {"cpu_max": "200000 100000"}}, 2),
-        ("0::/pod/box", {".": {"cpu_max": "300000 100000"}}, 3),  # the container's own group is mounted as the root
-        ("0::/box", {"unified/box": {"cpu_max": "50000 100000"}}, 0.5),
-        ("4:cpu,cpuacct:/box", {"cpu/box": {"cpu_cfs_quota_us": "400000", "cpu_cfs_period_us": "100000"}}, 4),
-        ("4:cpu:/box", {"cpu": {"cpu_cfs_quota_us": "100000", "cpu_cfs_period_us": "100000"}}, 1),
-        ("4:cpu:/", {"cpu": {"cpu_cfs_quota_us": "-1", "cpu_cfs_period_us": "100000"}}, float("inf")),
-        ("4:memory:/box\n0::/", {"box": {"cpu_max": "100000 100000"}}, float("inf")),
-    ],
-)
-def test_the_limit_of_a_container(groups, files, cores, tmp_path):
-    (tmp_path / "cgroup").write_text(groups + "\n")
-    for folder, content in files.items():
-        write_group(tmp_path / "fs" / folder, **content)
-    assert container_limit(tmp_path / "cgroup", tmp_path / "fs") == cores
-
-
-def test_without_control_groups_there_is_no_limit(tmp_path):
-    assert container_limit(tmp_path / "cgroup", tmp_path) == float("inf")
 
 
 def test_cores_outside_the_affinity_mask_are_not_used():
@@ -64,7 +24,7 @@ def test_cores_outside_the_affinity_mask_are_not_used():
 
 
 def test_processes_of_a_host_share_its_cores(monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setattr("joblib.cpu_count", lambda: 16)
     assert usable_cores() == share_of_cores() == 16
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert usable_cores() == 16 and share_of_cores() == 4
@@ -96,72 +56,81 @@ def test_the_number_that_torchrun_sets_is_not_the_user_s(given, tmp_path):
     assert lines == [f"number {given or None}"] * 2, done.stderr
 
 
-# ---- a number that is chosen
-
-
 @pytest.fixture
-def timed(monkeypatch):
-    """A choice takes a moment, also for short runs; eight cores are there. torch's number is restored."""
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(threads, "SHORT_SECONDS", 0)
-    monkeypatch.setattr(time, "perf_counter", lambda: Step.now)
+def eight_cores(monkeypatch):
+    """torch would use eight threads, on as many cores; its number is restored."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("joblib.cpu_count", lambda: 8)
     before = torch.get_num_threads()
     torch.set_num_threads(8)
     yield
     torch.set_num_threads(before)
 
 
-class Step:
-    """A step that takes so many milliseconds by the number of threads, on a clock of its own.
-
-    Once it takes fifty times as long, as if other work had come between.
-    """
-
-    now = 0.0
-
-    def __init__(self, milliseconds):
-        self.milliseconds = milliseconds
-        self.tried = set()
-        self.count = 0
-
-    def __call__(self):
-        number = torch.get_num_threads()
-        self.tried.add(number)
-        self.count += 1
-        delay = 50 if self.count == 30 else 1
-        Step.now += delay * self.milliseconds[number] / 1000
-        torch.rand(3)  # as dropout
-
-
 @parametrize(
-    ("milliseconds", "tried", "chosen"),
+    ("device", "given", "environment", "recorded", "number", "warns"),
     [
-        ({8: 40, 4: 20, 2: 36, 1: 50}, {8, 4, 2, 1}, 4),
-        ({8: 20, 4: 61}, {8, 4}, 8),  # fewer would be slower still
-        ({8: 21, 4: 20, 2: 20, 1: 30}, {8, 4, 2, 1}, 8),  # all cores, unless fewer are clearly faster
-        ({8: 60, 4: 40, 2: 20, 1: 10}, {8, 4, 2, 1}, 1),
+        ("cpu", None, "", None, 8, False),
+        ("cpu", None, "", 3, 3, False),
+        ("cpu", None, "2", None, 2, False),
+        ("cpu", None, "2", 3, 2, True),
+        ("cpu", 1, "2", 3, 1, True),
+        ("cpu", 3, "2", 3, 3, False),
+        ("cuda", None, "2", None, None, False),
+        ("cuda", None, "2", 3, 3, False),
+        ("cuda", 4, "", 3, 4, True),
     ],
 )
-def test_fewer_threads_are_chosen_where_they_are_clearly_faster(milliseconds, tried, chosen, timed):
-    step = Step(milliseconds)
-    state = torch.get_rng_state()
-    assert choose_threads(step, steps=SHORT_STEPS) == chosen == torch.get_num_threads()
-    assert step.tried == tried
-    assert torch.equal(torch.get_rng_state(), state)
+def test_who_says_the_number(device, given, environment, recorded, number, warns, eight_cores, monkeypatch, caplog):
+    monkeypatch.setenv("OMP_NUM_THREADS", environment)
+    assert use_threads(torch.device(device), given, recorded) == number
+    assert torch.get_num_threads() == (number or 8) and bool(caplog.messages) == warns
 
 
-def test_short_runs_keep_all_cores_and_time_nothing(timed, monkeypatch):
-    step = Step({})
-    assert choose_threads(step, steps=SHORT_STEPS - 1) == 8 == torch.get_num_threads()
-    assert step.tried == set()
-    monkeypatch.setattr(threads, "SHORT_SECONDS", 60)
-    step = Step({8: 1})
-    assert choose_threads(step, steps=SHORT_STEPS) == 8
-    assert choose_threads(step, steps=10**6, seconds=30) == 8
-    assert step.tried == {8}
-
-
-def test_the_user_s_number_wins(timed, monkeypatch):
+def test_a_program_s_number_is_kept_unless_there_are_fewer_cores(eight_cores, monkeypatch):
+    torch.set_num_threads(6)
+    assert most_threads() == 6
+    monkeypatch.setattr("joblib.cpu_count", lambda: 4)
+    assert most_threads() == 4
     monkeypatch.setenv("OMP_NUM_THREADS", "16")
     assert most_threads() == 16
+
+
+# ---- how long threads wait
+
+UNSET = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
+BY_SCRIPT = [["run_pretraining.py"], ["run_glue.py"], ["train_tokenizer.py"]]
+BY_VERB = [["electra/__main__.py", verb] for verb in VERBS if verb not in WITHOUT_TORCH]
+
+# Ends the process with the variable when something imports torch.
+SPY = """
+import os, runpy, sys
+class Spy:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            os.write(1, f"spins {os.environ.get('GOMP_SPINCOUNT')}".encode())  # whatever sys.stdout is
+            os._exit(0)
+sys.meta_path.insert(0, Spy())
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def spins(*argv, **variables):
+    """What torch finds in the environment when a command loads torch; variables are those of the environment."""
+    environment = {name: value for name, value in ENVIRONMENT.items() if name not in UNSET}
+    command = [sys.executable, "-c", SPY, *argv]
+    done = subprocess.run(command, cwd=ROOT, env={**environment, **variables}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split()
+
+
+@parametrize("script", [*BY_SCRIPT, *BY_VERB], ids=" ".join)
+def test_every_command_limits_the_waiting_before_torch_is_loaded(script):
+    words = ["run", "a text"] if "inspect" in script else ["--some_option"]
+    assert spins(*script, *words) == ["spins", SPINS]
+
+
+@parametrize("variables", [{"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "PASSIVE"}], ids=str)
+def test_what_the_user_has_set_stays(variables):
+    assert spins("run_pretraining.py", **variables) == ["spins", variables.get("GOMP_SPINCOUNT", "None")]

@@ -1,4 +1,4 @@
-"""The number of threads of a run: chosen or given, recorded, kept when it is resumed. It decides the rounding."""
+"""The number of threads of a run: that of the cores or given, recorded, kept on resuming. It decides the rounding."""
 
 import shutil
 
@@ -14,10 +14,9 @@ pytestmark = pytest.mark.slow
 
 
 def start(argv, number):
-    """The command on a machine with two cores, of which torch takes `number` by itself; short runs are timed."""
+    """The command on a machine with two cores, of which torch takes `number` by itself."""
     torch.set_num_threads(number)
     threads.usable_cores = lambda: 2
-    threads.SHORT_STEPS = threads.SHORT_SECONDS = threads.SETTLING = 0
     main(argv)
 
 
@@ -46,21 +45,19 @@ def keep_until(folder, source, name, step):
     (run / "metrics.json").unlink()
 
 
-def test_a_choice_changes_nothing_but_the_number_and_is_kept(tmp_path):
+def test_all_cores_are_used_and_their_number_is_kept(tmp_path):
     write_corpus(tmp_path / "corpus.txt")
-    log = pretrain(tmp_path, experiment_name="chosen")
-    number, _ = recorded(tmp_path, "chosen")
-    assert number in (1, 2) and f"threads        {number}" in log
+    pretrain(tmp_path, experiment_name="cores")
+    assert recorded(tmp_path, "cores") == (2, [])
 
-    checkpoint = tmp_path / "output" / "chosen" / "checkpoint-12"
-    pretrain(tmp_path, experiment_name="fixed", threads=number)
-    assert_same_state(checkpoint, tmp_path / "output" / "fixed" / "checkpoint-12")
-    pretrain(tmp_path, experiment_name="environment", omp=str(number))
-    assert_same_state(checkpoint, tmp_path / "output" / "environment" / "checkpoint-12")
+    checkpoint = tmp_path / "output" / "cores" / "checkpoint-12"
+    for name, options in (("fixed", {"threads": 2}), ("environment", {"omp": "2"})):
+        pretrain(tmp_path, experiment_name=name, **options)
+        assert_same_state(checkpoint, tmp_path / "output" / name / "checkpoint-12")
 
-    keep_until(tmp_path, "chosen", "resumed", 4)
-    pretrain(tmp_path, number=3 - number, experiment_name="resumed", auto_resume=True)
-    assert recorded(tmp_path, "resumed") == (number, [])
+    keep_until(tmp_path, "cores", "resumed", 4)
+    pretrain(tmp_path, number=1, experiment_name="resumed", auto_resume=True)
+    assert recorded(tmp_path, "resumed") == (2, [])
     assert_same_state(checkpoint, tmp_path / "output" / "resumed" / "checkpoint-12")
 
 

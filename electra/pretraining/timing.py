@@ -1,0 +1,261 @@
+"""The time of a step: logged after the first steps of a run; --plan and --budget time ten steps before the run.
+
+The networks that are timed before a run are thrown away: the run starts from fresh ones and its own random state.
+"""
+
+import gc
+import logging
+import math
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from accelerate.utils import broadcast_object_list
+from transformers import TrainerCallback, TrainerState
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
+
+from electra.io.console import format_bytes, format_seconds
+from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.configuration import MOST, Configuration, ElectraTrainingArguments, seconds_of
+from electra.pretraining.data import PretrainingData
+from electra.pretraining.device import count_compilations
+from electra.pretraining.model import prepare_model
+from electra.pretraining.plan import MOST_EPOCHS, Plan, make_plan
+from electra.pretraining.run_folder import Run
+from electra.pretraining.trainer import ElectraTrainer
+
+logger = logging.getLogger(__name__)
+
+TIMED_STEPS = 10
+"""Steps that are timed, after one for warm-up."""
+TIMED_SECONDS = 20.0
+"""Seconds after which fewer steps than `TIMED_STEPS` are enough."""
+LONG = 86_400.0
+"""Seconds of a run on a CPU from which a line advises a smaller one: a day."""
+
+
+class Timing(NamedTuple):
+    """The mean time of some steps."""
+
+    steps: int
+    seconds_per_step: float
+
+
+class FirstSteps(TrainerCallback):
+    """A callback that times the first steps of a run, and logs how long the run will take.
+
+    Steps at which something is compiled, such as the second graph, for batches with padding, are not timed, nor are
+    evaluations and checkpoints; nor is the first step, unless it is the only one.
+
+    Args:
+        is_trial: whether training ends once the steps are timed; several processes take all of their steps, so that
+            they stop after the same one.
+    """
+
+    def __init__(self, plan: Plan, *, is_trial: bool = False) -> None:
+        self.plan = plan
+        self.is_trial = is_trial
+        self.timing: Timing | None = None
+        self.is_done = False
+        self._begin(0)
+
+    def _begin(self, step: int, *, is_warm: bool = False) -> None:
+        """Measure from now on, after `step`; the next step is timed if the one before was like it."""
+        self.first = step
+        self.is_warm = is_warm
+        self.compilations = count_compilations()
+        self.since = time.monotonic()
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._begin(state.global_step)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if self.is_done:
+            return
+        if args.device.type != "cpu":
+            torch.accelerator.synchronize()
+        seconds = time.monotonic() - self.since
+        steps = state.global_step - self.first
+        if self.is_warm and count_compilations() == self.compilations:
+            self.timing = Timing(steps, seconds / steps)
+            self.is_done = steps >= TIMED_STEPS or seconds > TIMED_SECONDS
+        else:
+            self.timing = self.timing or Timing(steps, seconds / steps)
+            self._begin(state.global_step, is_warm=True)
+        if self.is_trial:
+            self.is_done = self.is_done and args.world_size == 1
+            control.should_training_stop = control.should_training_stop or self.is_done
+        elif self.is_done and state.global_step < state.max_steps:
+            announce_time(self.timing, args, self.plan, state.global_step)
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._begin(state.global_step)
+
+    def on_save(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._begin(state.global_step)
+
+
+def announce_time(timing: Timing, training: ElectraTrainingArguments, plan: Plan, step: int = 0) -> None:
+    """Log the measured speed, and the time that the run will take after `step`."""
+    rate = plan.tokens_per_step / timing.seconds_per_step
+    seconds = timing.seconds_per_step * (plan.steps - step)
+    logger.info(
+        f"time           {timing.steps} steps of {timing.seconds_per_step:.3g} s, {rate:,.0f} tokens/s with padding: "
+        f"about {format_seconds(seconds)} {'left, ' if step else ''}without evaluations and checkpoints"
+    )
+    if seconds > LONG and training.device.type == "cpu" and not training.budget:
+        logger.warning("this is long for a CPU; for less, give --budget 2h, --model_size tiny, or fewer --max_steps")
+
+
+# ---- steps that are timed before a run
+
+
+def announce_cost(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> None:
+    """Log how long a run will take and its peak memory, by ten steps that the model takes; for --plan."""
+    training = args.training
+    if training.device_flops is not None:
+        duration = format_seconds(plan.flops / (training.device_flops * training.utilization))
+        logger.info(
+            f"elsewhere      about {duration} at {training.utilization:.0%} of {training.device_flops:.3g} FLOP/s, by "
+            "6NT and attention; without evaluations and checkpoints"
+        )
+        return
+    timing, _ = time_steps(args, model, data, plan)
+    announce_time(timing, training, plan)
+    if training.device.type == "cuda":
+        logger.info("               peak memory %s", format_bytes(torch.cuda.max_memory_allocated()))
+    elif sys.platform == "linux":
+        import resource  # not on Windows; other systems count in other units
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        logger.info("               peak memory %s, of the whole process", format_bytes(peak))
+
+
+def time_steps(
+    args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan
+) -> tuple[Timing, float]:
+    """Return the time of training steps that a model takes in a temporary folder, and the seconds of an evaluation.
+
+    An evaluation is that of a few held-out segments, scaled up to all; 0 without --budget or without evaluations. The
+    longest steps are measured: a gate, which needs evaluations, is open, and stages change after the first step.
+    """
+    training = args.training
+    clock = FirstSteps(plan, is_trial=True)
+    evaluated = [] if data.evaluation is None else [data.evaluation, *data.more_evaluations.values()]
+    batches = 1 if training.device.type == "cpu" else 10  # so that the start of the loader's processes counts little
+    few = training.eval_batch_size * training.world_size * batches
+    sample = replace(data, more_evaluations={})
+    if data.evaluation is not None:
+        sample = replace(sample, evaluation=replace(data.evaluation, max_segments=few))
+    most = 1 + TIMED_STEPS * (2 if training.torch_compile else 1)
+    seconds = 0.0
+    logging.disable(logging.INFO)
+    try:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            short = training.with_values(
+                max_steps=min(most, training.max_steps),
+                output_dir=folder,
+                logging_strategy=IntervalStrategy.NO,
+                eval_strategy=IntervalStrategy.NO,
+                eval_on_start=False,
+                save_strategy=SaveStrategy.NO,
+                init_checkpoint=None,
+                report_to=[],
+                lr_scheduler_type=SchedulerType.CONSTANT_WITH_WARMUP,  # others may not fit so few steps
+                disable_tqdm=not sys.stderr.isatty(),
+            )
+            stages = args.objective.generator_steps and 1
+            objective = replace(args.objective, generator_gate=[], generator_steps=stages)
+            trainer = ElectraTrainer(model, short, sample, callbacks=[clock], objective=objective, plan=plan)
+            if training.device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+            trainer.train(resume_from_checkpoint=False)
+            if training.budget and training.eval_strategy != "no" and evaluated:
+                trainer.evaluate()  # a GPU loads its kernels at their first use
+                started = time.monotonic()
+                trainer.evaluate()
+                seconds = (time.monotonic() - started) * sum(map(len, evaluated)) / len(sample.evaluation or [])
+    finally:
+        logging.disable(logging.NOTSET)
+    del trainer
+    gc.collect()  # gradients and moments, before the run makes its own
+    assert clock.timing is not None
+    return clock.timing, seconds
+
+
+# ---- a budget of time
+
+OVERHEAD = 0.05
+"""Share of a --budget that checkpoints and the export take."""
+EVALUATION_SHARE = 0.1
+"""Share of a --budget for evaluations, unless the two before the first and after the last step take longer."""
+
+
+def fit_to_budget(args: Configuration, run: Run, data: PretrainingData) -> Configuration:
+    """Return the configuration with the numbers of steps, in all and between evaluations, that fit into --budget.
+
+    Ten steps are timed, of networks that are thrown away. Text is repeated 40 times at most.
+    """
+    resolved, model = prepare_model(args, run, data)
+    plan = make_plan(resolved.training, model, data)
+    timing, seconds_per_evaluation = time_steps(resolved, model, data, plan)
+    return with_budget(args, plan, timing.seconds_per_step, seconds_per_evaluation)
+
+
+def with_budget(
+    args: Configuration, plan: Plan, seconds_per_step: float, seconds_per_evaluation: float
+) -> Configuration:
+    """Return the configuration with the numbers of steps that fit into --budget by these times, and log them."""
+    seconds = seconds_of(str(args.training.budget))
+    useful = MOST_EPOCHS * plan.segments_per_epoch // plan.batch_size
+    affordable, evaluations = _affordable(args, seconds, plan, seconds_per_step, seconds_per_evaluation)
+    if useful < affordable:
+        logger.warning("the text lasts for %d epochs, or %d steps, less than the time: add text", MOST_EPOCHS, useful)
+    (steps, evaluations) = broadcast_object_list([max(1, min(affordable, useful)), evaluations])
+    values = {"max_steps": steps}
+    line = f"{format_seconds(seconds)}: --model_size {args.model.model_size} --max_steps {steps}"
+    if evaluations is not None:
+        values["eval_steps"] = math.ceil(steps / max(1, evaluations - 1))
+        line += f" --eval_steps {values['eval_steps']}"
+    if seconds_per_evaluation:
+        line += f"; an evaluation takes {format_seconds(seconds_per_evaluation)}"
+    logger.info("budget         %s", line)
+    return replace(
+        args,
+        training=args.training.with_values(**values),
+        record={**args.record, **values},
+        unused=args.unused - values.keys(),
+        chosen=frozenset(values),
+    )
+
+
+def _affordable(
+    args: Configuration, seconds: float, plan: Plan, seconds_per_step: float, seconds_per_evaluation: float
+) -> tuple[int, int | None]:
+    """Return the number of steps that fit into the time, and the number of evaluations, None for the usual number.
+
+    There is an evaluation before the first step and after the last one. The others are thinned out if they would take
+    more than a tenth of the time, but not if the user chose the steps between them, or if a gate needs them.
+    """
+    training = args.training
+    available = seconds * (1 - OVERHEAD)
+    each = seconds_per_evaluation
+    most = available / seconds_per_step
+    if not each:
+        return int(most), None
+    interval = float(training.eval_steps or 0)
+    is_given = args.is_given("eval_steps")
+    if training.eval_strategy == "epoch":
+        interval = plan.segments_per_epoch / plan.batch_size
+        is_given = True
+    if is_given and interval >= 1:
+        return int((available - 2 * each) / (seconds_per_step + each / interval)), None
+    usual = math.ceil(1 / interval) if is_given else max(MOST["eval_steps"], math.ceil(most / interval))
+    count = usual + 1
+    if not is_given and not args.objective.generator_gate:
+        count = min(count, max(2, int(EVALUATION_SHARE * seconds / each)))
+    steps = int((available - count * each) / seconds_per_step)
+    return steps, None if count == usual + 1 else count
