@@ -1,8 +1,6 @@
 """A compiled run: few graphs, whatever the batches, phases and evaluations; and one that cannot be compiled."""
 
 import logging
-import shutil
-import subprocess
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -14,10 +12,9 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
-from electra.io.errors import is_out_of_memory
-from electra.pretraining.device import count_compilations
 from tests.conftest import refused
 from tests.helpers import parametrize, run
+from tests.pretraining.compilers import NO_COMPILER, failing_compiler
 from tests.pretraining.runs import FAST, flags, make, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -112,47 +109,18 @@ def told():
     logger.removeHandler(handler)
 
 
-def failing_compiler(first, where, error):
-    """A backend whose graph number `first`, and those after it, cannot be compiled, or fail when they are called."""
-    graphs = []
-
-    def fail(*args):
-        raise error
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        if len(graphs) < first:
-            return graph.forward
-        if where == "compiling":
-            raise error
-        broken = make_boxed_func(fail)
-        if where == "forward":
-            return fail
-        return aot_autograd(fw_compiler=lambda g, _: make_boxed_func(g.forward), bw_compiler=lambda *_: broken)(
-            graph, inputs
-        )
-
-    return backend
+MLM = {**FAST, "objective": "mlm"}
+"""One network, which is compiled in half the time of two."""
 
 
-NO_COMPILER = RuntimeError("Failed to find C compiler")
-NO_HEADERS = subprocess.CalledProcessError(1, ["gcc"])
+@parametrize("first", [1, 2])
+def test_a_step_that_cannot_be_compiled_is_taken_eagerly(tmp_path, stance, told, first):
+    """The same batches, the same random numbers; with the second graph, of padded rows, in the midst of a step.
 
-
-@parametrize(
-    ("first", "where", "error"),
-    [
-        (1, "compiling", NO_HEADERS),
-        (1, "forward", NO_COMPILER),
-        (1, "backward", NO_COMPILER),
-        (2, "compiling", NO_HEADERS),
-        (2, "backward", NO_COMPILER),
-    ],
-)
-def test_a_step_that_cannot_be_compiled_is_taken_eagerly(tmp_path, stance, told, first, where, error):
-    """The same batches, the same random numbers; with the second graph, of padded rows, in the midst of a step."""
+    pretraining/test_device_compiling.py has the other kinds of failures.
+    """
     write_corpus(tmp_path / "corpus.txt", words=40 if first == 1 else 6)
-    options = {**FAST, "max_steps": 3, "logging_steps": 1, "save_strategy": "no", "bf16": False}
+    options = {**MLM, "max_steps": 3, "logging_steps": 1, "save_strategy": "no", "bf16": False}
     if first == 2:  # the first graph may differ by rounding, and draws other numbers for dropout
         options |= {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "segment_policy": "document"}
         options |= {"gradient_accumulation_steps": 4, "per_device_train_batch_size": 1, "max_length": 12}
@@ -162,7 +130,7 @@ def test_a_step_that_cannot_be_compiled_is_taken_eagerly(tmp_path, stance, told,
         trainer.data_collator = replace(trainer.data_collator, length=options.get("max_length", 16))
         if is_compiled:
             trainer.args.must_compile = False  # as on a GPU, where it is the default
-            trainer.model.compile(backend=failing_compiler(first, where, error), dynamic=False)
+            trainer.model.compile(backend=failing_compiler(first, "backward", NO_COMPILER), dynamic=False)
         trainer.train()
         trainers.append(trainer)
     assert len(told) == 1 and "cannot be compiled" in told[0]
@@ -170,42 +138,6 @@ def test_a_step_that_cannot_be_compiled_is_taken_eagerly(tmp_path, stance, told,
         assert_close(found, wanted, rtol=0, atol=0 if first == 1 else 1e-5)
     tokens = [[logs["tokens_seen"] for logs in t.state.log_history if "loss" in logs] for t in trainers]
     assert tokens[0] == tokens[1]
-
-
-@parametrize("where", ["forward", "backward"])
-def test_inductor_without_headers(tmp_path, stance, told, monkeypatch, where):
-    """The real compiler at one of the two passes, with a C++ compiler that finds no headers."""
-    import torch._inductor.config as inductor
-    from torch._inductor.compile_fx import compile_fx_inner
-    from torch._inductor.decomposition import select_decomp_table
-
-    if shutil.which("c++") is None:
-        pytest.skip("no C++ compiler")
-    program = tmp_path / "cxx"
-    program.write_text('#!/bin/sh\nexec c++ -nostdinc "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-
-    def eager(graph, inputs):
-        return make_boxed_func(graph.forward)
-
-    passes = {"fw_compiler": eager, "bw_compiler": eager, f"{where[0]}w_compiler": compile_fx_inner}
-    write_corpus(tmp_path / "corpus.txt")
-    options = {**FAST, "max_steps": 3, "save_strategy": "no", "bf16": False}
-    options |= {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}  # inductor needs other passes for dropout
-    trainers = []
-    for is_compiled in (False, True):
-        trainer = make(tmp_path, **options, torch_compile=is_compiled)
-        if is_compiled:
-            trainer.args.must_compile = False  # as on a GPU, where it is the default
-            trainer.model.compile(backend=aot_autograd(decompositions=select_decomp_table(), **passes), dynamic=False)
-        with inductor.patch({"cpp.cxx": (None, str(program)), "force_disable_caches": True, "compile_threads": 1}):
-            trainer.train()
-        trainers.append(trainer)
-    (line,) = told
-    assert "C++ compile error" in line and "--torch_compile false" in line and "\n" not in line
-    for wanted, found in zip(*(trainer.model.parameters() for trainer in trainers), strict=True):
-        assert torch.equal(found, wanted)
 
 
 @pytest.mark.skipif(not find_spec("triton"), reason="no triton")
@@ -237,35 +169,6 @@ def test_triton_without_a_c_compiler_or_headers(tmp_path, stance, told, monkeypa
     assert ("C compiler" if path else "exit status") in line and "\n" not in line
 
 
-@parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("CUDA error: out of memory")])
-@parametrize("where", ["compiling", "forward", "backward"])
-def test_memory_that_ends_while_compiling_is_no_failure_to_compile(tmp_path, stance, told, where, error):
-    """Nor is it where inductor wraps the error."""
-    write_corpus(tmp_path / "corpus.txt")
-    trainer = make(tmp_path, **FAST, torch_compile=True, max_steps=3, save_strategy="no")
-    trainer.model.compile(backend=failing_compiler(1, where, error), dynamic=False)
-    with pytest.raises(RuntimeError) as raised:
-        trainer.train()
-    assert is_out_of_memory(raised.value) and told == [] and trainer.args.torch_compile
-
-
-def test_a_program_compiles_more_networks_than_torch_allows_by_default(tmp_path, stance):
-    write_corpus(tmp_path / "corpus.txt")
-    before = count_compilations()
-    for length in range(8, 18):
-        trainer = make(tmp_path, **FAST, **EAGERLY, save_strategy="no", max_steps=1, max_length=length)
-        trainer.train()
-    assert count_compilations() - before == 10 and torch._dynamo.config.recompile_limit > 8
-
-
-def test_an_error_of_the_step_itself_stays(tmp_path, stance):
-    write_corpus(tmp_path / "corpus.txt")
-    trainer = make(tmp_path, **FAST, **EAGERLY, max_steps=3, save_strategy="no")
-    trainer.model.register_forward_pre_hook(lambda *args: trainer.model.no_such_attribute)
-    with pytest.raises(AttributeError, match="no_such_attribute"):
-        trainer.train()
-
-
 COMPILED_BY_DEFAULT = (
     "import torch._inductor.config as i; i.force_disable_caches = True; "
     "import electra.pretraining.configuration as c; c.compiles_by_default = lambda training: True"
@@ -274,12 +177,12 @@ COMPILED_BY_DEFAULT = (
 
 @parametrize("is_asked", [True, False], ids=["asked", "default"])
 def test_without_a_compiler_a_run_goes_on_or_ends_with_one_line(tmp_path, is_asked, copying):
-    """The real compiler, on a machine that has no C++ compiler; the first one in a process of its own."""
+    """The real compiler, on a machine that has no C++ compiler."""
     write_corpus(tmp_path / "corpus.txt")
-    argv = [*flags(tmp_path, **FAST, max_steps=2), *(["--torch_compile", "true"] if is_asked else [])]
+    argv = [*flags(tmp_path, **MLM, max_steps=2), *(["--torch_compile", "true"] if is_asked else [])]
     variables = {"PATH": "/nonexistent", "CXX": "c++", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
-    how = {"expect": 2} if is_asked else {"before": COMPILED_BY_DEFAULT, "python": copying}
-    output, errors = run("run_pretraining.py", argv, tmp_path, **how, **variables)
+    how = {"expect": 2} if is_asked else {"before": COMPILED_BY_DEFAULT}
+    output, errors = run("run_pretraining.py", argv, tmp_path, python=copying, **how, **variables)
     told = [line for line in (output + errors).splitlines() if "InvalidCxxCompiler" in line]
     assert len(told) == 1 and "--torch_compile false" in told[0] and "Traceback" not in output + errors
     assert (tmp_path / "output" / "run" / "checkpoint-2").is_dir() is not is_asked
