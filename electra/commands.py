@@ -71,7 +71,7 @@ VERBS = {
         """
   --pretrain_path    the encoder: a run, a checkpoint, a model folder or a Hub id
   --train_file       csv, tsv, jsonl or parquet with the columns text and label
-  --train_fractions  .05 .2 1: a learning curve, with and without pre-training
+  --train_fractions  .2: train on a fifth of the texts
 """,
     ),
     "predict": Verb(

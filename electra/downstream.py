@@ -113,8 +113,6 @@ def fine_tune(
     if options.get("plan"):
         raise UserError("fine_tune prints no plan; leave plan out, or use the command line")
     args, run = _arguments(task, data, values)
-    if len(getattr(args.options, "train_fractions", [1.0])) > 1:
-        raise UserError("fine_tune takes one of train_fractions; call it once for each, with an experiment_name")
     record = dict(args.record)
     encoder = None
     if is_in_memory:

@@ -7,7 +7,7 @@ any character.
 import base64
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,33 +58,6 @@ class Code(NamedTuple):
     def fence(self) -> str:
         """Return the backquotes around the code in Markdown: at least three, and more than the code has in a row."""
         return "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
-
-
-class ShadedText(str):
-    """A text for a cell of a table; a page shows its passages on a background that is darker with their probability.
-
-    Args:
-        passages: start, end and probability of each passage, by ascending start. They may lie beyond the end of a
-            text that was cut.
-    """
-
-    passages: Sequence[tuple[int, int, float]]
-
-    def __new__(cls, text: str, passages: Sequence[tuple[int, int, float]]) -> "ShadedText":
-        made = super().__new__(cls, text)
-        made.passages = passages
-        return made
-
-    def parts(self) -> Iterator[tuple[str, float | None]]:
-        """Yield the pieces of the text with their probabilities, None between passages."""
-        done = 0
-        for start, end, probability in self.passages:
-            if start < done:  # the pieces of one character overlap; the first is shown
-                continue
-            yield self[done:start], None
-            yield self[start:end], probability
-            done = end
-        yield self[done:], None
 
 
 class Table(NamedTuple):

@@ -221,8 +221,6 @@ CURVE_LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, 
 """Kind of a curve -> its label in the legend, where that is not the kind."""
 PANEL_COLUMNS = 4
 """Panels of a row of a figure: a page of usual width has room for so many."""
-BESIDE = 0.018
-"""Distance of curves at the same number of texts, as a share of the axis."""
 LONGEST_NAME = 32
 """Characters of a name beside a chart, at most."""
 MOST_WITHOUT_LINE = 2
@@ -376,54 +374,6 @@ def draw_scores(charts: Sequence[ScoreRows]) -> Any:
             ncols=4 if columns > 1 else 2,
             frameon=False,
         )
-    return figure
-
-
-class CurvePoint(NamedTuple):
-    """A point of a learning curve: number of labelled texts, median score in percent and its standard deviation."""
-
-    texts: int
-    score: float
-    std: float | None
-
-
-def draw_learning_curve(
-    networks: Mapping[str, Sequence[CurvePoint]], baselines: Mapping[str, Sequence[CurvePoint]], metric: str
-) -> Any:
-    """Return a matplotlib figure of scores over the number of labelled texts, with error bars.
-
-    Args:
-        networks, baselines: name -> points; those of baselines, which need no network, are dashed.
-    """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(_SETTINGS):
-        figure = Figure(figsize=(5.4, 3.6), dpi=160, layout="constrained")
-        axes = figure.subplots()
-        curves = [*networks.items(), *baselines.items()]
-        counts = sorted({point.texts for _, points in curves for point in points}) or [1]
-        for number, (name, points) in enumerate(curves):
-            line = "none" if len(points) <= MOST_WITHOUT_LINE else "--" if name in baselines else "-"
-            # beside each other, because points of equal scores would hide each other
-            beside = (max(counts) / min(counts)) ** (BESIDE * (number - (len(curves) - 1) / 2))
-            axes.errorbar(
-                [point.texts * beside for point in points],
-                [point.score for point in points],
-                [point.std or 0.0 for point in points],
-                color=COLOURS[number % len(COLOURS)],
-                linestyle=line,
-                marker="s" if name in baselines else "o",
-                markersize=5,
-                capsize=3,
-                label=name,
-            )
-        axes.set(xscale="log", xlabel="labelled texts", ylabel=f"{metric}, percent")
-        axes.set_title("median ± standard deviation over seeds", fontsize=9)
-        axes.set_xticks(counts, [f"{count:,}" for count in counts], minor=False)
-        axes.minorticks_off()
-        axes.grid(alpha=0.25)
-        figure.legend(loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 

@@ -78,9 +78,7 @@ class ClassifyArguments(LabelledFileArguments):
     )
     train_fractions: list[float] = option(
         [1.0],
-        "Share of the training texts to use, in (0, 1], drawn for each seed; a smaller share is part of a larger "
-        "one. Several: a learning curve, from the encoder and from fresh "
-        "weights, each fraction in a folder of its own.",
+        "Share of the training texts to use, in (0, 1], drawn for each seed; a smaller share is part of a larger one.",
         UP_TO_ONE,
     )
     eval_seed: int = option(0, "Seed of the choice of rows for --validation_fraction and --train_fractions.")

@@ -30,7 +30,6 @@ from electra.finetuning.trainer import Logits
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.files import read_json
 from electra.report.blocks import Blocks, Code, Fold, Heading, Table, Text, table_of
-from electra.report.drawing import CurvePoint
 from electra.report.evaluation import CONSTANT, Reporting, percent
 from electra.report.results import Result, defined, read_evaluation, without_model
 from electra.report.runs import names_of
@@ -422,44 +421,6 @@ def class_blocks(details: Details, whose: str) -> Blocks:
         ["label", "answer", "texts"], [[label, answer, f"{texts:,}"] for texts, label, answer in wrong[:MOST_ROWS]]
     )
     return [*blocks, Heading("Confusions"), Text(about), *([shown] if wrong else [])]
-
-
-# ---- the learning curve
-
-
-class Curves(NamedTuple):
-    """The curves of scores over numbers of texts by name, of networks and of baselines, and the metric's title."""
-
-    networks: dict[str, list[CurvePoint]]
-    baselines: dict[str, list[CurvePoint]]
-    metric: str
-
-
-def learning_curves(points: Mapping[str, Sequence[Path]]) -> Curves:
-    """Return the curves of evaluations: start -> a folder for each number of texts. Undefined scores are no points."""
-    networks: dict[str, list[CurvePoint]] = {}
-    baselines: dict[str, dict[int, CurvePoint]] = {}
-    metric = ""
-    for start, folders in points.items():
-        for folder in folders:
-            results = read_evaluation(folder)
-            metric = CLASSIFY_REPORTING.metrics[headline_of(results[0])]
-            networks.setdefault(start, []).extend(_curve_point(results))
-            for name, found in CLASSIFY_REPORTING.baselines_of(folder).items():
-                for point in _curve_point(found):
-                    baselines.setdefault(name, {})[point.texts] = point
-    dashed = {name: sorted(found.values()) for name, found in baselines.items()}
-    return Curves({start: sorted(found) for start, found in networks.items()}, dashed, metric)
-
-
-def _curve_point(results: Sequence[Result]) -> list[CurvePoint]:
-    """Return the point of a curve for the results of one task and fraction; [] if the score is undefined."""
-    (run,) = CLASSIFY_REPORTING.summarize(results, "")
-    (task,) = run.tasks.values()
-    median, std = task.headline.median, task.headline.std
-    if median is None:
-        return []
-    return [CurvePoint(results[0].rows["train"], 100 * median, None if std is None else 100 * std)]
 
 
 CLASSIFY_REPORTING = LabelReporting(

@@ -1,4 +1,4 @@
-"""The command `electra classify`: labels of the user's texts as a task, answers to new texts, the learning curve."""
+"""The command `electra classify`: labels of the user's texts as a task, answers to new texts."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from electra.finetuning.config import (
     parse_data_options,
 )
 from electra.finetuning.data import SPLITS, Array, NamedRows, data_settings, rows_by_split, task_name
-from electra.finetuning.evaluation import Evaluation, evaluation_folder
+from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import Encoder, EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.row_checks import is_named, is_unlabelled, read_all, set_apart, warn_if_unused
@@ -32,11 +32,8 @@ from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.cells import PAGE
 from electra.io.console import setup_logging
 from electra.io.errors import UserError, abridged
-from electra.io.files import write_file
 from electra.io.rows import Columns
 from electra.options import Values
-from electra.report.blocks import Blocks, Figure, Heading, Verdict, write_report
-from electra.report.drawing import draw_learning_curve, render
 from electra.report.evaluation import CUT_TEXTS
 from electra.runtime.device import keep_freed_memory
 from electra.tasks.classify.baselines import make_baselines
@@ -58,7 +55,6 @@ from electra.tasks.classify.report import (
     decide_classes,
     details,
     is_classifier_collapsed,
-    learning_curves,
     mean_by_text,
     score_splits,
     useful_thresholds,
@@ -77,26 +73,25 @@ CLASSIFY_GROUPS = (EncoderArguments, ClassifyArguments, ClassificationArguments)
 
 def parse_classify_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
     about = "Fine-tune an encoder on texts with labels of your own, and score it."
-    return parse_data_options(CLASSIFY_GROUPS, about, argv, rows, needs=("train",))
+    args = parse_data_options(CLASSIFY_GROUPS, about, argv, rows, needs=("train",))
+    fractions = args.options.train_fractions
+    if len(fractions) != 1:
+        shares = " ".join(map(str, fractions))
+        raise UserError(f"--train_fractions takes one share, not {shares}; see examples/learning_curve.py for several")
+    return args
 
 
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_classify_arguments(argv)
     keep_freed_memory(use_cpu=args.tuning.use_cpu)
-    if len(args.options.train_fractions) > 1:
-        run_curve(args)
-    else:
-        evaluate_classification(args)
+    evaluate_classification(args)
 
 
 def evaluate_classification(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
     """Fine-tune on texts with labels, and return the evaluation; see `evaluate`."""
-    return evaluate(args, [open_classification(args)], classification_prefix(args), encoder)
-
-
-def classification_prefix(args: Arguments) -> str:
-    return f"classify_{task_name(args.options, 'data')}"
+    prefix = f"classify_{task_name(args.options, 'data')}"
+    return evaluate(args, [open_classification(args)], prefix, encoder)
 
 
 # ---- the task
@@ -380,42 +375,3 @@ def answer_texts(
             columns["probability"] = dict(zip(labels.classes, expit(row).tolist(), strict=True))
         answers.append(columns)
     return answers
-
-
-# ---- the learning curve: scores over the number of labelled texts, with and without pre-training
-
-# Each point is an evaluation of its own, in a folder such as pretrained-0.05 of the curve's folder.
-
-
-def run_curve(args: Arguments) -> None:
-    """Fine-tune on every fraction from both starts, then write the report and the picture of the learning curve."""
-    folder = evaluation_folder(args, f"{classification_prefix(args)}_curve")
-    path = args.encoder.pretrain_path
-    encoders = {args.start: args.encoder}
-    if path is not None:
-        encoders["scratch"] = replace(args.encoder, pretrain_path=None, from_scratch=path)
-    points: dict[str, list[Evaluation]] = {start: [] for start in encoders}
-    for start, encoder in encoders.items():
-        for fraction in args.options.train_fractions:
-            changes: dict[str, Any] = {
-                "output_dir": str(folder),
-                "experiment_name": f"{start}-{fraction:g}",
-                "train_fractions": [fraction],
-            }
-            options = replace(args.options, **changes)
-            record = {**args.record, **changes, **vars(encoder)}
-            part = replace(args, encoder=encoder, options=options, record=record)
-            evaluation = evaluate_classification(part)
-            if evaluation is not None and evaluation.results:  # another command may make all runs of a point
-                points[start].append(evaluation)
-    if not any(points.values()):  # with --plan, and on other processes than the first
-        return
-    folders = {start: [one.folder for one in evaluations] for start, evaluations in points.items()}
-    figure = draw_learning_curve(*learning_curves(folders))
-    write_file(render(figure, "png"), folder / "learning_curve.png")
-    picture = Figure(render(figure, "svg"), "Scores against the number of labelled texts", is_wide=False)
-    report = CLASSIFY_REPORTING.report([path for paths in folders.values() for path in paths])
-    last = CLASSIFY_REPORTING.verdicts([paths[-1] for paths in folders.values() if paths])
-    others = [block for block in report.blocks if not isinstance(block, Verdict | Figure)]
-    blocks: Blocks = [*last, Heading("Learning curve"), picture, *others]
-    write_report(report._replace(blocks=blocks), folder)

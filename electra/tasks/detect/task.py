@@ -3,7 +3,7 @@
     electra detect --pretrain_path RUN texts.txt
     electra detect --pretrain_path RUN texts.jsonl --validation_file held_out.txt --false_alarm_rate 0.01
 
-The command writes a line of JSON for each text, and a page with the worst texts. Memory holds a block of texts.
+The command writes a line of JSON for each text, and prints the worst texts. Memory holds a block of texts.
 """
 
 import heapq
@@ -33,20 +33,7 @@ from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, check_given_tokenizer, load_networks, networks_of
 from electra.options import check
-from electra.report.blocks import (
-    Blocks,
-    BulletList,
-    Fold,
-    Heading,
-    Report,
-    ShadedText,
-    Table,
-    Text,
-    Verdict,
-    table_of,
-    text_table,
-    write_report,
-)
+from electra.report.blocks import Table, Verdict, table_of, text_table
 from electra.report.evaluation import BAG_OF_WORDS, UNKNOWN_SHARE
 from electra.report.verdict import Rival, too_few, too_unknown, verdict
 from electra.runtime.device import keep_freed_memory, prepare_network
@@ -58,28 +45,12 @@ SHORTEST_WINDOW = 8
 """Tokens of a window, at least, with special tokens."""
 TEXTS_PER_BLOCK = 256
 """Texts that are in memory and scored together, in batches of similar length."""
-SHOWN = 50
-"""Texts on the page, at most."""
-SHOWN_AT_ONCE = 10
-"""Texts on the terminal, and on the page before a click."""
-SHOWN_CHARACTERS = 300
-"""Characters of a text in the table of the page, at most."""
-TERMINAL_CHARACTERS = 60
+SHOWN = 10
+"""Texts on the terminal, at most."""
+SHOWN_CHARACTERS = 60
 """Characters of a text on the terminal, at most."""
 FOLDS = 5
 """Parts of the labelled texts; a bag of words judges each after it was trained on the others."""
-DETECT_DEFINITIONS = (
-    "D is the probability with which the discriminator takes a token for replaced. The score of a text is the mean "
-    "of its D.",
-    "AUROC: probability that a wrong token or text has a higher score than a right one. Average precision: mean "
-    "precision over the recall; guessing gets the share of wrong ones. F0.5: F-measure of what is above the "
-    "threshold; precision counts twice as much as recall. ± is the standard error of an AUROC that the numbers of "
-    "wrong and right ones give.",
-    "Bag of words: what the labels teach without a network. It is logistic regression (C = 10) on tf-idf of words and "
-    "pairs of words, and judges each fifth of the texts after it was trained on the other four; equal texts are in "
-    "one part. Its threshold is a probability of one half. D has seen no label.",
-)
-"""Definitions of the numbers, for the end of the page."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -228,7 +199,7 @@ def token_probabilities(text: str, scored: ScoredTokens) -> list[TokenProbabilit
 
 
 def detect(args: Namespace) -> None:
-    """Score the texts of a file, and write scores.jsonl, summary.json, report.md and report.html."""
+    """Score the texts of a file, write scores.jsonl and summary.json, and print what they say."""
     networks = load_networks(args.pretrain_path)
     folder = expand(args.output_dir or f"output/detect_{Path(args.file).stem}")
     about = {"model": args.pretrain_path, "file": args.file}
@@ -274,11 +245,13 @@ def detect(args: Namespace) -> None:
             summary[BAG_OF_WORDS] = known
         # It says whose folder this is, so it comes before scores.jsonl has its name.
         write_json({**summary, **environment()}, folder / "summary.json")
-    write_report(detect_report(summary, worst), folder)
+    logger.info("\n%s\n", text_table(table_of([worst_row(line) for line in worst])))
     agreement = agreement_table(summary)
     if agreement.rows:
-        logger.info("\nagreement with the labels\n%s\n", text_table(agreement))
+        logger.info("agreement with the labels\n%s\n", text_table(agreement))
         logger.info("%s", counts_of(summary))
+    logger.info("%s", verdict_of(summary).text)
+    logger.info("scores         %s", folder / "scores.jsonl")
 
 
 def score_texts(detector: Detector, texts: Iterator[LabelledText]) -> Iterator[tuple[LabelledText, ScoredTokens]]:
@@ -413,40 +386,15 @@ def agreement_of_words(texts: Sequence[LabelledText]) -> dict[str, float]:
     return measures_of(labels.tolist(), scores, 0.0)
 
 
-# ---- the page
+# ---- what is printed
 
 
-def detect_report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Report:
-    """Return the page of scored texts.
-
-    Args:
-        summary: content of summary.json.
-        worst: values of scores.jsonl of the texts with the highest scores.
-    """
-    rows = []
-    for line in worst:
-        spans = sorted(line["spans"], key=lambda span: -span[2])
-        words = ", ".join(line["text"][start:end] for start, end, _ in spans[:10])
-        text = ShadedText(cut(line["text"], SHOWN_CHARACTERS), line["tokens"])
-        rows.append({"mean": f"{line['mean']:.3f}", "text": text, "worst spans": words, "place": line["place"]})
-    about = "A darker background means a more probable replacement. The mean is that of D over the tokens of a text."
-    blocks: Blocks = [verdict_of(summary), Heading("Worst texts"), Text(about), table_of(rows[:SHOWN_AT_ONCE])]
-    if others := rows[SHOWN_AT_ONCE:]:
-        blocks.append(Fold(f"{len(others)} more", [table_of(others)]))
-    agreement = agreement_table(summary)
-    if agreement.rows:
-        blocks += [Heading("Agreement with the labels"), agreement, Text(counts_of(summary))]
-    blocks.append(Fold("What the numbers mean", [BulletList(DETECT_DEFINITIONS)]))
-    terminal = [
-        {"text": cut(row["text"], TERMINAL_CHARACTERS), "mean": row["mean"], "place": row["place"]}
-        for row in rows[:SHOWN_AT_ONCE]
-    ]
-    return Report("Words that look wrong", blocks, table_of(terminal))
-
-
-def cut(text: str, characters: int) -> str:
-    """Return a text cut to at most `characters`, with an ellipsis if some are left out."""
-    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+def worst_row(line: Mapping[str, Any]) -> dict[str, str]:
+    """Return the cells of a text in the table of the worst texts, from its line in scores.jsonl."""
+    text = line["text"]
+    if len(text) > SHOWN_CHARACTERS:
+        text = f"{text[: SHOWN_CHARACTERS - 1]}…"
+    return {"text": text, "mean": f"{line['mean']:.3f}", "place": line["place"]}
 
 
 def verdict_of(summary: Mapping[str, Any]) -> Verdict:

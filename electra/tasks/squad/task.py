@@ -6,7 +6,7 @@ scripts read them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +35,6 @@ from electra.io.files import RESULT_NAME
 from electra.io.rows import Columns, text_of
 from electra.options import Values
 from electra.runtime.device import keep_freed_memory
-from electra.tasks.squad.baselines import NEAREST_NAME, UNANSWERED, nearest_names
 from electra.tasks.squad.data import QuestionWindows, SpanArguments, SquadArguments, encode_questions, load_questions
 from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
 from electra.tasks.squad.metrics import AnswerTexts, Decoded, decode, evaluate_v1, evaluate_v2
@@ -81,6 +80,8 @@ SQUAD = TaskKind(
 """The kind of the tasks of `electra squad`."""
 SQUAD_SETTINGS = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
 """Options of the data that a score depends on."""
+UNANSWERED = "no answer"
+"""Name in reports of the baseline that answers no question."""
 SPAN_EXAMPLE = """inputs = tokenizer("Who wrote the letter?", "Ann wrote the letter.", return_tensors="pt")
 output = model(**inputs)
 start, end = output.start_logits.argmax(), output.end_logits.argmax()
@@ -140,17 +141,16 @@ def load_squad_task(
     for split, questions in data.items():
         windows = encode_questions(questions, tokenizer, settings, is_training=split == "train")
         splits[split] = Split(windows, SquadReferences(questions, windows, settings), len(questions))
-    found = cache(lambda: reader_baselines(data["dev"]))
-    return TaskData(splits, baselines=lambda seed: found())
+    baselines = unanswered(data["dev"])
+    return TaskData(splits, baselines=(lambda seed: baselines) if baselines else None)
 
 
-def reader_baselines(dev: Questions) -> BaselineScores:
-    """Return the metrics of answers without a network; in version 2.0 also those of answering no question."""
-    found = {NEAREST_NAME: score_answers(dev, *nearest_names(dev))}
-    if dev.is_version_2:
-        names = dev.references
-        found[UNANSWERED] = score_answers(dev, dict.fromkeys(names, ""), dict.fromkeys(names, 0.0))
-    return found
+def unanswered(dev: Questions) -> BaselineScores:
+    """Return the metrics of answering no question of version 2.0, which needs no network; {} of version 1.1."""
+    if not dev.is_version_2:
+        return {}
+    names = dev.references
+    return {UNANSWERED: score_answers(dev, dict.fromkeys(names, ""), dict.fromkeys(names, 0.0))}
 
 
 def build_reader(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> SpanModel:

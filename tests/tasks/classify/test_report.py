@@ -10,7 +10,6 @@ from scipy.special import logit
 from electra.finetuning.task import calibration_error
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.report.blocks import Code, Fold, Heading, Table, Text, Verdict
-from electra.report.drawing import CurvePoint, draw_learning_curve
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from electra.report.results import Result, append_result
 from electra.tasks.classify.labels import LabelSet
@@ -25,7 +24,6 @@ from electra.tasks.classify.report import (
     decide_classes,
     details,
     is_classifier_collapsed,
-    learning_curves,
     mean_by_text,
     read_details,
     score_classification,
@@ -216,43 +214,6 @@ def test_scores_lead_the_table_and_micro_f1_does_not_repeat_accuracy(tmp_path):
     assert [*header] == ["Run", "Seeds", "accuracy", "macro F1", "Model", "Start", "Params"]
     assert [row[0] for row in report.table.rows] == ["Seeds", "accuracy", "macro F1"]
     assert [*report.table.rows[0][1:]] == ["2", "", ""]  # what needs no network has no seed
-
-
-def test_a_learning_curve_has_percent_errors_and_what_needs_no_network(tmp_path):
-    scores = {"0.5": (0.6, 0.7), "1": (0.7, 0.9)}
-    folders = []
-    for number, (fraction, accuracies) in enumerate(scores.items(), start=1):
-        folder = evaluation_of(tmp_path / f"pretrained-{fraction}", accuracies, 0.4 + number / 10)
-        path = folder / "results.jsonl"
-        path.write_text(path.read_text().replace('"train": 100', f'"train": {100 * number}'))
-        folders.append(folder)
-    curves = learning_curves({"pretrained": folders[::-1]})
-    first, second = curves.networks["pretrained"]
-    assert (first.texts, first.score, first.std) == (100, approx(65), approx(100 * 0.005**0.5))
-    assert (second.texts, second.score) == (200, approx(80)) and curves.metric == "accuracy"
-    assert curves.baselines[BAG_OF_WORDS] == [(100, approx(50), None), (200, approx(60), None)]
-    axes = draw_learning_curve(*curves).axes[0]
-    assert {name: line.get_linestyle() for name, line in lines_of(axes).items()} == dict.fromkeys(
-        ("pretrained", CONSTANT, BAG_OF_WORDS), "None"
-    )  # two evaluations are two points
-    assert axes.get_ylabel() == "accuracy, percent"
-    three = [*curves.networks["pretrained"], CurvePoint(400, 90.0, 1.0)]
-    lines = lines_of(draw_learning_curve({"pretrained": three}, {"bag": three}, "accuracy").axes[0])
-    assert {name: line.get_linestyle() for name, line in lines.items()} == {"pretrained": "-", "bag": "--"}
-
-
-def test_a_curve_of_undefined_scores_has_no_points_and_equal_scores_stay_visible():
-    assert draw_learning_curve({"a": []}, {"b": []}, "Spearman").axes[0].get_xlabel() == "labelled texts"
-    points = [CurvePoint(count, 50.0, None) for count in (10, 100)]
-    lines = lines_of(draw_learning_curve({"a": points}, {"b": points}, "accuracy").axes[0])
-    assert lines["a"].get_xdata() == approx([10, 100], rel=0.05) and lines["b"].get_xdata() == approx(
-        [10, 100], rel=0.05
-    )
-    assert all(lines["a"].get_xdata() < lines["b"].get_xdata())
-
-
-def lines_of(axes):
-    return {bars.get_label(): bars.lines[0] for bars in axes.containers}
 
 
 def test_one_answer_to_all_is_collapsed():

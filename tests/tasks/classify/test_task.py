@@ -1,4 +1,4 @@
-"""`electra classify` on tiny tables: scores, files, the learning curve, saved models, and what is refused."""
+"""`electra classify` on tiny tables: scores, files, saved models, and what is refused."""
 
 import csv
 import json
@@ -285,11 +285,9 @@ def test_thresholds_that_cannot_be_used_are_refused(glue_tokenizer, thresholds):
     assert "models/a has the thresholds" in refused(lambda: predictor(model, given))
 
 
-def test_the_plan_of_a_curve_has_every_point(folder, capsys):
-    options = {**SETTINGS, "save_model": False, "train_fractions": [0.5, 1], "plan": True}
-    run(folder, "reviews", "csv", **options, experiment_name="planned")
-    said = capsys.readouterr().out
-    assert said.count("folder  ") == 4 and said.count("16 texts are fewer than 50") == 4  # before any run
+def test_several_shares_of_the_texts_are_refused(folder):
+    said = refused(lambda: run(folder, "reviews", "csv", train_fractions=[0.5, 1], experiment_name="curve"))
+    assert "--train_fractions" in said and "0.5 1" in said and not (folder / "output" / "curve").exists()
 
 
 @parametrize(
@@ -316,24 +314,18 @@ def test_each_folder_has_its_own_constant_answer(tmp_path, texts, names):
 
 
 @pytest.mark.slow
-def test_a_learning_curve_compares_both_starts(folder):
-    options = {**SETTINGS, "num_seeds": 1, "save_model": False, "num_train_epochs": 1}
-    found = run(folder, "reviews", "csv", **{**options, "experiment_name": "curve", "train_fractions": [0.5, 1]})
-    found = found.with_name("curve")
-    for name, start, count in (("pretrained-0.5", "pretrained", 24), ("scratch-1", "scratch", 48)):
-        (result,) = read_results(found / name / "results.jsonl")
-        assert (result.start, result.rows["train"]) == (start, count)
-    assert (found / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
-    page = (found / "report.html").read_text()
-    assert "Learning curve" in page and "data:image/svg+xml" in page
-    text = (found / "report.md").read_text()
-    for name in ("pretrained-0.5", "pretrained-1", "scratch-0.5", "scratch-1"):
-        assert f"| {name} |" in text
-    assert "| majority or mean" in text and "| bag of words" in text
-    point = found / "scratch-1"
-    before = (point / "predictions" / "reviews-42.npz").stat()
-    classify(["--config", str(point / "config.yaml")])
-    assert (point / "predictions" / "reviews-42.npz").stat() == before
+def test_the_example_of_a_learning_curve_compares_both_starts(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    draw_curve = runpy.run_path(str(ROOT / "examples" / "learning_curve.py"))["main"]
+    words = ["encoder", "reviews/train.csv", "--fractions", ".5", "1", "--seeds=1", "--epochs=1", "--output=curve"]
+    draw_curve(words)
+    curves = {line.split("   ")[0]: line.split("   ")[1:] for line in capsys.readouterr().out.splitlines()}
+    for name in ("pretrained", "scratch", "majority or mean", "bag of words"):
+        half, whole = (int(point.split(":")[0]) for point in curves[name])
+        assert (half, whole) == (22, 43)  # a tenth of 48 texts is held out
+    (result,) = read_results(folder / "curve" / "scratch-0.5" / "results.jsonl")
+    assert result.start == "scratch" and result.rows["train"] == 22
+    assert (folder / "curve" / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow

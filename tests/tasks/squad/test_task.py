@@ -1,10 +1,19 @@
 """SQuAD without training: options, collapsed runs."""
 
 import numpy as np
+from pytest import approx
 
 from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.runner import open_encoder
-from electra.tasks.squad.task import build_reader, is_reader_collapsed, open_squad_task, parse_squad_arguments
+from electra.tasks.squad.questions import Questions, SquadQuestion
+from electra.tasks.squad.task import (
+    UNANSWERED,
+    build_reader,
+    is_reader_collapsed,
+    open_squad_task,
+    parse_squad_arguments,
+    unanswered,
+)
 from tests.helpers import parametrize
 from tests.tasks.squad.files import flags
 
@@ -46,3 +55,10 @@ def test_options_reach_windows_model_and_answers(files, head):
     answers = dev.decode(rows.astype(np.float32)).nbest.values()
     assert max(map(len, answers)) == 3
     assert max(len(answer["text"].split()) for found in answers for answer in found) == 2
+
+
+def test_the_share_of_questions_without_an_answer_is_a_score_of_version_2_alone():
+    asked = [SquadQuestion(str(number), "Who?", 0, answers, None) for number, answers in enumerate((("x",), (), ()))]
+    scores = unanswered(Questions(["a text"], asked, True, "here"))
+    assert scores == {UNANSWERED: {"exact_match": approx(2 / 3), "f1": approx(2 / 3)}}
+    assert unanswered(Questions(["a text"], asked, False, "here")) == {}
