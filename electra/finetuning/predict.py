@@ -3,23 +3,21 @@
     electra predict output/classify_reviews_small_owt new.csv --output_file answers.csv
     cat new.jsonl | electra predict output/tagging_small_owt/models/news - > answers.jsonl
 
-Rows are read, answered and written in windows of `WINDOW` rows, so that memory does not grow with the file. Within a
-window rows are batched by length, and written in the order of the input. The network is put together from the modules
-that it was trained with, so that its answers are those that were scored.
+Each row is written with all its columns, as text, and the answer behind them, in the order of the input. `WINDOW` rows
+are read, answered and written at a time, so that memory does not grow with the file. The network is put together from
+the modules that it was trained with, so that its answers are those that were scored.
 """
 
 import copy
 import csv
 import json
 import logging
-import re
 import sys
 import tempfile
-from argparse import Namespace
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from importlib import import_module
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, NamedTuple
@@ -54,7 +52,6 @@ from electra.io.rows import (
     PlacedRow,
     open_table,
     read_rows,
-    refusal,
 )
 from electra.model.networks import check_finite
 from electra.model.pretrained import (
@@ -83,8 +80,6 @@ PREDICTORS = {
     "QuestionAnswering": "electra.tasks.squad.task",
 }
 """End of the name of a model's class -> module with a function `predictor`, which is imported when it is needed."""
-WORD_FORMS = (".conllu", ".conll", ".iob", ".iob2", ".bio", ".bioes")
-"""Endings of files with columns of words, which taggers read, beside a .tsv with blank lines or without a header."""
 TEXT_FORM = ".txt"
 """Ending of files with a text in each line."""
 WINDOW = 4096
@@ -137,7 +132,7 @@ class FineTuned(NamedTuple):
 
 
 class AskedColumns(NamedTuple):
-    """A user's request to a saved model: its name, and columns of the texts if they are not those of training."""
+    """The name of a saved model, and the columns of the texts that it answers, None for those of training."""
 
     model: str
     text_column: str | None = None
@@ -152,8 +147,7 @@ class Predictor(NamedTuple):
         parse: (columns, place) of a row -> item; raises a UserError if the row cannot be read.
         answer: (items, forward) -> columns to add to each row; forward: R rows of tokens -> logits (R, ...).
         collator: function as in `Task`, which makes the collator.
-        read: path of a file -> its rows if it has columns of words, otherwise None; None if the model reads no such
-            files.
+        read: path -> the rows of a file of columns of words, None for a table; None if the model reads tables alone.
     """
 
     module: TaskModel
@@ -173,30 +167,23 @@ def open_saved(path: str | Path) -> tuple[Saved, str]:
     if len(models) > 1:
         raise UserError(f"{path} has {len(models)} models; name one: {', '.join(map(str, models))}")
     if not models:
-        what = "is no fine-tuned model" if Path(expand(path)).exists() else "does not exist"
+        what = "is no fine-tuned model" if expand(path).exists() else "does not exist"
         raise UserError(f"{path} {what}; name a folder in models/, which --save_model writes")
     (folder,) = models
     run = read_result(folder / RESULT_NAME)
     source = str(folder)
     config = read_config(source)
-    architectures = config.architectures
-    is_named = isinstance(architectures, list) and architectures and isinstance(architectures[0], str)
-    head = architectures[0].rpartition("For")[2] if is_named else ""
+    head = str((config.architectures or [""])[0]).rpartition("For")[2]
     if head not in PREDICTORS:
         raise UserError(f"{path} is a model for {head or 'nothing'}; name one that was fine-tuned")
     network_class = tagger_class(config) if head == FEATURE_TAGGING else getattr(transformers, f"AutoModelFor{head}")
     model, _ = load_network(network_class, source, config)
     tokenizer = load_tokenizer_beside_model(source)
-    rows = model.get_input_embeddings().num_embeddings
-    if tokenizer.pad_token_id is None or vocabulary_size(tokenizer) > rows:
-        raise UserError(f"{path} has {rows} embeddings, but another tokenizer; restore its tokenizer.json")
-    positions = longest_input(model)
-    length = run.settings.get("max_length")
-    if length is None or not 8 <= length <= positions:
-        raise UserError(
-            f"{folder / RESULT_NAME} has the max_length {length}, not one of 8 to {positions}, the positions of the "
-            "model; restore it"
-        )
+    if vocabulary_size(tokenizer) > model.get_input_embeddings().num_embeddings:
+        raise UserError(f"{path} has another tokenizer, with more tokens than embeddings; restore its tokenizer.json")
+    length = run.settings.get("max_length", 0)
+    if not 8 <= length <= longest_input(model):
+        raise UserError(f"{folder / RESULT_NAME} has the max_length {length}, which the model cannot read; restore it")
     return Saved(model, tokenizer, {**run.settings, "task": run.task}), PREDICTORS[head]
 
 
@@ -284,93 +271,76 @@ def predict(
     Raises:
         UserError: there is no such model, or a row cannot be read.
     """
-    size = per_device_eval_batch_size
-    is_possible = isinstance(size, int) and size > 0
-    check(is_possible, "per_device_eval_batch_size", repr(size), "a whole number, at least 1")
-    for name, column in (("text_column", text_column), ("text_pair_column", text_pair_column)):
-        check(isinstance(column, str | None), name, repr(column), "the name of a column")
     asked = AskedColumns("the model", text_column, text_pair_column)
     if isinstance(model, PreTrainedModel):
         saved, module = saved_in_memory(model, processing_class)
     else:
         path = model.saved_model() if isinstance(model, FineTuned) else model
-        if not isinstance(path, str | Path):
-            raise UserError(f"the model is a {type(path).__name__}; give a folder, a model or what fine_tune returned")
         saved, module = open_saved(path)
         check_given_tokenizer(processing_class, saved.tokenizer, str(path))
         asked = asked._replace(model=str(path))
     predictor: Predictor = import_module(module).predictor(saved, asked)
-    column = text_column or saved.settings.get("text_column") or TEXT_COLUMN
-    placed = list(placed_rows(rows, "rows", column))
+    placed = list(placed_rows(rows, "rows", text_column or saved.settings.get("text_column") or TEXT_COLUMN))
     check_rows(predictor, placed)
+    answered = answer_rows(predictor, saved, per_device_eval_batch_size, placed, "the rows")
+    return [answer for _, answer in answered]
+
+
+def check_rows(predictor: Predictor, rows: Iterable[PlacedRow]) -> None:
+    """Refuse rows that cannot be read, such as one without text; the message names the first and counts them."""
+    read_all(rows, lambda placed: (predictor.parse(placed[1], placed[0]), None)[1])
+
+
+def answer_rows(
+    predictor: Predictor, saved: Saved, batch_size: int, rows: Iterable[PlacedRow], source: str
+) -> Iterator[tuple[PlacedRow, Columns]]:
+    """Yield each row with its answer, in order; at the end a warning says if many tokens of `source` are unknown."""
     unknown = UnknownTokens()
-    forward = forward_of(predictor, saved, per_device_eval_batch_size, unknown)
-    answers = [answer for window in answer_windows(predictor, forward, placed) for _, answer in window]
-    unknown.warn("the rows")
-    return answers
-
-
-def check_rows(predictor: Predictor, rows: Iterable[PlacedRow]) -> set[str]:
-    """Return the names of all columns, if the predictor can read each row.
-
-    Raises:
-        UserError: a row cannot be read, such as one without text; the message names the first and counts them.
-    """
-    columns: set[str] = set()
-
-    def check_row(placed: PlacedRow) -> None:
-        place, row = placed
-        columns.update(row)
-        predictor.parse(row, place)
-
-    read_all(rows, check_row)
-    return columns
-
-
-def answer_windows(
-    predictor: Predictor, forward: Any, rows: Iterable[PlacedRow]
-) -> Iterator[list[tuple[PlacedRow, Columns]]]:
-    """Yield rows with their answers, `WINDOW` at a time; raise a UserError if a row cannot be read."""
+    forward = forward_of(predictor, saved, batch_size, unknown)
     waiting = iter(rows)
     while window := list(islice(waiting, WINDOW)):
         answers = predictor.answer([predictor.parse(row, place) for place, row in window], forward)
-        yield list(zip(window, answers, strict=True))
+        yield from zip(window, answers, strict=True)
+    unknown.warn(source)
 
 
-def row_writer(file: IO[str], table: OpenTable | None, answers: Sequence[str]) -> Callable[[Columns, Columns], object]:
-    """Return a function (row, answer) that writes a row with the columns of its answer behind it.
+def open_rows(
+    path: str, predictor: Predictor, delimiter: str | None, quoting: str | None
+) -> tuple[OpenTable | None, Iterator[PlacedRow]]:
+    """Open a file of rows or of columns of words; return its table, if it has cells, and its rows."""
+    words = predictor.read(path) if predictor.read is not None else None
+    if words is not None:
+        return None, words
+    form = form_of(path)
+    if form in (*DELIMITERS, *WORKBOOKS):
+        table = open_table(path, delimiter, quoting)
+        return table, table.rows
+    return None, read_rows(path, reads_text=form == TEXT_FORM)
 
-    Rows of a csv or tsv are written with the same delimiter, below a header; other rows as lines of JSON.
 
-    Args:
-        table: the csv, tsv or workbook of the rows; None for other rows.
-        answers: names of the columns of an answer.
+def write_rows(file: IO[str], table: OpenTable | None, answered: Iterable[tuple[PlacedRow, Columns]]) -> int:
+    """Write each row with the columns of its answer behind it, and return the number of rows.
+
+    Rows of a table are written with its delimiter, below a header, and workbooks as csv; other rows as JSON lines.
+
+    Raises:
+        UserError: a row has a column of the name of an answer's.
     """
-    if table is None:
-        return lambda row, answer: file.write(f"{as_json({**row, **answer})}\n")
-    is_plain = table.quoting == "none" and table.delimiter == "\t"
-    quoting: Any = {"quoting": csv.QUOTE_NONE, "quotechar": None} if is_plain else {}
     # csv puts cells with a character of the line's end in marks: with both, a carriage return does not end a row
     lines: Any = SimpleNamespace(write=lambda line: file.write(line.removesuffix("\r\n") + "\n"))
-    writer = csv.writer(lines, delimiter=table.delimiter, lineterminator="\r\n", **quoting)
-    writer.writerow([*table.names, *answers])
-
-    def write(row: Columns, answer: Columns) -> None:
-        values = [as_json(value) if isinstance(value, list | dict) else str(value) for value in answer.values()]
-        if is_plain:  # cells without marks cannot hold these
-            values = [" ".join(re.split(r"[\t\r\n]+", value)) for value in values]
-        writer.writerow([*row.values(), *values])
-
-    return write
-
-
-def free_names(columns: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    """Return a name for each column of answers, none of them in `taken`: its own, or for all NAME_2, NAME_3 ..."""
-    for number in count(1):
-        names = {name: name if number == 1 else f"{name}_{number}" for name in columns}
-        if not set(names.values()) & set(taken):
-            return names
-    raise AssertionError
+    writer = csv.writer(lines, delimiter=table.delimiter if table else ",", lineterminator="\r\n")
+    count = 0
+    for count, ((place, row), answer) in enumerate(answered, start=1):
+        if taken := row.keys() & answer.keys():
+            raise UserError(f"{place} has the column '{min(taken)}', as the answers have; rename it")
+        if table is None:
+            file.write(f"{as_json({**row, **answer})}\n")
+            continue
+        if count == 1:
+            writer.writerow([*table.names, *answer])
+        texts = [as_json(value) if isinstance(value, list | dict) else value for value in answer.values()]
+        writer.writerow([*row.values(), *texts])
+    return count
 
 
 def as_json(value: Any) -> str:
@@ -393,66 +363,37 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--text_pair_column", metavar="NAME", help="column of a second text; default: as in training")
     parser.add_argument("--per_device_eval_batch_size", type=int, default=128, metavar="N", help="texts per batch")
     parser.add_argument("--threads", type=int, metavar="N", help="threads that compute on a CPU; default: all cores")
-    given = parser.parse_args(argv)
-    size = given.per_device_eval_batch_size
-    check(size > 0, "per_device_eval_batch_size", size, "at least 1")
-    check(given.threads is None or given.threads > 0, "threads", given.threads, "at least 1")
-    form = form_of(given.file)
-    if form not in (*TABLES, *WORD_FORMS, TEXT_FORM):
-        raise UserError(refusal(given.file))
+    args = parser.parse_args(argv)
+    for option in ("per_device_eval_batch_size", "threads"):
+        value = getattr(args, option)
+        check(value is None or value > 0, option, value, "at least 1")
     output: Any = nullcontext(sys.stdout)  # the rows alone: what libraries print goes to the standard error
-    if given.output_file not in (None, "-"):
-        path = expand(given.output_file)
-        is_free = path.resolve().parent.is_dir() and not path.is_dir()
-        check(is_free, "output_file", path, "a file in a folder that exists")
-        forms = (form,) if form in DELIMITERS else (".csv",) if form in WORKBOOKS else JSON_LINES
-        is_other = form_of(path) in set(TABLES).difference(forms) or path.suffix.lower() in COMPRESSIONS
-        check(not is_other, "output_file", path, f"named {' or '.join(forms)}, the form that is written")
-        output = open_new(path)
+    if args.output_file not in (None, "-"):
+        output = open_output(expand(args.output_file), form_of(args.file))
     setup_logging(sys.stderr)
     with redirect_stdout(sys.stderr):
-        _answer(given, output)
+        keep_freed_memory()
+        saved, module = open_saved(args.model)
+        asked = AskedColumns(args.model, args.text_column, args.text_pair_column)
+        predictor: Predictor = import_module(module).predictor(saved, asked)
+        if args.file != "-":  # refuse a bad row before hours of work
+            check_rows(predictor, open_rows(args.file, predictor, args.delimiter, args.quoting)[1])
+        if args.threads is not None:
+            torch.set_num_threads(args.threads)
+        table, rows = open_rows(args.file, predictor, args.delimiter, args.quoting)
+        with output as file:
+            answered = answer_rows(predictor, saved, args.per_device_eval_batch_size, rows, args.file)
+            count = write_rows(file, table, answered)
+            if not count:
+                raise UserError(f"{args.file} has no rows; give a header and rows, or JSON lines")
+        logger.info("%d rows are answered", count)
 
 
-def _answer(given: Namespace, output: AbstractContextManager[IO[str]]) -> None:
-    """Answer the rows of the file that the options in `given` name, and write them to the output."""
-    keep_freed_memory()
-    saved, module = open_saved(given.model)
-    asked = AskedColumns(given.model, given.text_column, given.text_pair_column)
-    predictor: Predictor = import_module(module).predictor(saved, asked)
-    form = form_of(given.file)
-
-    def open_rows() -> tuple[OpenTable | None, Iterator[PlacedRow]]:
-        words = predictor.read(given.file) if predictor.read is not None else None
-        if words is not None:
-            return None, words
-        if form in DELIMITERS or form in WORKBOOKS:
-            table = open_table(given.file, given.delimiter, given.quoting)
-            return table, table.rows
-        return None, read_rows(given.file, reads_text=form == TEXT_FORM)
-
-    # refuses a bad row before hours of work
-    columns = set() if given.file == "-" else check_rows(predictor, open_rows()[1])
-    unknown = UnknownTokens()
-    forward = forward_of(predictor, saved, given.per_device_eval_batch_size, unknown)
-    if given.threads is not None:
-        torch.set_num_threads(given.threads)
-    table, rows = open_rows()
-    answered = 0
-    names: dict[str, str] = {}
-    write: Any = None
-    with output as file:
-        for window in answer_windows(predictor, forward, rows):
-            if not names:
-                columns |= {name for (_, row), _ in window for name in row}
-                names = free_names([*window[0][1]], columns)
-                write = row_writer(file, table, [*names.values()])
-            for (place, row), answer in window:
-                if not row.keys().isdisjoint(names.values()):
-                    raise UserError(f"{place} has a column that the answers need, {', '.join(names.values())}")
-                write(row, {names[name]: value for name, value in answer.items()})
-            answered += len(window)
-        if not answered:
-            raise UserError(f"{given.file} has no rows; give a header and rows, or JSON lines")
-    unknown.warn(given.file)
-    logger.info("%d rows are answered", answered)
+def open_output(path: Path, form: str) -> AbstractContextManager[IO[str]]:
+    """Return the file that appears when it is complete; refuse a name of another form than that of the rows."""
+    is_free = path.resolve().parent.is_dir() and not path.is_dir()
+    check(is_free, "output_file", path, "a file in a folder that exists")
+    forms = (form,) if form in DELIMITERS else (".csv",) if form in WORKBOOKS else JSON_LINES
+    is_other = path.suffix.lower() in {*TABLES, *COMPRESSIONS}.difference(forms)
+    check(not is_other, "output_file", path, f"named {' or '.join(forms)}, the form that is written")
+    return open_new(path)

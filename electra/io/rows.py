@@ -58,15 +58,14 @@ INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 
 
 class OpenTable(NamedTuple):
-    """A table of cells that is open: how it is written, the names of its columns, and its rows.
+    """A table of cells that is open: its delimiter, the names of its columns, and its rows.
 
     Args:
-        delimiter, quoting: the form in which other rows can be added to a csv or tsv.
+        delimiter: what separates the cells of a csv or tsv.
         names: columns of each row, in order; empty in an empty file.
     """
 
     delimiter: str
-    quoting: Quoting
     names: list[str]
     rows: Iterator[PlacedRow]
 
@@ -188,7 +187,7 @@ def open_table(path: str | Path, delimiter: str | None = None, quoting: str | No
     """Open a csv, a tsv or the first sheet of a workbook; arguments and errors are those of `read_rows`."""
     form = form_of(path)  # before a line is read, because the standard input may end with it
     if form in WORKBOOKS:
-        return _table(_sheet_records(path), path, ",", "minimal")
+        return _table(_sheet_records(path), path, ",")
     lines = whole_lines(open_lines(path))
     head = next(lines, "")
     skipped = 0
@@ -209,7 +208,7 @@ def open_table(path: str | Path, delimiter: str | None = None, quoting: str | No
         again = (lambda: iter(kept)) if path == "-" else lambda: islice(whole_lines(open_lines(path)), skipped, None)
         quoting = tab_quoting(again, path, skipped)
     style: Quoting = "none" if quoting == "none" else "minimal"
-    return _table(_csv_records(lines, delimiter, style, path, skipped), path, delimiter, style)
+    return _table(_csv_records(lines, delimiter, style, path, skipped), path, delimiter)
 
 
 def _csv_records(
@@ -251,7 +250,7 @@ def _sheet_records(path: str | Path) -> Iterator[tuple[str, list[str]]]:
         yield f"{path}:{number}", row
 
 
-def _table(records: Iterator[tuple[str, list[str]]], path: str | Path, delimiter: str, quoting: Quoting) -> OpenTable:
+def _table(records: Iterator[tuple[str, list[str]]], path: str | Path, delimiter: str) -> OpenTable:
     """Return the table whose first row names the columns."""
     header = next((cells for _, cells in records), [])
     names = [cell.strip().strip(INVISIBLE).strip() for cell in header]
@@ -281,7 +280,7 @@ def _table(records: Iterator[tuple[str, list[str]]], path: str | Path, delimiter
         if unread:
             logger.warning("%s: %d rows have cells in columns without a name, which are not read", path, unread)
 
-    return OpenTable(delimiter, quoting, kept, rows())
+    return OpenTable(delimiter, kept, rows())
 
 
 # ---- JSON

@@ -16,8 +16,8 @@ from sklearn.metrics import accuracy_score
 from transformers import BertConfig, BertForTokenClassification, pipeline
 
 from electra.finetuning import predict as module
-from electra.finetuning.predict import RESULT_NAME, Saved, free_names, main, row_writer
-from electra.io.rows import OpenTable, open_table, read_rows
+from electra.finetuning.predict import RESULT_NAME, Saved, main, write_rows
+from electra.io.rows import open_table, read_rows
 from electra.report.results import read_results
 from electra.tasks.classify.task import main as classify
 from electra.tasks.glue.task import main as glue
@@ -86,10 +86,9 @@ ANSWER = {"answer": ["a"], "p": 0.5}
 def written(path):
     """The rows of a file as they are written with `ANSWER` behind them."""
     table = open_table(path) if path.suffix in (".csv", ".tsv", ".xlsx") else None
+    rows = [*(table.rows if table else read_rows(path))]
     file = io.StringIO(newline="")
-    write = row_writer(file, table, [*ANSWER])
-    for _, row in table.rows if table else read_rows(path):
-        write(row, ANSWER)
+    assert write_rows(file, table, [(placed, ANSWER) for placed in rows]) == len(rows)
     return file.getvalue()
 
 
@@ -102,7 +101,11 @@ def written(path):
         ("a.csv", "sep=,\n,text,,\n007,ä,,", ',text,answer,p\n007,ä,"[""a""]",0.5\n'),
         ("a.csv", 'text\n"a\r\nb"\n""\n', 'text,answer,p\n"a\r\nb","[""a""]",0.5\n,"[""a""]",0.5\n'),
         ("a.csv", 'text\n"a\rb"\nc\n', 'text,answer,p\n"a\rb","[""a""]",0.5\nc,"[""a""]",0.5\n'),
-        ("a.tsv", 'text\tn\n"ä"\tb "c"\nd\t\n', 'text\tn\tanswer\tp\n"ä"\tb "c"\t["a"]\t0.5\nd\t\t["a"]\t0.5\n'),
+        (
+            "a.tsv",
+            'text\tn\n"ä"\tb "c"\nd\t\n',
+            'text\tn\tanswer\tp\n"""ä"""\t"b ""c"""\t"[""a""]"\t0.5\nd\t\t"[""a""]"\t0.5\n',
+        ),
         ("a.tsv", '"text"\n"ä"\n', 'text\tanswer\tp\nä\t"[""a""]"\t0.5\n'),
         ("a.tsv", 'text\tn\n"ä\n"\t1\n', 'text\tn\tanswer\tp\n"ä\n"\t1\t"[""a""]"\t0.5\n'),
     ],
@@ -124,21 +127,9 @@ def test_rows_of_a_workbook_are_written_as_csv(tmp_path):
     assert written(tmp_path / "a.xlsx") == 'text,n,answer,p\n"007; ""b""",1,"[""a""]",0.5\n'
 
 
-def test_an_answer_in_cells_without_marks_has_no_tab_or_line_break():
-    table = OpenTable("\t", "none", ["text"], iter([]))
-    file = io.StringIO(newline="")
-    row_writer(file, table, ["prediction"])({"text": "a"}, {"prediction": "b\tc\r\nd"})
-    assert file.getvalue() == "text\tprediction\na\tb c d\n"
-
-
-def test_a_second_model_has_columns_of_its_own():
-    assert free_names(["prediction", "probability"], {"text"}) == {
-        "prediction": "prediction", "probability": "probability",
-    }  # fmt: skip
-    taken = {"text", "prediction", "probability", "probability_2"}
-    assert free_names(["prediction", "probability"], taken) == {
-        "prediction": "prediction_3", "probability": "probability_3",
-    }  # fmt: skip
+@parametrize("row", [{"text": "a", "p": "1"}, {"answer": "b"}])
+def test_a_column_of_the_name_of_an_answer_is_refused(row):
+    assert "a.csv:2 has the column" in refused(lambda: write_rows(io.StringIO(), None, [(("a.csv:2", row), ANSWER)]))
 
 
 def test_words_of_a_text_have_offsets_into_it():
@@ -295,6 +286,8 @@ def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbina
         ("empty.csv", 'text\na\n""\nb\n""\n', "2 of 4 rows are refused"),
         ("commas.csv", "id,text\n1,a\n,\n", "commas.csv:3 has no text"),
         ("wrong.csv", "a,b\n1,2\n", "has no column 'text'; its columns are a, b; choose one with --text_column"),
+        ("a.testb", "a\nb\n", "must be one of .csv"),
+        ("taken.csv", "text,prediction\na,b\n", "taken.csv:2 has the column 'prediction'"),
         ("blank.jsonl", '{"text": "a"}\n{"text": ""}\n', "blank.jsonl:2 has no text"),
     ],
 )
@@ -308,7 +301,6 @@ def test_a_file_without_texts_is_refused(reviews, name, content, named, tmp_path
 @parametrize(
     ("file", "output", "named"),
     [
-        ("eng.testb", "out", "must be one of .csv"),
         ("a.jsonl", "out.csv", "named .jsonl"),
         ("a.csv", "out.parquet", "named .csv"),
         ("a.csv", ".", "a file in a folder that exists"),
