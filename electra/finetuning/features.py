@@ -2,13 +2,12 @@
 
 The states of one or more layers at the first token of each word are the input of a two-layer BiLSTM of 768 units in
 each direction, and a linear layer classifies its output. Nothing below the BiLSTM changes, so the features of all rows
-are computed once, by `add_features`, and read from a temporary file in every epoch of every run.
+are computed once, by `add_features`, and stay in memory for all runs.
 """
 
 import copy
 import functools
 import logging
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -181,27 +180,6 @@ def _tagger_class(config_class: Any) -> Any:
 # ---- Features of all rows, computed once
 
 
-class StoredFeatures(Sequence[Array]):
-    """The features of N rows, float32 (W, S, D) of a row with W words, in a file that is mapped into memory.
-
-    Args:
-        values: features of the T words of all rows, (T, S, D).
-        firsts, counts: first word and number of words of each row, int64 (N,).
-    """
-
-    def __init__(self, values: Array, firsts: Array, counts: Array) -> None:
-        self.values = values
-        self.firsts = firsts
-        self.counts = counts
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def __getitem__(self, row: Any) -> Any:
-        first = self.firsts[row]
-        return self.values[first : first + self.counts[row]]
-
-
 class FeatureCollator(PaddingCollator):
     """A `PaddingCollator` of rows that may have features, which it pads with zeros: float32 (B, W, S, D)."""
 
@@ -215,10 +193,10 @@ class FeatureCollator(PaddingCollator):
 
 
 def add_features(features: FeatureName, encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> TaskData:
-    """Return the data with the column `features` in the rows of all splits, see `StoredFeatures`.
+    """Return the data with the column `features` in the rows of all splits: float32 (W, S, D) of a row with W words.
 
     Raises:
-        UserError: the encoder has too few layers, or there is no room for the file.
+        UserError: the encoder has too few layers.
     """
     check_features(features, encoder.config)
     device = torch.device("cpu") if tuning.use_cpu else PartialState().device
@@ -226,37 +204,24 @@ def add_features(features: FeatureName, encoder: PreTrainedModel, tuning: HyperP
     tune_networks(model)
     splits = {}
     for name, split in data.splits.items():
-        stored = _store(model, split.rows, tuning)
-        logger.info("features       %s: %d words, %s", name, len(stored.values), format_bytes(stored.values.nbytes))
-        splits[name] = split._replace(rows=replace(split.rows, columns={**split.rows.columns, "features": stored}))
+        arrays = _features(model, split.rows, tuning)
+        logger.info("features       %s: %s", name, format_bytes(sum(array.nbytes for array in arrays)))
+        splits[name] = split._replace(rows=replace(split.rows, columns={**split.rows.columns, "features": arrays}))
     return data._replace(splits=splits)
 
 
-def _store(model: FrozenEncoder, rows: ColumnRows, tuning: HyperParameters) -> StoredFeatures:
-    """Compute the features of all rows, in batches of similar length, and return them in a temporary file."""
-    device = model.encoder.device
+def _features(model: FrozenEncoder, rows: ColumnRows, tuning: HyperParameters) -> list[Array]:
+    """Compute the features of each row, float32 (W, S, D), in batches of similar length."""
     collator = PaddingCollator(model.encoder.config.pad_token_id or 0)
+    device = model.encoder.device
     precision = torch.float16 if tuning.fp16 else torch.bfloat16
-    counts = np.array([len(positions) for positions in rows.columns["positions"]], np.int64)
-    order = np.argsort(rows.lengths, kind="stable")
-    firsts = np.zeros(len(rows), np.int64)
-    firsts[order[1:]] = np.cumsum(counts[order])[:-1]
-    shape: tuple[int, ...] = ()
-    try:
-        with tempfile.TemporaryFile(prefix="electra-features-") as file:
-            for start in range(0, len(order), tuning.per_device_eval_batch_size):
-                chosen = order[start : start + tuning.per_device_eval_batch_size].tolist()
-                batch = collator([{name: rows[row][name] for name in ("input_ids", "positions")} for row in chosen])
-                batch = {name: values.to(device) for name, values in batch.items()}
-                with torch.autocast(device.type, precision, enabled=tuning.bf16 or tuning.fp16):
-                    found = model.read(**batch).cpu().numpy()
-                for row, values in zip(chosen, found, strict=True):
-                    file.write(values[: counts[row]].tobytes())
-                shape = found.shape[2:]
-            file.flush()
-            values = np.memmap(file, np.float32, "r", shape=(int(counts.sum()), *shape))
-    except OSError as error:
-        raise UserError(
-            f"cannot write the features to {tempfile.gettempdir()} ({error}); name a folder with room in TMPDIR"
-        ) from error
-    return StoredFeatures(values, firsts, counts)
+    arrays: dict[int, Array] = {}
+    order = np.argsort(rows.lengths, kind="stable").tolist()
+    for start in range(0, len(order), tuning.per_device_eval_batch_size):
+        chosen = order[start : start + tuning.per_device_eval_batch_size]
+        batch = collator([{name: rows[row][name] for name in ("input_ids", "positions")} for row in chosen])
+        with torch.autocast(device.type, precision, enabled=tuning.bf16 or tuning.fp16):
+            states = model.read(**{name: values.to(device) for name, values in batch.items()})
+        for row, values in zip(chosen, states.cpu().numpy(), strict=True):
+            arrays[row] = values[: len(rows[row]["positions"])].copy()  # without the padding
+    return [arrays[row] for row in range(len(rows))]

@@ -26,7 +26,7 @@ from electra.model.pretrained import load_network
 from tests.conftest import refused
 from tests.finetuning.encoders import tiny_configs
 from tests.finetuning.test_heads import LENGTHS, make_batch, make_encoder
-from tests.helpers import files_up_to, parametrize
+from tests.helpers import parametrize
 
 POSITIONS = torch.tensor([[1, 3, 7], [2, 0, 0]])
 
@@ -154,13 +154,6 @@ def test_features_are_computed_once_and_give_the_same_logits(monkeypatch):
         batch = FeatureCollator(0)([rows[order.index(row)] for row in (0, 1)])
         assert batch["features"].shape == (2, 3, 4, 16) and (batch["features"][1, 1:] == 0).all()
         assert_close(tagger(**batch), expected)
-
-
-def test_features_that_do_not_fit_on_the_disk_are_the_users_error():
-    encoder = make_four_layers()
-    data = TaskData({"train": Split(make_rows(encoder), None, 2)})
-    with files_up_to(100):
-        assert "TMPDIR" in refused(lambda: add_features("last", encoder, Tuning, data))
 
 
 @parametrize("model_type", [*tiny_configs()])
