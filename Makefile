@@ -33,7 +33,7 @@ processors: .venv/ready-dev
 	ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(PYTEST)
 	MKL_CBWR=COMPATIBLE $(PYTEST)
 
-# Some of it: python -m tests.chaos --kills 2 --segment_policy google, or --kills 20 --shards
+# Some of it: python -m tests.chaos --kills 2 --segment_policy google, or --kills 20 --cache
 chaos: .venv/ready-dev
 	$(BIN)/python -m tests.chaos
 

@@ -356,13 +356,14 @@ def caches(before: Side, after: Side, data: Path) -> Differences:
 
 @pin
 def shards(before: Side, after: Side, data: Path) -> Differences:
-    """Complete and merge the shards of a cache that BEFORE began: it is the cache that BEFORE makes."""
+    """Complete a cache of which jobs of BEFORE built two shards of three: it is the cache that BEFORE makes."""
     words: dict[str, Any] = {"train_file": data / "corpus.txt", "tokenizer_path": data / "tokenizer"}
     folders = {name: before.folder / f"shards-{name}" for name in ("whole", "begun")}
-    for name, last in (("whole", before), ("begun", after)):
-        for shard, side in enumerate((before, before, last)):
-            side.command("cache", **words, cache_dir=folders[name], shard=f"{shard}/3")
-        last.command("cache", **words, cache_dir=folders[name], merge=True)
+    for name, count in (("whole", 3), ("begun", 2)):
+        for shard in range(count):
+            before.command("cache", **words, cache_dir=folders[name], shard=f"{shard}/3")
+    before.command("cache", **words, cache_dir=folders["whole"], merge=True)
+    after.command("cache", **words, cache_dir=folders["begun"])
     yield from different_files(folders["whole"], folders["begun"], ["*/*.npy", "*/*/*.arrow", "*/cache.json"])
 
 

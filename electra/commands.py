@@ -46,11 +46,9 @@ VERBS = {
     ),
     "cache": Verb(
         "electra.data.command",
-        "tokenize a corpus before pre-training, in shards on any number of hosts",
-        "--train_file 'corpus/*.txt' --tokenizer_path my_tokenizer --shard 0/16",
+        "tokenize a corpus before pre-training, with all cores of a host",
+        "--train_file 'corpus/*.txt' --tokenizer_path my_tokenizer",
         """
-  --shard       build one part, in any order, again after a kill
-  --merge       complete the cache when all parts are there
   --cache_dir   where; run_pretraining.py finds it there, or --token_cache names it
 """,
     ),

@@ -1,11 +1,11 @@
 """Kill tiny commands at random moments, start them again each time, and compare with what nobody disturbed.
 
-    python -m tests.chaos                                      the kills shared out: every entry of MATRIX, shards
+    python -m tests.chaos                                      the kills shared out: every entry of MATRIX, a cache
     python -m tests.chaos --kills 2 --segment_policy google    to the entries with this policy
-    python -m tests.chaos --kills 50 --shards                  to the shards of a token cache
+    python -m tests.chaos --kills 50 --cache                   to a token cache
 
 Runs: after each kill every checkpoint must be whole; in the end weights, optimizer and schedule must be equal bit for
-bit. Shards: no kill and no command beside it may cost a shard; in the end all files of the cache must be equal.
+bit. A cache: no kill and no command beside it may cost a shard; in the end all files of the cache must be equal.
 Fine-tuning and predictions: results, predictions, models and answers must be equal, and nothing else may be left.
 Tokenizers: a folder is there as a whole or not at all, and in the end its files must be equal.
 """
@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
@@ -123,11 +124,11 @@ def disturb(folder, kills, seed, **options):
     return reached
 
 
-# ---- the shards of a token cache
+# ---- a token cache
 
 SHARDS = 3
-SHARD_WHEN = {"shard": 4, "merge": 3, "run": 3}
-"""What to kill, and how often: a job that builds a shard, a merge, a run that merges."""
+CACHE_WHEN = {"tokens": 6, "index": 4}
+"""What the killed command writes, and how often."""
 
 
 def file_stamps(shards):
@@ -141,42 +142,39 @@ def whole_shards(cache):
 
 
 def kill_beside(when, commands, cache, source, folder):
-    """Kill a command of this kind at a random moment of its writing, while another one and perhaps its twin go on.
+    """Kill a command at a random moment of its writing, while one or two others go on.
 
     Returns:
         whether it was still alive.
     Raises:
         AssertionError: a shard is lost, or a command fails that was not killed.
     """
-    (cache / MANIFEST_NAME).unlink(missing_ok=True)  # as if the shards had never been merged
+    (cache / MANIFEST_NAME).unlink(missing_ok=True)  # as if the cache had never been completed
     unfinished = cache / "index.unfinished"
-    if when == "shard":
-        shard = source.randrange(SHARDS)
-        commands = {**commands, when: (tokenize, [*commands["merge"][1][:-1], f"--shard={shard}/{SHARDS}"])}
-        shutil.rmtree(cache / f"shard-{shard:05d}-of-{SHARDS:05d}", ignore_errors=True)
-        unfinished = cache / f"shard-{shard:05d}-of-{SHARDS:05d}.unfinished"
+    if when == "tokens":
+        shard = f"shard-{source.randrange(SHARDS):05d}-of-{SHARDS:05d}"
+        shutil.rmtree(cache / shard, ignore_errors=True)
+        unfinished = cache / f"{shard}.unfinished"
     before = file_stamps(whole_shards(cache))
-    others = [source.choice(("merge", "run")), *[when] * source.randint(0, 1)]
-    first, *rest = [fork(*commands[name], log=folder / f"{n}.txt") for n, name in enumerate((when, *others))]
+    names = source.choices([*commands], k=source.randint(2, 3))
+    first, *rest = [fork(*commands[name], log=folder / f"{n}.txt") for n, name in enumerate(names)]
     while first.is_alive() and not unfinished.exists():
         time.sleep(0.0005)
-    time.sleep(source.uniform(0, 0.2 if when == "shard" else 0.02))
+    time.sleep(source.uniform(0, 0.2 if when == "tokens" else 0.02))
     was_alive = first.is_alive()
     first.kill()
     first.join()
-    # 2: the shard was not there.
-    allowed = [{0, 2} if when == "shard" and name != "shard" else {0} for name in others]
-    for process, code, codes in zip(rest, exit_codes(rest), allowed, strict=True):
-        assert code in codes, process.log.read_text()
+    for process, code in zip(rest, exit_codes(rest), strict=True):
+        assert code == 0, process.log.read_text()
     assert before.items() <= file_stamps(whole_shards(cache)).items(), "a shard is lost"
     return was_alive
 
 
-def disturb_shards(folder, kills, seed):
-    """Build a token cache in shards twice below `folder`: undisturbed, and with `kills` kills beside other commands.
+def disturb_cache(folder, kills, seed):
+    """Build a token cache twice below `folder`: undisturbed, and with `kills` kills beside other commands.
 
     Returns:
-        of each kill its kind, see `SHARD_WHEN`, and the number of shards that are whole after it.
+        of each kill its kind, see `CACHE_WHEN`, and the number of shards that are whole after it.
     Raises:
         AssertionError: a shard is lost, a command fails that was not killed, or the caches are not equal.
     """
@@ -185,25 +183,18 @@ def disturb_shards(folder, kills, seed):
     words = [f"--train_file={folder / 'corpus.txt'}", "--vocab_size=120"]
     caches = {name: [*words, f"--cache_dir={folder / name}"] for name in ("killed", "whole")}
     training = flags(folder, cache_dir=folder / "killed", max_steps=1, **FAST)
-    commands = {"merge": (tokenize, [*caches["killed"], "--merge"]), "run": (pretrain, training)}
-
-    def build(argv):
-        for shard in range(SHARDS):
-            run_to_its_end([*argv, f"--shard={shard}/{SHARDS}"], log, tokenize)
-
+    commands = {"cache": (tokenize, caches["killed"]), "run": (pretrain, training)}
     source = random.Random(seed)
     reached = []
-    build(caches["killed"])
-    (cache,) = (folder / "killed").glob("documents-*[!k]")  # not its lock
-    while len(reached) < kills:
-        (when,) = source.choices(list(SHARD_WHEN), list(SHARD_WHEN.values()))
-        if when != "shard":
-            build(caches["killed"])
-        if kill_beside(when, commands, cache, source, folder):
-            reached.append((when, len(whole_shards(cache))))
-    for argv in caches.values():
-        build(argv)
-        run_to_its_end([*argv, "--merge"], log, tokenize)
+    with mock.patch("electra.data.shards.SHARD_BYTES", (folder / "corpus.txt").stat().st_size // SHARDS + 1):
+        for argv in caches.values():
+            run_to_its_end(argv, log, tokenize)
+        (cache,) = (folder / "killed").glob("documents-*[!k]")  # not its lock
+        while len(reached) < kills:
+            (when,) = source.choices(list(CACHE_WHEN), list(CACHE_WHEN.values()))
+            if kill_beside(when, commands, cache, source, folder):
+                reached.append((when, len(whole_shards(cache))))
+        run_to_its_end(caches["killed"], log, tokenize)
     one, two = (
         {path.relative_to(root): content for path, content in contents(root).items() if path.suffix != ".lock"}
         for root in (cache, folder / "whole" / cache.name)
@@ -317,17 +308,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--segment_policy", help="entries of MATRIX with this policy alone")
-    parser.add_argument("--shards", action="store_true", help="the shards of a token cache alone")
+    parser.add_argument("--cache", action="store_true", help="a token cache alone")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     series = {
         " ".join(f"{name}={value}" for name, value in options.items()): partial(disturb, **options)
         for options in MATRIX
-        if args.segment_policy in (None, options.get("segment_policy")) and not args.shards
+        if args.segment_policy in (None, options.get("segment_policy")) and not args.cache
     }
     if args.segment_policy is None:
-        series["shards"] = disturb_shards
-        if not args.shards:
+        series["cache"] = disturb_cache
+        if not args.cache:
             series["fine-tuning and predictions"] = disturb_tasks
             series["tokenizers"] = disturb_tokenizer
     total = Counter()

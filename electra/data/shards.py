@@ -1,15 +1,11 @@
-"""Building a token cache in shards: any number of processes or hosts, in any order, again after a kill.
+"""Building a token cache on one host, with several processes, again after a kill.
 
 Shard i of N has the documents that begin in the i-th of N equal parts of the corpus's bytes. Its folder,
-`shard-i-of-N/`, appears when it is complete; one that is there is not built again. `merge_shards` completes the cache
-when all are there, without copying tokens. Whatever N is, the cache has the same documents in the same order.
+`shard-i-of-N/`, appears when it is complete; one that is there and whole is not built again. When all are there, index
+and manifest complete the cache, without copying tokens. Whatever N is, the cache has the same documents in the same
+order. Nobody deletes a shard that is whole.
 
-Who writes into the folder of a cache:
-
-    a job that builds a shard      its shard, under a lock of this shard
-    all others, one at a time      index and manifest, under the lock of the cache; shards that are not there
-
-Nobody deletes a shard: neither one of another N, nor one that is whole. A damaged one is replaced.
+Several hosts tokenize with datatrove: examples/tokenize_datatrove.py.
 """
 
 import hashlib
@@ -19,9 +15,9 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
@@ -37,7 +33,6 @@ from electra.data.token_cache import (
     FORMAT_VERSION,
     TOKENIZER_NAME,
     Counts,
-    Description,
     IndexedFile,
     TokenCache,
     find_cache_damage,
@@ -50,16 +45,14 @@ from electra.io.checkpoints import (
     MANIFEST_NAME,
     build_folder,
     find_damage,
-    is_being_built,
     locked,
     remove_leftovers,
     translate_write_errors,
     write_manifest,
 )
 from electra.io.console import log_by_default, shows_bars
-from electra.io.errors import UserError, hint_of_unknown
-from electra.io.files import given_path, given_paths, read_json, sync_folder, write_json
-from electra.options import check_seed
+from electra.io.errors import UserError
+from electra.io.files import given_paths, read_json, sync_folder, write_json
 from electra.runtime.threads import usable_cores
 from electra.tokenizers.load import given_tokenizer, tokenizer_fingerprint
 from electra.tokenizers.unknown import UnknownTokens
@@ -67,16 +60,16 @@ from electra.tokenizers.unknown import UnknownTokens
 logger = logging.getLogger(__name__)
 
 SHARD_BYTES = 128_000_000
-"""Bytes of text of a shard, where this host builds all of them; a kill loses at most this much for each process."""
+"""Bytes of text of a shard; a kill loses at most this much for each process."""
 MOST_SHARDS = 1000
-"""Shards of a cache, at most, where this host builds all of them."""
+"""Shards of a cache, at most."""
 MOST_PROCESSES = 16
 """Processes that build shards, at most; each needs about 600 MB of memory, and can use several cores."""
 ARROW_NAME = "data.arrow"
 SUMS_NAME = "shard.json"
 """Files in the folder of a shard: its tokens, and the sums that `Sums` describes."""
 WHAT = "the token cache"
-"""What is written under the lock, for messages of waiting."""
+"""What is written under the lock of a cache, for messages."""
 _NAME = re.compile(r"shard-([0-9]{5})-of-([0-9]{5})")
 """Name of a shard's folder: number of the shard from 0, number of all shards."""
 
@@ -107,34 +100,17 @@ def tokenize_corpus(
         options: other fields of `CorpusArguments`, such as dataset_name, text_column, document_separator;
             `electra cache --help` lists them.
     Raises:
-        UserError: a file is missing or cannot be read, or an option is unknown.
+        UserError: a file is missing or cannot be read.
     """
     log_by_default()
-    names = given_paths(files, "files")
-    given_path(cache_dir, "cache_dir")
-    check_seed(seed)
-    known = {f.name for f in fields(CorpusArguments)} - {"train_file"}
-    for name in sorted(options.keys() - known):
-        hint = hint_of_unknown(name, known, f"the options are {', '.join(sorted(known))}")
-        raise UserError(f"unknown option {name} of a corpus; {hint}")
-    corpus = Corpus(CorpusArguments(train_file=names, **options), seed)
+    corpus = Corpus(CorpusArguments(train_file=given_paths(files, "files"), **options), seed)
     return load_or_build_cache(corpus, given_tokenizer(tokenizer, "tokenizer"), cache_dir)
 
 
-def load_or_build_cache(
-    corpus: Corpus,
-    tokenizer: PreTrainedTokenizerBase,
-    cache_dir: str | Path,
-    may_merge: bool = True,
-) -> TokenCache:
+def load_or_build_cache(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: str | Path) -> TokenCache:
     """Return the cache of a corpus under a tokenizer; if need be, build or complete it first, by several processes.
 
-    Shards that jobs have built are merged if none is missing. Damaged shards of a complete cache are built again.
-
-    Args:
-        may_merge: False leaves a folder with shards of jobs as it is.
-    Raises:
-        UserError: jobs have not built all shards yet, or `may_merge` is False and there are some.
+    Shards that are there and whole stay as they are; damaged ones are built again.
     """
     target = cache_folder(corpus, tokenizer, cache_dir)
     if find_cache_damage(target) is None:
@@ -142,8 +118,7 @@ def load_or_build_cache(
     with locked(target, WHAT):
         wrong = find_cache_damage(target)
         if wrong is not None:  # no other process has built it meanwhile
-            own_count = min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
-            count = _count_to_build(target, own_count, may_merge)
+            count = _count_of_shards(corpus, target)
             if (target / MANIFEST_NAME).exists():
                 logger.warning("completing %s again: it %s", target, wrong)
             _build_shards(corpus, tokenizer, target, count)
@@ -158,14 +133,25 @@ def cache_folder(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: 
     return Path(cache_dir) / f"documents-{fingerprint[:16]}"
 
 
+def _count_of_shards(corpus: Corpus, target: Path) -> int:
+    """Return into how many shards N a cache is divided: N of the shards that are there, else one for each 128 MB.
+
+    An earlier version built shards of any N. Of several N, that of which the largest share is there.
+    """
+    matches = filter(None, (_NAME.fullmatch(path.name) for path in target.glob("shard-*")))
+    counts = Counter(int(match[2]) for match in matches)
+    own_count = min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
+    return max(sorted(counts), key=lambda count: counts[count] / count, default=own_count)
+
+
 def _build_shards(
     corpus: Corpus,
     tokenizer: PreTrainedTokenizerBase,
     target: Path,
     count: int,
 ) -> None:
-    """Build all shards of a cache on this host that are not whole."""
-    numbers = sorted(_wrong_shards(target, count))
+    """Build all shards of a cache that are not whole."""
+    numbers = [number for number in range(count) if find_damage(target / _name(number, count)) is not None]
     cores = usable_cores()
     processes = min(len(numbers), cores, MOST_PROCESSES)
     others: dict[str, Any] = {
@@ -261,124 +247,7 @@ def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, Any]]:
     ]
 
 
-# ---- which shards are there
-
-
-def _shards_of(target: Path) -> dict[int, set[int]]:
-    """Return for each N, of shards "i of N", the numbers i whose folder is in a cache, whole or damaged."""
-    found: dict[int, set[int]] = {}
-    for path in target.glob("shard-*"):
-        match = _NAME.fullmatch(path.name)
-        if match and int(match[1]) < int(match[2]):
-            found.setdefault(int(match[2]), set()).add(int(match[1]))
-    return found
-
-
-def _indexed_count(target: Path) -> int | None:
-    """Return N of the shards that the index of a cache names; None if there is no index that can be read."""
-    try:
-        match = _NAME.match(read_json(target / DESCRIPTION_NAME, Description)["files"][0]["path"])
-    except (UserError, IndexError):
-        return None
-    return int(match[2]) if match else None
-
-
-def _wrong_shards(target: Path, count: int) -> dict[int, str]:
-    """Return for each shard of a cache that is not whole, by its number, what is wrong: "is missing" or the like."""
-    wrongs = {number: find_damage(target / _name(number, count)) for number in range(count)}
-    return {number: wrong for number, wrong in wrongs.items() if wrong is not None}
-
-
-def _whole_count(target: Path) -> int | None:
-    """Return a number N such that all N shards of a cache are there and whole; None if there is none.
-
-    The N of the index comes first, then the smallest.
-    """
-    indexed = _indexed_count(target)
-    counts = [count for count, numbers in _shards_of(target).items() if len(numbers) == count]
-    ordered = sorted(counts, key=lambda count: (count != indexed, count))
-    return next((count for count in ordered if not _wrong_shards(target, count)), None)
-
-
-def _count_to_build(target: Path, own_count: int, may_merge: bool) -> int:
-    """Return into how many shards N a cache is divided; shards of this N that are not whole are to be built.
-
-    The first of these that there is: an N of which all shards are whole; the N of the index, which was complete; an N
-    of which all shards are there; `own_count`.
-
-    Raises:
-        UserError: jobs have built shards of another N: not all, or all, but `may_merge` is False.
-    """
-    there = _shards_of(target)
-    building: dict[int, set[int]] = {}
-    for path in target.glob("shard-*.lock"):
-        match = _NAME.fullmatch(path.stem)
-        if match and is_being_built(path.with_suffix("")):
-            building.setdefault(int(match[2]), set()).add(int(match[1]))
-    of_jobs = {*there, *building} - {own_count}
-    full = (count for count in sorted(there) if len(there[count]) == count)
-    found = _whole_count(target) or _indexed_count(target) or next(full, None)
-    if of_jobs and (found is None or not may_merge):
-        raise UserError(f"{target} has shards that are not merged: {_advise(of_jobs, there, building)}")
-    return found or own_count
-
-
-def _advise(counts: Iterable[int], there: dict[int, set[int]], building: dict[int, set[int]]) -> str:
-    """Return the end of a message: how many shards of each N in `counts` are there or being built, and what to do."""
-    parts = []
-    for count in sorted(counts):
-        at_work = building.get(count, set())
-        parts.append(f"{len(there.get(count, ()))} of {count}" + (f" ({len(at_work)} being built)" if at_work else ""))
-    begun = {count: there.get(count, set()) | building.get(count, set()) for count in counts}
-    nearest = max(begun, key=lambda count: (len(begun[count]) / count, -count))
-    missing = sorted({*range(nearest)} - begun[nearest])
-    steps = [f"build --shard {missing[0]}/{nearest}{_and_more(missing)}"] if missing else []
-    if building.get(nearest):
-        steps.append("wait for those being built")
-    steps.append("run `electra cache` with the same options and --merge")
-    return f"{', '.join(parts)}; {', then '.join(steps)}; to tokenize all anew instead, delete that folder"
-
-
-def _and_more(numbers: Collection[int]) -> str:
-    return f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
-
-
 # ---- the index
-
-
-def merge_shards(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
-    """Complete a cache whose shards are all there; leave a complete cache as it is.
-
-    Raises:
-        UserError: a shard is missing, damaged or of another cache, or there is no text.
-    """
-    if _is_merged(target):  # found without the lock, which a read-only folder would refuse
-        return
-    if not _shards_of(target):
-        raise UserError(f"{target} has no shard; build them with --shard 0/N to --shard N-1/N")
-    with locked(target, WHAT):
-        if not _is_merged(target):  # no other process has merged them meanwhile
-            _complete(corpus, tokenizer, target, _count_to_merge(target))
-
-
-def _is_merged(target: Path) -> bool:
-    """Return True if a cache is complete and all of its shards are whole."""
-    count = _indexed_count(target)
-    return count is not None and find_cache_damage(target) is None and not _wrong_shards(target, count)
-
-
-def _count_to_merge(target: Path) -> int:
-    """Return the N whose shards are to be merged, see `_whole_count`; raise a UserError if no N has all its shards."""
-    count = _whole_count(target)
-    if count is not None:
-        return count
-    there = _shards_of(target)
-    nearest = max(there, key=lambda count: (len(there[count]) / count, -count))
-    others = "".join(f"; there are also shards of {count}" for count in sorted(there) if count != nearest)
-    wrongs = _wrong_shards(target, nearest)
-    number = min(wrongs)
-    advice = f"build it with --shard {number}/{nearest}{_and_more(wrongs)}{others}"
-    raise UserError(f"{target / _name(number, nearest)} {wrongs[number]}; {advice}")
 
 
 def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, count: int) -> None:
@@ -388,8 +257,6 @@ def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, 
     for shard, found in zip(shards, sums, strict=True):
         if found["cache"] != target.name:
             raise UserError(f"{shard} belongs to {found['cache']}, of other text or another tokenizer; delete it")
-        if len(found["sources"]) != len(corpus.sources):
-            raise UserError(f"{shard / SUMS_NAME} is of {len(found['sources'])} sources; delete {shard.name}")
     sources = [
         {name: sum(part[name] for part in parts) for name in ("documents", "tokens")}
         for parts in zip(*(found["sources"] for found in sums), strict=True)
@@ -399,10 +266,6 @@ def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, 
         raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
     UnknownTokens(tokens, sum(found["unknown"] for found in sums)).warn("the corpus")
     remove_leftovers(target)
-    unused = ", ".join(str(other) for other in sorted(_shards_of(target)) if other != count)
-    if unused:
-        logger.info("%s does not need its shards of %s: delete them, unless a job builds more", target, unused)
-
     files: list[IndexedFile] = []
     for shard in shards:
         table, buffer = read_arrow(shard / ARROW_NAME)
@@ -414,7 +277,7 @@ def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, 
         "sources": sources,
     }
     unfinished = target / "index.unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)  # of a merge that was killed
+    shutil.rmtree(unfinished, ignore_errors=True)  # of a command that was killed
     try:
         with translate_write_errors(target, lambda: "make room, or name another --cache_dir"):
             unfinished.mkdir()

@@ -23,9 +23,8 @@ from electra.data.options import CorpusArguments
 from electra.data.rng import TokenIds
 from electra.io.checkpoints import build_folder
 from electra.io.console import log_by_default, shows_bars
-from electra.io.errors import UserError, hint_of_unknown
-from electra.io.files import given_path, given_paths, write_json
-from electra.options import check_seed
+from electra.io.errors import UserError
+from electra.io.files import given_paths, write_json
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import load_tokenizer, plain_backend, vocabulary_size
 from electra.tokenizers.options import TokenizerArguments
@@ -69,21 +68,13 @@ def train_tokenizer(
     Returns:
         a fast tokenizer of transformers with at most `vocab_size` tokens.
     Raises:
-        UserError: a file is missing or cannot be read, or an option is unknown.
+        UserError: a file is missing or cannot be read.
     """
     log_by_default()
-    names = given_paths(files, "files")
-    given_path(cache_dir, "cache_dir")
-    check_seed(seed)
-    known = {group: {f.name for f in fields(group)} for group in (CorpusArguments, TokenizerArguments)}
-    names_of_options = set().union(*known.values()) - {"train_file"}
-    for name in sorted(options.keys() - names_of_options):
-        hint = hint_of_unknown(name, names_of_options, f"the options are {', '.join(sorted(names_of_options))}")
-        raise UserError(f"unknown option {name} of a tokenizer; {hint}")
-    of_corpus = {name: value for name, value in options.items() if name in known[CorpusArguments]}
-    of_tokenizer = {name: value for name, value in options.items() if name in known[TokenizerArguments]}
-    corpus = Corpus(CorpusArguments(train_file=names, **of_corpus), seed)
-    return load_or_train_tokenizer(corpus, TokenizerArguments(**of_tokenizer), cache_dir, seed)
+    names_of_corpus = {f.name for f in fields(CorpusArguments)}
+    of_corpus = {name: options.pop(name) for name in names_of_corpus & options.keys()}
+    corpus = Corpus(CorpusArguments(train_file=given_paths(files, "files"), **of_corpus), seed)
+    return load_or_train_tokenizer(corpus, TokenizerArguments(**options), cache_dir, seed)
 
 
 def load_or_train_tokenizer(

@@ -374,16 +374,6 @@ def locked(target: Path, what: str) -> Iterator[None]:
         lock.release()
 
 
-def is_being_built(target: Path) -> bool:
-    """Return True if a process holds the lock of a folder, or the lock file belongs to another user."""
-    try:
-        if Path(f"{target}{_LOCK}").exists():
-            FileLock(f"{target}{_LOCK}").acquire(timeout=0).lock.release()
-    except OSError:  # filelock.Timeout is one
-        return True
-    return False
-
-
 def remove_leftovers(folder: Path) -> None:
     """Remove unfinished folders that killed processes left in a folder, but none that is being built."""
     for path in folder.glob(f"*{_LOCK}"):

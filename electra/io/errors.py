@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from electra.io.console import is_encodable, printable
 from electra.io.streams import flush_outputs
 
-OPTIONAL = {"optuna", "python-calamine", "tensorboard", "wandb"}
+OPTIONAL = {"datatrove", "optuna", "python-calamine", "tensorboard", "wandb"}
 """Packages that only some commands need; each has an extra of this package."""
 WHAT_TO_DO = {
     errno.ENAMETOOLONG: "choose a shorter name",
@@ -28,7 +28,10 @@ WHAT_TO_DO = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or name another folder"),
 }
 """Number of an error of the system -> what a user can do."""
-REMOVED: dict[str, str] = {}
+REMOVED: dict[str, str] = {
+    "shard": "one host tokenizes with all its cores, several with examples/tokenize_datatrove.py (docs/scale.md)",
+    "merge": "`electra cache` without it completes the cache, also of shards that are there",
+}
 """Option or verb of an earlier version -> what a user does instead, such as "set --max_steps".
 
 A command line that has the option is refused with these words. A file of --config, which may be the config.yaml of an

@@ -22,12 +22,13 @@ from electra.data.policies import WindowPolicy, make_policy
 from electra.data.policies.packed import PackedPolicy
 from electra.data.rng import Ints
 from electra.data.segments import EvaluationSegments, SegmentCollator, SegmentPolicy
-from electra.data.shards import describe_sources, load_or_build_cache
+from electra.data.shards import cache_folder, describe_sources, load_or_build_cache
 from electra.data.token_cache import (
     NONE,
     TOKENIZER_NAME,
     Documents,
     TokenCache,
+    find_cache_damage,
     held_out_documents,
     load_or_compute,
     shared_documents,
@@ -285,7 +286,6 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
     """Return tokenizer, token caches and split of a run, found or built now."""
     seed = args.training.eval_seed
     folder = args.cache.cache_dir
-    may_merge = not args.training.plan  # which leaves the shards of jobs as they are
     if checkpoint is not None:
         _refuse_moved_texts(args)
     corpus = None if args.cache.token_cache else Corpus(args.corpus, seed)
@@ -298,9 +298,10 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
         cache = open_cache(Path(str(args.cache.token_cache)), tokenizer, folder)
         sources = [{"name": args.cache.token_cache, "documents": len(cache), "tokens": cache.num_tokens}]
     else:
-        cache = load_or_build_cache(corpus, tokenizer, folder, may_merge)
+        _warn_of_waiting_hosts(cache_folder(corpus, tokenizer, folder))
+        cache = load_or_build_cache(corpus, tokenizer, folder)
         sources = describe_sources(corpus, cache)
-    held_out = {name: load_or_build_cache(text, tokenizer, folder, may_merge) for name, text in validation.items()}
+    held_out = {name: load_or_build_cache(text, tokenizer, folder) for name, text in validation.items()}
     manifests = [(text.path / MANIFEST_NAME).read_text() for text in (cache, *held_out.values())]
     segments = args.segments
     key = [manifests, segments.validation_fraction, seed]
@@ -313,6 +314,17 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
     # Not before the caches are written: the tokenizer in a cache does not depend on the length of a run.
     tokenizer.model_max_length = args.model.max_position_embeddings
     return Prepared(tokenizer, cache.path, sources, {name: text.path for name, text in held_out.items()}, split)
+
+
+def _warn_of_waiting_hosts(cache: Path) -> None:
+    """Log a warning if a run on several hosts would tokenize: all their devices would wait for it."""
+    is_one_host = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
+    if not is_one_host and find_cache_damage(cache) is not None:
+        logger.warning(
+            "the text is tokenized now, and the devices of all hosts wait for it; tokenize it before, with "
+            "`electra cache` on one host or examples/tokenize_datatrove.py on several, and name the tokens with "
+            "--token_cache"
+        )
 
 
 def _refuse_moved_texts(args: Configuration) -> None:

@@ -1,7 +1,6 @@
 """Shards: any number, in any order, with kills, give one cache; and which documents are held out."""
 
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -22,7 +21,7 @@ from electra.data.corpus import Corpus
 from electra.data.foreign import open_cache
 from electra.data.options import CorpusArguments
 from electra.data.rng import random_bits
-from electra.data.shards import build_shard, cache_folder, describe_sources, load_or_build_cache, merge_shards
+from electra.data.shards import build_shard, cache_folder, describe_sources, load_or_build_cache
 from electra.data.token_cache import (
     Documents,
     TokenCache,
@@ -85,10 +84,9 @@ def test_one_two_and_seven_shards_give_one_cache(corpus, wordpiece_tokenizer, tm
     found = []
     for count in (1, 2, 7):
         folder = cache_folder(corpus, wordpiece_tokenizer, tmp_path / str(count))
-        for shard in random.Random(count).sample(range(count), count):
+        for shard in random.Random(count).sample(range(count), count // 2):
             build_shard(corpus, wordpiece_tokenizer, folder, shard, count)
             build_shard(corpus, wordpiece_tokenizer, folder, shard, count)  # again: it is there
-        merge_shards(corpus, wordpiece_tokenizer, folder)
         cache = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / str(count))
         sums = {name: cache.description[name] for name in ("tokens", "sources")}
         found.append((contents(cache), sums))
@@ -98,10 +96,8 @@ def test_one_two_and_seven_shards_give_one_cache(corpus, wordpiece_tokenizer, tm
 
 def test_unknown_tokens_of_all_shards_are_said(write_corpus, number_tokenizer, tmp_path, caplog):
     corpus = write_corpus(["x x x x"] * 20 + ["5 6 7 8"] * 20)
-    folder = cache_folder(corpus, number_tokenizer, tmp_path)
-    for shard in range(2):
-        build_shard(corpus, number_tokenizer, folder, shard, 2)
-    merge_shards(corpus, number_tokenizer, folder)
+    build_shard(corpus, number_tokenizer, cache_folder(corpus, number_tokenizer, tmp_path), 0, 2)
+    load_or_build_cache(corpus, number_tokenizer, tmp_path)
     assert "50.0% unknown tokens" in caplog.text
 
 
@@ -111,21 +107,12 @@ def test_a_cache_of_another_format_has_a_folder_of_its_own(corpus, number_tokeni
     assert cache_folder(corpus, number_tokenizer, tmp_path) != before
 
 
-def test_a_missing_damaged_or_foreign_shard_is_one_line(corpus, wordpiece_tokenizer, number_tokenizer, tmp_path):
+def test_a_shard_of_another_cache_is_one_line(corpus, wordpiece_tokenizer, number_tokenizer, tmp_path):
     folder = cache_folder(corpus, wordpiece_tokenizer, tmp_path)
-    merge = lambda: merge_shards(corpus, wordpiece_tokenizer, folder)  # noqa: E731
-    assert "no shard" in refused(merge)
-    build_shard(corpus, wordpiece_tokenizer, folder, 2, 3)
-    build_shard(corpus, wordpiece_tokenizer, folder, 0, 3)
-    assert "build it with --shard 1/3" in refused(merge)
     other = cache_folder(corpus, number_tokenizer, tmp_path)
     build_shard(corpus, number_tokenizer, other, 1, 3)
     shutil.copytree(other / "shard-00001-of-00003", folder / "shard-00001-of-00003")
-    assert f"belongs to {other.name}" in refused(merge)
-    shutil.rmtree(folder / "shard-00001-of-00003")
-    build_shard(corpus, wordpiece_tokenizer, folder, 1, 3)
-    os.truncate(folder / "shard-00000-of-00003" / "data.arrow", 100)
-    assert "shard-00000-of-00003 is damaged" in refused(merge)
+    assert f"belongs to {other.name}" in refused(lambda: load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path))
 
 
 def test_a_text_that_is_written_while_it_is_read_is_refused(tmp_path, wordpiece_tokenizer):
@@ -148,7 +135,7 @@ def test_a_text_that_is_written_while_it_is_read_is_refused(tmp_path, wordpiece_
         shutil.rmtree(cache)
 
 
-def test_killed_builders_are_started_again(corpus, wordpiece_tokenizer, tmp_path, monkeypatch, capsys):
+def test_a_command_that_is_killed_keeps_its_shards(corpus, wordpiece_tokenizer, tmp_path, monkeypatch, capsys):
     wordpiece_tokenizer.save_pretrained(tmp_path / "tokenizer")
     flags = [
         *("--dataset_name", *corpus.options.dataset_name, "--train_file", *corpus.options.train_file),
@@ -156,18 +143,26 @@ def test_killed_builders_are_started_again(corpus, wordpiece_tokenizer, tmp_path
         *("--tokenizer_path", str(tmp_path / "tokenizer"), "--cache_dir", str(tmp_path / "cache")),
     ]
     monkeypatch.setattr("electra.data.command.setup_logging", lambda: None)  # which hides logs from other tests
+    monkeypatch.setattr(shards, "SHARD_BYTES", corpus.size_bytes // 2 + 1)
+    monkeypatch.setattr(shards, "usable_cores", lambda: 1)
+    build = shards.build_shard
+
+    def build_or_die(*args, shard, **others):
+        if shard == 1:
+            monkeypatch.setattr(DocumentEncoder, "_encode", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        build(*args, shard=shard, **others)
+
     with monkeypatch.context() as patch:
-        patch.setattr(DocumentEncoder, "_encode", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-        killed = multiprocessing.get_context("fork").Process(target=main, args=([*flags, "--shard", "1/3"],))
-        killed.start()
-        killed.join()
-    assert killed.exitcode == -signal.SIGKILL
-    for words in (["--shard", "2/3"], ["--shard", "1/3"], ["--shard", "0/3"], ["--merge"]):
-        main([*flags, *words])
-    cache = TokenCache(capsys.readouterr().out.split()[-1])
+        patch.setattr(shards, "build_shard", build_or_die)
+        assert exit_codes([fork(main, flags, log=tmp_path / "log.txt")]) == [-signal.SIGKILL]
+    (folder,) = (tmp_path / "cache").glob("documents-*[!k]")  # not its lock
+    before = stamps(folder / "shard-00000-of-00002")
+    main(flags)
+    assert capsys.readouterr().out.split() == [str(folder)]
+    assert stamps(folder / "shard-00000-of-00002") == before
     alone = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "alone")
-    assert contents(cache) == contents(alone)
-    assert not [*cache.path.glob("*.unfinished")]
+    assert contents(TokenCache(folder)) == contents(alone)
+    assert not [*folder.glob("*.unfinished")]
 
 
 @pytest.fixture
@@ -199,7 +194,7 @@ def test_a_host_builds_with_several_processes(
     assert "named valid" not in capfd.readouterr().err  # the processes open the folder, too, and print warnings
 
 
-# Whose the folder is
+# What is in the folder already
 
 
 @pytest.fixture
@@ -217,12 +212,7 @@ def shards_of(corpus, wordpiece_tokenizer, tmp_path):
 
 @pytest.fixture
 def load(corpus, wordpiece_tokenizer, tmp_path):
-    return lambda **options: load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path, **options)
-
-
-@pytest.fixture
-def merge(corpus, wordpiece_tokenizer, tmp_path):
-    return lambda: merge_shards(corpus, wordpiece_tokenizer, cache_folder(corpus, wordpiece_tokenizer, tmp_path))
+    return lambda: load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path)
 
 
 @pytest.fixture
@@ -236,45 +226,15 @@ def stamps(folder):
     return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.stat().st_ino) for path in files}
 
 
-def test_shards_of_jobs_stay_and_stop_a_run(shards_of, load):
+def test_shards_of_an_earlier_version_are_used(shards_of, load, expected):
+    """Its jobs built shards of any N: those of the N that is nearest to its end are completed, the others stay."""
     folder = shards_of(4, 0, 1, 3)
     shards_of(9, 5)
-    (folder / "shard-00001-of-00009.unfinished").mkdir()
     before = stamps(folder)
-    for options in ({}, {"may_merge": False}):
-        with FileLock(folder / "shard-00007-of-00009.lock"):
-            message = refused(lambda options=options: load(**options))
-        assert "3 of 4, 1 of 9 (1 being built); build --shard 2/4, then" in message
-        assert "--merge" in message
-    assert stamps(folder) == before
-    assert not (folder.parent / f"{folder.name}.lock").exists()
-
-
-def test_a_run_waits_for_no_job_but_refuses(shards_of, load):
-    folder = shards_of(2, 1)
-    with FileLock(folder / "shard-00000-of-00002.lock"):
-        assert "1 of 2 (1 being built); wait for those being built, then" in refused(load)
-    shutil.rmtree(folder)
-    folder.mkdir()
-    with FileLock(folder / "shard-00000-of-00002.lock"):  # the first job has just begun
-        assert "0 of 2 (1 being built)" in refused(load)
-    load()
-
-
-def test_shards_that_are_all_there_are_merged_by_a_run_but_not_by_a_plan(shards_of, load, expected, monkeypatch):
-    folder = shards_of(3)
-    shards_of(4, 1)
-    monkeypatch.setattr(DocumentEncoder, "_encode", None)
-    before = stamps(folder)
-    assert "3 of 3, 1 of 4; run `electra cache` with the same options and --merge" in refused(
-        lambda: load(may_merge=False)
-    )
-    assert stamps(folder) == before
     cache = load()
+    assert len(cache.description["files"]) == 4
     assert contents(cache) == expected
-    assert len(cache.description["files"]) == 3
     assert stamps(folder).items() >= before.items()
-    assert contents(load(may_merge=False)) == expected
 
 
 DAMAGES = {
@@ -288,9 +248,9 @@ DAMAGES = {
 
 
 @parametrize("damage", DAMAGES)
-def test_a_damaged_part_of_a_cache_is_built_again_alone(damage, shards_of, merge, load, expected):
+def test_a_damaged_part_of_a_cache_is_built_again_alone(damage, shards_of, load, expected):
     folder = shards_of(3)
-    merge()
+    load()
     before = stamps(folder)
     DAMAGES[damage](folder)
     lost = "shard-00001" if damage in ("tokens", "no tokens", "no shard") else "none"
@@ -301,51 +261,21 @@ def test_a_damaged_part_of_a_cache_is_built_again_alone(damage, shards_of, merge
     assert [after[name] for name in kept] == [before[name] for name in kept]
 
 
-def test_the_shards_that_are_whole_decide_their_number(shards_of, merge, load, expected):
-    folder = shards_of(2)
-    shards_of(9, 5, 7)
-    before = stamps(folder)
-    merge()
-    assert len(load().description["files"]) == 2
-    assert contents(load()) == expected
-    assert stamps(folder).items() >= before.items()
-    shards_of(3)
-    os.truncate(folder / "shard-00001-of-00002" / "data.arrow", 100)
-    merge()
-    assert len(load().description["files"]) == 3
-    assert contents(load()) == expected
-    os.truncate(folder / "shard-00001-of-00003" / "data.arrow", 100)
-    message = refused(merge)
-    assert "shard-00001-of-00002 is damaged" in message
-    assert "build it with --shard 1/2;" in message
-    assert message.endswith("also shards of 3; there are also shards of 9")
-
-
-def test_a_merge_of_a_complete_cache_writes_nothing(shards_of, merge, monkeypatch):
-    folder = shards_of(3)
-    merge()
-    before = stamps(folder)
-    monkeypatch.setattr(shards, "locked", None)  # as on a disk that is read-only
-    merge()
-    assert stamps(folder) == before
-
-
-def test_a_merge_removes_what_killed_jobs_left_and_nothing_else(shards_of, merge):
+def test_what_killed_jobs_left_is_removed_and_nothing_else(shards_of, load):
     folder = shards_of(3)
     for name in ("shard-00000-of-00002", "shard-00001-of-00002", "shard-00001-of-00003"):
         (folder / f"{name}.unfinished").mkdir()
         (folder / f"{name}.lock").touch()
     with FileLock(folder / "shard-00000-of-00002.lock"):  # a job is at work
-        merge()
+        load()
     assert [path.name for path in folder.glob("*.unfinished")] == ["shard-00000-of-00002.unfinished"]
 
 
 @pytest.mark.slow
-def test_merges_and_builds_at_once_all_succeed(shards_of, merge, load, expected, tmp_path):
-    folder = shards_of(3)
+def test_commands_at_once_all_succeed(shards_of, load, expected, tmp_path):
+    folder = shards_of(3, 0, 2)
     before = stamps(folder)
-    processes = [fork(do, log=tmp_path / f"{n}.txt") for n, do in enumerate((merge, load) * 4)]
-    assert exit_codes(processes) == [0] * 8
+    assert exit_codes([fork(load, log=tmp_path / f"{number}.txt") for number in range(6)]) == [0] * 6
     assert contents(load()) == expected
     assert stamps(folder).items() >= before.items()
     assert not [*folder.glob("*.unfinished")]
@@ -353,9 +283,9 @@ def test_merges_and_builds_at_once_all_succeed(shards_of, merge, load, expected,
 
 @pytest.mark.slow
 @parametrize("moves", range(7))
-def test_a_killed_merge_is_completed_by_the_next(moves, shards_of, merge, load, expected, tmp_path, monkeypatch):
+def test_an_index_whose_writing_was_killed_is_written_again(moves, shards_of, load, expected, tmp_path, monkeypatch):
     folder = shards_of(3)
-    merge()
+    load()
     finished = {name: (folder / name).read_bytes() for name in ("cache.json", "manifest.json", "lengths.npy")}
     (folder / "hashes.npy").unlink()
     before = stamps(folder)
@@ -369,8 +299,7 @@ def test_a_killed_merge_is_completed_by_the_next(moves, shards_of, merge, load, 
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", move_or_die)
-        assert exit_codes([fork(merge, log=tmp_path / "log.txt")]) == [-signal.SIGKILL if moves < 6 else 0]
-    (merge if moves % 2 else load)()
+        assert exit_codes([fork(load, log=tmp_path / "log.txt")]) == [-signal.SIGKILL if moves < 6 else 0]
     assert contents(load()) == expected
     after = stamps(folder)
     assert all(after[name] == before[name] for name in before if name.startswith("shard-"))
@@ -406,12 +335,6 @@ def test_a_moved_cache_is_trained_on_without_its_text(corpus, wordpiece_tokenize
     assert "has no shard-00000-of-00001/data.arrow" in refused(
         lambda: open_cache(moved, wordpiece_tokenizer, str(tmp_path))
     )
-
-
-@parametrize("words", ["1", "2/2", "a/b", "0/100000", "\u0660/\u0662"])
-def test_a_shard_is_a_number_below_another(words, tmp_path):
-    assert "i/N" in refused(lambda: main(["--train_file", str(tmp_path), "--shard", words]))
-    assert "--merge" in refused(lambda: main(["--train_file", str(tmp_path), "--shard", "0/2", "--merge"]))
 
 
 # Documents without memory

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chaos import disturb, disturb_shards, disturb_tasks, disturb_tokenizer
+from tests.chaos import disturb, disturb_cache, disturb_tasks, disturb_tokenizer
 
 pytestmark = pytest.mark.slow
 
@@ -14,8 +14,8 @@ def test_a_run_killed_three_times_ends_bit_for_bit_alike(tmp_path):
     assert steps == sorted(steps) and steps[-1] > 0
 
 
-def test_shards_and_merges_killed_beside_each_other_end_as_one_cache(tmp_path):
-    assert len(disturb_shards(tmp_path, kills=4, seed=1)) == 4
+def test_caches_killed_beside_each_other_end_as_one(tmp_path):
+    assert len(disturb_cache(tmp_path, kills=4, seed=1)) == 4
 
 
 def test_fine_tuning_and_predictions_killed_end_with_the_same_files(tmp_path):

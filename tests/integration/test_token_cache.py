@@ -1,7 +1,6 @@
-"""A run is the same whatever its tokens come from: text, shards, a moved cache without the text."""
+"""A run is the same whatever its tokens come from: text, a moved cache without the text."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from electra.data.command import main as cache
 from electra.pretraining.run import main as pretrain
 from tests.conftest import refused
-from tests.helpers import contents, parametrize
+from tests.helpers import parametrize
 from tests.helpers import run as run_script
 from tests.pretraining.runs import assert_same_state, flags, write_corpus
 
@@ -20,9 +19,7 @@ def test_a_run_without_the_text_is_the_same_bit_for_bit(tmp_path, capsys):
     write_corpus(tmp_path / "corpus.txt")
     pretrain(flags(tmp_path, max_steps=4))
     words = ["--train_file", str(tmp_path / "corpus.txt"), "--cache_dir", str(tmp_path / "built")]
-    for shard in (2, 0, 6, 1, 5, 3, 4):
-        cache([*words, "--vocab_size", "120", "--shard", f"{shard}/7"])
-    cache([*words, "--vocab_size", "120", "--merge"])
+    cache([*words, "--vocab_size", "120"])
     folder = capsys.readouterr().out.split()[-1]
     shutil.move(folder, tmp_path / "moved")
     shutil.rmtree(tmp_path / "built")
@@ -32,35 +29,6 @@ def test_a_run_without_the_text_is_the_same_bit_for_bit(tmp_path, capsys):
     assert_same_state(tmp_path / "output/run/checkpoint-4", tmp_path / "output/moved/checkpoint-4")
     both = flags(tmp_path, **{**moved, "train_file": "corpus.txt", "experiment_name": "both"})
     assert "--train_file" in refused(lambda: pretrain(both))
-
-
-def test_a_plan_leaves_shards_of_jobs_as_they_are_and_a_run_merges_them(tmp_path, capsys):
-    write_corpus(tmp_path / "corpus.txt")
-    words = [
-        "--train_file",
-        str(tmp_path / "corpus.txt"),
-        "--cache_dir",
-        str(tmp_path / "cache"),
-        "--vocab_size",
-        "120",
-    ]
-    plan = flags(tmp_path, max_steps=2, plan=True)
-    run = flags(tmp_path, max_steps=2)
-    for shard in range(4):
-        cache([*words, "--shard", f"{shard}/4"])
-        folder = Path(capsys.readouterr().out.split()[-1])
-        before = contents(folder)
-        for argv in (plan, run) if shard < 3 else (plan,):
-            assert f"{shard + 1} of 4" in refused(lambda argv=argv: pretrain(argv))
-        assert contents(folder) == before
-    pretrain(run)
-    merged = contents(folder)
-    assert merged.items() >= before.items()
-    assert not [path for path in merged if "-of-00001" in str(path)]
-    pretrain(plan)
-    (folder / "manifest.json").unlink()
-    cache([*words, "--merge"])
-    assert contents(folder) == merged
 
 
 @parametrize("workers", [0, 2])
