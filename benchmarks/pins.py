@@ -570,6 +570,57 @@ def configs(before: Side, after: Side, data: Path) -> Differences:
         yield from different_values(f"resuming with another --{name}", one[name], two[name])
 
 
+FLAGS = (
+    ["--train_file=a"],
+    ["--objective=mlm"],
+    ["--objective=two_stage", "--generator_size=1", "--generator_layer_size=1"],
+    ["--objective=electric"],
+    ["--objective=causal"],
+    ["--generator_type=uniform"],
+    ["--model_size=tiny"],
+    ["--max_steps=-1", "--num_train_epochs=2"],
+    ["--discriminator_type=modernbert"],
+    ["--init_discriminator=a", "--init_generator=a"],
+    ["--token_cache=a"],
+    ["--tokenizer_path=a", "--vocab_size=100"],
+)
+"""Options beside a file of configs/pretraining."""
+
+
+@pin
+def flags(before: Side, after: Side, data: Path) -> Differences:
+    """Read each file of configs/pretraining beside other options: the options are the same, and so is config.yaml."""
+    files = [file.name for file in sorted((before.checkout / "configs" / "pretraining").glob("*.yaml"))]
+    results = []
+    for side in (before, after):
+        lines = [
+            [f"--config={side.checkout / 'configs' / 'pretraining' / file}", *words]
+            for file in files
+            for words in FLAGS
+        ]
+        text = json.dumps(side.call(effective_options_of_all, "pretrain", lines))
+        results.append(json.loads(text.replace(str(side.checkout), "").replace(str(side.folder), "")))
+    names = [f"{file} {' '.join(words)}" for file in files for words in FLAGS]
+    for name, one, two in zip(names, *results, strict=True):
+        if isinstance(one, str) or isinstance(two, str):
+            refusals = [result if isinstance(result, str) else "read" for result in (one, two)]
+            if "read" in refusals:
+                yield f"{name}: {refusals[0]} before, {refusals[1]} after"
+        else:
+            yield from same_where_both(name, one, two)
+
+
+def effective_options_of_all(verb: str, lines: Sequence[Sequence[str]]) -> list[dict[str, Any] | str]:
+    """Return the options of each command line, see `effective_options`; why it is refused, if it is."""
+    results: list[dict[str, Any] | str] = []
+    for words in lines:
+        try:
+            results.append(effective_options(verb, words))
+        except ValueError as error:  # a `UserError`
+            results.append(f"refused ({error})")
+    return results
+
+
 def points_of(file: Path) -> list[dict[str, Any]]:
     """Return the first points of a sweep file, if no result is known."""
     module = import_module("electra.sweep.file")
