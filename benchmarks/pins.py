@@ -45,6 +45,14 @@ TWINS = 40
 
 EXPLAINED = {
     "configs/pretraining/tiny_stable.yaml: ": "the decay is --decay_steps 0.1, which is the same 1,200 steps",
+    "was refused, is read: ": "an option without effect is warned of",
+    "was read, is refused: --objective=mlm ": "the file's share of [MASK] and mlm's of random tokens are more than 1",
+    "was read, is refused: --objective=two_stage ": "the file shares weights, which would change the frozen generator",
+    "--objective=causal lmtuners_albert_generator.yaml: record": "embedding_size has an effect",
+    "--discriminator_type=modernbert paper_layers_cpu.yaml: record": "embedding_size has no effect",
+    "electra pretrain --cased=1: ": "refused with --lowercase false, in a file, too: else it would be lower-cased",
+    "electra tokenizer --cased=1: ": "the same",
+    "electra cache --cased=1: ": "the same",
 }
 """Beginning of a line of differences that is meant -> why; such lines are printed, and do not count."""
 
@@ -329,7 +337,7 @@ def caches(before: Side, after: Side, data: Path) -> Differences:
         made = {}
         for side in (before, after):
             made[side] = side.folder / f"tokenizer-{algorithm}"
-            words = {"cased": True} if algorithm == "byte_bpe" else {}
+            words = {"lowercase": False} if algorithm == "byte_bpe" else {}
             side.command("tokenizer", train_file=data / "twins.jsonl", tokenizer_algorithm=algorithm, vocab_size=320,
                          output_dir=made[side], **words)  # fmt: skip
         if algorithm != "unigram":  # whose training is not deterministic
@@ -600,12 +608,12 @@ def flags(before: Side, after: Side, data: Path) -> Differences:
         ]
         text = json.dumps(side.call(effective_options_of_all, "pretrain", lines))
         results.append(json.loads(text.replace(str(side.checkout), "").replace(str(side.folder), "")))
-    names = [f"{file} {' '.join(words)}" for file in files for words in FLAGS]
+    names = [f"{' '.join(words)} {file}" for file in files for words in FLAGS]
     for name, one, two in zip(names, *results, strict=True):
         if isinstance(one, str) or isinstance(two, str):
-            refusals = [result if isinstance(result, str) else "read" for result in (one, two)]
-            if "read" in refusals:
-                yield f"{name}: {refusals[0]} before, {refusals[1]} after"
+            if isinstance(one, str) != isinstance(two, str):
+                how = "was refused, is read" if isinstance(one, str) else "was read, is refused"
+                yield f"{how}: {name}: {one if isinstance(one, str) else two}"
         else:
             yield from same_where_both(name, one, two)
 

@@ -29,9 +29,9 @@ VERBS = {
         "pre-train a generator and a discriminator on any text",
         "--train_file 'corpus/*.txt' --model_size tiny --experiment_name mine",
         """
-  --train_file or --dataset_name   the text; without one, Python's documentation
-  --model_size                     sizes and hyperparameters of the networks
-  --plan                           print cost and size of the run, then stop
+  --budget       time that training may take, such as 2h: sets size and steps
+  --train_file   the text, or --dataset_name; without one, Python's documentation
+  --model_size   sizes and hyperparameters of the networks
 """,
     ),
     "tokenizer": Verb(
@@ -41,7 +41,7 @@ VERBS = {
         """
   --train_file or --dataset_name   the text
   --output_dir                     the folder; the other commands take it as --tokenizer_path
-  --cased                          keep upper case
+  --no_lowercase                   keep upper case
 """,
     ),
     "cache": Verb(

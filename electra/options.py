@@ -9,10 +9,11 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -85,18 +86,12 @@ class Rules(NamedTuple):
     """Effect of another value in a resumed run; None for `Options.resuming` of the group."""
     always_recorded: bool = False
     """Whether the option is recorded even at its default, so that a later change of the default does not matter."""
-    inherited: bool = False
-    """Whether a run that starts from the networks of an earlier run has that run's value, unless a value is given."""
     changes_score: bool = True
     """Whether a score of fine-tuning depends on the option."""
     absolute: Callable[[str], str] | None = None
     """Function that makes the path in a value absolute, so that a run goes on from any folder; None for no path."""
     replaced_by: Sequence[str] = ()
     """Names of options of which one on the command line replaces a line of a file for this option."""
-    opposite: str = ""
-    """Another spelling of this switch, with the opposite value: `--cased` for `--lowercase false`."""
-    sets: Mapping[str, Values] | None = None
-    """Value of the option -> values of other options that the value sets: a recipe."""
 
 
 def option(
@@ -150,11 +145,31 @@ def check_seed(seed: Any) -> None:
     check(is_whole and SEED.holds(seed), "seed", repr(seed), f"a whole number {SEED.expected}")
 
 
-def check_known(group: Any, options: Values) -> None:
-    """Raise a UserError that names an option which a group of options does not have."""
-    known = {f.name for f in fields(group) if f.init}
-    for name in options.keys() - known:
-        raise UserError(f"unknown option {name}; {hint_of_unknown(name, known, f'see the help of {group.__name__}')}")
+def check_known(options: Iterable[str], known: Collection[str], prefix: str = "", where: str = "") -> None:
+    """Raise a UserError that names an option which is not known, and the one that was meant.
+
+    Args:
+        prefix: what is written before each name, such as "--".
+        where: the file that has the option, as the end of a clause.
+    """
+    for name in options:
+        if name not in known:
+            otherwise = "--help lists the options" if prefix else f"the options are {', '.join(sorted(known))}"
+            hint = hint_of_unknown(name, known, otherwise, prefix)
+            raise UserError(f"unknown option {prefix}{name}{where}; {hint}")
+
+
+def split_options(options: Values, *groups: Any, without: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Return the options of each group, from those of a program.
+
+    Args:
+        without: options of the groups that the program cannot give.
+    Raises:
+        UserError: no group has an option.
+    """
+    names = [{f.name for f in fields(group) if f.init} - {*without} for group in groups]
+    check_known(options, set().union(*names))
+    return [{name: value for name, value in options.items() if name in own} for own in names]
 
 
 def check_options(options: Any) -> None:
@@ -190,7 +205,7 @@ class Options:
     resuming: ClassVar[Resuming] = "free"
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        check_known(cls, options)
+        split_options(options, cls)
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -249,27 +264,31 @@ def plain_value(value: Any) -> Any:
 # ---- options that need others
 
 
-@dataclass(frozen=True)
-class Need:
-    """A condition that an option needs, because otherwise the option would do nothing, or not what was asked.
+class Need(NamedTuple):
+    """A condition without which options have no effect.
 
     Attributes:
-        option: the name of the option.
-        needs: function that returns True if the condition holds; its argument has all options as attributes.
-        message: why the option does not work without the condition; `{name}` stands for the value of an option. A
-            message without advice, which follows a semicolon, means: leave the option out.
-        is_strict: refuse the option also in a file, because the run would be another one without it.
-        only_warns: leave the option out of a command line, too, with a warning, because what the user named in its
-            place decides.
+        names: the names of the options.
+        holds: function that returns True if the condition holds; its argument has all options as attributes.
+        reason: why the options have no effect without the condition; `{name}` stands for the value of an option.
     """
 
-    option: str
-    needs: Callable[[Any], bool]
-    message: str | Callable[[Any], str]
-    is_strict: bool = False
-    only_warns: bool = False
+    names: Sequence[str]
+    holds: Callable[[Any], bool]
+    reason: str
 
-    def reason(self, options: Any) -> str:
-        """Return the message with the values of these options."""
-        message = self.message if isinstance(self.message, str) else self.message(options)
-        return message.format(**vars(options))
+
+def without_effect(needs: Iterable[Need], values: Values, given: Collection[str]) -> frozenset[str]:
+    """Return the names of the options that have no effect beside the others, and log a warning of the given ones.
+
+    Args:
+        values: all options by name.
+        given: names of options whose user must know.
+    """
+    options = SimpleNamespace(**values)
+    unmet = [need for need in needs if not need.holds(options)]
+    for need in unmet:
+        named = [name for name in need.names if name in given]
+        if named:
+            logger.warning("no effect: --%s (%s)", ", --".join(named), need.reason.format(**values))
+    return frozenset(name for need in unmet for name in need.names)

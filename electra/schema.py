@@ -18,7 +18,7 @@ from transformers.hf_argparser import string_to_bool
 from electra.command_line import CommandLine
 from electra.data.command import CACHE_GROUPS
 from electra.io.errors import Parser
-from electra.options import Range
+from electra.options import Range, rules_of
 from electra.pretraining.options import GROUPS
 from electra.pretraining.testset import TestSetArguments
 from electra.sweep.file import ENTRIES, GOALS, METHODS, PROGRAMS, RANGES, UNUSED
@@ -98,8 +98,9 @@ def schema_of_verb(verb: str) -> Schema:
 
 def schema_of_options(verb: str) -> Schema:
     """Return the schema of a verb's `--config` file: a mapping from options to values, without other names."""
-    lines = CommandLine(VERBS_WITH_CONFIG[verb], "").lines_of_file()
-    properties = {name: schema_of_line(action, valid) for name, (action, valid) in lines.items()}
+    parser = CommandLine(VERBS_WITH_CONFIG[verb], "")
+    actions = {action.dest: action for action in parser._actions}
+    properties = {name: schema_of_line(actions[name], rules_of(f).valid) for name, (f, _) in parser.options.items()}
     for name in properties.keys() & set(MAPPINGS):
         properties[name]["type"] = ["object", "string", "null"]
     if verb == "glue":

@@ -18,7 +18,7 @@ from tests.helpers import parametrize
 
 
 def parse(*argv, config=None):
-    groups = CommandLine(GROUPS, "test").parse(list(argv), default_config=lambda flags: config)
+    groups = CommandLine(GROUPS, "test", recipes=RECIPES).parse(list(argv), default_config=lambda flags: config).groups
     return {name: value for group in groups for name, value in vars(group).items()}
 
 
@@ -75,7 +75,7 @@ def test_data_on_the_command_line_replace_those_of_the_file(tmp_path, flag, sour
 def test_so_do_the_data_of_a_fine_tuning(tmp_path):
     config = write(tmp_path / "a.yaml", "train_file: a\nvalidation_file: b")
     for flag, expected in (("--train_file=c", (None, ["c"], "b")), ("--dataset_name=squad", ("squad", [], None))):
-        (squad,) = CommandLine([SquadArguments], "test").parse([flag], default_config=lambda flags: config)
+        (squad,) = CommandLine([SquadArguments], "test").parse([flag], default_config=lambda flags: config).groups
         assert (squad.dataset_name, squad.train_file, squad.validation_file) == expected
 
 
@@ -103,9 +103,9 @@ def test_values_of_a_file_are_read_as_they_are_written(tmp_path, line, value):
     assert found == value and isinstance(found, type(value))
 
 
-def test_cased_is_the_opposite_of_lowercase(tmp_path):
-    assert parse()["lowercase"] is parse("--cased", "false")["lowercase"] is True
-    for argv in (["--cased"], ["--lowercase", "false"], ["--config", write(tmp_path / "a.yaml", "cased: true")]):
+def test_case_is_kept_in_two_spellings():
+    assert parse()["lowercase"] is True
+    for argv in (["--no_lowercase"], ["--no-lowercase"], ["--lowercase", "false"]):
         assert parse(*argv)["lowercase"] is False
 
 
@@ -126,7 +126,8 @@ def test_lists_of_an_agent_are_read_as_what_they_mean():
         ("--model_size huge", "--model_size huge small++"),
         ("--learning_rate nan", "--learning_rate nan"),
         ("--data_seed 7", "--data_seed --eval_seed"),
-        ("-max_steps 3", "option -max_steps --max_steps"),
+        ("-max_steps 3", "-max_steps --"),
+        ("--cased", "--cased --lowercase false"),
         # One option of each range.
         ("--mlm_probability 1", "--mlm_probability 1 (0, 1)"),
         ("--temperature 0", "--temperature 0"),
@@ -153,7 +154,7 @@ def test_a_bad_option_is_named(argv, named):
         ("seed: [1\n", "a.yaml YAML"),
         ("seed: 1\nmax_length: 64\nseed: 2\n", "a.yaml seed twice line 3"),
         ("? [seed, max_length]\n: 1\n", "a.yaml not valid YAML line 1"),
-        ("cased: true\nlowercase: true\n", "a.yaml cased lowercase"),
+        ("cased: true\n", "a.yaml --cased lowercase false"),
         ("seed:\t1\n\tmax_steps: 2\n", "a.yaml line 1"),
         ("seed: " + 9_999 * "[", "a.yaml YAML"),
         ("max_length: 1:30\n", "max_length 1:30"),
@@ -180,14 +181,23 @@ def test_a_pipe_is_no_file_of_options(tmp_path):
 
 
 def test_effective_values_fed_back_give_the_same_options(tmp_path):
-    argv = ["--model_size", "base", "--cased", "--train_file", "a b.txt", "c.txt", "--bf16", "--max_steps", "11"]
+    argv = [
+        "--model_size",
+        "base",
+        "--no_lowercase",
+        "--train_file",
+        "a b.txt",
+        "c.txt",
+        "--bf16",
+        "--max_steps",
+        "11",
+    ]
     argv += ["--lr_scheduler_kwargs", '{"num_cycles": 2}', "--strip_accents", "false", "--adam_epsilon", "1e-7"]
     argv += ["--report_to", "tensorboard", "wandb", "--warmup_steps", "0.1", "--debug", "underflow_overflow"]
-    command_line = CommandLine(GROUPS, "test")
-    groups = command_line.parse(argv)
-    write_yaml(command_line.record, tmp_path / "config.yaml", "test")
-    again = CommandLine(GROUPS, "test").parse(["--config", str(tmp_path / "config.yaml")])
-    for before, after in zip(groups, again, strict=True):
+    parsed = CommandLine(GROUPS, "test", recipes=RECIPES).parse(argv)
+    write_yaml(parsed.record, tmp_path / "config.yaml", "test")
+    again = CommandLine(GROUPS, "test", recipes=RECIPES).parse(["--config", str(tmp_path / "config.yaml")])
+    for before, after in zip(parsed.groups, again.groups, strict=True):
         ignored = ("logging_dir", "_n_gpu", "accelerator_config", "distributed_state", "deepspeed_plugin")
         kept = {name: value for name, value in vars(before).items() if name not in ignored}
         assert {name: vars(after)[name] for name in kept} == kept
@@ -197,10 +207,9 @@ def test_effective_values_fed_back_give_the_same_options(tmp_path):
 
 
 def test_flags_are_recorded_even_if_they_say_the_default():
-    command_line = CommandLine(GROUPS, "test")
-    command_line.parse(["--logging-steps=100", "--cased", "false"])
-    assert command_line.flags == {"logging_steps", "lowercase"}
-    assert command_line.record["logging_steps"] == 100
+    parsed = CommandLine(GROUPS, "test").parse(["--logging-steps=100", "--lowercase", "true"])
+    assert parsed.given == {"logging_steps", "lowercase"}
+    assert parsed.record["logging_steps"] == 100
 
 
 def test_the_help_has_our_options_and_no_other(capsys):
@@ -210,5 +219,5 @@ def test_the_help_has_our_options_and_no_other(capsys):
     shown = re.findall(r"^  (?:-h, )?--(\w+)", capsys.readouterr().out, re.MULTILINE)
     declared = {name for group in GROUPS for name in inspect.get_annotations(group)}
     hidden = {"remove_unused_columns", "data_seed", "must_compile", "given", "resuming"}
-    assert sorted(shown) == sorted((declared | {"help", "config", "cased"}) - hidden)
+    assert sorted(shown) == sorted((declared | {"help", "config"}) - hidden)
     assert parse("--torch_empty_cache_steps", "3")["torch_empty_cache_steps"] == 3  # those of transformers are taken

@@ -64,7 +64,7 @@ def test_wrong_names_and_values_do_not_fulfil_it(text, validator):
         "experiment_name: 1e5",
         "train_file: a.txt",
         "train_file: [a.txt, b.txt]",
-        "cased: true\nmax_length: null",
+        "lowercase: false\nmax_length: null",
         "lr_scheduler_kwargs: {num_stable_steps: 10}",
     ],
 )

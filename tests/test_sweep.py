@@ -406,23 +406,23 @@ def start(folder, sweep, flags=(), glue=None):
 @parametrize(
     ("keys", "flags", "named"),
     [
-        ({}, ["--max_steps=5", "--cased"], "flags.max_steps is 4 there and 5 here"),
-        ({}, ["--cased"], "flags.max_steps is 4 there and not set here"),
+        ({}, ["--max_steps=5", "--plan"], "flags.max_steps is 4 there and 5 here"),
+        ({}, ["--plan"], "flags.max_steps is 4 there and not set here"),
         ({"parameters": {"learning_rate": {"values": [0.1]}}}, None, "parameters.learning_rate.values"),
         ({"parameters": {"seed": {"values": [1]}}}, None, "parameters.seed is not set there"),
         ({"program": "run_glue.py"}, None, "program is run_pretraining.py there"),
         ({"method": "random", "run_cap": 4}, None, "method is grid there and random here"),
-        ({"command": ["${program}", "--cased", "${args}"]}, None, "command.before.cased"),
+        ({"command": ["${program}", "--plan", "${args}"]}, None, "command.before.plan"),
     ],
 )
 def test_points_of_other_settings_are_never_reused(tmp_path, keys, flags, named):
     folder = tmp_path / "sweep"
-    start(folder, sweep_of(tmp_path), ["--max_steps", "4", "--cased"])
+    start(folder, sweep_of(tmp_path), ["--max_steps", "4", "--plan"])
     (folder / "learning_rate_0.1").mkdir()
-    start(folder, sweep_of(tmp_path), ["--cased", "--max_steps=4"])
+    start(folder, sweep_of(tmp_path), ["--plan", "--max_steps=4"])
     before = (folder / "settings.yaml").read_bytes()
     with raises(UserError, match=named):
-        start(folder, sweep_of(tmp_path, **keys), ["--max_steps", "4", "--cased"] if flags is None else flags)
+        start(folder, sweep_of(tmp_path, **keys), ["--max_steps", "4", "--plan"] if flags is None else flags)
     assert (folder / "settings.yaml").read_bytes() == before
 
 

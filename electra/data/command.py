@@ -23,7 +23,7 @@ CACHE_GROUPS = (CorpusArguments, TokenizerPathArguments, TokenizerArguments, Cac
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     command_line = CommandLine(CACHE_GROUPS, "Tokenize a corpus for pre-training.", [*PATH_NEEDS, *TOKENIZER_NEEDS])
-    corpus_args, path, new_tokenizer, cache, choice = command_line.parse(argv)
+    corpus_args, path, new_tokenizer, cache, choice = command_line.parse(argv).groups
     # These take seconds: help and errors of the options come before.
     from electra.data.corpus import Corpus
     from electra.data.shards import load_or_build_cache

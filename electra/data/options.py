@@ -81,9 +81,7 @@ class SegmentArguments(Options):
 
     resuming: ClassVar[Resuming] = "kept"
 
-    max_length: int = from_recipe(
-        "max_length", "Maximum tokens of a segment, including special tokens.", AT_LEAST_8, inherited=True
-    )
+    max_length: int = from_recipe("max_length", "Maximum tokens of a segment, including special tokens.", AT_LEAST_8)
     segment_policy: Literal["windows", "document", "google", "pairs", "packed"] = option(
         "windows",
         "windows: consecutive windows from a random offset, so that an epoch has each token about once; document: one "
@@ -127,8 +125,11 @@ class SegmentArguments(Options):
 
 
 DATA_NEEDS = [
-    Need(name, lambda o: o.token_cache is None, "--token_cache is trained on; leave one of them out")
-    for name in ("dataset_name", "dataset_config_name", "dataset_split", "train_file", "dataset_sampling")
+    Need(
+        ("dataset_name", "dataset_config_name", "dataset_split", "train_file", "dataset_sampling"),
+        lambda o: o.token_cache is None,
+        "--token_cache is trained on",
+    )
 ]
 """Needs of options of the text among each other."""
 

@@ -287,9 +287,9 @@ def parse_data_options(
 
 def parse_options(groups: Sequence[type], description: str, argv: Sequence[str] | Values | None) -> Arguments:
     """Parse the options of the groups encoder, protocol and fine-tuning, in this order."""
-    command_line = CommandLine(groups, description)
-    encoder, options, tuning = command_line.parse(argv)
-    return Arguments(encoder, options, tuning, command_line.record)
+    parsed = CommandLine(groups, description).parse(argv)
+    encoder, options, tuning = parsed.groups
+    return Arguments(encoder, options, tuning, parsed.record)
 
 
 BY_HIDDEN_SIZE = (

@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -37,6 +37,10 @@ REMOVED: dict[str, str] = {
 A command line that has the option is refused with these words. A file of --config, which may be the config.yaml of an
 earlier run, is read without it, and one line of the log says so.
 """
+MEANT: dict[str, str] = {
+    "cased": "lowercase false",
+}
+"""Option of another program, or another spelling -> the option here with the same meaning."""
 
 _NO_MEMORY = re.compile(
     "can't allocate memory|cannot allocate memory|not enough memory|out of memory|"
@@ -68,10 +72,10 @@ def abridged(value: Any) -> str:
     return " ".join(repr(value).split())[:60]
 
 
-def hint_of_unknown(name: str, known: Iterable[str], otherwise: str, prefix: str = "") -> str:
+def hint_of_unknown(name: str, known: Collection[str], otherwise: str, prefix: str = "") -> str:
     """Return the end of a message about an unknown name: what replaces it if it was removed, else known names.
 
-    Known names are one that is near, or up to three that contain it.
+    Known names are the one with its meaning (`MEANT`), else one that is near, or up to three that contain it.
 
     Args:
         otherwise: the end if no known name is near.
@@ -79,6 +83,9 @@ def hint_of_unknown(name: str, known: Iterable[str], otherwise: str, prefix: str
     """
     if name in REMOVED:
         return f"it was removed: {REMOVED[name]}"
+    meant = MEANT.get(name, "")
+    if meant.partition(" ")[0] in known:
+        return f"did you mean {prefix}{meant}?"
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1) or [one for one in names if f"_{name}_" in f"_{one}_"]
     return f"did you mean {' or '.join(prefix + one for one in near[:3])}?" if near else otherwise

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 from electra.backbones import BACKBONES, NEWER, UNIFORM, Backbone
-from electra.io.errors import UserError, hint_of_unknown
+from electra.io.errors import UserError
 from electra.io.files import absolute_if_there
 from electra.objectives import OBJECTIVES, Objective, objective_of
 from electra.options import (
@@ -20,8 +20,11 @@ from electra.options import (
     Need,
     Options,
     Resuming,
+    Values,
     from_recipe,
     option,
+    split_options,
+    without_effect,
 )
 from electra.recipes import RECIPES
 
@@ -41,7 +44,6 @@ class ModelArguments(Options):
         "tiny: an hour and a half on one CPU core; mini: about ten hours on two; modern-small: small's FLOPs with "
         "ModernBERT's layers.",
         choices=RECIPES,
-        sets=RECIPES,
         resuming="free",
     )
     discriminator_type: str = option("electra", "Architecture of the discriminator.", choices=[*BACKBONES, *NEWER])
@@ -69,14 +71,13 @@ class ModelArguments(Options):
         None, "The same in layers with local attention (modernbert, ultrabert).", POSITIVE
     )
     hidden_dropout_prob: float = from_recipe(
-        "hidden_dropout_prob", "Dropout of hidden states.", BELOW_ONE, resuming="recorded", inherited=True
+        "hidden_dropout_prob", "Dropout of hidden states.", BELOW_ONE, resuming="recorded"
     )
     attention_probs_dropout_prob: float = from_recipe(
         "attention_probs_dropout_prob",
         "Dropout of attention weights.",
         BELOW_ONE,
         resuming="recorded",
-        inherited=True,
     )
     initializer_range: float = option(
         0.02,
@@ -108,7 +109,6 @@ class ModelArguments(Options):
         "Weights that the networks share. word: word embeddings; embeddings: also position and type embeddings and "
         "their LayerNorm; all: the whole encoder; gdes: word and position embeddings, with a table of differences on "
         "top, as in DeBERTa-v3. Not set: embeddings; none with two_stage.",
-        inherited=True,
     )
     init_discriminator: str | None = option(
         None,
@@ -147,17 +147,14 @@ class ObjectiveArguments(Options):
         choices=OBJECTIVES,
         always_recorded=True,
     )
-    mlm_probability: float = from_recipe(
-        "mlm_probability", "Share of the tokens that are chosen for masking.", INSIDE, inherited=True
-    )
+    mlm_probability: float = from_recipe("mlm_probability", "Share of the tokens that are chosen for masking.", INSIDE)
     mlm_replacement_probability: float | None = option(
         None,
         "Share of the chosen tokens that become [MASK]. Not set: 0.85; 0.8 with mlm, 1 with electric.",
         SHARE,
-        inherited=True,
     )
     mlm_random_probability: float | None = option(
-        None, "Share of the chosen tokens that become random tokens. Not set: 0; 0.1 with mlm.", SHARE, inherited=True
+        None, "Share of the chosen tokens that become random tokens. Not set: 0; 0.1 with mlm.", SHARE
     )
     discriminator_weight: float | None = option(
         None,
@@ -187,11 +184,14 @@ OF_A_RUN = ("model_size", "init_discriminator", "init_generator", "init_generato
 weights, and the gate belongs to the trainer."""
 SHARE_TOLERANCE = 1e-9
 """Difference up to which a sum of shares counts as 1."""
-MASKING = ("mlm_probability", "mlm_replacement_probability", "mlm_random_probability")
+SHARES = ("mlm_replacement_probability", "mlm_random_probability")
+"""Options of what the chosen positions become."""
+MASKING = ("mlm_probability", *SHARES)
 """Options that choose and mask positions; with an objective that masks nothing they do nothing."""
 _OF_GENERATOR = (
     "tie",
     "init_generator",
+    "init_generator_layers",
     "generator_size",
     "generator_layer_size",
     "generator_num_attention_heads",
@@ -223,36 +223,46 @@ def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArgum
     """
     if recipe not in RECIPES:
         raise UserError(f"there is no recipe {recipe!r}; the recipes are {', '.join(RECIPES)}")
-    groups = {group: {f.name for f in fields(group)} for group in (ModelArguments, ObjectiveArguments)}
-    known = set().union(*groups.values())
-    for name in options:
-        if name in OF_A_RUN:
-            raise UserError(f"{name} does nothing here: it is an option of a run, not of its untrained networks")
-    known -= set(OF_A_RUN)
-    for name in options.keys() - known:
-        hint = hint_of_unknown(name, known, f"the options are {', '.join(sorted(known))}")
-        raise UserError(f"unknown option {name} of the networks; {hint}")
-    values = {**RECIPES[recipe], "model_size": recipe, **options}
-    chosen = [{name: value for name, value in values.items() if name in names} for names in groups.values()]
-    sizes = ModelArguments(**chosen[0])
-    objective = ObjectiveArguments(**chosen[1])
-    everything = SimpleNamespace(**vars(sizes), **vars(objective))
-    for need in MODEL_NEEDS:
-        if need.option in options and not need.needs(everything):
-            raise UserError(f"{need.option}={options[need.option]!r} does not work here: {need.reason(everything)}")
-    check_shares(given_objective(objective, sizes.generator_type))
+    split_options(options, ModelArguments, ObjectiveArguments, without=OF_A_RUN)
+    values = {**RECIPES[recipe], "model_size": recipe}
+    sizes, objective = _groups_of({**values, **options})
+    unused = without_effect(MODEL_NEEDS, {**vars(sizes), **vars(objective)}, options)
+    sizes, objective = _groups_of({**values, **{name: options[name] for name in options.keys() - unused}})
+    check_objective(SimpleNamespace(**vars(sizes), **vars(objective)))
     return sizes, objective
 
 
-def check_shares(objective: Objective) -> None:
-    """Raise a UserError if the shares of [MASK] and of random tokens are more than 1 together."""
-    masked = objective.mlm_replacement_probability
-    random = objective.mlm_random_probability
+def _groups_of(values: Values) -> tuple[ModelArguments, ObjectiveArguments]:
+    sizes = ModelArguments(**{f.name: values[f.name] for f in fields(ModelArguments) if f.name in values})
+    objective = {f.name: values[f.name] for f in fields(ObjectiveArguments) if f.name in values}
+    return sizes, ObjectiveArguments(**objective)
+
+
+def check_objective(options: Any) -> None:
+    """Raise a UserError if objective, shares, sharing and types of the networks do not go together.
+
+    Args:
+        options: all fields of `ModelArguments` and `ObjectiveArguments` as attributes, without those of no effect.
+    """
+    spec = given_objective(options, options.generator_type)
+    masked, random = spec.mlm_replacement_probability, spec.mlm_random_probability
     if masked + random > 1 + SHARE_TOLERANCE:
         raise UserError(
             f"--mlm_replacement_probability {masked:g} and --mlm_random_probability {random:g} add up to more than 1; "
             "lower one of them"
         )
+    trains_generator_alone = spec.has_stages or spec.is_adversarial or spec.is_energy_based
+    if _is_uniform(options) and trains_generator_alone:
+        raise UserError(f"--generator_type uniform does not go with --objective {options.objective}; choose a network")
+    if options.tie not in (None, "none") and spec.has_stages:
+        raise UserError(f"--tie {options.tie} would change the frozen generator of two_stage; choose none")
+    if options.tie == "gdes" and not spec.finds_replaced:
+        raise UserError(f"--tie gdes is for a discriminator, not for --objective {options.objective}; choose another")
+    for name in ("discriminator_type", "generator_type"):
+        if getattr(options, name) in NEWER:
+            raise UserError(
+                f"the installed transformers does not have --{name} {getattr(options, name)}; install a newer one"
+            )
 
 
 def _spec(o: Any) -> Objective:
@@ -260,13 +270,8 @@ def _spec(o: Any) -> Objective:
     return given_objective(o, o.generator_type)
 
 
-def _fits_share(o: Any, other: float | None) -> bool:
-    """Return True if a share that the user gives and the objective's other share are at most 1 together.
-
-    If the user gives the other share, too, `check_shares` compares both.
-    """
-    spec = _spec(o)
-    return other is not None or spec.mlm_replacement_probability + spec.mlm_random_probability <= 1 + SHARE_TOLERANCE
+def _masks_all(o: Any) -> bool:
+    return _spec(o).mlm_replacement_probability == 1 and _spec(o).mlm_random_probability == 0
 
 
 def _has_generator(o: Any) -> bool:
@@ -277,28 +282,10 @@ def _is_uniform(o: Any) -> bool:
     return o.generator_type == UNIFORM
 
 
-def _fits_generator_type(o: Any) -> bool:
-    spec = OBJECTIVES[o.objective]
-    trains_generator_alone = spec.has_stages or spec.is_adversarial or spec.is_energy_based
-    return spec.has_generator and not (_is_uniform(o) and trains_generator_alone)
-
-
 def _backbones(o: Any) -> list[Backbone]:
     """Return the backbones of the new networks, as far as the installed transformers has them."""
     types = (o.discriminator_type, o.generator_type or o.discriminator_type)
     return [BACKBONES[name] for name in types if name in BACKBONES]
-
-
-def _projects_embeddings(o: Any) -> bool:
-    return any(backbone.projection for backbone in _backbones(o))
-
-
-def _has_hidden_dropout(o: Any) -> bool:
-    return _may_have(o, lambda backbone: "hidden_dropout_prob" not in backbone.lacks)
-
-
-def _has_rotary_positions(o: Any) -> bool:
-    return _may_have(o, lambda backbone: backbone.is_rotary)
 
 
 def _may_have(o: Any, has: Callable[[Backbone], bool]) -> bool:
@@ -319,101 +306,59 @@ def _starts_untrained(o: Any) -> bool:
 
 MODEL_NEEDS = [
     Need(
-        "discriminator_type",
-        lambda o: o.discriminator_type not in NEWER,
-        "the installed transformers does not have it; install a newer one",
-        is_strict=True,
+        _OF_GENERATOR,
+        lambda o: _has_generator(o) and not _is_uniform(o),
+        "--objective {objective}, or a uniform generator, has no generator network",
+    ),
+    Need(("generator_type",), _has_generator, "--objective {objective} has no generator network"),
+    Need(("init_generator_layers",), lambda o: bool(o.init_generator), "it is for --init_generator"),
+    Need(MASKING, lambda o: not _spec(o).is_causal, "--objective {objective} masks nothing"),
+    Need(SHARES, lambda o: not _is_uniform(o), "--generator_type uniform replaces all chosen tokens"),
+    Need(
+        SHARES,
+        lambda o: not _spec(o).is_energy_based or _masks_all(o),
+        "--objective {objective} masks all chosen tokens",
     ),
     Need(
-        "generator_type",
-        lambda o: o.generator_type not in NEWER,
-        "the installed transformers does not have it; install a newer one",
-        is_strict=True,
+        ("discriminator_weight", "generator_gate"),
+        lambda o: not _spec(o).has_stages,
+        "--objective {objective} trains one network at a time",
     ),
     Need(
-        "hidden_dropout_prob",
-        _has_hidden_dropout,
+        ("generator_steps", "init_from_generator"),
+        lambda o: _spec(o).has_stages,
+        "--objective {objective} has no stages",
+    ),
+    Need(
+        ("temperature", "disallow_correct"),
+        lambda o: not _spec(o).is_adversarial and not _spec(o).is_energy_based,
+        "--objective {objective} needs unmodified samples of the generator",
+    ),
+    Need(
+        ("hidden_dropout_prob",),
+        lambda o: _may_have(o, lambda backbone: "hidden_dropout_prob" not in backbone.lacks),
         "--discriminator_type {discriminator_type} has no dropout of hidden states",
     ),
-    *(
-        Need(name, _has_rotary_positions, "--discriminator_type {discriminator_type} has no rotary positions")
-        for name in ("rope_theta", "local_rope_theta")
-    ),
-    Need("generator_type", _fits_generator_type, "it does not fit --objective {objective}"),
-    *(Need(name, _has_generator, "--objective {objective} has no generator network") for name in _OF_GENERATOR),
-    *(
-        Need(name, lambda o: not _is_uniform(o), "--generator_type uniform has no generator network")
-        for name in (*_OF_GENERATOR, "mlm_replacement_probability", "mlm_random_probability")
-    ),
-    *(Need(name, lambda o: not _spec(o).is_causal, "--objective {objective} masks nothing") for name in MASKING),
-    *(
-        Need(name, lambda o: not _spec(o).has_stages, "--objective {objective} trains one network at a time")
-        for name in ("discriminator_weight", "generator_gate")
-    ),
-    *(
-        Need(name, lambda o: _spec(o).has_stages, "--objective {objective} has no stages")
-        for name in ("generator_steps", "init_from_generator")
-    ),
-    *(
-        Need(
-            name,
-            lambda o: not _spec(o).is_adversarial and not _spec(o).is_energy_based,
-            "--objective {objective} needs unmodified samples of the generator",
-        )
-        for name in ("temperature", "disallow_correct")
+    Need(
+        ("rope_theta", "local_rope_theta"),
+        lambda o: _may_have(o, lambda backbone: backbone.is_rotary),
+        "--discriminator_type {discriminator_type} has no rotary positions",
     ),
     Need(
-        "mlm_replacement_probability",
-        lambda o: not _spec(o).is_energy_based or _spec(o).mlm_replacement_probability == 1,
-        "it must be 1 with electric, whose noise must not know the token",
+        ("embedding_size",),
+        lambda o: o.embedding_size == o.hidden_size or any(backbone.projection for backbone in _backbones(o)),
+        "embeddings of --discriminator_type {discriminator_type} are as wide as the network",
     ),
     Need(
-        "mlm_random_probability",
-        lambda o: not _spec(o).is_energy_based or _spec(o).mlm_random_probability == 0,
-        "it must be 0 with electric, which masks all chosen tokens",
-    ),
-    Need(
-        "mlm_replacement_probability",
-        lambda o: _fits_share(o, o.mlm_random_probability),
-        "it adds up to more than 1 with the random tokens of --objective {objective}; lower it, or give "
-        "--mlm_random_probability",
-    ),
-    Need(
-        "mlm_random_probability",
-        lambda o: _fits_share(o, o.mlm_replacement_probability),
-        "it adds up to more than 1 with the [MASK] of --objective {objective}; lower it, or give "
-        "--mlm_replacement_probability",
-    ),
-    Need(
-        "tie",
-        lambda o: o.tie != "gdes" or _spec(o).finds_replaced,
-        "the main network of --objective {objective} predicts tokens; choose another",
-    ),
-    Need(
-        "tie",
-        lambda o: o.tie in (None, "none") or not _spec(o).has_stages,
-        "the frozen generator of --objective {objective} must not change",
-    ),
-    Need(
-        "init_discriminator",
+        ("init_discriminator",),
         lambda o: not _starts_from_generator(o),
-        "--objective {objective} starts the discriminator from the generator; add --no_init_from_generator",
+        "the discriminator starts from the generator, without --no_init_from_generator",
     ),
     Need(
-        "init_generator_layers",
-        lambda o: bool(o.init_generator),
-        "it needs --init_generator; --generator_layer_size is for a new generator",
-    ),
-    Need(
-        "initialization",
+        ("initialization",),
         lambda o: o.initialization != "local" or _starts_untrained(o),
         "weights of the discriminator are from --init_discriminator, or shared with --init_generator, or from the "
         "generator, without --no_init_from_generator",
-    ),
-    Need(
-        "embedding_size",
-        lambda o: _projects_embeddings(o) or o.embedding_size == o.hidden_size,
-        "embeddings of --discriminator_type {discriminator_type} are as wide as the network",
     ),
 ]
 """Conditions under which options of networks and objective do something, as far as these options decide it."""

@@ -18,7 +18,7 @@ from electra.io.checkpoints import checkpoint_named
 from electra.io.errors import UserError
 from electra.io.files import absolute, expand
 from electra.model.options import ModelArguments, ObjectiveArguments, given_objective
-from electra.objectives import OBJECTIVES, Objective
+from electra.objectives import Objective
 from electra.options import (
     BELOW_ONE,
     FOLDER_NAME,
@@ -31,11 +31,11 @@ from electra.options import (
     Need,
     Range,
     Resuming,
-    check_known,
     check_options,
     from_recipe,
     option,
     rules_of,
+    split_options,
 )
 from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes, uses_cuda_graphs
 from electra.tokenizers.options import OF_TRAINING, TokenizerArguments, TokenizerPathArguments
@@ -255,7 +255,7 @@ class ElectraTrainingArguments(TrainingArguments):
     """The names of the arguments that a program gives, whatever their values; each object has its own."""
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        check_known(cls, options)
+        split_options(options, cls)
         made = super().__new__(cls)
         names = [f.name for f in fields(cls) if f.init]
         given = {*names[: len(args)], *options}
@@ -265,6 +265,11 @@ class ElectraTrainingArguments(TrainingArguments):
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.gradient_accumulation_steps > 1 and uses_cuda_graphs(self):
+            raise UserError(
+                "CUDA graphs overwrite the gradients of earlier micro-batches; leave --torch_compile_mode and "
+                f"--torch_compile_backend out, or --gradient_accumulation_steps {self.gradient_accumulation_steps}"
+            )
         self.output_dir = str(expand(self.output_dir))
         if "num_train_epochs" in self.given and "max_steps" not in self.given:
             self.max_steps = -1
@@ -322,89 +327,41 @@ NOT_USED = (
     "hub_strategy",
     "include_num_input_tokens_seen",
 )
-"""Options of Trainer that are refused, because they do nothing here."""
+"""Options of Trainer that do nothing here."""
 OF_OPTIMIZER = ("optim", "optim_args", "optim_target_modules", "adam_bias_correction")
 """Options that decide which values the optimizer's state has."""
-OF_GRAPHS = [
-    Need(
-        name,
-        lambda o: o.gradient_accumulation_steps == 1 or not uses_cuda_graphs(o),
-        "CUDA graphs overwrite the gradients of earlier micro-batches, --gradient_accumulation_steps is "
-        "{gradient_accumulation_steps}; leave one of the two out",
-    )
-    for name in ("torch_compile_mode", "torch_compile_backend")
-]
-"""Needs of options that make the compiled step a CUDA graph, in a program, too."""
 TRAINING_NEEDS = [
-    Need("plan", lambda o: not o.plan or o.resume_from_checkpoint is None, "it is for a new run", is_strict=True),
+    Need(("device_flops", "utilization"), lambda o: o.plan, "it is for --plan"),
+    Need(("max_steps",), lambda o: o.budget is None, "--budget sets it"),
     Need(
-        "budget",
-        lambda o: o.resume_from_checkpoint is None and not o.auto_resume,
-        "it is for a new run",
-        is_strict=True,
-    ),
-    Need("device_flops", lambda o: o.plan, "it is for --plan; add that", is_strict=True),
-    Need("utilization", lambda o: o.device_flops is not None, "it is a share of --device_flops; give that, too"),
-    Need("max_steps", lambda o: o.budget is None, "--budget sets it"),
-    *(
-        Need(
-            name, lambda o: o.init_checkpoint is None, "--init_checkpoint has trained networks; leave one of them out"
-        )
-        for name in ("init_discriminator", "init_generator", "init_generator_layers", "initialization")
-    ),
-    *(
-        Need(
-            name,
-            lambda o: o.init_checkpoint is None,
-            "the tokenizer of --init_checkpoint is used as it is",
-            only_warns=name != "tokenizer_path",
-        )
-        for name in ("tokenizer_path", *OF_TRAINING)
+        ("tokenizer_path", "init_discriminator", "init_generator", "init_generator_layers", "initialization"),
+        lambda o: o.init_checkpoint is None,
+        "networks and tokenizer are those of --init_checkpoint",
     ),
     Need(
-        "init_checkpoint",
-        lambda o: not OBJECTIVES[o.objective].has_stages,
-        "--objective {objective} trains one network after the other; name the networks with --init_generator",
-        is_strict=True,
+        OF_TRAINING,
+        lambda o: not (o.init_checkpoint or o.init_discriminator or o.init_generator or o.token_cache),
+        "the tokenizer of the networks or of --token_cache stays as it is",
     ),
     Need(
-        "init_checkpoint",
-        lambda o: not o.deepspeed,
-        "DeepSpeed keeps the optimizer; name the networks with --init_discriminator and --init_generator",
-        is_strict=True,
-    ),
-    Need(
-        "num_train_epochs",
+        ("num_train_epochs",),
         lambda o: o.max_steps == -1,
-        "the run ends after --max_steps {max_steps}; add --max_steps -1",
+        "the run ends after --max_steps {max_steps}, which is not -1",
+    ),
+    Need(("product_schedule",), lambda o: o.lr_scheduler_type == "linear", "it is for --lr_scheduler_type linear"),
+    Need(
+        ("decay_steps",),
+        lambda o: (
+            o.lr_scheduler_type == "warmup_stable_decay" and "num_decay_steps" not in (o.lr_scheduler_kwargs or "")
+        ),
+        "it is for --lr_scheduler_type warmup_stable_decay without num_decay_steps in --lr_scheduler_kwargs",
     ),
     Need(
-        "product_schedule",
-        lambda o: not o.product_schedule or o.lr_scheduler_type == "linear",
-        "its decay is linear; leave --lr_scheduler_type out",
-    ),
-    Need(
-        "decay_steps",
-        lambda o: o.lr_scheduler_type == "warmup_stable_decay",
-        "it is for --lr_scheduler_type warmup_stable_decay; give that, or leave it out",
-    ),
-    Need(
-        "decay_steps",
-        lambda o: "num_decay_steps" not in (o.lr_scheduler_kwargs or ""),
-        "--lr_scheduler_kwargs has num_decay_steps; leave one of the two out",
-    ),
-    Need(
-        "decay_steps",
-        lambda o: o.budget is None or o.decay_steps is None or o.decay_steps < 1,
-        "--budget decides how many steps there are; give a share, such as 0.1",
-    ),
-    Need(
-        "adam_bias_correction",
+        ("adam_bias_correction",),
         lambda o: o.optim in ("adamw_torch_fused", "adamw_torch"),
-        "it needs --optim adamw_torch_fused or adamw_torch",
+        "it is for --optim adamw_torch_fused or adamw_torch",
     ),
-    *(Need(name, lambda o: False, "pre-training does not use it") for name in NOT_USED),
-    *OF_GRAPHS,
+    Need(NOT_USED, lambda o: False, "pre-training does not use it"),
 ]
 """Needs of options of the training among each other."""
 
@@ -434,21 +391,14 @@ class Configuration(OptionGroups):
 
     record: Mapping[str, Any]
     """The options to be written to config.yaml, by name: given, not the default, or always recorded."""
-    flags: frozenset[str]
-    lines: frozenset[str]
-    """Options given on the command line itself, and in the file of --config; both without those of a recipe."""
+    given: frozenset[str]
+    """Options that a word of the command line or a line of the file gives, whatever their values, or --budget sets."""
     unused: frozenset[str]
-    """Options that do nothing in this run, given or not. Neither config.yaml nor origin.json has them."""
-    chosen: frozenset[str] = frozenset()
-    """Options that --budget has set."""
+    """Options that have no effect in this run, given or not. Neither config.yaml nor origin.json has them."""
 
     def used_values(self) -> dict[str, Any]:
         """Return the options that do something in this run, by name."""
         return {name: value for name, value in self.values().items() if name not in self.unused}
-
-    def is_given(self, name: str) -> bool:
-        """Return True if a word of the command line or a line of the file gives the option, whatever its value."""
-        return name in self.flags or name in self.lines
 
     @property
     def spec(self) -> Objective:

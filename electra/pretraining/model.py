@@ -41,9 +41,10 @@ from electra.model.pretrained import (
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.model.tying import load_plain_state, plain_state
 from electra.objectives import OBJECTIVES
+from electra.options import without_effect
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData
-from electra.pretraining.options import check_options_of_program, resolve_options
+from electra.pretraining.options import PROGRAM_NEEDS, resolve_options
 from electra.pretraining.run_folder import Run, RunProvenance, check_optimizer_of
 from electra.tokenizers.load import vocabulary_size
 
@@ -139,11 +140,8 @@ def _trained_config(
 
 def _set_dropouts(args: Configuration, config: PreTrainedConfig, *, only_given: bool) -> None:
     """Write this run's dropouts, all or only the given ones, into the configuration of a trained network."""
-    dropouts = {name for name in DROPOUTS if not only_given or args.is_given(name)}
+    dropouts = {name for name in DROPOUTS if not only_given or name in args.given}
     backbone = BACKBONES[config.model_type]
-    refused = sorted(dropouts & set(backbone.lacks) & args.flags)
-    if refused:
-        raise UserError(f"--{refused[0]}: {config.model_type} has no such dropout; leave it out")
     for name in dropouts - set(backbone.lacks):
         setattr(config, backbone.renamed.get(name, name), getattr(args.model, name))
 
@@ -156,8 +154,7 @@ def _resized_config(
 ) -> PreTrainedConfig:
     """Return the configuration of a trained network for this run's tokenizer, length and layers.
 
-    Other sizes or types are refused on the command line. In a file, which may be for several runs, they have no
-    effect.
+    Given sizes and types have no effect, but for more positions.
     """
     path = getattr(args.model, f"init_{role}")
     config = read_config(trained_source(path, role))
@@ -179,7 +176,7 @@ def _resized_config(
 
     own = _sizes_of(config) if discriminator is None else _sizes_beside(discriminator, config, layers)
     positions = _positions(args, config, own)
-    _refuse_other_sizes(args, own, f"--init_{role} {path}")
+    _warn_of_other_sizes(args, own, f"--init_{role} {path}")
     setattr(config, POSITIONS_KEY, max(trained_positions(config), args.segments.max_length))
     rows = vocabulary_size(tokenizer)
     resize(config, vocab_size=rows, pad_token_id=tokenizer.pad_token_id, positions=positions, layers=layers)
@@ -190,23 +187,23 @@ def _resized_config(
 def _positions(args: Configuration, config: PreTrainedConfig, own: dict[str, Any]) -> int:
     """Return how many tokens a trained network reads in this run; write the number into `own` if the user gives it."""
     positions = max(longest_text(config), args.segments.max_length)
-    if "max_position_embeddings" in args.flags:
+    if "max_position_embeddings" in args.given:
         positions = max(positions, args.model.max_position_embeddings)
         own["max_position_embeddings"] = positions
     return positions
 
 
-def _refuse_other_sizes(args: Configuration, own: Mapping[str, Any], start: str) -> None:
-    """Refuse sizes on the command line that differ from those of the trained networks.
+def _warn_of_other_sizes(args: Configuration, own: Mapping[str, Any], start: str) -> None:
+    """Log a warning of given sizes that differ from those of the trained networks, which count.
 
     Args:
         own: sizes of the trained networks by the names of the options.
         start: the option that names the networks, for messages.
     """
-    for name in own.keys() & args.flags:
-        given = getattr(args.model, name)
-        if given != own[name]:
-            raise UserError(f"--{name} {given}: {start} has its own, {own[name]}; leave it out")
+    others = [name for name in own if name in args.given and getattr(args.model, name) != own[name]]
+    if others:
+        sizes = ", ".join(f"{name} {own[name]}" for name in others)
+        logger.warning("no effect: --%s (%s has %s)", ", --".join(others), start, sizes)
 
 
 def load_into(
@@ -288,7 +285,7 @@ def _config_of_checkpoint(args: Configuration, resumed: Any) -> ElectraPretraini
         if joint.generator is not None:
             own |= _sizes_beside(joint.discriminator, joint.generator, joint.generator.num_hidden_layers)
         positions = _positions(args, joint.discriminator, own)
-        _refuse_other_sizes(args, own, f"--init_checkpoint {path}")
+        _warn_of_other_sizes(args, own, f"--init_checkpoint {path}")
         for network in networks:
             setattr(network, POSITIONS_KEY, max(_positions_of_checkpoint(network, path), args.segments.max_length))
             resize(
@@ -444,7 +441,7 @@ def check_arguments(
     other = next((value.dtype for value in model.parameters() if value.dtype != torch.float32), None)
     if other is not None:
         raise UserError(f"the model has weights of {other}; give model.float(): args.bf16 computes in mixed precision")
-    check_options_of_program(args)
+    without_effect(PROGRAM_NEEDS, vars(args), args.given)
     return segments or SegmentArguments(max_length=min(SegmentArguments.max_length, positions_of(model.config)))
 
 

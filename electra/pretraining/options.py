@@ -8,37 +8,37 @@ one subject are beside its options. A rule of one option alone, its range, is be
 import logging
 import math
 import re
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+import torch
 from transformers.trainer_utils import IntervalStrategy
 
 from electra.command_line import CommandLine
 from electra.data import options as data_options
-from electra.data.options import held_out_texts
+from electra.data.options import TEXT_OPTIONS, held_out_texts
 from electra.io.checkpoints import PROVENANCE_NAME, checkpoint_named
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, expand, read_json, run_options
 from electra.model import options as model_options
-from electra.model.options import MASKING, ModelArguments, ObjectiveArguments, check_shares, given_objective
+from electra.model.options import MASKING, ModelArguments, ObjectiveArguments, check_objective, given_objective
 from electra.objectives import OBJECTIVES
-from electra.options import Need, Values, default_of, plain_value, rules_of
+from electra.options import Need, Values
 from electra.pretraining import configuration
 from electra.pretraining.configuration import (
     CONFIG_NAME,
     GROUPS,
     MOST,
     NOT_USED,
-    OF_GRAPHS,
     OF_OPTIMIZER,
     Configuration,
     ElectraTrainingArguments,
     seconds_of,
 )
+from electra.recipes import RECIPES
 from electra.schedules import check_schedule, stage_lengths
 from electra.tokenizers import options as tokenizer_options
 
@@ -72,55 +72,22 @@ def _evaluates(o: Any) -> bool:
     return o.eval_strategy != "no" and (o.validation_fraction > 0 or bool(o.validation_file))
 
 
-def _metrics(o: Any) -> list[str]:
-    """Return the names of the metrics that a --generator_gate can have."""
-    from electra.pretraining.metrics import rows_of  # imports scikit-learn
-
-    return ["loss", *(name for name, _ in rows_of(given_objective(o, o.generator_type)))]
-
-
-def _of_gate(o: Any) -> str:
-    return f"metrics of --objective {o.objective} are {', '.join(_metrics(o))}; choose one"
-
-
 PRETRAINING_NEEDS: list[Need] = [
     *model_options.MODEL_NEEDS,
     *data_options.DATA_NEEDS,
     *tokenizer_options.PATH_NEEDS,
-    *(
-        Need(
-            name,
-            lambda o: not (o.init_discriminator or o.init_generator),
-            "the tokenizer of the trained networks is used as it is",
-            only_warns=True,
-        )
-        for name in tokenizer_options.OF_TRAINING
-    ),
-    *(
-        Need(
-            name,
-            lambda o: o.token_cache is None,
-            "the tokenizer of --token_cache is used as it is",
-            only_warns=True,
-        )
-        for name in tokenizer_options.OF_TRAINING
-    ),
     *tokenizer_options.TOKENIZER_NEEDS,
     *configuration.TRAINING_NEEDS,
     Need(
-        "eval_corruption",
+        ("eval_corruption",),
         lambda o: given_objective(o, None).finds_replaced and not given_objective(o, None).is_energy_based,
         "--objective {objective} trains no network to find replaced tokens",
     ),
-    *(
-        Need(name, _evaluates, "it needs held-out text and --eval_strategy steps or epoch")
-        for name in ("eval_corruption", "generator_gate", "eval_pairs", "eval_classify")
+    Need(
+        ("eval_corruption", "generator_gate", "eval_pairs", "eval_classify"),
+        _evaluates,
+        "it is for held-out text and --eval_strategy steps or epoch",
     ),
-    *(
-        Need(name, lambda o: not o.fsdp, "with --fsdp no process has the whole network", is_strict=True)
-        for name in ("eval_pairs", "eval_classify")
-    ),
-    Need("generator_gate", lambda o: not o.generator_gate or o.generator_gate[0] in _metrics(o), _of_gate),
 ]
 """Needs of all options of a run: those of each subject, and those between subjects."""
 
@@ -129,24 +96,17 @@ PRETRAINING_NEEDS: list[Need] = [
 
 def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
     """Return the configuration of a command line; the quickstart's if neither a corpus nor a file is named."""
-    command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.", PRETRAINING_NEEDS)
-    command_line.read(argv, _default_config)
-    groups = command_line.fill(_inherited)
-    training = groups[-1]
-    given = command_line.flags | command_line.lines
-    if not (OF_LENGTH | SIZED) & given and not command_line.names_config and training.device.type == "cpu":
+    command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.", PRETRAINING_NEEDS, RECIPES)
+    flags = command_line.read(argv)
+    if {*TEXT_OPTIONS} & flags.keys() and not {*OF_LENGTH, *SIZED, "config"} & flags.keys() and _is_on_cpu(flags):
         logger.info("No size and no number of steps is given: as with --budget %s", DEFAULT_BUDGET)
-        command_line.read(_with_budget(argv), _default_config)
-        training = training.with_values(budget=DEFAULT_BUDGET)
-    if training.budget and not SIZED & given:
-        groups = command_line.fill(_inherited, recipe_within(training.budget, training.device.type))
-        training = groups[-1]
-    if command_line.names_config or not training.resume_from_checkpoint:  # a run's own file needs no remark
-        command_line.log_left_out()
-    record = {**command_line.record, "bf16": training.bf16}  # a run that goes on elsewhere keeps its precision
+        flags["budget"] = DEFAULT_BUDGET
+    parsed = command_line.parse(flags, default_config=_default_config, inherited=_inherited, recipe=_recipe_of_budget)
+    training = parsed.groups[-1]
+    record = {**parsed.record, "bf16": training.bf16}  # a run that goes on elsewhere keeps its precision
     if training.fp16:
         record["fp16"] = True
-    parts: tuple[Any, ...] = (*groups, record, command_line.flags, command_line.lines, command_line.unused)
+    parts: tuple[Any, ...] = (*parsed.groups, record, parsed.given, parsed.unused)
     config = Configuration(*parts)
     _check(config)
     if training.visible_gpus > 1:
@@ -158,17 +118,21 @@ def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
     return config
 
 
+def _is_on_cpu(given: Values) -> bool:
+    return bool(given.get("use_cpu")) or not torch.accelerator.is_available()
+
+
+def _recipe_of_budget(given: Values) -> str | None:
+    """Return the name of the recipe for --budget and device; None without --budget or if the user says the size."""
+    if not given.get("budget") or SIZED & given.keys():
+        return None
+    return recipe_within(given["budget"], "cpu" if _is_on_cpu(given) else "accelerator")
+
+
 def recipe_within(budget: str, device: str) -> str:
     """Return the recipe of a run that may take this time on a kind of device."""
     sizes = BUDGET_SIZES["cpu" if device == "cpu" else "accelerator"]
     return next(size for hours, size in sizes.items() if seconds_of(budget) < 3600 * hours)
-
-
-def _with_budget(argv: list[str] | Values | None) -> list[str] | Values:
-    """Return the words of a command line, or the options of a program, with `DEFAULT_BUDGET`."""
-    if isinstance(argv, Mapping):
-        return {**argv, "budget": DEFAULT_BUDGET}
-    return [*(sys.argv[1:] if argv is None else argv), f"--budget={DEFAULT_BUDGET}"]
 
 
 def _default_config(flags: Values) -> str | None:
@@ -180,7 +144,7 @@ def _default_config(flags: Values) -> str | None:
             if path.is_file():
                 logger.info("options of %s", path)
                 return str(path)
-    if {"dataset_name", "train_file", "token_cache"} & {*flags}:
+    if {*TEXT_OPTIONS} & {*flags}:
         return None
     if resumed:
         if not expand(resumed).is_dir():
@@ -220,7 +184,10 @@ class RecordedOptions(TypedDict):
     options: dict[str, Any]
 
 
-INHERITED = {f.name for group in GROUPS for f in fields(group) if rules_of(f).inherited}
+INHERITED = {
+    *("hidden_dropout_prob", "attention_probs_dropout_prob", "max_length", "tie", "mlm_probability"),
+    *("mlm_replacement_probability", "mlm_random_probability"),
+}
 """Options that a run has from the run whose trained networks it starts from, unless they are given."""
 OF_PHASE = {
     *(f.name for group in (ModelArguments, ObjectiveArguments) for f in fields(group)),
@@ -241,52 +208,60 @@ def _check(c: Configuration) -> None:
             f"--max_length {c.segments.max_length} is more than --max_position_embeddings "
             f"{c.model.max_position_embeddings}; lower the first or raise the second"
         )
-    check_shares(c.spec)
+    check_objective(SimpleNamespace(**c.values()))
     names = held_out_texts(c.segments.validation_file).keys() - {""}
     if names:
         from electra.pretraining.metrics import check_names  # imports scikit-learn
 
         check_names(sorted(names))
+    if c.objective.generator_gate:
+        _check_gate(c)
+    training = c.training
+    resumed = training.resume_from_checkpoint
+    if training.plan and resumed is not None:
+        raise UserError(f"--plan is for a new run, not for --resume_from_checkpoint {resumed}; leave one of them out")
+    if training.budget and (resumed is not None or training.auto_resume):
+        raise UserError(f"--budget {training.budget} is for a new run; give --max_steps to a run that is resumed")
+    if training.budget and (training.decay_steps or 0) >= 1:
+        raise UserError("--budget decides how many steps there are; give --decay_steps as a share, such as 0.1")
+    if training.fsdp and (training.eval_pairs or training.eval_classify):
+        raise UserError("with --fsdp no process has the whole network; leave --eval_pairs and --eval_classify out")
+    if training.init_checkpoint and (c.spec.has_stages or training.deepspeed):
+        raise UserError(
+            "--init_checkpoint has one optimizer for both networks, unlike two_stage and DeepSpeed; name the networks "
+            "with --init_discriminator and --init_generator"
+        )
+
+
+def _check_gate(c: Configuration) -> None:
+    """Refuse a --generator_gate that is not the name of a metric of this objective and a number."""
+    from electra.pretraining.metrics import rows_of  # imports scikit-learn
+
     gate = c.objective.generator_gate
-    if gate and (len(gate) != 2 or not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", gate[1])):
+    if len(gate) != 2 or not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", gate[1]):
         raise UserError(
             f"--generator_gate {' '.join(gate)} is not possible: expected METRIC THRESHOLD, such as "
             "discriminator_auc 0.6"
+        )
+    metrics = ["loss", *(name for name, _ in rows_of(c.spec))]
+    if gate[0] not in metrics:
+        raise UserError(
+            f"--generator_gate {gate[0]}: metrics of --objective {c.objective.objective} are {', '.join(metrics)}"
         )
 
 
 # ---- options of a program
 
 
-OF_COMMAND = {
-    "experiment_name": "output_dir is the run's folder",
-    "resume_from_checkpoint": "give it to train()",
-    "auto_resume": "train() continues by itself",
-    "plan": "trainer.plan has the sizes",
-    "device_flops": "trainer.plan has the FLOPs",
-    "utilization": "trainer.plan has the FLOPs",
-    "budget": "give max_steps",
-    "max_hours": "interrupt the program, and call train() again to continue",
-    "eval_pairs": "give probes",
-    "eval_classify": "give probes",
-    "push_to_hub": "upload the finished run with `electra push`",
-    "license": "give it to finish_run, in options",
-    "language": "give it to finish_run, in options",
-    **dict.fromkeys(NOT_USED, "leave it out"),
-}
-"""Options that only the command reads, or nobody -> what a program does instead."""
-
-
-def check_options_of_program(args: ElectraTrainingArguments) -> None:
-    """Refuse options that do nothing in a program, unless they have their default values, and graphs that go wrong."""
-    defaults = {f.name: default_of(f) for f in fields(ElectraTrainingArguments)}
-    for name in args.given:
-        value = plain_value(getattr(args, name))
-        if name in OF_COMMAND and value != plain_value(defaults[name]):
-            raise UserError(f"{name} {value} does nothing here; {OF_COMMAND[name]}")
-    need = next((need for need in OF_GRAPHS if need.option in args.given and not need.needs(args)), None)
-    if need is not None:
-        raise UserError(f"{need.option} {getattr(args, need.option)} does not work here: {need.reason(args)}")
+OF_COMMAND = (
+    *("experiment_name", "resume_from_checkpoint", "auto_resume", "plan", "device_flops", "utilization", "budget"),
+    *("max_hours", "eval_pairs", "eval_classify", "push_to_hub", "license", "language", *NOT_USED),
+)
+"""Options that only the command reads, or nobody."""
+PROGRAM_NEEDS = [
+    Need(OF_COMMAND, lambda o: False, "`electra pretrain` reads it, a program does not: see docs/python.md")
+]
+"""Needs of the options of a program."""
 
 
 # ---- steps
@@ -306,7 +281,7 @@ def resolve_options(asked: Configuration, run: "Run", segments_per_epoch: int, h
         asked.objective,
         segments_per_epoch,
         has_held_out=has_held_out,
-        is_given=lambda name: asked.is_given(name) or name in asked.chosen,
+        is_given=asked.given.__contains__,
         resumed=run.options,
         step=run.step if run.checkpoint is not None else None,
     )

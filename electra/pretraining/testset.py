@@ -287,6 +287,6 @@ class TestSetArguments(Options):
 
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
-    (args,) = CommandLine((TestSetArguments,), "Make a fixed corrupted test set.").parse(argv)
+    (args,) = CommandLine((TestSetArguments,), "Make a fixed corrupted test set.").parse(argv).groups
     limit_threads()
     corrupt_held_out_text(**vars(args))

@@ -227,8 +227,8 @@ def with_budget(
         args,
         training=args.training.with_values(**values),
         record={**args.record, **values},
+        given=args.given | values.keys(),
         unused=args.unused - values.keys(),
-        chosen=frozenset(values),
     )
 
 
@@ -247,7 +247,7 @@ def _affordable(
     if not each:
         return int(most), None
     interval = float(training.eval_steps or 0)
-    is_given = args.is_given("eval_steps")
+    is_given = "eval_steps" in args.given
     if training.eval_strategy == "epoch":
         interval = plan.segments_per_epoch / plan.batch_size
         is_given = True

@@ -19,7 +19,7 @@ TOKENIZER_GROUPS = (CorpusArguments, TokenizerArguments, TokenizerTrainingArgume
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     command_line = CommandLine(TOKENIZER_GROUPS, "Train a tokenizer.", [*TOKENIZER_NEEDS, *EXTEND_NEEDS])
-    corpus_args, options, output = command_line.parse(argv)
+    corpus_args, options, output = command_line.parse(argv).groups
     folder = expand(output.output_dir).absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
     refuse_taken(folder)

@@ -35,7 +35,7 @@ class TokenizerArguments(Options):
     min_frequency: int = option(
         2, "Minimum number of occurrences of a pair that is merged into a token; not of unigram.", POSITIVE
     )
-    lowercase: bool = option(True, "Lower-case the text (--cased keeps the case).", opposite="cased")
+    lowercase: bool = option(True, "Lower-case the text; --no_lowercase keeps the case.")
     strip_accents: bool = option(False, "Remove accents, as BERT does for English: ü becomes u, й becomes и.")
     max_documents: int | None = option(
         None, "Train the tokenizer on this many documents, drawn at random. Not set: on all.", POSITIVE
@@ -45,22 +45,10 @@ class TokenizerArguments(Options):
 OF_TRAINING = tuple(f.name for f in fields(TokenizerArguments))
 """Options of a tokenizer that is trained, which do nothing beside a finished tokenizer."""
 PATH_NEEDS = [
-    Need(
-        name,
-        lambda o: o.tokenizer_path is None,
-        "the tokenizer of --tokenizer_path is used as it is",
-        only_warns=True,
-    )
-    for name in OF_TRAINING
+    Need(OF_TRAINING, lambda o: o.tokenizer_path is None, "the tokenizer of --tokenizer_path stays as it is")
 ]
 """Needs of options of a new tokenizer: no other tokenizer is named."""
-TOKENIZER_NEEDS = [
-    Need(
-        "min_frequency",
-        lambda o: o.tokenizer_algorithm != "unigram",
-        "unigram merges no pairs",
-    )
-]
+TOKENIZER_NEEDS = [Need(("min_frequency",), lambda o: o.tokenizer_algorithm != "unigram", "unigram merges no pairs")]
 """Needs of options of a new tokenizer among each other."""
 
 
@@ -80,14 +68,11 @@ class TokenizerTrainingArguments(Options):
 
 
 EXTEND_NEEDS = [
-    *(
-        Need(name, lambda o: o.extend is None, "--extend keeps what its tokenizer has")
-        for name in ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents")
-    ),
     Need(
-        "new_tokens",
-        lambda o: o.extend is not None,
-        "name the tokenizer to extend with --extend; or give --vocab_size",
+        ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents"),
+        lambda o: o.extend is None,
+        "--extend keeps what its tokenizer has",
     ),
+    Need(("new_tokens",), lambda o: o.extend is not None, "it is for --extend; --vocab_size is for a new tokenizer"),
 ]
 """Needs of options of `electra tokenizer` with --extend."""

@@ -96,7 +96,7 @@ def _warn_of_lowercasing(tokens: Sequence[str]) -> None:
     """Warn if the vocabulary is of a language in which lower-casing by Unicode confuses letters."""
     found = [token.strip(" #") for token in tokens]
     if sum(len(token) > 1 and TURKIC.search(token) is not None for token in found) >= MANY_TURKIC:
-        logger.warning("lower-casing is wrong for Turkish and Azerbaijani (I becomes i, not ı); consider --cased")
+        logger.warning("lower-casing is wrong for Turkish and Azerbaijani (I becomes i, not ı); see --no_lowercase")
 
 
 def prepare_documents(documents: Iterable[str], max_documents: int | None, seed: int) -> Iterable[str]:

@@ -106,7 +106,13 @@ def test_each_corpus_option_and_seed_has_its_own_tokenizer(write_corpus, tmp_pat
 def test_the_command_writes_a_tokenizer_into_a_new_folder(write_corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "setup_logging", lambda: None)  # which hides logs from other tests
     folder = tmp_path / "tokenizer"
-    flags = ["--train_file", *write_corpus(texts(100)).options.train_file, "--output_dir", str(folder), "--cased"]
+    flags = [
+        "--train_file",
+        *write_corpus(texts(100)).options.train_file,
+        "--output_dir",
+        str(folder),
+        "--no_lowercase",
+    ]
     main([*flags, "--vocab_size", "100", "--seed", "7"])
     training = [document for document in texts(100) if not is_held_out(document, 7)]
     expected = train_on_documents(training, TokenizerArguments(vocab_size=100, lowercase=False))

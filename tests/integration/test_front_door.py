@@ -275,13 +275,17 @@ def test_arguments_of_the_trainer_of_another_type_are_named(parts, tmp_path):
         ("eval_dataset", {"mlm": corpus}, "mlm"),
         ("segments", SegmentArguments(max_length=64), "64 is more than the 32 positions"),
         ("segments", SegmentArguments(validation_file=["held_out.txt"]), "eval_dataset"),
-        ("args", ElectraTrainingArguments(tmp_path / "other", budget="2h", **TRAINING), "budget"),
-        ("args", ElectraTrainingArguments(tmp_path / "other", label_smoothing_factor=0.1, **TRAINING), "label_smooth"),
     ):
         assert named in refused(lambda: ElectraTrainer(**{**given, name: value}))  # noqa: B023
     assert not (tmp_path / "other").exists()
     assert ElectraTrainer(**{**given, "segments": None}).data.segments.max_length == 32
     assert "trainer is a str" in refused(lambda: electra.finish_run("output/mine"))
+
+
+def test_options_that_a_program_does_not_use_are_warned_of(parts, tmp_path, caplog):
+    make_trainer(parts, tmp_path / "run", budget="2h", label_smoothing_factor=0.1)
+    (warning,) = (message for message in caplog.messages if "no effect" in message)
+    assert "--budget" in warning and "--label_smoothing_factor" in warning
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,6 @@ def test_only_some_new_discriminators_have_local_heads():
     assert model.discriminator.base_model.layers[0].attn.Wqkv.bias.any()
     with raises(UserError, match="bert"):
         with_local_heads(discriminator_type="bert", tie="none")
-    with raises(UserError, match="no_init_from_generator"):
-        with_local_heads(objective="two_stage", generator_size=1)
 
 
 def test_a_causal_network_must_be_able_to_hide_single_tokens():
@@ -135,7 +133,7 @@ def test_a_recipe_in_python_refuses_what_the_command_refuses():
     for recipe, options, expected in (
         ("tiniest", {}, "tiny"),
         ("tiny", {"generator_sise": 0.5}, "generator_size"),
-        ("tiny", {"objective": "mlm", "generator_size": 0.5}, "generator_size"),
+        ("tiny", {"objective": "adversarial", "generator_type": "uniform"}, "adversarial"),
         ("tiny", {"mlm_probability": 1.5}, "mlm_probability"),
         ("tiny", {"mlm_replacement_probability": 0.9, "mlm_random_probability": 0.9}, "mlm_random_probability"),
         ("tiny", {"model_size": "small"}, "model_size"),
@@ -144,3 +142,10 @@ def test_a_recipe_in_python_refuses_what_the_command_refuses():
     ):
         with raises(UserError, match=expected):
             ElectraForJointPretraining.from_recipe(recipe, tokenizer, **options)
+
+
+def test_an_option_without_effect_is_warned_of_in_python_too(caplog):
+    tokenizer = make_number_tokenizer(64)
+    options = {"objective": "mlm", "generator_size": 0.5}
+    config = ElectraForJointPretraining.from_recipe("tiny", tokenizer, **options).config
+    assert "--generator_size" in caplog.text and config.generator is None

@@ -157,16 +157,11 @@ def test_a_masked_lm_becomes_a_discriminator_and_a_generator(model_type, finishe
     ("options", "named"),
     [
         ({"discriminator_type": "bert"}, "--discriminator_type bert electra"),
-        ({"hidden_size": "64"}, "--hidden_size 64 32"),
-        ({"objective": "two_stage", "generator_size": "1"}, "--init_discriminator two_stage"),
         ({"init_discriminator": "{folder}/damaged"}, "damaged weights"),
         ({"init_discriminator": "{folder}/incomplete"}, "electra.encoder.layer.0"),
         ({"init_discriminator": "{run}/checkpoint-12"}, "--init_checkpoint checkpoint-12"),
         ({"init_discriminator": "{folder}/bare", "tokenizer_path": "{folder}/other"}, "bare embeddings 120"),
         ({"init_generator": "{run}", "init_generator_layers": 3, "generator_size": None}, "--init_generator_layers 3"),
-        ({"max_position_embeddings": "24"}, "--max_position_embeddings 24 32"),
-        ({"init_generator": "{run}", "generator_size": "0.25"}, "--generator_size 0.25 0.5"),
-        ({"initialization": "local"}, "--initialization local"),
     ],
     ids=str,
 )
@@ -185,6 +180,22 @@ def test_what_cannot_be_continued_is_one_line(finished_run, wordpiece_tokenizer,
     options = {"init_discriminator": finished_run, "generator_size": None, **NOTHING_LEARNED, **options}
     message = refused(lambda: continued(tmp_path, **options))
     assert all(word in message for word in named.split()), message
+
+
+@parametrize(
+    ("options", "named"),
+    [
+        ({"hidden_size": 64, "max_position_embeddings": 24}, "hidden_size 32 max_position_embeddings 32"),
+        ({"init_generator": True, "generator_size": 0.25}, "generator_size 0.5"),
+    ],
+    ids=str,
+)
+def test_trained_networks_keep_their_sizes_with_a_warning(finished_run, tmp_path, caplog, options, named):
+    start = {"init_discriminator": finished_run, "generator_size": None, **NOTHING_LEARNED}
+    start |= {name: finished_run if value is True else value for name, value in options.items()}
+    continued(tmp_path, **start)
+    (warning,) = (message for message in caplog.messages if "no effect" in message)
+    assert all(word in warning for word in named.split())
 
 
 def test_a_vocabulary_with_gaps_is_trained_with(folder):

@@ -13,10 +13,9 @@ from electra.io.files import CONFIGS
 from electra.objectives import OBJECTIVES
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.metrics import evaluation_metrics
-from electra.pretraining.options import check_options_of_program, parse_pretraining_arguments, resolve_options
+from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.run import main
 from electra.pretraining.run_folder import Run, RunProvenance, open_run
-from electra.tokenizers.options import TokenizerArguments
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
@@ -29,73 +28,91 @@ STABLE = "warmup_stable_decay"
     ("options", "named"),
     [
         ({"plan": True, "resume_from_checkpoint": "somewhere"}, "--plan"),
-        ({"adam_bias_correction": False, "optim": "adafactor"}, "--adam_bias_correction --optim"),
-        ({"discriminator_type": "bert", "embedding_size": 8}, "--embedding_size 8 bert"),
         ({"objective": "replace_mlm", "tie": "gdes"}, "--tie gdes replace_mlm"),
-        ({"label_smoothing_factor": 0.1}, "--label_smoothing_factor"),
         ({"dataloader_num_workers": -1}, "--dataloader_num_workers -1"),
         ({"generator_gate": "['discriminator_auc', 'nan']"}, "--generator_gate nan"),
         ({"generator_gate": "['discriminator_auc']"}, "--generator_gate THRESHOLD"),
-        ({"generator_gate": "['loss', 1]", "validation_fraction": 0}, "--generator_gate held-out"),
         ({"objective": "replace_mlm", "generator_gate": "['discriminator_auc', 0.6]"}, "replace_mlm mlm_loss"),
-        ({**TWO_STAGE, "discriminator_weight": 5}, "--discriminator_weight two_stage"),
-        ({"generator_steps": 5}, "--generator_steps electra"),
         ({**TWO_STAGE, "tie": "word"}, "--tie word two_stage"),
-        ({"objective": "adversarial", "temperature": 2}, "--temperature adversarial"),
-        ({"objective": "mlm", "tie": "word"}, "--tie mlm"),
-        ({"objective": "mlm", "generator_type": "uniform"}, "--generator_type mlm"),
         ({"objective": "adversarial", "generator_type": "uniform"}, "--generator_type adversarial"),
+        ({**TWO_STAGE, "generator_type": "uniform"}, "--generator_type two_stage"),
         ({"mlm_replacement_probability": 0.9, "mlm_random_probability": 0.2}, "0.9 0.2"),
-        ({"objective": "electric", "mlm_replacement_probability": 0.5}, "--mlm_replacement_probability electric"),
-        ({"objective": "causal", "mlm_probability": 0.3}, "--mlm_probability causal"),
-        ({"num_train_epochs": 1}, "--num_train_epochs 1.0 --max_steps -1"),
-        ({"budget": "2h"}, "--max_steps 12 --budget"),
-        # also with the value that they have anyway
-        ({"num_train_epochs": 3}, "--num_train_epochs 3.0 --max_steps -1"),
-        ({"budget": "2h", "model_size": "small", "max_steps": 1_000_000}, "--max_steps 1000000 --budget"),
-        ({"objective": "mlm", "generator_size": 0.25}, "--generator_size mlm"),
-        ({"objective": "causal", "mlm_probability": 0.15}, "--mlm_probability causal"),
-        ({"init_from_generator": True}, "--init_from_generator electra"),
-        ({"token_cache": "a"}, "--train_file --token_cache"),
-        ({"product_schedule": True, "lr_scheduler_type": "cosine"}, "--lr_scheduler_type --product_schedule"),
-        ({"decay_steps": 0.2}, "--decay_steps warmup_stable_decay"),
-        (
-            {"decay_steps": 2, "lr_scheduler_type": STABLE, "lr_scheduler_kwargs": '{"num_decay_steps": 3}'},
-            "--decay_steps num_decay_steps",
-        ),
-        ({"initialization": "local", "init_generator": "a"}, "--initialization --init_generator"),
-        ({"init_generator_layers": 2}, "--init_generator_layers --init_generator"),
-        ({"generator_type": "uniform", "discriminator_weight": 5}, "--discriminator_weight uniform"),
+        ({"mlm_random_probability": 0.2}, "0.85 0.2"),
+        ({**TWO_STAGE, "init_checkpoint": "a"}, "--init_checkpoint two_stage --init_generator"),
+        ({"fsdp": "full_shard", "eval_pairs": "a"}, "--fsdp --eval_pairs"),
         ({"torch_compile_mode": "max-autotune", "gradient_accumulation_steps": 2}, "--torch_compile_mode graphs"),
         ({"torch_compile_backend": "cudagraphs", "gradient_accumulation_steps": 2}, "--torch_compile_backend graphs"),
     ],
     ids=str,
 )
-def test_options_without_effect_are_refused(tmp_path, options, named):
+@parametrize("is_line", [False, True])
+def test_options_that_make_a_run_wrong_are_refused_wherever_they_come_from(tmp_path, options, named, is_line):
+    if is_line:
+        write_yaml(options, tmp_path / "wrong.yaml", "")
+        options = {**dict.fromkeys(options), "config": tmp_path / "wrong.yaml"}
     message = refused(lambda: parse_pretraining_arguments(flags(tmp_path, **options)))
     assert all(word in message for word in named.split()), message
 
 
 @parametrize(
-    ("options", "named"),
+    ("options", "unused", "named"),
     [
-        ({"tokenizer_path": "tok", "cased": True}, "--cased --tokenizer_path"),
-        ({"tokenizer_path": "tok", "tokenizer_algorithm": "unigram"}, "--tokenizer_algorithm --tokenizer_path"),
+        ({"adam_bias_correction": False, "optim": "adafactor"}, "adam_bias_correction", "--optim"),
+        ({"discriminator_type": "bert", "embedding_size": 8}, "embedding_size", "bert"),
+        ({"label_smoothing_factor": 0.1}, "label_smoothing_factor", "pre-training"),
+        ({"generator_gate": "['loss', 1]", "validation_fraction": 0}, "generator_gate", "held-out"),
+        ({**TWO_STAGE, "discriminator_weight": 5}, "discriminator_weight", "two_stage"),
+        ({"generator_steps": 5}, "generator_steps", "electra"),
+        ({"objective": "adversarial", "temperature": 2}, "temperature", "adversarial"),
+        ({"objective": "mlm", "tie": "word"}, "tie", "mlm"),
+        ({"objective": "mlm", "generator_type": "uniform"}, "generator_type", "mlm"),
+        ({"objective": "electric", "mlm_replacement_probability": 0.5}, "mlm_replacement_probability", "electric"),
+        ({"objective": "causal", "mlm_probability": 0.3}, "mlm_probability", "causal"),
+        ({"num_train_epochs": 1}, "num_train_epochs", "--max_steps 12"),
+        ({"token_cache": "a"}, "train_file", "--token_cache"),
+        ({"product_schedule": True, "lr_scheduler_type": "cosine"}, "product_schedule", "--lr_scheduler_type"),
+        ({"decay_steps": 0.2}, "decay_steps", "warmup_stable_decay"),
+        (
+            {"decay_steps": 2, "lr_scheduler_type": STABLE, "lr_scheduler_kwargs": '{"num_decay_steps": 3}'},
+            "decay_steps",
+            "num_decay_steps",
+        ),
+        ({"initialization": "local", "init_generator": "a"}, "initialization", "--init_generator"),
+        ({"init_generator_layers": 2}, "init_generator_layers", "--init_generator"),
+        ({"generator_type": "uniform", "discriminator_weight": 5}, "discriminator_weight", "uniform"),
+        ({"device_flops": 1e15}, "device_flops", "--plan"),
+        ({"init_checkpoint": "a", "tokenizer_path": "b"}, "tokenizer_path", "--init_checkpoint"),
         # also with the value that it has anyway
-        ({"tokenizer_path": "tok", "vocab_size": 30_522}, "--vocab_size --tokenizer_path"),
-        ({"init_discriminator": "a", "max_documents": 50}, "--max_documents networks"),
-        ({"token_cache": "a", "train_file": None, "strip_accents": True}, "--strip_accents --token_cache"),
-        ({"init_checkpoint": "a", "vocab_size": 100}, "--vocab_size --init_checkpoint"),
+        ({"objective": "mlm", "generator_size": 0.25}, "generator_size", "mlm"),
+        ({"init_from_generator": True}, "init_from_generator", "electra"),
+        ({"tokenizer_path": "tok", "lowercase": False}, "lowercase", "--tokenizer_path"),
+        ({"tokenizer_path": "tok", "vocab_size": 30_522}, "vocab_size", "--tokenizer_path"),
+        ({"init_discriminator": "a", "max_documents": 50}, "max_documents", "networks"),
+        ({"token_cache": "a", "train_file": None, "strip_accents": True}, "strip_accents", "--token_cache"),
+        ({"init_checkpoint": "a", "vocab_size": 100}, "vocab_size", "networks"),
     ],
     ids=str,
 )
-def test_options_of_a_tokenizer_that_is_not_trained_only_warn(tmp_path, caplog, options, named):
-    config = parse_pretraining_arguments(flags(tmp_path, **{"vocab_size": None, **options}))
-    (warning,) = (message for message in caplog.messages if "has no effect" in message)
-    assert all(word in warning for word in named.split()), warning
-    assert config.tokenizer == TokenizerArguments()
-    option = named.split()[0].removeprefix("--").replace("cased", "lowercase")
-    assert option not in config.record and not config.is_given(option)
+@parametrize("is_line", [False, True])
+def test_options_without_effect_are_warned_of_and_have_none(tmp_path, caplog, options, unused, named, is_line):
+    names = {"vocab_size": None, **dict.fromkeys(options)}
+    without = {**names, **{name: value for name, value in options.items() if name != unused}}
+    expected = parse_pretraining_arguments(flags(tmp_path, **without))
+    caplog.clear()
+    if is_line:
+        write_yaml(options, tmp_path / "options.yaml", "")
+        train_file = {"train_file": str(tmp_path / "corpus.txt")} if "token_cache" in options else {}
+        write_yaml({**options, **train_file}, tmp_path / "options.yaml", "")
+        given = {**names, "train_file": None, "config": tmp_path / "options.yaml"}
+        given |= {} if train_file else {"train_file": tmp_path / "corpus.txt"}
+    else:
+        given = {"vocab_size": None, **options}
+    config = parse_pretraining_arguments(flags(tmp_path, **given))
+    warnings = [message.partition("(") for message in caplog.messages if message.startswith("no effect")]
+    (reason,) = (reason for names, _, reason in warnings if f"--{unused}" in names)
+    assert named in reason
+    assert unused in config.given & config.unused and unused not in config.record
+    assert config.values()[unused] == expected.values()[unused]
 
 
 def test_a_decay_within_a_budget_is_a_share():
@@ -131,14 +148,14 @@ def test_modes_without_graphs_accumulate(tmp_path, accumulation):
 @parametrize("given", [{"torch_compile_mode": "reduce-overhead"}, {"torch_compile_backend": "cudagraphs"}], ids=str)
 def test_graphs_that_lose_gradients_are_refused_in_a_program_too(tmp_path, given):
     args = partial(ElectraTrainingArguments, str(tmp_path / "run"), use_cpu=True, **given)
-    message = refused(lambda: check_options_of_program(args(gradient_accumulation_steps=2)))
+    message = refused(lambda: args(gradient_accumulation_steps=2))
     assert next(iter(given)) in message and "gradient_accumulation_steps" in message
-    check_options_of_program(args())
+    args()
 
 
 @pytest.fixture
 def parsed(tmp_path, caplog):
-    """Options parsed with an objective and a file, and the lines of the log on what was left out of the file."""
+    """Options parsed with an objective and a file, and the warnings of options without effect."""
 
     def make(objective, file=None, *more):
         caplog.clear()
@@ -146,7 +163,7 @@ def parsed(tmp_path, caplog):
         config = [f"--config={file}"] if file else []
         args = parse_pretraining_arguments([*config, f"--objective={objective}", *more])
         assert args.objective.objective == objective
-        return args, [line for line in caplog.messages if line.startswith("left out")]
+        return args, [line for line in caplog.messages if line.startswith("no effect")]
 
     return make
 
@@ -159,38 +176,25 @@ def test_an_objective_can_be_named_beside_a_file_of_another_one(parsed, tmp_path
     for file in (None, STUDY):
         args, lines = parsed(objective, file)
         has_generator = OBJECTIVES[objective].has_generator
-        assert args.is_given("tie") == args.is_given("generator_size") == has_generator
-        assert len(lines) <= 1 and all("None" not in line for line in lines)
-        if not has_generator:
-            assert "tie, generator_size, generator_layer_size" in lines[0] and not args.lines & {"tie"}
+        assert {"tie", "generator_size"} <= args.given
+        assert bool({"tie", "generator_size"} & args.unused) == (not has_generator)
+        assert all("None" not in line for line in lines)
+        if not has_generator and file:
+            assert all(f"--{name}" in lines[0] for name in ("tie", "generator_size", "generator_layer_size"))
     # The file that its run writes: each other objective can be named, and its own needs no remark.
     options = {
         "mlm": ["--mlm_replacement_probability=0.8", "--mlm_random_probability=0.1"],
-        "electra": [
-            "--tie=all",
-            "--temperature=2",
-            "--generator_gate",
-            "discriminator_auc",
-            "0.6",
-        ],
+        "electra": ["--tie=all", "--temperature=2"],
         "two_stage": ["--generator_steps=5", "--no_init_from_generator"],
         "replace_mlm": ["--discriminator_weight=5", "--generator_num_attention_heads=1", "--init_generator=g"],
     }
+    wanted = {("electra", "two_stage"): ["--tie=none"]}  # what would be wrong is not replaced in silence
     args, _ = parsed(objective, STUDY, *options.get(objective, []))
     write_yaml(args.record, tmp_path / "config.yaml", "test")
     for other in OBJECTIVES:
-        again, lines = parsed(other, tmp_path / "config.yaml")
-        assert len(lines) <= 1
+        again, lines = parsed(other, tmp_path / "config.yaml", *wanted.get((objective, other), []))
         if other == objective:
             assert lines == [] and again.record == args.record
-
-
-def test_a_uniform_generator_of_a_file_gives_way_to_an_objective_that_needs_a_network(parsed, tmp_path):
-    file = tmp_path / "uniform.yaml"
-    file.write_text("generator_type: uniform\ngenerator_size: 0.5\n")
-    assert parsed("electra", file)[1][0].count("generator_size") == 1
-    args, (line,) = parsed("adversarial", file)
-    assert (args.model.generator_type, args.model.generator_size) == (None, 0.5) and "generator_type" in line
 
 
 def test_steps_of_a_file_give_way_to_those_of_the_command_line(parsed, tmp_path):
@@ -200,6 +204,8 @@ def test_steps_of_a_file_give_way_to_those_of_the_command_line(parsed, tmp_path)
     assert not lines and args.training.max_steps == -1
     args, (line,) = parsed("electra", file, "--max_steps=10")
     assert args.training.max_steps == 10 and "num_train_epochs" in line and "num_train_epochs" not in args.record
+    budget, (line,) = parsed("electra", None, "--budget=2h", "--model_size=tiny", "--max_steps=7")
+    assert "max_steps" in line and budget.training.max_steps != 7
     file.write_text("train_file: [a]\nbudget: 2h\n")
     for words in (["--auto_resume"], ["--resume_from_checkpoint=somewhere"]):  # not a million steps instead
         assert "--budget 2h" in refused(lambda words=words: parse_pretraining_arguments([f"--config={file}", *words]))

@@ -253,7 +253,7 @@ def test_another_text_or_batch_is_refused(provenance, name, named):
 
 def test_a_run_writes_below_its_folder(tmp_path, wordpiece_tokenizer):
     args = parse_pretraining_arguments(
-        flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True)
+        flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, lowercase="false", auto_resume=True)
     )
     run = open_run(args)
     with first_files(run):

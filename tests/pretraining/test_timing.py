@@ -129,8 +129,7 @@ def test_a_budget_sets_the_steps_of_the_run(folder, capsys):
     assert (folder / "output" / "run" / f"checkpoint-{steps}").is_dir()
     main([*argv, f"--max_steps={steps}", "--experiment_name=same"])
     assert_same_state(*(folder / "output" / name / f"checkpoint-{steps}" for name in ("run", "same")))
-    for given in ("--max_steps=3", "--auto_resume"):
-        assert "--budget" in refused(lambda given=given: main([*argv, "--budget=2s", given]))
+    assert "--budget" in refused(lambda: main([*argv, "--budget=2s", "--auto_resume"]))
     capsys.readouterr()
     main([*argv, "--budget=1d", "--plan"])
     printed = capsys.readouterr().out
@@ -227,10 +226,9 @@ def test_a_plan_tells_the_time_on_another_device(plan, caplog):
     args = parse_pretraining_arguments(["--train_file=a", "--plan", "--device_flops=312e12"])
     announce_cost(args, None, None, replace(plan, flops=1.15e18))  # ELECTRA-Small on an A100
     assert "3 h 24 min at 30% of 3.12e+14" in caplog.text
-    for words in ("--device_flops=1e15", "--plan --utilization=.3"):
-        assert "does not work" in refused(
-            lambda words=words: parse_pretraining_arguments(["--train_file=a", *words.split()])
-        )
+    caplog.clear()
+    parse_pretraining_arguments(["--train_file=a", "--device_flops=1e15"])
+    assert "no effect: --device_flops" in caplog.text
 
 
 @pytest.mark.slow

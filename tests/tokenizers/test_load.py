@@ -507,4 +507,4 @@ def test_lower_cased_turkish_is_warned_of(algorithm, is_turkish, capfd):
         if algorithm == "unigram":
             options = replace(options, vocab_size=70)
         train_on_documents(text, options)
-        assert ("--cased" in capfd.readouterr().out) == (is_turkish and lowercase)
+        assert ("--no_lowercase" in capfd.readouterr().out) == (is_turkish and lowercase)

@@ -68,7 +68,8 @@ GLUE_GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
 def parse_glue_arguments(argv: Sequence[str] | Values | None) -> Arguments:
     """Return the options of a command line, checked; `--tasks demo` without --config takes those of demo.yaml."""
     command_line = CommandLine(GLUE_GROUPS, "Fine-tune an encoder on GLUE and score it.")
-    encoder, glue, tuning = command_line.parse(argv, default_config=_default_config)
+    parsed = command_line.parse(argv, default_config=_default_config)
+    encoder, glue, tuning = parsed.groups
     glue = replace(
         glue,
         tasks=_task_names(glue.tasks),
@@ -76,9 +77,9 @@ def parse_glue_arguments(argv: Sequence[str] | Values | None) -> Arguments:
     )
     if not set(glue.start_from_mnli) <= set(glue.tasks) - {"mnli"}:
         raise UserError(f"--start_from_mnli {' '.join(glue.start_from_mnli)}: name tasks of --tasks, without mnli")
-    overrides = _overrides(glue.task_overrides, command_line.flags)
+    overrides = _overrides(glue.task_overrides, parsed.flags)
     # Recorded even if empty: else the defaults would apply where the recorded options are used as --config.
-    record = {**command_line.record, "task_overrides": overrides}
+    record = {**parsed.record, "task_overrides": overrides}
     return Arguments(encoder, glue, tuning, record, overrides)
 
 
@@ -105,7 +106,7 @@ def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
     for name, chosen in mapping.items():
         if unknown := set(chosen) - TASK_OPTIONS:
             raise UserError(f"--task_overrides of {name}: {min(unknown)} cannot differ by task; remove it")
-        _, glue, tuning = CommandLine(GLUE_GROUPS, "").parse(as_flags(chosen))
+        _, glue, tuning = CommandLine(GLUE_GROUPS, "").parse(as_flags(chosen)).groups
         values = {**vars(glue), **vars(tuning)}
         given = {option for option, value in chosen.items() if value is not None} - flags
         if given:

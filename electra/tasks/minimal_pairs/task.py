@@ -58,9 +58,10 @@ PAIRS_GROUPS = (MinimalPairArguments,)
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     command_line = CommandLine(PAIRS_GROUPS, "Score minimal pairs of sentences, such as BLiMP, without training.")
-    (args,) = command_line.parse(argv)
+    parsed = command_line.parse(argv)
+    (args,) = parsed.groups
     keep_freed_memory(use_cpu=args.use_cpu)
-    score_pairs(args, command_line.record)
+    score_pairs(args, parsed.record)
 
 
 # ---- scoring pairs
