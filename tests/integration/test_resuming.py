@@ -177,10 +177,11 @@ def test_a_killed_run_has_a_report_of_what_it_had_saved(copy, monkeypatch):
     assert "total loss" in page
 
 
-def test_a_second_process_leaves_a_run_alone_that_is_at_work(finished):
+def test_a_second_process_leaves_a_run_alone_that_is_at_work(finished, copying):
+    argv = flags(finished, **FAST, max_steps=14, auto_resume=True)
     before = contents(finished)
     # This process holds the run until it ends.
-    _, err = run("run_pretraining.py", flags(finished, **FAST, max_steps=14, auto_resume=True), finished, expect=2)
+    _, err = run("run_pretraining.py", argv, finished, expect=2, python=copying)
     assert err.splitlines()[-1].startswith(f"error: {finished}/output/run is locked")
     assert contents(finished) == before
 

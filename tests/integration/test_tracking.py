@@ -1,4 +1,4 @@
-"""What real runs leave with wandb, offline, and TensorBoard."""
+"""What real runs leave with wandb, offline, and TensorBoard. Their processes are copies of one."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from electra.report.results import read_results
 from electra.runtime.tracking import check_trackers, track_results
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json, run
-from tests.pretraining.runs import flags, write_corpus
+from tests.pretraining.runs import FAST, flags, write_corpus
 from tests.tasks.glue.files import flags as glue_flags
 from tests.tasks.glue.files import write_encoder, write_glue
 
@@ -81,10 +81,10 @@ def _records(content):
             parts = b""
 
 
-def test_pretraining_gives_its_curves_and_report_to_wandb(tmp_path):
+def test_pretraining_gives_its_curves_and_report_to_wandb(tmp_path, copying):
     write_corpus(tmp_path / "corpus.txt")
     argv = flags(tmp_path, max_steps=4, eval_steps=2, logging_steps=2, generator_size=0.5, report_to=REPORT_TO)
-    run("run_pretraining.py", argv, tmp_path, WANDB_DIR=str(tmp_path))
+    run("run_pretraining.py", argv, tmp_path, python=copying, WANDB_DIR=str(tmp_path))
     folder = tmp_path / "output" / "run"
     tracked = read_wandb(tmp_path / "wandb")["run"]
     metrics = read_json(folder / "metrics.json")
@@ -125,40 +125,46 @@ def test_glue_gives_each_run_to_wandb(tmp_path, glue_tokenizer, copying):
 
 
 @parametrize("plan", [[], ["--plan"]])
-def test_without_a_login_pretraining_does_no_work(tmp_path, plan):
+def test_without_a_login_pretraining_does_no_work(tmp_path, plan, copying):
     write_corpus(tmp_path / "corpus.txt")
     argv = [*flags(tmp_path, max_steps=2, report_to="wandb"), *plan]
-    out, err = run("run_pretraining.py", argv, tmp_path, expect=2, WANDB_MODE="online", HOME=str(tmp_path))
+    without_login = {"WANDB_MODE": "online", "HOME": str(tmp_path)}
+    out, err = run("run_pretraining.py", argv, tmp_path, expect=2, python=copying, **without_login)
     assert "--report_to wandb" in err and "wandb login" in err and "Traceback" not in err
     assert "tokenizer" not in out and not (tmp_path / "output" / "run").exists() and not (tmp_path / "cache").exists()
 
 
-def test_without_a_login_fine_tuning_does_no_work(tmp_path, glue_tokenizer):
+def test_without_a_login_fine_tuning_does_no_work(tmp_path, glue_tokenizer, copying):
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     write_glue(tmp_path / "glue", "CoLA")
     argv = glue_flags(tmp_path, tasks=["cola"], report_to="wandb")
-    _, err = run("run_glue.py", argv, tmp_path, expect=2, WANDB_MODE="online", HOME=str(tmp_path))
+    without_login = {"WANDB_MODE": "online", "HOME": str(tmp_path)}
+    _, err = run("run_glue.py", argv, tmp_path, expect=2, python=copying, **without_login)
     assert "--report_to wandb" in err and "Traceback" not in err and not (tmp_path / "output").exists()
 
 
-def test_what_a_tracker_raises_is_one_line_and_leaves_no_run(tmp_path):
+def test_what_a_tracker_raises_is_one_line_and_leaves_no_run(tmp_path, copying):
     write_corpus(tmp_path / "corpus.txt")
     (tmp_path / "file").touch()  # where TensorBoard needs a folder
     argv = flags(tmp_path, max_steps=2, report_to="tensorboard")
     variables = {"TENSORBOARD_LOGGING_DIR": str(tmp_path / "file")}
-    _, err = run("run_pretraining.py", argv, tmp_path, expect=2, **variables)
+    _, err = run("run_pretraining.py", argv, tmp_path, expect=2, python=copying, **variables)
     assert "--report_to tensorboard" in err and "Traceback" not in err
     assert not (tmp_path / "output" / "run").exists()
 
 
-def test_a_resumed_run_is_one_run_in_wandb(tmp_path):
+def test_a_resumed_run_is_one_run_in_wandb(tmp_path, copying):
     write_corpus(tmp_path / "corpus.txt")
-    argv = flags(tmp_path, max_steps=2, save_steps=1, report_to="wandb")
-    run("run_pretraining.py", argv, tmp_path, WANDB_DIR=str(tmp_path))
+    argv = flags(tmp_path, **FAST, max_steps=2, save_steps=1, report_to="wandb")
+
+    def pretrain(words):
+        run("run_pretraining.py", words, tmp_path, python=copying, WANDB_DIR=str(tmp_path))
+
+    pretrain(argv)
     folder = tmp_path / "output" / "run"
     more = [f"--resume_from_checkpoint={folder}", "--max_steps=4", "--report_to=wandb"]
-    run("run_pretraining.py", more, tmp_path, WANDB_DIR=str(tmp_path))
-    run("run_pretraining.py", argv, tmp_path, WANDB_DIR=str(tmp_path))  # a new run in a folder of its own
+    pretrain(more)
+    pretrain(argv)  # a new run in a folder of its own
     ids = [path.stem for path in sorted((tmp_path / "wandb").glob("offline-run-*/run-*.wandb"), key=os.path.getctime)]
     assert len(ids) == 3 and ids[0] == ids[1] != ids[2]
     assert (folder / "wandb_run_id.txt").read_text() == f"{ids[0].removeprefix('run-')}\n"

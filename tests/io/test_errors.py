@@ -63,8 +63,8 @@ def test_the_traceback_of_a_mistake_is_shown_on_request(capsys, monkeypatch):
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_reader_that_ends_early_is_no_error():
-    command = f"{sys.executable} -m electra pretrain --help | head -1; exit ${{PIPESTATUS[0]}}"
+def test_a_reader_that_ends_early_is_no_error(copying):
+    command = f"{copying} -m electra pretrain --help | head -1; exit ${{PIPESTATUS[0]}}"
     variables = {name: value for name, value in os.environ.items() if name != "WANDB_MODE"}  # transformers tells of it
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=variables, capture_output=True, text=True)
     assert done.stderr == "" and done.returncode in (0, 141)
