@@ -7,16 +7,21 @@
 
 import argparse
 import gc
+import io
 import json
 import os
 import runpy
 import signal
 import socket
 import sys
+import threading
+from contextlib import suppress
 
 import datasets  # noqa: F401
 import sklearn.linear_model  # noqa: F401
 import torch
+import wandb  # noqa: F401
+from matplotlib.figure import Figure
 from transformers import Trainer  # noqa: F401
 
 import electra.finetuning.runner
@@ -24,6 +29,7 @@ import electra.pretraining.run  # noqa: F401
 
 
 def main(address):
+    Figure().savefig(io.BytesIO())  # so that fonts are loaded
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the copies ended
     with socket.socket(socket.AF_UNIX) as server:
@@ -49,8 +55,19 @@ def answer(connection):
     if pid == 0:
         connection.close()
         become(request[:-1], streams)
+    threading.Thread(target=pass_signals, args=(connection, pid), daemon=True).start()
     _, status = os.waitpid(pid, 0)
-    connection.send(str(os.waitstatus_to_exitcode(status) % 256).encode())
+    with suppress(OSError):  # nobody is there to be told
+        connection.send(str(os.waitstatus_to_exitcode(status) % 256).encode())
+
+
+def pass_signals(connection, pid):
+    """Send a copy the signals that come, by their numbers; kill it when who asked for it has been killed."""
+    with suppress(OSError):
+        while number := connection.recv(1):
+            os.kill(pid, number[0])
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def become(request, streams):

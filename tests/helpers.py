@@ -87,11 +87,13 @@ def _command(function, args, log, variables):
 
 
 COPIED = """#!{python} -SE
-import json, os, socket, sys
+import json, os, signal, socket, sys
 with socket.socket(socket.AF_UNIX) as connection:
     connection.connect({address!r})
     request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)])
     socket.send_fds(connection, [request.encode() + bytes(1)], [0, 1, 2])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: connection.send(bytes([number])))
     sys.exit(int(connection.recv(9) or 1))
 """
 
@@ -100,7 +102,8 @@ with socket.socket(socket.AF_UNIX) as connection:
 def copying_python():
     """A program that is `python -m MODULE`, `python -c CODE` or `python SCRIPT`, but runs in a copy of a process.
 
-    For what starts many processes, each of which would import the libraries for several seconds. The process that is
+    For what starts processes, each of which would import the libraries for several seconds. A copy gets the program's
+    signals, and is killed with it. The process that is
     copied has one thread, besides that of pyarrow's allocator, which is made for copies: the copy of a process with
     other threads may wait forever for what these held.
     """

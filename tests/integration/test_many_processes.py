@@ -1,7 +1,7 @@
 """The same run on one process, on two hosts, and with accumulation: the same text, masks and weights.
 
-Two runs are started by torchrun, on two hosts and with a restart. Torchrun and processes of the restarted run are real
-ones, those of all others are copies of this process. All by gloo, without dropout, whose random numbers are each
+Two runs are started by torchrun, on two hosts and with a restart. Their processes are copies of one that has imported
+the libraries, those of all others copies of this process. All by gloo, without dropout, whose random numbers are each
 process's own. A process that is killed ends the other one with one line and a checkpoint to go on from.
 """
 
@@ -134,13 +134,13 @@ def test_a_process_that_hangs_ends_the_run_after_the_time_out(endless):
     assert "error: another process of the run has ended or cannot be reached; " in ranks[0].log.read_text()
 
 
-def test_torchrun_goes_on_by_itself_after_a_killed_process(tmp_path):
+def test_torchrun_goes_on_by_itself_after_a_killed_process(tmp_path, copying):
     write_corpus(tmp_path / "corpus.txt")
     log = tmp_path / "torchrun.log"
     run = tmp_path / "output" / "killed"
     lengths = {"max_steps": 40, "save_steps": 4, "save_total_limit": 2}
     argv = options(tmp_path, "killed", auto_resume=True, **lengths)
-    killed = start(argv, *ON_ONE_HOST, "--max_restarts=3", log=log)
+    killed = start(argv, *ON_ONE_HOST, "--max_restarts=3", log=log, PYTHON_EXEC=copying)
     try:
         while not list(run.glob("checkpoint-*")):
             assert killed.poll() is None, log.read_text()
