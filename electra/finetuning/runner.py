@@ -7,6 +7,7 @@ import copy
 import logging
 import math
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ from electra.finetuning.saved import check_can_save, describe_model, is_saved, s
 from electra.finetuning.task import Task, TaskData
 from electra.finetuning.trainer import Logits, train_and_score
 from electra.io.checkpoints import translate_write_errors
-from electra.io.console import printable, shows_bars
+from electra.io.console import format_seconds, printable, shows_bars
 from electra.io.errors import UserError
 from electra.io.files import read_json, replace_folder, write_file, write_json
 from electra.report.blocks import write_report
@@ -232,17 +233,51 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
 
 WAIT = 10.0
 """Seconds to wait for a run of another command before asking again."""
+LINE_SECONDS = 30.0
+"""Seconds between two lines of a run where no progress bar can be seen."""
+STEPS_OF_ESTIMATE = 10
+"""Steps that are timed to say how long a run takes."""
 
 
 class Progress(TrainerCallback):
-    """A progress bar over the steps of all runs."""
+    """Signs of life over the steps of all runs: a progress bar, or a line every `LINE_SECONDS` where none can be seen.
+
+    The first `STEPS_OF_ESTIMATE` steps of a task say how long its seeds take.
+    """
 
     def __init__(self, steps: int, *, is_shown: bool) -> None:
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
         self.bar = tqdm(total=steps, disable=not (is_shown and shows_bars()), bar_format=form, leave=False)
+        self.said = time.monotonic()
+        self.timed: set[str] = set()
+
+    def begin(self, p: PlannedTask, seed: int) -> None:
+        self.task = p.task.name
+        self.title = f"{self.task} seed {seed}"
+        self.bar.set_description_str(self.title)
+
+    def say(self, text: str) -> None:
+        """Log a line, above the bar if there is one."""
+        say = logger.info if self.bar.disable else self.bar.write
+        say(printable(text))
+        self.said = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.bar.update()
+        step = state.global_step
+        if step in (1, STEPS_OF_ESTIMATE) and args.device.type != "cpu":
+            torch.accelerator.synchronize()
+        now = time.monotonic()
+        if step == 1:  # slower than the others
+            self.first = now
+            return
+        seconds = (now - self.first) / (step - 1)  # of a step
+        if step == STEPS_OF_ESTIMATE and self.task not in self.timed:
+            self.timed.add(self.task)
+            self.say(f"{self.task}: training takes about {format_seconds(seconds * state.max_steps)} for each seed")
+        elif self.bar.disable and now - self.said > LINE_SECONDS:
+            left = format_seconds(seconds * (state.max_steps - step))
+            self.say(f"{self.title}: step {step} of {state.max_steps}, about {left} left")
 
 
 def run_all(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
@@ -267,8 +302,7 @@ def run_if_free(
     timeout: float,
 ) -> bool:
     """Make a run unless it is finished; return False if another command still makes it after `timeout` seconds."""
-    title = f"{p.task.name} seed {seed}"
-    progress.bar.set_description_str(title)
+    progress.begin(p, seed)
     with evaluation.claim(p.task.name, seed, timeout) as is_free:
         if not is_free:
             return False
@@ -277,11 +311,12 @@ def run_if_free(
             progress.bar.update(p.steps)
             return True
         result = run_one(evaluation, p, seed, progress)
-        scores = [f"{name} {percent(value)}" for name, value in result.metrics.items()]
+        reporting = p.task.kind.reporting
+        hidden = reporting.metrics.keys() - set(reporting.columns_of(result))  # such as micro F1 that equals accuracy
+        scores = [f"{name} {percent(value)}" for name, value in result.metrics.items() if name not in hidden]
         if result.collapsed:
             scores.append("collapsed: one answer to all")
-        say = logger.info if progress.bar.disable else progress.bar.write
-        say(printable(f"{title}: {', '.join(scores)}"))
+        progress.say(f"{progress.title}: {', '.join(scores)}")
     return True
 
 

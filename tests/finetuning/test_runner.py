@@ -1,4 +1,4 @@
-"""Steps of a planned run."""
+"""Steps of a planned run, and the lines that tell of them."""
 
 import re
 from types import SimpleNamespace
@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 from accelerate import PartialState
 
+from electra.finetuning import runner as module
 from electra.finetuning.data import Examples, encode_examples
-from electra.finetuning.runner import PlannedTask
+from electra.finetuning.runner import PlannedTask, Progress
 from electra.finetuning.task import Split, TaskData
 from tests.finetuning.test_trainer import make_options, run
 from tests.helpers import exit_codes, fork_ranks, parametrize
@@ -53,3 +54,14 @@ def test_steps_of_a_run_on_two_processes(rows, batch, steps, tmp_path):
             ("planned", f"{steps}"),
             ("made", f"{steps}"),
         ]
+
+
+def test_a_run_says_how_long_it_takes_and_where_it_is(rows, tmp_path, caplog, monkeypatch):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(module, "LINE_SECONDS", -1.0)
+    progress = Progress(24, is_shown=True)
+    for seed in (42, 43):
+        progress.begin(SimpleNamespace(task=SimpleNamespace(name="cola")), seed)
+        run(rows, tmp_path, callbacks=[progress], num_train_epochs=4.0)  # 12 steps
+    lines = [line.split(":")[0] for line in caplog.messages if line.startswith("cola")]
+    assert lines == [*["cola seed 42"] * 8, "cola", *["cola seed 42"] * 2, *["cola seed 43"] * 11]

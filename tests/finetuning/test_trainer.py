@@ -40,14 +40,14 @@ def rows(framed_tokenizer):
     return encode_examples(Examples([" ".join(map(str, row)) for row in words], None, labels), framed_tokenizer, 16)
 
 
-def run(rows, folder, *, seed=1, dropout=0.0, score=None, **options):
+def run(rows, folder, *, seed=1, dropout=0.0, score=None, callbacks=(), **options):
     labels = np.asarray(rows.columns["labels"])
     num_labels = 1 if labels.dtype == np.float32 else 2
     return train_and_score(
         lambda: EncoderWithHead(make_encoder(dropout), "google", num_labels, dropout),
         make_options(**options),
         seed=seed, train=rows, dev={"dev": rows}, collator=PaddingCollator(0), folder=folder, name="run",
-        score=score or (lambda logits: float((logits["dev"].argmax(1) == labels).mean())),
+        score=score or (lambda logits: float((logits["dev"].argmax(1) == labels).mean())), callbacks=callbacks,
     )  # fmt: skip
 
 
