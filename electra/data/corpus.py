@@ -18,7 +18,6 @@ import os
 import platform
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,15 +33,13 @@ from electra.data.readers import (
     as_document,
     check_columns,
     ending,
-    holds_results,
-    is_of_cache,
     is_of_corpus,
+    is_one_document,
     is_readable,
     kind,
     naming_errors,
     read_file,
     warn_of_files,
-    why_rows,
 )
 from electra.io.errors import UserError
 from electra.io.files import absolute, expand
@@ -56,9 +53,8 @@ NO_CONFIG = "none"  # stands for "no configuration" where one is expected for ea
 WHOLE_BYTES = 10**9
 """Bytes of all files of a corpus together up to which the files are hashed whole; of more, samples are hashed. Hashing
 takes a core 0.2 s from memory (XXH3: 6 GB/s), and a second from a disk of 1 GB/s."""
-SAMPLED_LINES = 2000
-SAMPLED_CHARACTERS = 100_000
-"""Lines and characters at the beginning of a file of text in which rows of a table are looked for, at most."""
+LARGE_SHARE = 0.1
+"""Share of the bytes of a corpus from which a file that is one document is said."""
 PIECES = 8
 PIECE_BYTES = 8192
 """Pieces of a large file that are hashed, and bytes of each: reading them takes no time."""
@@ -106,8 +102,6 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments, option: 
 
     if kind(files[0])[0] != "text":
         next(read(0, 1), None)  # checks the column
-    if kind(files[0])[0] in ("text", ""):  # by lines, because a file may be one document
-        _warn_of_rows(entry, read_file(files[0], options.text_column, "line"))
     identity = [options.document_separator, options.text_column, *(str(kind(file)) for file in files)]
     if any(kind(file)[0] == "tsv" for file in files):
         identity.append("quotes 2")  # earlier caches have cells of tsv without the marks of quoted speech
@@ -137,8 +131,6 @@ def _dataset_source(
             dataset = _saved_split(name, datasets.load_from_disk(dataset_id), split)
         else:
             dataset = datasets.load_dataset(dataset_id, config, split=split)
-    except IndexError as error:  # `datasets` asks for the first file of a split
-        raise UserError(f"dataset {name} has a split without rows; name one with text") from error
     except (OSError, ValueError, RuntimeError, LookupError, datasets.exceptions.DatasetsError) as error:
         raise UserError(
             f"dataset {dataset_id!r} (configuration {config}, split {split}) could not be loaded: {error}; check the "
@@ -251,6 +243,19 @@ class Corpus:
         for file, fraction in zip(files, fractions[len(names) :], strict=True):
             self.sources.append(_file_source(file, fraction, options, file_option))
         self.size_bytes = sum(source.size_bytes for source in self.sources)
+        if file_option == "train_file" and options.document_separator == "blank_line":
+            self._warn_of_large_documents()
+
+    def _warn_of_large_documents(self) -> None:
+        """Log a warning about each file of text that is one document and a large share of the corpus."""
+        for file in {file: None for source in self.sources if "text_files" in source.counts for file in source.files}:
+            share = os.path.getsize(file) / max(1, self.size_bytes)
+            if share >= LARGE_SHARE and kind(file) in (("text", ""), ("", "")) and is_one_document(file):
+                logger.warning(
+                    "%s is one document, %.0f %% of the corpus: blank lines separate documents; if each line is one, "
+                    "use --document_separator line; rows of a table need its ending, such as .jsonl",
+                    file, 100 * share,
+                )  # fmt: skip
 
     @property
     def names(self) -> str:
@@ -339,23 +344,11 @@ def is_saved_dataset(folder: str) -> bool:
     return any(Path(folder, name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
-def _warn_of_rows(name: str, lines: Iterator[str]) -> None:
-    """Log a warning if the first lines of a file of text are the rows of a table, or JSON."""
-    sample: list[str] = []
-    with suppress(UserError):  # raised again, with its place, where the text is read
-        for line in lines:
-            sample.append(line[:SAMPLED_CHARACTERS])
-            if sum(map(len, sample)) >= SAMPLED_CHARACTERS or len(sample) >= SAMPLED_LINES:
-                break
-    if reason := why_rows("\n".join(sample)):
-        logger.warning(f"{name} does not look like text: {reason}")
-
-
 def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[str]]:
     """Return the sorted absolute paths of the files that a file, a folder or a glob names.
 
-    Below a folder and `**`, hidden files and results of this program are left out. Links are followed, unless they
-    lead back to a folder around them. A file that is named by itself or by a glob may have any ending.
+    Below a folder, hidden files are left out. Links are followed, unless they lead back to a folder around them. A
+    file that is named by itself or by a glob may have any ending.
 
     Returns:
         the paths of the files that are read, and of files in a folder that are not.
@@ -370,58 +363,41 @@ def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[
     paths = _files_below(pattern) if is_folder else _found_by(pattern)
     files = sorted({os.path.abspath(path) for path in paths if os.path.isfile(path)})
     if not files:
-        what = "a folder without files" if is_folder else "no such file or folder"
-        if paths and not is_folder:
-            what = "there is no regular file of this name, only folders (to read all below, name them) or pipes"
+        what = "only folders or pipes; to read all below a folder, name it" if paths else "no such file"
         raise UserError(f"{option} {entry!r}: {what}; it may be {SUPPORTED}")
     is_read = is_of_corpus if is_folder else is_readable
     found = [path for path in files if is_read(path)]
     skipped = sorted({*files}.difference(found))
     if not found:
         endings = " ".join(sorted(set(map(ending, files)))[:MOST_ENDINGS])
-        is_one = len(files) == 1 and not is_folder
-        what = "the file exists, but is not" if is_one else f"none of its {len(files)} files ({endings}) is"
-        raise UserError(f"{option} {entry!r}: {what} {SUPPORTED}")
+        raise UserError(f"{option} {entry!r}: none of {len(files)} files ({endings}) is {SUPPORTED}")
     return found, skipped
 
 
 def _files_below(folder: str) -> list[str]:
-    """Return the paths of all files below a folder, without hidden ones and results of this program."""
+    """Return the paths of all files below a folder, without hidden ones."""
     found = []
     for root, subfolders, names in os.walk(folder, followlinks=True):
         paths = {name: os.path.join(root, name) for name in subfolders if not name.startswith(".")}
-        paths = {name: path for name, path in paths.items() if not (os.path.islink(path) and _is_loop(path, folder))}
-        subfolders[:] = [name for name, path in paths.items() if not holds_results(path)]
+        subfolders[:] = [name for name, path in paths.items() if not (os.path.islink(path) and _is_loop(path))]
         found += [os.path.join(root, name) for name in names if not name.startswith(".")]
-    return [path for path in found if not is_of_cache(path)]
+    return found
 
 
 def _found_by(pattern: str) -> list[str]:
-    """Return the path itself if it exists, else those that a glob finds, none by a link to a folder around the link.
-
-    Below `**`, results of this program are left out.
-    """
+    """Return the path itself if it exists, else those that a glob finds."""
     if os.path.exists(pattern):
         return [pattern]
     paths = glob.glob(pattern, recursive=True)
-    folders = {os.path.dirname(path) for path in paths}
-    top = os.path.commonpath([*map(os.path.abspath, folders)]) if folders else ""
-    left_out = {folder for folder in folders if _is_loop(folder, top)}
-    if "**" in pattern:
-        left_out |= {folder for folder in folders if any(map(holds_results, _between(folder, top)[:-1]))}
-    return [path for path in paths if os.path.dirname(path) not in left_out]
+    loops = {folder for folder in map(os.path.dirname, paths) if _is_loop(folder)}
+    return [path for path in paths if os.path.dirname(path) not in loops]
 
 
-def _is_loop(folder: str, top: str) -> bool:
-    """Return True if the path of a folder below `top` goes through one folder twice, by a link."""
-    between = _between(folder, top)
-    return len({*map(os.path.realpath, between)}) < len(between)
-
-
-def _between(folder: str, top: str) -> list[str]:
-    """Return the absolute paths of a folder, of the folders around it, and of `top`, in this order."""
+def _is_loop(folder: str) -> bool:
+    """Return True if the path of a folder goes through one folder twice, by a link to a folder around the link."""
     path = Path(os.path.abspath(folder))
-    return [str(part) for part in (path, *path.parents) if part.is_relative_to(os.path.abspath(top))]
+    around = [path, *path.parents]
+    return len({*map(os.path.realpath, around)}) < len(around)
 
 
 def _for_each(

@@ -41,8 +41,8 @@ class CorpusArguments(Options):
     dataset_split: str = option("train", "Split of the data sets to read.", replaced_by=TEXT_OPTIONS)
     train_file: list[str] = option(
         [],
-        "Text files, folders or globs: .txt .md .jsonl .csv .tsv .parquet, also .gz or .zst. In options with one "
-        "value per corpus, files come after data sets.",
+        "Text files, folders or globs: .txt .md .jsonl .csv .tsv .parquet, also .gz or .zst. In plain text, blank "
+        "lines separate documents. In options with one value per corpus, files come after data sets.",
         absolute=absolute,
         replaced_by=("dataset_name", "token_cache"),
     )

@@ -5,7 +5,6 @@ silently cut short or decoded wrongly costs a training run. `datasets` streams t
 at exactly two newlines, and its errors name no line.
 """
 
-import csv
 import io
 import itertools
 import logging
@@ -16,7 +15,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import IO, Any
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 
 from electra.io.console import is_encodable
 from electra.io.errors import UserError, first_line
-from electra.io.files import HELD_OUT_WORDS, OPTIONS_TITLE
+from electra.io.files import HELD_OUT_WORDS
 from electra.io.lines import NOT_UTF8, open_bytes
 from electra.io.rows import JSON_LINES, PlacedRow, is_object, json_rows, read_rows, shown_names
 
@@ -61,24 +60,11 @@ NEVER_TEXT = (
     ".so"
 )
 """Endings of files that are never read as text, whatever their first bytes look like."""
-_OF_CACHE = re.compile(r"(documents|tokenizer|split|index)-[0-9a-f]{16}\b.*")
-"""Names of files and folders in a --cache_dir."""
-_FIRST_FILES = {
-    "config.yaml": f"# {OPTIONS_TITLE}".encode(),
-    "settings.yaml": b"program: run_",
-    "manifest.json": b"blake2b",
-}
-"""File in a folder of results -> what stands in its first bytes."""
-_FIRST_BYTES = 200
 SUPPORTED = (
     f"text ({' '.join(filter(None, TEXTS))}, the code of a language, or any other file of UTF-8 text that is named by "
     f"itself), .jsonl .csv .tsv .parquet, also compressed as {' '.join(COMPRESSION_NAMES)}"
 )
 """The formats of a corpus in words, for messages."""
-SNIFFED_BYTES = 1 << 16
-"""First bytes of a file by which text is told from other content: 64 KiB."""
-CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
-"""Bytes that are rare in text of any encoding."""
 ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they stay below a hundred megabytes
 
 
@@ -91,66 +77,31 @@ def kind(path: str) -> tuple[str, str]:
 
 
 def ending(path: str) -> str:
-    """Return the part of a file's name that decides about the format: endings such as ".txt.7z", or else the name."""
+    """Return the ending of a file's name, or the name if it has none."""
     name = os.path.basename(path)
-    stem, extension = os.path.splitext(name)
-    inner = os.path.splitext(stem)[1]
-    is_double = inner[1:].isalpha() and len(inner) <= 8
-    return (inner if is_double else "") + extension or name
+    return os.path.splitext(name)[1] or name
 
 
 def is_of_corpus(path: str) -> bool:
     """Return True if a file in a folder of texts is read: its format is known, and it is no README or the like."""
-    file_format, compression = kind(path)
-    if file_format != "text":
-        return bool(file_format)
-    name, _, extension = os.path.basename(path).lower().partition(".")
-    may_be_other = extension in LANGUAGES.split()  # a library may be libx.so, and Somali is so
-    return name not in NOT_A_CORPUS and not (may_be_other and not compression and looks_binary(path))
-
-
-def is_of_cache(path: str) -> bool:
-    """Return True if a file or folder has a name of those in a --cache_dir."""
-    return bool(_OF_CACHE.fullmatch(os.path.basename(path)))
-
-
-def holds_results(folder: str) -> bool:
-    """Return True if a folder is a result of this program, which is no text although it has files of text.
-
-    These are runs, evaluations and sweeps, models and checkpoints, and what is in a --cache_dir.
-    """
-    if is_of_cache(folder):
-        return True
-    for name, content in _FIRST_FILES.items():
-        with suppress(OSError), open(os.path.join(folder, name), "rb") as file:
-            if content in file.read(_FIRST_BYTES):
-                return True
-    return False
+    name = os.path.basename(path).lower().partition(".")[0]
+    file_format = kind(path)[0]
+    return bool(file_format) and not (file_format == "text" and name in NOT_A_CORPUS)
 
 
 def is_readable(path: str) -> bool:
-    """Return True if a file that is named by itself is read: its format is known, or it is text of any ending."""
-    file_format, compression = kind(path)
+    """Return True if a file that is named by itself is read: all but those whose ending is never that of text."""
     stem, extension = os.path.splitext(path.lower())
-    if compression:
+    if extension in COMPRESSION_NAMES:
         extension = os.path.splitext(stem)[1]
-    if extension in NEVER_TEXT.split():
-        return False
-    return bool(file_format or compression) or not looks_binary(path)
+    return extension not in NEVER_TEXT.split()
 
 
-def looks_binary(path: str) -> bool:
-    """Return True if the first bytes of a file are no text: they have a NUL, or many other control characters.
-
-    Text in another encoding than UTF-8 is refused where it is read, with the place.
-    """
+def is_one_document(path: str) -> bool:
+    """Return True if no blank line separates documents in a file of plain text, which is not compressed."""
     with open(path, "rb") as file:
-        begin = file.read(SNIFFED_BYTES)
-    return b"\0" in begin or sum(byte in CONTROL for byte in begin) > len(begin) // 100
-
-
-FEWEST_ROWS = 20
-"""Lines with equal numbers of cells from which a text is called a table."""
+        _document_start(file, 1, "blank_line")
+        return all(map(bytes.isspace, file))
 
 
 def warn_of_files(entry: str, files: Sequence[str], skipped: Sequence[str], *, is_training: bool) -> None:
@@ -169,19 +120,6 @@ def warn_of_files(entry: str, files: Sequence[str], skipped: Sequence[str], *, i
             "with --train_file",
             len(named), len(files), entry, words,
         )  # fmt: skip
-
-
-def why_rows(text: str) -> str:
-    """Return what makes plain text look like JSON lines or the rows of a table, "" if nothing does."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    if len(lines) >= 2 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines[:-1]):
-        return "each line is an object of JSON: name it .jsonl"
-    for delimiter, name in (("\t", ".tsv"), (",", ".csv"), (";", ".csv")):
-        rows = [*csv.reader(lines, delimiter=delimiter)][:-1]  # the last one may be cut
-        is_even = len(rows) >= FEWEST_ROWS and len(rows[0]) > 1 and {*map(len, rows)} == {len(rows[0])}
-        if is_even and 2 * text.count(f"{delimiter} ") < text.count(delimiter):  # a comma of prose has a space
-            return f"each line has {len(rows[0])} cells, as in a table: name it {name}"
-    return ""
 
 
 def read_file(
@@ -291,10 +229,7 @@ def naming_errors(name: str) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise UserError(f"{name} {NOT_UTF8} (byte 0x{error.object[error.start]:02x})") from error
     except (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
-        advice = ""
-        if "too much memory" in str(error):  # zstd's frames with a window above 128 MB
-            advice = f"; compress it anew: `zstd -d --long=31 --stdout {name} | zstd > NEW.zst`"
-        raise UserError(f"{name} cannot be read: {first_line(error)}{advice}") from error
+        raise UserError(f"{name} cannot be read: {first_line(error)}") from error
 
 
 def _text_documents(text: io.TextIOWrapper, document_separator: str) -> Iterator[str]:
