@@ -38,7 +38,7 @@ from electra.io.files import YAML_ERRORS, check_regular, config_path, read_as_wr
 from electra.options import (
     Need,
     Values,
-    as_word,
+    as_type,
     check_known,
     default_of,
     plain_value,
@@ -198,7 +198,7 @@ class CommandLine(HfArgumentParser):
         known = {name: value for name, value in options.items() if value is not None}
         for name, (f, group) in self.options.items():
             if name in known:
-                known[name] = as_word(f, types_of(group)[name], known[name])
+                known[name] = as_type(f, types_of(group)[name], known[name])
         return known
 
     def _read_file(self, path: str) -> dict[str, Any]:

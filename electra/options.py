@@ -6,7 +6,6 @@ a score depends on it. A `Need` says without what an option would do nothing. co
 
 import functools
 import logging
-import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,12 +13,12 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple, get_origin, get_type_hints
 
 import numpy as np
 
 from electra.io.errors import UserError, hint_of_unknown
-from electra.io.shapes import ShapeError, as_shape
+from electra.io.files import check_type
 from electra.recipes import RECIPES
 
 logger = logging.getLogger(__name__)
@@ -159,19 +158,6 @@ def check_known(options: Iterable[str], known: Collection[str], prefix: str = ""
             raise UserError(f"unknown option {prefix}{name}{where}; {hint}")
 
 
-def split_options(options: Values, *groups: Any, without: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Return the options of each group, from those of a program.
-
-    Args:
-        without: options of the groups that the program cannot give.
-    Raises:
-        UserError: no group has an option.
-    """
-    names = [{f.name for f in fields(group) if f.init} - {*without} for group in groups]
-    check_known(options, set().union(*names))
-    return [{name: value for name, value in options.items() if name in own} for own in names]
-
-
 def check_options(options: Any) -> None:
     """Refuse values that are of another type than the option, out of its range, or not finite.
 
@@ -189,8 +175,6 @@ def check_options(options: Any) -> None:
             value = typed
         valid = rules_of(f).valid
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, float):
-                check(math.isfinite(one), f.name, one, "a finite number")
             if valid and one is not None:
                 check(valid.holds(one), f.name, one, valid.expected)
 
@@ -203,10 +187,6 @@ class Options:
     """
 
     resuming: ClassVar[Resuming] = "free"
-
-    def __new__(cls, *args: Any, **options: Any) -> Self:
-        split_options(options, cls)
-        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -225,20 +205,12 @@ def as_type(f: Field[Any], kind: Any, value: Any) -> Any:
     """
     if "rules" not in f.metadata:
         return value
-    is_list = get_origin(kind) is list
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    if is_list and isinstance(value, str):
-        value = [value]
-    if is_list and isinstance(value, list | tuple):
-        value = [os.fspath(one) if isinstance(one, os.PathLike) else one for one in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    plain = plain_value(value)
+    value = plain_value(value)
+    if get_origin(kind) is list and isinstance(value, str | tuple):
+        value = [value] if isinstance(value, str) else [*value]
     try:
-        # A kind of text, such as an enum, is checked as text.
-        as_shape(str(plain) if isinstance(plain, str) else plain, kind)
-    except ShapeError as error:
+        value = check_type(value, kind)
+    except ValueError as error:
         raise UserError(f"--{f.name} {value!r:.80} is not possible: {error}") from error
     choices = f.metadata.get("choices", ())
     if choices and value is not None:
@@ -247,17 +219,14 @@ def as_type(f: Field[Any], kind: Any, value: Any) -> Any:
     return value
 
 
-def as_word(f: Field[Any], kind: Any, value: Any) -> Any:
-    """Return an option's value from Python as the command line would give it: 3 as 3.0 for a float."""
-    typed = as_type(f, kind, value)
-    is_whole = type(typed) is int and float in (kind, *get_args(kind))
-    return float(typed) if is_whole else typed
-
-
 def plain_value(value: Any) -> Any:
-    """Return a value with enums, also in lists, replaced by their values."""
-    if isinstance(value, list):
-        return [plain_value(one) for one in value]
+    """Return a value, or the values of a list, without enums, paths and types of numpy."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(plain_value, value))
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, np.generic):
+        return value.item()
     return value.value if isinstance(value, Enum) else value
 
 

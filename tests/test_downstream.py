@@ -71,7 +71,7 @@ def assert_same_runs(folder, other):
     results, others = (read_results(path / "results.jsonl") for path in (folder, other))
     assert len(results) == len(others) == 2
     for one, two in zip(results, others, strict=True):
-        assert {**one._asdict(), **dict.fromkeys(names)} == {**two._asdict(), **dict.fromkeys(names)}
+        assert {**vars(one), **dict.fromkeys(names)} == {**vars(two), **dict.fromkeys(names)}
     weights, more = (load_file(next(path.glob("models/*/model.safetensors"))) for path in (folder, other))
     assert weights.keys() == more.keys() and all(torch.equal(weights[name], more[name]) for name in weights)
 

@@ -97,7 +97,7 @@ def world(tmp_path_factory, make_cache, framed_tokenizer):
     result = Result("w", 42, {"accuracy": 0.5}, False, 1.0, "pretrained", "m", 5, {"dev": 4}, {"max_length": 16})
     made = folder / "evaluation"
     (made / "predictions").mkdir(parents=True)
-    (made / "results.jsonl").write_text(json.dumps(result._asdict()) + "\n")
+    (made / "results.jsonl").write_text(json.dumps(vars(result)) + "\n")
     (made / "environment.json").write_text(json.dumps({"kind": "classify", "host": "h"}))
     (made / "predictions" / "w-42-details.json").write_text(json.dumps({"baseline": {"accuracy": 0.4}, "text": "t"}))
     accuracy = {"accuracy": 0.5, "standard_error": None, "pairs": 3}
@@ -109,7 +109,7 @@ def world(tmp_path_factory, make_cache, framed_tokenizer):
     config = ElectraConfig(vocab_size=len(framed_tokenizer), embedding_size=16, max_position_embeddings=32, **size)
     ElectraForSequenceClassification(config).save_pretrained(saved)
     framed_tokenizer.save_pretrained(saved)
-    (saved / "result.json").write_text(json.dumps(result._asdict()))
+    (saved / "result.json").write_text(json.dumps(vars(result)))
     joint = folder / "joint"
     make_model(vocab_size=len(framed_tokenizer)).save_pretrained(joint)
     framed_tokenizer.save_pretrained(joint)

@@ -96,7 +96,6 @@ def test_a_removed_option_is_left_out_of_a_file_and_refused_as_a_word(parse, mon
     assert "lines.yaml" in line and "green" in line and "--blue" in line
     for refused in (
         lambda: parse("--green=1"),
-        lambda: Colours(green=1),
         lambda: Parser().parse_args(["--green", "1"]),
     ):
         with raises(UserError, match=r"green.*mix --blue with yellow"):

@@ -12,11 +12,12 @@ import hashlib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
+from typing_extensions import TypedDict
 
 from electra.data.corpus import content_hashes
 from electra.data.equality import DocumentHasher

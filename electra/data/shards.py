@@ -20,11 +20,12 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import pyarrow as pa
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
+from typing_extensions import TypedDict
 
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments

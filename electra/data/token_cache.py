@@ -25,11 +25,12 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
 from electra.data.readers import naming_errors
 from electra.data.rng import Bits, Ints, TokenIds, random_bits

@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from electra.io.checkpoints import build_folder
 from electra.io.console import log_by_default, shows_bars
 from electra.io.errors import UserError
 from electra.io.files import given_paths, write_json
-from electra.options import split_options
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import load_tokenizer, plain_backend, vocabulary_size
 from electra.tokenizers.options import TokenizerArguments
@@ -72,9 +71,10 @@ def train_tokenizer(
         UserError: a file is missing or cannot be read.
     """
     log_by_default()
-    of_corpus, of_tokenizer = split_options(options, CorpusArguments, TokenizerArguments)
+    names_of_corpus = {f.name for f in fields(CorpusArguments)}
+    of_corpus = {name: options.pop(name) for name in names_of_corpus & options.keys()}
     corpus = Corpus(CorpusArguments(train_file=given_paths(files, "files"), **of_corpus), seed)
-    return load_or_train_tokenizer(corpus, TokenizerArguments(**of_tokenizer), cache_dir, seed)
+    return load_or_train_tokenizer(corpus, TokenizerArguments(**options), cache_dir, seed)
 
 
 def load_or_train_tokenizer(

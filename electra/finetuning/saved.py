@@ -8,6 +8,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def save_model(
         with silent_transformers():
             exported.save_pretrained(unfinished)
         evaluation.encoder.tokenizer.save_pretrained(unfinished)
-        write_json(first._asdict(), unfinished / RESULT_NAME)
+        write_json(asdict(first), unfinished / RESULT_NAME)
         if is_edited(folder / CARD):
             shutil.copyfile(folder / CARD, unfinished / CARD)
         replace_folder(unfinished, folder)

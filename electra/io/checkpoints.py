@@ -20,10 +20,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypedDict
 
 from filelock import FileLock
 from safetensors import SafetensorError
+from typing_extensions import TypedDict
 
 from electra.io.console import LOG_NAME
 from electra.io.errors import UserError, first_line, is_lost_process, is_out_of_memory

@@ -11,18 +11,20 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from io import IOBase
 from pathlib import Path
-from typing import Any, TextIO, TypedDict, overload
+from typing import Any, TextIO, TypeVar, overload
 
 import yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
 import electra
 from electra.io.console import is_encodable
-from electra.io.errors import UserError
-from electra.io.shapes import T, as_shape, parse_json
+from electra.io.errors import UserError, abridged
 
 _PACKAGE = Path(electra.__file__).parent
 """Folder of the installed package or of the checkout's `electra/`."""
@@ -124,6 +126,49 @@ def write_json(values: dict[str, Any], path: Path) -> None:
     write_file(f"{text}\n".encode(), path)
 
 
+T = TypeVar("T")
+"""Type of a value that is read."""
+STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
+"""How values are checked: `1` is no text, nan is no number. Another version may have written more entries."""
+
+
+@lru_cache
+def checker(kind: Any) -> TypeAdapter[Any]:
+    """Return the checker of tuples with one value of a type: pydantic takes a configuration for parts alone."""
+    return TypeAdapter(tuple[kind], config=STRICT)
+
+
+def parse_json(text: str, shape: Any) -> Any:
+    """Return the value of a text of JSON as a value of a type, such as a `TypedDict` or a dataclass.
+
+    Raises:
+        ValueError: the text is not JSON, or its value or a part of it is of another type, or missing.
+    """
+    try:
+        return checker(shape).validate_json(f"[{text}]")[0]
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from error
+
+
+def check_type(value: Any, kind: Any) -> Any:
+    """Return a value of Python that is of a type, such as `float | None`; 3 as 3.0 for a float.
+
+    Raises:
+        ValueError: the value or a part of it is of another type, or missing.
+    """
+    try:
+        return checker(kind).validate_python((value,))[0]
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the place, the reason and the value of the first problem that pydantic has found, in one line."""
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(map(str, problem["loc"][1:]))
+    return f"{place or 'it'}: {problem['msg']}, not {abridged(problem['input'])}"
+
+
 @overload
 def read_json(path: Path) -> dict[str, Any]: ...
 
@@ -133,7 +178,7 @@ def read_json(path: Path, shape: type[T]) -> T: ...
 
 
 def read_json(path: Path, shape: Any = dict[str, Any]) -> Any:
-    """Return the content of a JSON file as a value of `shape` (shapes.py).
+    """Return the content of a JSON file as a value of the type `shape`, see `parse_json`.
 
     Raises:
         UserError: the file is missing, is no JSON, or is not of the shape.
@@ -424,11 +469,11 @@ def read_options(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        options = as_shape(read_yaml(path.read_text(encoding="utf-8")), dict[str, Any])
-        as_shape(options, RunOptions)
+        options = check_type(read_yaml(path.read_text(encoding="utf-8")), dict[str, Any])
+        check_type(options, RunOptions)
     except (OSError, *YAML_ERRORS) as error:
         raise UserError(f"{path} cannot be read: {error}; restore it") from error
-    return options
+    return dict(options)
 
 
 class RunOptions(TypedDict, total=False):

@@ -21,9 +21,9 @@ from electra.options import (
     Options,
     Resuming,
     Values,
+    check_known,
     from_recipe,
     option,
-    split_options,
     without_effect,
 )
 from electra.recipes import RECIPES
@@ -223,7 +223,8 @@ def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArgum
     """
     if recipe not in RECIPES:
         raise UserError(f"there is no recipe {recipe!r}; the recipes are {', '.join(RECIPES)}")
-    split_options(options, ModelArguments, ObjectiveArguments, without=OF_A_RUN)
+    known = {f.name for group in (ModelArguments, ObjectiveArguments) for f in fields(group)}
+    check_known(options, known - {*OF_A_RUN})
     values = {**RECIPES[recipe], "model_size": recipe}
     sizes, objective = _groups_of({**values, **options})
     unused = without_effect(MODEL_NEEDS, {**vars(sizes), **vars(objective)}, options)

@@ -35,7 +35,6 @@ from electra.options import (
     from_recipe,
     option,
     rules_of,
-    split_options,
 )
 from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes, uses_cuda_graphs
 from electra.tokenizers.options import OF_TRAINING, TokenizerArguments, TokenizerPathArguments
@@ -255,7 +254,6 @@ class ElectraTrainingArguments(TrainingArguments):
     """The names of the arguments that a program gives, whatever their values; each object has its own."""
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        split_options(options, cls)
         made = super().__new__(cls)
         names = [f.name for f in fields(cls) if f.init]
         given = {*names[: len(args)], *options}

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from transformers.trainer_utils import IntervalStrategy
+from typing_extensions import TypedDict
 
 from electra.command_line import CommandLine
 from electra.data import options as data_options

@@ -13,7 +13,9 @@ Runs may be unfinished or killed. Evaluations are the folders of
 import logging
 from importlib import import_module
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
+
+from typing_extensions import TypedDict
 
 from electra.io.console import log_plainly
 from electra.io.errors import Parser, UserError

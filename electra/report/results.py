@@ -13,13 +13,14 @@ import math
 import os
 import statistics
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
+
+from typing_extensions import TypedDict
 
 from electra.io.errors import UserError
-from electra.io.files import read_json
-from electra.io.shapes import ShapeError, as_shape, parse_json
+from electra.io.files import check_type, parse_json, read_json
 
 RESULTS_NAME = "results.jsonl"
 """File in the folder of an evaluation with a line per finished run."""
@@ -49,7 +50,8 @@ class Settings(TypedDict, total=False):
     max_answer_length: int
 
 
-class Result(NamedTuple):
+@dataclass(frozen=True)
+class Result:
     """The result of a finished run.
 
     Args:
@@ -90,10 +92,10 @@ def read_results(path: Path) -> list[Result]:
 
 def parse_result(text: str) -> Result:
     """Return the result in a text of JSON; raise a ValueError if the text is no JSON or no result."""
-    result = parse_json(text, Result)
-    for name, value in as_shape(result.settings, Settings).items():
+    result: Result = parse_json(text, Result)
+    for name, value in check_type(result.settings, Settings).items():
         if name in Settings.__annotations__ and isinstance(value, int) and value < 1:
-            raise ShapeError(f"settings.{name} must be at least 1, not {value}")
+            raise ValueError(f"settings.{name} must be at least 1, not {value}")
     return result
 
 
@@ -115,7 +117,7 @@ def read_evaluation(folder: Path) -> list[Result]:
 
 def without_model(result: Result, metrics: dict[str, float | None]) -> Result:
     """Return the result of a baseline: its metrics, with task, seed and rows of another result."""
-    return result._replace(metrics=metrics, collapsed=False, start="", model="", parameters=0, settings={})
+    return replace(result, metrics=metrics, collapsed=False, start="", model="", parameters=0, settings={})
 
 
 def read_baselines(folder: Path, results: Collection[Result]) -> dict[str, list[Result]]:
@@ -140,7 +142,7 @@ def read_baselines(folder: Path, results: Collection[Result]) -> dict[str, list[
 
 def append_result(path: Path, result: Result) -> None:
     """Append a result as a line to a file and sync the file; first remove an incomplete last line."""
-    line = json.dumps(result._asdict(), allow_nan=False) + "\n"
+    line = json.dumps(vars(result), allow_nan=False) + "\n"
     with open(path, "a+b") as file:
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)

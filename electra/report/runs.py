@@ -7,7 +7,9 @@ checkpoints, each with the log up to its step; the newest counts.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NotRequired, Required, TypedDict
+from typing import Any, NotRequired, Required
+
+from typing_extensions import TypedDict
 
 from electra.io.checkpoints import checkpoints_of
 from electra.io.console import without_secrets

@@ -66,7 +66,7 @@ def test_a_saved_model_that_has_collapsed_is_said(tmp_path, caplog):
         folder = tmp_path / "models" / "cola"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.json").write_text("{}")
-        (folder / RESULT_NAME).write_text(json.dumps(one._asdict()))
+        (folder / RESULT_NAME).write_text(json.dumps(vars(one)))
         describe_model(Evaluation(args, None, [task], tmp_path, [one]), task)
         assert ("has collapsed" in caplog.text) == collapsed
 
@@ -84,7 +84,7 @@ def test_a_card_says_what_was_trained_and_its_scores(tmp_path):
     folder = tmp_path / "models" / "cola"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text('{"id2label": {"0": "bad", "1": "good"}}')
-    (folder / RESULT_NAME).write_text(json.dumps(results[1]._asdict()))
+    (folder / RESULT_NAME).write_text(json.dumps(vars(results[1])))
     describe_model(evaluation, task)
     card = ModelCard.load(folder / "README.md")
     assert card.data.base_model == model
@@ -97,7 +97,7 @@ def test_a_card_says_what_was_trained_and_its_scores(tmp_path):
     (entry,) = parse_eval_result_entries(yaml.safe_load((folder / EVAL_RESULTS / "cola-validation.yaml").read_text()))
     assert (entry.dataset_id, entry.value) == ("nyu-mll/glue", 0.6)
     settings["long_texts"] = "windows"
-    (folder / RESULT_NAME).write_text(json.dumps(results[1]._asdict()))
+    (folder / RESULT_NAME).write_text(json.dumps(vars(results[1])))
     describe_model(evaluation, task)
     assert "cut into windows of 128 tokens" in ModelCard.load(folder / "README.md").text
     assert "| mcc | 60.0 | 50.0 | 14.1 |" in card.text and "run_glue.py --pretrain_path=google" in card.text
@@ -113,7 +113,7 @@ def test_an_edited_card_stays_and_any_other_follows_the_results(tmp_path):
     folder = tmp_path / "models" / "cola"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
-    (folder / RESULT_NAME).write_text(json.dumps(one._asdict()))
+    (folder / RESULT_NAME).write_text(json.dumps(vars(one)))
     card = folder / "README.md"
     evaluation = Evaluation(args, SimpleNamespace(), [task], tmp_path, [])
     evaluation.add(one)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired, Required, TypedDict
+from typing import Any, NamedTuple, NotRequired, Required
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -23,6 +23,7 @@ from sklearn.metrics import (
     matthews_corrcoef,
     precision_recall_fscore_support,
 )
+from typing_extensions import TypedDict
 
 from electra.finetuning.data import Array
 from electra.finetuning.task import by_split, calibration_error, has_one_answer

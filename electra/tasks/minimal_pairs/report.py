@@ -8,11 +8,12 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
 from electra.io.files import read_json
 from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Report, Table, Text, Verdict, table_of

@@ -14,7 +14,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired
+
+from typing_extensions import TypedDict
 
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError, run_script
