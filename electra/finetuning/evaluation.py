@@ -204,9 +204,6 @@ def is_sweep() -> bool:
 
 # ---- settings of results
 
-DEFAULTS = {"left_to_right": False}
-"""Options that are younger than some results, and the values with which these results were made."""
-
 
 def check_same(
     folder: Path,
@@ -215,7 +212,7 @@ def check_same(
     now: Mapping[str, Any],
 ) -> None:
     """Refuse a folder whose results have other settings. Settings that only old results have do not count."""
-    then = {**DEFAULTS, **with_batch(then)}
+    then = with_batch(then)
     differences = [
         f"{name} is {then.get(name)} there and {value} here"
         for name, value in with_batch(now).items()

@@ -122,9 +122,12 @@ def read_examples(rows: Iterable[PlacedRow], columns: TextColumns, needs_labels:
         return []
     examples = read_all(chain([first], placed_rows), read)
     if needs_labels and all(is_unlabelled(example.label, ()) for example in examples):
+        place, row = first
+        name = columns.label[0] if columns.label else first_of(LABEL_COLUMNS, row)
+        lack = "no label" if name in row else f"no column '{name}'"
         raise UserError(
-            f"{examples[0].place} has no label, nor has any other row; the columns are {shown_names(first[1])}; see "
-            f"--label_column and {PAGE}"
+            f"{place} has {lack}, nor has any other row; its columns are {shown_names(row)}; choose one with "
+            f"--label_column, see {PAGE}"
         )
     return examples
 

@@ -16,7 +16,6 @@ from electra.finetuning.data import (
     Array,
     ColumnRows,
     NamedRows,
-    alike,
     cut_windows,
     files_by_split,
     lengths_of,
@@ -228,10 +227,5 @@ def load_tagging_splits(options: Any, given: Mapping[str, NamedRows] = {}) -> di
         raise no_form(
             options.train_file or options.dataset_name or given["train"].argument,
             f"has the label '{foreign}'; write B-LOC, I-LOC and O, or, if it is a class like others, --scheme plain",
-        )
-    for names in alike(chain.from_iterable(known)):
-        logger.warning(
-            "               the labels %s differ in case or spelling alone; write one of them if they mean the same",
-            ", ".join(names),
         )
     return splits

@@ -132,11 +132,12 @@ def test_spaces_and_empty_parts_are_no_part_of_a_name():
     [
         ("text,label\na,\n", USUAL, "a.csv:2 has no label"),
         ("text,label\n ,1\n", USUAL, "a.csv:2 has no text in the column 'text'"),
-        ("text,y\na,1\n", USUAL, "the columns are text, y"),
+        ("text,y\na,1\n", USUAL, "a.csv:2 has no column 'label', nor has any other row; its columns are text, y"),
+        ("text,label\na,1\n", TextColumns(label=["y"]), "no column 'y'"),
         ("text,label\na,1\n", TextColumns(text="body"), "no column 'body'; its columns are text, label"),
         ("text,label\na,1\n", TextColumns(pair="second"), "--text_pair_column"),
         ("text,label\na,b,1\n", USUAL, "a.csv:2 has 3 cells, the header 2"),
-        ("A great film,1\nA bad one,0\n", USUAL, "a first line that names them"),
+        ("A great film,1\nA bad one,0\n", USUAL, "its columns are A great film, 1"),
         ("text,x\na,1\n", TextColumns(label=["x", "y"]), "no column 'y'"),
         ("text, label\na,\n", USUAL, "a.csv:2 has no label"),
     ],
@@ -305,7 +306,7 @@ def test_data_in_which_no_row_has_a_label_are_refused(tmp_path):
     message = refused(lambda: read_files(train_file=train, validation_file=hidden, no_label=["-1"]))
     assert "3 of 3 rows" in message and "hidden.csv:2" in message
     other = write_labels(tmp_path / "other.csv", ["a", "b"], ["y"])
-    assert "the columns are text, y" in refused(lambda: read_files(train_file=other))
+    assert "its columns are text, y" in refused(lambda: read_files(train_file=other))
 
 
 @parametrize("columns", [(), ("label",)])

@@ -184,12 +184,6 @@ def test_a_file_without_blank_lines_is_noticed(tmp_path, caplog):
     assert "line 1 has 1200 words" in caplog.text
 
 
-def test_types_that_differ_in_case_are_named(tmp_path, caplog):
-    mixed = [LABELS[0], ["B-Loc", "O"]]
-    assert read(tmp_path / "a.txt", lines(WORDS, mixed)) == (WORDS, mixed)
-    assert "B-LOC, B-Loc" in caplog.text
-
-
 @parametrize(
     "labels",
     [
