@@ -75,10 +75,10 @@ def test_the_skill_is_short_and_names_commands_and_pages_that_exist():
 
 
 @pytest.mark.slow
-def test_a_job_pretrains_and_pushes_only_with_a_token(tmp_path):
+def test_a_job_pretrains_and_pushes_only_with_a_token(tmp_path, copying):
     options = "--max_steps 2 --max_length 16 --vocab_size 600 --per_device_train_batch_size 2 --use_cpu"
     options += " --dataset_sampling 0.03 --max_eval_segments 20"
-    command = [sys.executable, str(ROOT / "examples" / "hf_job.py"), *options.split(), "--output_dir", str(tmp_path)]
+    command = [copying, str(ROOT / "examples" / "hf_job.py"), *options.split(), "--output_dir", str(tmp_path)]
     environment = {"PATH": "", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

@@ -152,9 +152,10 @@ def test_what_has_no_room_on_the_gpu_prepares_later(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_writes_lines_and_a_table_and_goes_on(tmp_path):
+def test_the_command_writes_lines_and_a_table_and_goes_on(tmp_path, copying):
     words = ["--rehearse", "--output", str(tmp_path / "out.jsonl"), "--rows", "tests"]
-    output, _ = run("benchmarks/bench_gpu.py", words, ROOT)
+    rows_are_copies = f"sys.executable = {copying!r}"
+    output, _ = run("benchmarks/bench_gpu.py", words, ROOT, python=copying, before=rows_are_copies)
     told = read_rows(tmp_path / "out.jsonl")
     assert told["peaks"]["matmul_flops"] > 0 and told["environment"]["versions"] and "error" not in told["tests"]
     assert "| peaks |" in output.splitlines()[-2] + output.splitlines()[-3]

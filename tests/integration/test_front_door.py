@@ -149,12 +149,12 @@ def test_the_block_of_the_readme_runs(parts, tmp_path, monkeypatch):
 def test_the_examples_run(parts, tmp_path, copying):
     _, text = parts
     write_reviews(tmp_path / "reviews.csv")
-    for script, options, python in (
-        ("electra_in_a_page.py", [text, "--steps=2", "--output=page"], copying),
-        ("pretrain.py", [text, "--steps=3", "--vocab_size=120", "--output=mine"], sys.executable),
-        ("fine_tune.py", ["mine", "reviews.csv", "bab dad", "--seeds=1", "--epochs=1", "--output=tuned"], copying),
+    for script, options in (
+        ("electra_in_a_page.py", [text, "--steps=2", "--output=page"]),
+        ("pretrain.py", [text, "--steps=3", "--vocab_size=120", "--output=mine"]),
+        ("fine_tune.py", ["mine", "reviews.csv", "bab dad", "--seeds=1", "--epochs=1", "--output=tuned"]),
     ):
-        said, _ = run(f"examples/{script}", options, tmp_path, python=python)
+        said, _ = run(f"examples/{script}", options, tmp_path, python=copying)
     assert "accuracy: " in said and "bab dad  ->  " in said and "most suspicious: '" in said
     (tmp_path / "prices.csv").write_text("text,label\n" + "".join(f"bab {n} kok,{n}.5\n" for n in range(30)))
     options = ["mine", "prices.csv", "bab dad", "--seeds=1", "--epochs=1", "--output=tuned"]

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers import ENVIRONMENT, ROOT, read_json
 from tests.pretraining.runs import write_corpus
 
-PROGRAM = """
+BEGINNING = """
 import json, multiprocessing, resource, signal, sys, threading, time
 
 import torch
@@ -73,7 +73,8 @@ torch.set_num_threads(2)
 tokenizer = train_tokenizer(text, vocab_size=120, cache_dir=f"{folder}/cache")
 corpus = tokenize_corpus(text, tokenizer, cache_dir=f"{folder}/cache")
 before = settings()
-
+"""
+WHOLE = """
 trainer = make("run", Looks)
 trainer.train()
 finish_run(trainer)
@@ -95,25 +96,35 @@ said["daemon"] = daemon.is_alive()
 said["pool"] = pool.apply(abs, (-1,))
 with open(f"{folder}/said.json", "w") as file:
     json.dump(said, file)
-if folder.endswith("failing"):
-    make("last", Fails, workers=2).train()  # ends the program, whose workers are still there
 """
+FAILING = """
+make("last", Fails, workers=2).train()  # ends the program, whose workers are still there
+"""
+
+
+def run_program(python, code, folder):
+    """Exit code and errors of a program that uses the toolkit below a folder."""
+    text = write_corpus(folder / "corpus.txt")
+    command = [python, "-c", BEGINNING + code, str(text), str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stderr
 
 
 @pytest.mark.slow
 def test_a_program_keeps_its_processes_signals_and_settings(tmp_path):
-    text = write_corpus(tmp_path / "corpus.txt")
-    for folder, code in ((tmp_path / "whole", 0), (tmp_path / "failing", 1)):
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(text), str(folder)],
-            cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == code, done.stderr
-        said = read_json(folder / "said.json")
-        before, after = said["settings"]
-        assert before == after and before[3] == 2
-        assert said["inside"][1] == 1
-        assert said["errors"] == ["the program's own error"] * 2
-        assert said["daemon"] and said["pool"] == 1
-        if sys.platform == "linux":
-            assert said["taken"] > 200e6  # 288 MB are written, and none is kept
+    code, errors = run_program(sys.executable, WHOLE, tmp_path)
+    assert code == 0, errors
+    said = read_json(tmp_path / "said.json")
+    before, after = said["settings"]
+    assert before == after and before[3] == 2
+    assert said["inside"][1] == 1
+    assert said["errors"] == ["the program's own error"] * 2
+    assert said["daemon"] and said["pool"] == 1
+    if sys.platform == "linux":
+        assert said["taken"] > 200e6  # 288 MB are written, and none is kept
+
+
+@pytest.mark.slow
+def test_an_error_ends_a_program_that_has_processes(tmp_path, copying):
+    code, errors = run_program(copying, FAILING, tmp_path)
+    assert code == 1 and errors.endswith("RuntimeError: the program's own error\n")
