@@ -20,7 +20,11 @@ from electra.finetuning.words import SEVERAL
 from electra.io.errors import Parser, run_script
 from electra.report.blocks import table_of, to_markdown
 from electra.tasks.classify.labels import LabelSet
-from electra.tasks.classify.report import CLASSIFY_REPORTING, ClassificationReferences, score_splits
+from electra.tasks.classify.report import CLASSIFY_REPORTING
+from electra.tasks.classify.scores import (
+    ClassificationReferences,
+    score_splits,
+)
 
 CLASSES = [f"c{number}" for number in range(28)]
 SHARE = 0.04

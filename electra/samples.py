@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from typing_extensions import TypedDict
 
@@ -19,6 +20,26 @@ SAMPLES_NAME = "samples.json"
 
 REPLACED = "P(replaced)"
 """What the probabilities of a detector are of, in the line of a sample."""
+
+
+SUSPECTED = 0.5
+"""Probability above which a page marks a token as one that the discriminator takes for replaced."""
+
+
+class Mark(NamedTuple):
+    """A token as a page shows it.
+
+    Args:
+        text: the token, with the space before it if it begins a word.
+        instead_of: the original, where the token is another one; "" elsewhere.
+        is_suspected: whether the discriminator takes the token for replaced, or a language model had to guess it.
+        note: the number that the network gives the token; "" without one.
+    """
+
+    text: str
+    instead_of: str
+    is_suspected: bool
+    note: str
 
 
 @dataclass(frozen=True)
@@ -53,6 +74,19 @@ class Sample:
             yield "judged", self.shown, self.probabilities
         if self.restored is not None:
             yield "restored", self.restored, None
+
+    def marks(self) -> Iterator[Mark]:
+        """Yield the tokens that the main network reads, or those that a language model has put at the masks."""
+        masked = self.masked or self.original
+        for number, original in enumerate(self.original):
+            token = (self.restored or self.shown)[number]
+            p = self.probabilities[number] if self.probabilities else None
+            note = ""
+            is_suspected = self.restored is not None and masked[number] != original
+            if self.probabilities:
+                note = f"{self.score} undefined" if p is None else f"{self.score} {p:.3f}"
+                is_suspected = self.score == REPLACED and p is not None and p > SUSPECTED
+            yield Mark(token, original if token != original else "", is_suspected, note)
 
 
 class Samples(TypedDict):

@@ -27,7 +27,7 @@ from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.shards import load_or_build_cache
 from electra.io.errors import UserError, run_script
-from electra.report.drawing import make_panels
+from electra.report.metrics import make_panels
 from electra.runtime.device import measure_matmul_flops
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizers.options import TokenizerArguments

@@ -22,13 +22,13 @@ from electra.model.pretrained import load_networks
 from electra.pretraining.run_folder import start_or_continue
 from electra.report.blocks import to_html, to_markdown
 from electra.report.command import main as report
-from electra.report.drawing import make_panels
+from electra.report.metrics import make_panels
 from electra.report.page import report_blocks
 from electra.report.results import Result
 from electra.report.runs import read_run
 from electra.samples import Sample, write_samples
 from electra.tasks.classify.report import CLASSIFY_REPORTING as CLASSIFY
-from electra.tasks.minimal_pairs.report import report as report_pairs
+from electra.tasks.minimal_pairs.report import report_pairs
 from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
 from tests.model.helpers import make_model

@@ -790,7 +790,9 @@ def test_a_page_shows_the_metric_over_the_parameter(tmp_path, parameters, points
     page = (tmp_path / "report.html").read_text()
     (address,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
     picture = base64.b64decode(address).decode()
-    assert all(f">{text}<" in picture for text in (name, "discriminator AUC (percent)", *ticks))
+    assert all(
+        f">{text}<" in picture for text in ("discriminator AUC, percent", *(f"{name} {tick}" for tick in ticks))
+    )
 
 
 def test_a_point_of_fixed_values_is_reported(tmp_path):

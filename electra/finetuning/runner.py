@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -312,8 +312,10 @@ def run_if_free(
             return True
         result = run_one(evaluation, p, seed, progress)
         reporting = p.task.kind.reporting
-        hidden = reporting.metrics.keys() - set(reporting.columns_of(result))  # such as micro F1 that equals accuracy
-        scores = [f"{name} {percent(value)}" for name, value in result.metrics.items() if name not in hidden]
+        named = {
+            name: value for name, value in result.metrics.items() if reporting.repeats.get(name) not in result.metrics
+        }
+        scores = [f"{name} {percent(value)}" for name, value in named.items()]
         if result.collapsed:
             scores.append("collapsed: one answer to all")
         progress.say(f"{progress.title}: {', '.join(scores)}")
@@ -458,6 +460,10 @@ def finish(evaluation: Evaluation) -> None:
     """Print the table of results, write the reports and the cards of saved models."""
     if not evaluation.results:  # other commands make all runs
         return
+    logs = evaluation.folder / "logs"
+    for folder in (*logs.glob("*"), logs):
+        with suppress(OSError):  # it has files of a tracker, or there is none
+            folder.rmdir()
     write_report(evaluation.kind.reporting.report([evaluation.folder]), evaluation.folder)
     for task in evaluation.tasks:
         copy_predictions(evaluation, task)

@@ -14,6 +14,7 @@ import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
@@ -204,10 +205,11 @@ class RunLog(logging.handlers.MemoryHandler):
 
 
 def environment() -> dict[str, Any]:
-    """Return `host`, `git_commit` of the package's checkout, and `versions` of libraries that decide on a result."""
+    """Return `host`, `date`, `git_commit` of the package's checkout, and `versions` of libraries that matter."""
     packages = ("torch", "transformers", "tokenizers", "datasets", "accelerate", "numpy")
     return {
         "host": platform.node(),
+        "date": str(date.today()),
         "git_commit": git_commit(Path(electra.__file__).resolve().parent),
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
     }

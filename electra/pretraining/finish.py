@@ -42,7 +42,7 @@ from electra.pretraining.plan import Plan
 from electra.pretraining.testset import CorruptedTestSet
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import Card, Table, Verdict, card_content
-from electra.report.drawing import metric_title
+from electra.report.metrics import metric_title
 from electra.report.page import try_to_report
 from electra.report.runs import HAS_LEARNED, METRICS_NAME, STATE_NAME, TEST
 from electra.runtime.device import computing

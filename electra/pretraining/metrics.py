@@ -22,8 +22,8 @@ from electra.io.errors import UserError
 from electra.model.networks import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, Objective
 from electra.report.blocks import Verdict
-from electra.report.drawing import METRIC_LABELS
 from electra.report.evaluation import percent
+from electra.report.metrics import METRIC_LABELS
 from electra.report.runs import TESTSET
 from electra.report.verdict import Rival, too_few, verdict
 

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, Template
 
 from electra.io.console import columns_of, printable
 from electra.io.files import write_file
-from electra.samples import Sample, marked
+from electra.samples import Sample
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ def text_table(table: Table) -> str:
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
     """Return a complete HTML page of blocks, with a light and a dark style sheet."""
-    return _render("page.html", title=title, blocks=blocks, marked=marked)
+    return _render("page.html", title=title, blocks=blocks)
 
 
 def _render(template: str, **values: Any) -> str:
@@ -189,7 +189,7 @@ def _escaped(cell: str) -> str:
 
 
 _FOLDERS = re.compile(r"(?<![^\s'\"=(|])/(?:[^\s/'\"]+/)+(?=[^\s/'\"])")
-"""The folders of an absolute path, which cards leave out: they say nothing to a reader, and much about a machine."""
+"""The folders of an absolute path."""
 
 
 class Card(NamedTuple):
@@ -238,7 +238,12 @@ class Card(NamedTuple):
         return blocks
 
 
+def without_folders(text: str) -> str:
+    """Return a text without the folders of absolute paths, which say nothing to a reader, and much about a machine."""
+    return _FOLDERS.sub("", text)
+
+
 def card_content(data: ModelCardData, card: Card) -> bytes:
     """Return the content of a model card's file, without the folders of this machine."""
-    text = _FOLDERS.sub("", to_markdown(card.blocks()))
+    text = without_folders(to_markdown(card.blocks()))
     return f"---\n{data.to_yaml()}\n---\n{text}".encode(errors="replace")

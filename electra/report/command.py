@@ -11,29 +11,37 @@ Runs may be unfinished or killed. Evaluations are the folders of
 """
 
 import logging
-from importlib import import_module
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
-
-from typing_extensions import TypedDict
 
 from electra.io.console import log_plainly
 from electra.io.errors import Parser, UserError
 from electra.io.files import read_json
-from electra.report.blocks import PAGE_MARK, Blocks, BulletList, Heading, Text, write_report
-from electra.report.drawing import THEIR_METRICS
+from electra.report.blocks import PAGE_MARK, Blocks, BulletList, Heading, Report, Text, write_report
+from electra.report.metrics import THEIR_METRICS
 from electra.report.page import efficiency_section
 from electra.report.page import write_run_report as write_run_report
-from electra.report.results import ENVIRONMENT_NAME
+from electra.report.results import ENVIRONMENT_NAME, Environment
 from electra.report.runs import read_run
+from electra.tasks.classify.report import CLASSIFY_REPORTING
+from electra.tasks.glue.report import GLUE_REPORTING
+from electra.tasks.minimal_pairs.report import report_pairs
+from electra.tasks.multiple_choice.report import CHOICE_REPORTING
+from electra.tasks.squad.report import SQUAD_REPORTING
+from electra.tasks.tagging.report import TAGGING_REPORTING
 
 logger = logging.getLogger("electra.report")
 
 
-class Environment(TypedDict, total=False):
-    """The content of environment.json, as far as it is read: the kind of an evaluation, a package in electra/tasks."""
-
-    kind: Literal["glue", "classify", "squad", "tagging", "multiple_choice", "minimal_pairs"]
+REPORTS: dict[str, Callable[[Sequence[Path]], Report]] = {
+    "glue": GLUE_REPORTING.report,
+    "classify": CLASSIFY_REPORTING.report,
+    "squad": SQUAD_REPORTING.report,
+    "tagging": TAGGING_REPORTING.report,
+    "multiple_choice": CHOICE_REPORTING.report,
+    "minimal_pairs": report_pairs,
+}
+"""Kind of an evaluation, as its environment.json has it -> the function that reports folders of this kind."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -63,13 +71,14 @@ def main(argv: list[str] | None = None) -> None:
     if len(kinds) > 1:
         raise UserError(f"the folders hold {', '.join(kinds)}; report each kind separately")
     if kinds:
-        report = import_module(f"electra.tasks.{kinds[0]}.report").report(given.folders)
-        write_report(report, given.output or first)
+        if kinds[0] not in REPORTS:
+            raise UserError(
+                f"{first / ENVIRONMENT_NAME} has the kind {kinds[0]!r}; the kinds are {', '.join(REPORTS)}"
+            )
+        write_report(REPORTS[kinds[0]](given.folders), given.output or first)
         return
     section: Blocks = []
     if given.glue is not None:  # its results, with the cost of the score
-        from electra.tasks.glue.report import GLUE_REPORTING
-
         summaries = GLUE_REPORTING.read_runs([given.glue])
         about = Text("Development sets, percent: median over seeds ± standard deviation.")
         section += [

@@ -1,21 +1,43 @@
 """Reports of evaluations: results.jsonl of one or more folders -> blocks and a table. No torch.
 
-A kind of task describes its report by a `Reporting`, which holds data only. Each folder is one row. A report is a
-function of the results alone, without dates: the same results give the same bytes.
+A kind of task describes its report by a `Reporting`, a value. Each folder is one row. A report is a function of the
+files in the folders: the same files give the same bytes.
 """
 
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from electra.io.errors import UserError
-from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Report, Table, Text, Verdict, table_of
-from electra.report.drawing import ScoreRows, draw_scores, render
-from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskSummary, read_baselines, read_evaluation
+from electra.io.files import read_options
+from electra.report.about import folded_commands, lines_about, shown_name
+from electra.report.blocks import (
+    Blocks,
+    BulletList,
+    Figure,
+    Fold,
+    Heading,
+    Report,
+    Table,
+    Text,
+    Verdict,
+    table_of,
+)
+from electra.report.drawing import Dot, Dots, draw_dots, render
+from electra.report.published import PublishedScores, published_scores
+from electra.report.results import (
+    Result,
+    RunSummary,
+    ScoredTask,
+    Spread,
+    TaskSummary,
+    read_baselines,
+    read_evaluation,
+)
 from electra.report.runs import names_of
 from electra.report.verdict import Rival, sampling_error, standing, too_few, too_unknown, verdict
 
@@ -52,35 +74,14 @@ UNKNOWN_SHARE = "unknown_share"
 """Setting of a result: share of the tokens that are unknown, in the split that has most, if it is worth a warning."""
 PLAIN_NAMES = {CONSTANT: "one answer to all"}
 """Title of a baseline -> its name in a sentence, where that is not the title."""
+MOST_TITLES = 4
+"""Tasks that the title of a page names, at most; of more, it has their number."""
 NOT_PUBLIC = "Another set than above, without runs of this report: the labels of the test sets are not public."
 """Sentence above published scores of test sets."""
 
 
-class PublishedScores(NamedTuple):
-    """A row of a published table, in percent with one decimal, as the source prints it.
-
-    Args:
-        scores: task -> metric -> percent; empty if the source reports an average alone.
-        source, table: URL of the source, and the table within the source.
-        split: "dev", or "test" where the labels are not public.
-        printed_average: the mean of the tasks as the source prints it.
-        notes: corrections and inconsistencies of the source.
-    """
-
-    name: str
-    scores: Mapping[str, Mapping[str, float]]
-    protocol: str
-    source: str
-    table: str
-    split: str = "dev"
-    printed_average: float | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def average(self) -> float:
-        """Return the mean of the row's scores; the printed one if the row has none."""
-        values = [score for by_metric in self.scores.values() for score in by_metric.values()]
-        return statistics.fmean(values) if values else self.printed_average or 0.0
+Describe = Callable[[Mapping[Path, str], Sequence[RunSummary]], Blocks]
+"""Function of names by folder and of their runs that returns what a kind of task says of them, besides scores."""
 
 
 @dataclass(frozen=True)
@@ -88,49 +89,57 @@ class Reporting:
     """A description of the reports on one kind of task.
 
     Args:
+        kind: name of the package in electra/tasks, and of the published rows.
+        verb: what Python runs, such as `-m electra squad`.
         tasks: the official tasks by name, in the order of the tables.
         metrics: metric -> its title in tables.
         definitions: sentences about the metrics.
         headlines: metrics of tasks that are named after their data; the first one that a result has is the headline.
             If empty, only official tasks are accepted.
-        published: published rows to show beside the runs; a row without scores has an average only.
         averages: name of an average -> tasks that it is the mean of. Published rows have the first average only.
         datasets: official task -> data set of the Hub with its rows, and configuration.
         unit: what the rows of a development set are, in the plural.
+        repeats: metric -> metric that it is equal to, beside which the overview leaves it out.
+        details: see `Describe`.
     """
 
+    kind: str
+    verb: str
     title: str
     tasks: Mapping[str, ScoredTask]
     metrics: Mapping[str, str]
     definitions: Sequence[str]
     headlines: Sequence[str] = ()
-    published: Sequence[PublishedScores] = ()
     averages: Mapping[str, Sequence[str]] = field(default_factory=dict)
     datasets: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     unit: str = "examples"
+    repeats: Mapping[str, str] = field(default_factory=dict)
+    details: Describe | None = None
 
     def report(self, folders: Sequence[Path]) -> Report:
         """Return the report of the evaluations in folders, with a table for a terminal that has a row per score."""
-        runs = [*self.read_runs(folders), *self.read_baselines(folders)]
+        own = self.read_runs(folders)
+        runs = [*own, *self.read_baselines(folders)]
         overview = self.overview(runs)
         names, *columns = zip(overview.header, *overview.rows, strict=True)
         scores = [column for column in columns if column[0] not in ABOUT_RUNS]
         terminal = Table(["percent, median ± std", *names[1:]], scores)
-        blocks = [*self.verdicts(folders), *self.blocks(runs, self.details(folders))]
-        return Report(self.title, blocks, terminal)
-
-    def details(self, folders: Sequence[Path]) -> Blocks:
-        """Return the blocks with which a kind of task describes each folder, besides its scores."""
-        return []
+        details = self.details(names_of(folders), own) if self.details else []
+        blocks = [*lines_about(folders, self.unit), *self.verdicts(folders), *self.blocks(runs, details)]
+        titles = [task.title for task in self.tasks_in(runs).values()]
+        what = ", ".join(titles) if len(titles) <= MOST_TITLES else f"{len(titles)} tasks"
+        commands = folded_commands(self.verb, [read_options(folder) or {} for folder in folders])
+        return Report(f"{self.title}: {what}", [*blocks, *commands], terminal)
 
     def verdicts(self, folders: Sequence[Path]) -> list[Verdict]:
         """Return a sentence for each run with its score, and where the score stands to the baselines."""
         found = []
         for folder, name in names_of(folders).items():
+            results = read_evaluation(folder)
             baselines = {
-                title: self.summarize(results, title)[0] for title, results in self.baselines_of(folder).items()
+                title: self.summarize(scores, title)[0] for title, scores in read_baselines(folder, results).items()
             }
-            for run in self.summarize(read_evaluation(folder), name):
+            for run in self.summarize(results, name):
                 sentence = self.verdict(run, baselines)
                 text = sentence.text if len(folders) == 1 and run.name == name else f"{run.name}: {sentence.text}"
                 found.append(sentence._replace(text=text))
@@ -145,8 +154,7 @@ class Reporting:
         if len(run.tasks) == 1:
             ((name, summary),) = run.tasks.items()
             metric = self.metrics.get(summary.task.headline, summary.task.headline)
-            title = f"{summary.task.title} {metric}" if name in self.tasks else f"{metric[0].upper()}{metric[1:]}"
-            what = f"{title} {score_of(summary)}"
+            what = f"{summary.task.title} {metric} {score_of(summary)}"
             sample = f"{examples_of(summary)} {self.unit}"
             return verdict(
                 what, score_for_verdict(summary), rivals[name], percent, sample, self.why_no_verdict(summary)
@@ -187,9 +195,9 @@ class Reporting:
         """
         groups: dict[str, dict[str, tuple[list[Result], list[str]]]] = defaultdict(dict)
         for folder, name in names_of(folders).items():
-            for title, results in self.baselines_of(folder).items():
+            for title, results in read_baselines(folder, read_evaluation(folder)).items():
                 key = str([(result.task, result.metrics) for result in results])
-                groups[title].setdefault(key, (results, []))[1].append(name)
+                groups[PLAIN_NAMES.get(title, title)].setdefault(key, (results, []))[1].append(name)
         rows = []
         for title, group in groups.items():
             counts = [{result.rows.get("train", 0) for result in results} for results, _ in group.values()]
@@ -198,10 +206,6 @@ class Reporting:
                 of_which = f", {count:,} rows" if tell_apart else f" of {', '.join(names)}"
                 rows += self.summarize(results, title if len(group) == 1 else f"{title}{of_which}")
         return rows
-
-    def baselines_of(self, folder: Path) -> dict[str, list[Result]]:
-        """Return the scores of the baselines, which need no network, by name, from the files of one folder."""
-        return read_baselines(folder, read_evaluation(folder))
 
     def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:
         """Return one summary per model in the folder `name`.
@@ -240,12 +244,9 @@ class Reporting:
                 raise UserError(f"there are results of the unknown task '{result.task}'; report kinds separately")
             if headlines and (task is None or task.headline not in result.metrics):
                 title = task.title if task else result.task
-                found[result.task] = ScoredTask(result.task, title, headlines[0], columns=self.columns_of(result))
+                columns = [name for name in self.metrics if self.repeats.get(name) not in result.metrics]
+                found[result.task] = ScoredTask(result.task, title, headlines[0], columns=columns)
         return found
-
-    def columns_of(self, result: Result) -> Collection[str]:
-        """Return the metrics that the overview has of a task that is named after its data."""
-        return self.metrics
 
     def tasks_in(self, runs: Sequence[RunSummary]) -> dict[str, ScoredTask]:
         """Return the tasks of the runs: official ones in their order, then others."""
@@ -260,11 +261,13 @@ class Reporting:
         blocks: Blocks = [Heading("Development sets"), Text(SUMMARY), overview, *remarks]
         if charts := self.charts(runs):
             what = f"Scores of each seed: {', '.join(chart.title for chart in charts)}"
-            blocks.append(Figure(render(draw_scores(charts), "svg"), what, is_wide=len(charts) > 2))
+            blocks.append(Figure(render(draw_dots(charts), "svg"), what, is_wide=len(charts) > 2))
         blocks += [Fold("All metrics and seeds", self._by_seed(runs)), *details]
         found = self.tasks_in(runs)
         has_average = any(found.keys() & names for names in self.averages.values())
-        rows = [row for row in self.published if found.keys() & row.scores or (has_average and not row.scores)]
+        rows = [
+            row for row in published_scores(self.kind) if found.keys() & row.scores or (has_average and not row.scores)
+        ]
         dev = [row for row in rows if row.split == "dev"]
         test = [row for row in rows if row.split == "test"]
         if dev:
@@ -312,25 +315,31 @@ class Reporting:
             for name, average in run.averages.items():
                 row[name] = percent(average, empty="")
             parameters = f"{run.parameters / 1e6:.1f} M" if run.parameters else ""
-            row |= dict(zip(ABOUT_RUNS, (run.model, ", ".join(starts), parameters), strict=True))
+            row |= dict(zip(ABOUT_RUNS, (shown_name(run.model), ", ".join(starts), parameters), strict=True))
             rows.append(row)
         return table_of(rows)
 
-    def charts(self, runs: Sequence[RunSummary]) -> list[ScoreRows]:
-        """Return a chart of each task's headline in percent: every seed of the runs, and medians of the baselines."""
+    def charts(self, runs: Sequence[RunSummary]) -> list[Dots]:
+        """Return a chart of each task's headline in percent: seeds and medians of runs, medians of baselines."""
         charts = []
         for name, task in self.tasks_in(runs).items():
-            networks: dict[str, list[float]] = {}
-            baselines: dict[str, float] = {}
+            rows: dict[str, dict[str, list[Dot]]] = {}
+            lines: dict[str, float] = {}
             for run in runs:
-                headline = run.tasks[name].headline if name in run.tasks else Spread({})
-                if run.model and headline.defined:
-                    networks[run.name] = [100 * value for value in headline.defined]
-                elif headline.defined and headline.median is not None:
-                    baselines[run.name] = 100 * headline.median
-            if sum(map(len, networks.values())) + len(baselines) > 1 and networks:  # a single score needs no picture
-                title = f"{task.title} {self.metrics.get(task.headline, task.headline)}"
-                charts.append(ScoreRows(title, networks, baselines))
+                spread = run.tasks[name].headline if name in run.tasks else None
+                if spread is None or not spread.defined:
+                    continue
+                if run.model:
+                    rows[run.name] = {"seed": [Dot(100 * value) for value in spread.defined]}
+                    if spread.median is not None and spread.std is not None:
+                        rows[run.name]["median ± std"] = [Dot(100 * spread.median, 100 * spread.std)]
+                elif spread.median is not None:
+                    lines[run.name] = 100 * spread.median
+            seeds = sum(len(row["seed"]) for row in rows.values())
+            if rows and seeds + len(lines) > 1:  # a single score needs no picture
+                charts.append(
+                    Dots(f"{task.title} {self.metrics.get(task.headline, task.headline)}, percent", rows, lines)
+                )
         return charts
 
     def _by_seed(self, runs: Sequence[RunSummary]) -> Blocks:
@@ -375,7 +384,8 @@ class Reporting:
                 row[title] = cell(run, task, metric, with_std=False)
             for name in averages:
                 row[name] = percent(run.averages[name], empty="")
-            row["Protocol"] = f"median of {seeds_cell(run)}"
+            seeds = seeds_cell(run)
+            row["Protocol"] = "one run" if seeds == "1" else f"median of {seeds} runs"
             rows.append(row)
         for one in published:
             row = {"Model": one.name}

@@ -9,9 +9,24 @@ from electra.flops import pfs_days
 from electra.io.console import format_seconds
 from electra.io.errors import UserError
 from electra.io.files import write_file
-from electra.report.blocks import Block, Blocks, BulletList, Figure, Fold, Heading, Table, Text, Verdict, to_html
-from electra.report.drawing import LEADING, METRIC_DEFINITIONS, METRIC_LABELS, Curve, draw, make_panels, render
+from electra.report.about import folded_commands, shown_name
+from electra.report.blocks import (
+    Block,
+    Blocks,
+    BulletList,
+    Figure,
+    Fold,
+    Heading,
+    Table,
+    Text,
+    Verdict,
+    to_html,
+    without_folders,
+)
+from electra.report.drawing import Curve, draw_curves, render
 from electra.report.evaluation import percent
+from electra.report.metrics import LEADING, METRIC_DEFINITIONS, METRIC_LABELS, make_panels, metric_title
+from electra.report.published import published_costs
 from electra.report.runs import HAS_LEARNED, RunRecord, names_of, read_run
 
 logger = logging.getLogger(__name__)
@@ -24,29 +39,31 @@ ABOUT_HELD_OUT = (
 """Sentence above the table of held-out metrics."""
 ABOUT_SAMPLES = (
     "Segments of held-out documents. A segment is usually split into two parts at a random place, A [SEP] B [SEP], "
-    "because tasks on pairs of texts need trained type embeddings; so [SEP] may stand inside a sentence. Replaced "
-    "tokens are underlined. A darker background means that the discriminator considers the token more likely to be "
-    "replaced; the number above is this probability in percent."
+    "because tasks on pairs of texts need trained type embeddings; so [SEP] may stand inside a sentence. Underlined: "
+    "a token that a generator, or a language model, has put in the place of the one that is struck out. On a "
+    "background: a token that the discriminator takes for replaced, or that a language model had to guess."
 )
 """Sentences above the samples."""
+COUNTS = {"documents": "documents", "corpus_tokens": "tokens"}
+"""Value of the plan that the first line of a page has -> its unit."""
 RUN_SIZES = {
     "objective": "objective",
     "documents": "documents",
     "corpus_tokens": "tokens of the corpus",
     "held_out_documents": "held-out documents",
-    "held_out_tokens": "their tokens",
+    "held_out_tokens": "held-out tokens",
     "discriminator_shape": "main network",
-    "discriminator_parameters": "its parameters",
+    "discriminator_parameters": "parameters of the main network",
     "generator_shape": "generator",
-    "generator_parameters": "its parameters",
+    "generator_parameters": "parameters of the generator",
     "total_parameters": "parameters of both",
     "steps": "steps",
     "batch_size": "segments in a batch",
     "max_length": "tokens in a segment",
     "total_tokens": "tokens, with padding",
     "epochs": "epochs",
-    "flops": "FLOPs, 6 N T and attention",
-    "google_flops": "FLOPs, the original's count",
+    "flops": "training, by 6 N T and attention",
+    "google_flops": "training, by the original's count",
     "tokens": "tokens seen, without padding",
     "training_seconds": "training steps alone",
     "tokens_per_second": "tokens per second",
@@ -71,7 +88,7 @@ def report_blocks(
         more: blocks of a further section, such as GLUE results.
         names: code base of `THEIR_METRICS` whose metrics the curves show; "" for ours.
     """
-    blocks: Blocks = []
+    blocks: Blocks = [Text(_about(run)) for run in runs]
     for run in runs:
         verdict = run.metrics.get("verdict") if run.metrics else None
         if verdict:
@@ -101,15 +118,27 @@ def _curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], na
     others = {name: curves for name, curves in panels.items() if name not in leading}
     figures = []
     for shown in filter(None, (leading, others)):
-        figure = draw(shown, runs, names)
-        titles = ", ".join(panel.get_title() for panel in figure.axes)
-        figures.append(Figure(render(figure, "svg"), f"Curves of {titles}", is_wide=len(shown) > 2))
+        titled = {metric_title(name, names): curves for name, curves in shown.items()}
+        figure = draw_curves(titled, [run.name for run in runs])
+        figures.append(Figure(render(figure, "svg"), f"Curves of {', '.join(titled)}", is_wide=len(shown) > 2))
     if not leading or not others:
         return [*figures]
     return [figures[0], Fold(f"{len(others)} more: losses, accuracies, speed", figures[1:])]
 
 
 # ---- tables
+
+
+def _about(run: RunRecord) -> str:
+    """Return a line that tells a run from others: its text, length and date."""
+    plan = run.plan
+    sources = [shown_name(source["name"]) for source in plan.get("sources", [])]
+    texts = [f"{plan[key]:,} {word}" for key, word in COUNTS.items() if key in plan]
+    steps = f"{run.step:,} steps"
+    if plan.get("batch_size"):
+        steps += f" of {plan['batch_size']} x {plan['max_length']} tokens"
+    date = run.metrics.get("date", "") if run.metrics else ""
+    return f"{run.name}: {', '.join(filter(None, [*sources, *texts, steps, date]))}"
 
 
 def _held_out(runs: Sequence[RunRecord]) -> Blocks:
@@ -150,7 +179,7 @@ def _sizes(runs: Sequence[RunRecord]) -> Blocks:
         if any(cells):
             rows.append([label, *cells])
     header = ["", *(run.name for run in runs)]
-    return [Heading("Plan and cost"), Table(header, rows)] if rows else []
+    return [Fold("Plan and cost", [Table(header, rows)])] if rows else []
 
 
 def _samples(runs: Sequence[RunRecord]) -> Blocks:
@@ -166,12 +195,13 @@ def _options(runs: Sequence[RunRecord]) -> Blocks:
     """Return the table of options: all of one run, or those in which several runs differ."""
     rows = []
     for name in dict.fromkeys(name for run in runs for name in run.options):
-        values = [str(run.options.get(name, "")) for run in runs]
+        values = [without_folders(str(run.options.get(name, ""))) for run in runs]
         if len(runs) == 1 or len(set(values)) > 1:
             rows.append([name, *values])
     header = ["", *(run.name for run in runs)]
-    title = "All options" if len(runs) == 1 else "Options that differ"
-    return [Heading(title), Table(header, rows)]
+    if len(runs) > 1:
+        return [Heading("Options that differ"), Table(header, rows)]
+    return [Fold("All options", [Table(header, rows)]), *folded_commands("run_pretraining.py", [runs[0].options])]
 
 
 def _cell(key: str, value: Any) -> str:
@@ -180,7 +210,7 @@ def _cell(key: str, value: Any) -> str:
     if key.endswith("_seconds"):
         return format_seconds(value)
     if "flops" in key:
-        return f"{value:.3g}"
+        return f"{value:.3g} FLOP{'/s' * key.endswith('_per_second')}"
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 
@@ -215,7 +245,8 @@ def write_run_report(
         raise UserError(f"{runs[0].folder} has no metric of {names}; leave --names out")
     page = to_html(title, report_blocks(runs, panels, more, names))
     write_file(page.encode(errors="backslashreplace"), page_file)
-    curves = draw(panels, runs, names)
+    titled = {metric_title(name, names): curves for name, curves in panels.items()}
+    curves = draw_curves(titled, [run.name for run in runs])
     curves.set_layout_engine("none")  # the panels have their places, which take half of the time
     write_file(render(curves, "png"), picture_file)
     return [page_file, picture_file]
@@ -241,32 +272,6 @@ def try_to_report(folder: Path) -> list[Path]:
 
 PEAK_UTILIZATION = 0.33
 """Share of the peak rate that OpenAI's rule assumes ("AI and Compute", 2018, appendix)."""
-HEADER = (
-    *("Model", "Parameters", "Training time and hardware", "pfs-days, hardware", "pfs-days, FLOPs"),
-    *("AVG", "GLUE", "pfs-days per AVG", "pfs-days per GLUE"),
-)
-"""Titles of the columns of `PUBLISHED_COSTS`."""
-PUBLISHED_COSTS = (
-    ("GPT", "110 M", "30 d on 8 x P6000", "0.950", "0.459", "77.9", "75.4", "1.220", "1.260"),
-    ("DistilBERT", "67 M", "3.75 d on 8 x V100", "0.155", "", "", "77.0", "", "0.202"),
-    ("ELECTRA-Small, original", "14 M", "4 d on 1 x V100", "0.021", "0.015", "80.4", "", "0.026", ""),
-    ("ELECTRA-Small, rc2020_electra", "14 M", "3.75 d on 1 x RTX 3090",
-     "0.044", "0.015", "78.8", "76.7", "0.056", "0.057"),
-)  # fmt: skip
-"""Rows of published models: times and scores of https://github.com/cccwam/rc2020_electra (README, Efficiency
-analysis), computed anew with the float32 peak rates of the data sheets (12.0, 15.7, 35.6 TFLOP/s). FLOPs:
-google-research/electra, flops_computation.py."""
-NOTES = (
-    "pfs-days, hardware: devices x days x peak TFLOP/s x 0.33 / 1000; for this run the peak that it measured. "
-    "pfs-days, FLOPs: the original's count of training FLOPs / 8.64e19. They count different things. Per AVG and per "
-    "GLUE: the former over the score as a fraction.",
-    "GPT: the source prints 0.17 pfs-days per AVG and 0.18 per GLUE, which do not follow from its own 0.95, 77.9 and "
-    "75.4; it writes P600 for P6000.",
-    "DistilBERT: the source prints 0.21 pfs-days per GLUE, from 0.16, which it had rounded before.",
-    "rc2020_electra: the source prints 0.03 pfs-days; 3.75 days at 35.6 TFLOP/s and 0.33 are 0.044. It prints AVG "
-    "79.2; the mean of its own row is 78.8. Its 0.05 pfs-days per AVG follow from neither.",
-)
-"""Sentences below the table of costs."""
 
 
 def efficiency_section(run: RunRecord, averages: Mapping[str, float | None]) -> Blocks:
@@ -292,7 +297,9 @@ def efficiency_section(run: RunRecord, averages: Mapping[str, float | None]) -> 
         *(percent(score, empty="") for score in scores),
         *("" if not score else _number(cost / score) for score in scores),
     ]
-    return [Heading("Cost of the score"), Table(HEADER, [row, *PUBLISHED_COSTS]), BulletList(NOTES)]
+    published = published_costs()
+    table = Table(published["columns"], [row, *published["rows"]])
+    return [Heading("Cost of the score"), table, BulletList(published["notes"])]
 
 
 def _number(value: float) -> str:

@@ -32,6 +32,13 @@ ERRORS = {"rmse", "ece"}
 """Words in the names of metrics of which less is better, such as ece_matched."""
 
 
+class Environment(TypedDict, total=False):
+    """The content of environment.json, as far as it is read: a kind of task, and the date of the last command."""
+
+    kind: str
+    date: str
+
+
 class Settings(TypedDict, total=False):
     """The settings of a run, as far as they are read from its result. Whole numbers are at least 1."""
 

@@ -45,12 +45,19 @@ class TrainingState(TypedDict, total=False):
     log_history: Required[list[LogLine]]
 
 
+class NamedSource(TypedDict):
+    """A part of the text of a run, as the user named it."""
+
+    name: str
+
+
 class PlanRecord(TypedDict, total=False):
     """The plan of a run in metrics.json; tokens include padding, and numbers of a missing generator are 0."""
 
     steps: Required[int]
     epochs: float
     changes: list[str]
+    sources: list[NamedSource]
     objective: str
     documents: int
     corpus_tokens: int
@@ -99,6 +106,7 @@ class RunMetrics(TypedDict, total=False):
     compute: ComputeRecord
     verdict: str
     generator_verdict: VerdictRecord
+    date: str
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from electra.io.files import open_new
 from electra.report.blocks import Blocks, Figure, Report, Text, Verdict, table_of, write_report
-from electra.report.drawing import METRIC_LABELS, Scatter, draw_scatters, metric_title, render
+from electra.report.drawing import Dot, Dots, draw_dots, render
 from electra.report.evaluation import percent
+from electra.report.metrics import METRIC_LABELS, metric_title
 from electra.report.verdict import Rival, verdict
-from electra.sweep.file import Sweep, distribution_of
+from electra.sweep.file import Sweep
 from electra.sweep.folder import Point
 from electra.tasks.glue.report import GLUE_REPORTING
 
@@ -56,10 +57,9 @@ def write_sweep_report(sweep: Sweep, folder: Path, points: Sequence[Point]) -> N
     table = table_of(cells(sweep, points, rows, rank))
     notes = [Text(note) for note in notes_of(sweep, points, rank)]
     blocks: Blocks = [best_of(sweep, rows, rank), Text(about(sweep, points, rank)), table, *notes]
-    scatters = [scatter(sweep, axis, points, rank) for axis in axes_of(sweep)]
-    if any(one.points for one in scatters):
-        what = f"{title_of(rank)} over {', '.join(axes_of(sweep))}"
-        blocks.append(Figure(render(draw_scatters(scatters), "svg"), what, is_wide=len(scatters) > 2))
+    dots = dots_of(rows, rank)
+    if dots.rows:
+        blocks.append(Figure(render(draw_dots([dots]), "svg"), dots.title, is_wide=False))
     write_report(Report(f"Sweep: {folder.name}", blocks, table), folder)
     logger.info("all points     %s", folder / "results.csv")
     for note in notes:
@@ -243,15 +243,13 @@ def notes_of(sweep: Sweep, points: Sequence[Point], rank: str) -> list[str]:
 # ---- chart
 
 
-def scatter(sweep: Sweep, axis: str, points: Sequence[Point], rank: str) -> Scatter:
-    """Return the panel of a metric over one option: all points, and medians of points with the same value."""
+def dots_of(rows: Sequence[Row], rank: str) -> Dots:
+    """Return the panel of a metric: a row of the table for each row, with a dot for each point that has a score."""
     factor = 100 if is_share(rank) else 1
-    scored = [(point[axis], factor * score) for point in points if (score := point.get(rank)) is not None]
-    entry = sweep.parameters[axis]
-    medians = []
-    if "values" in entry:
-        for value in sorted({json.dumps(value): value for value, _ in scored}.values(), key=_sortable):
-            medians.append((value, statistics.median(score for other, score in scored if other == value)))
-    is_logarithmic = "min" in entry and distribution_of(entry) == "log_uniform_values"
-    unit = " (percent)" if is_share(rank) else ""
-    return Scatter(axis, f"{title_of(rank)}{unit}", scored, medians, is_logarithmic)
+    panel = {}
+    for row in rows:
+        scores = [score for point in row.points if (score := point.get(rank)) is not None]
+        if scores:
+            name = ", ".join(f"{option} {_short(value)}" for option, value in row.values.items())
+            panel[name or "the only point"] = {"point": [Dot(factor * score) for score in scores]}
+    return Dots(f"{title_of(rank)}{', percent' if is_share(rank) else ''}", panel)

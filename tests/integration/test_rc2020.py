@@ -7,7 +7,7 @@ import pytest
 
 from electra.pretraining.run import main as pretrain
 from electra.report.command import main as report
-from electra.report.drawing import make_panels
+from electra.report.metrics import make_panels
 from electra.report.results import read_results
 from electra.tasks.glue.task import main as glue
 from electra.tasks.glue.tasks import GLUE_TASKS

@@ -15,7 +15,7 @@ from electra.backbones import BACKBONES
 from electra.io.checkpoints import find_damage, write_manifest
 from electra.io.errors import UserError
 from electra.pretraining.run import main
-from electra.report.drawing import make_panels
+from electra.report.metrics import make_panels
 from electra.report.page import write_run_report
 from electra.report.runs import read_run
 from tests.conftest import refused_command

@@ -7,7 +7,7 @@ from transformers import TrainerState, TrainingArguments
 
 from electra.pretraining.callbacks import compute_ledger, training_seconds
 from electra.pretraining.run import main
-from electra.report.drawing import make_panels
+from electra.report.metrics import make_panels
 from electra.samples import read_samples
 from tests.helpers import read_json
 from tests.pretraining.runs import flags

@@ -15,7 +15,7 @@ from electra.io.errors import UserError
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run import main
-from electra.report.drawing import make_panels
+from electra.report.metrics import make_panels
 from electra.report.runs import read_run
 from tests.conftest import refused
 from tests.data.rows import all_ids

@@ -15,7 +15,7 @@ from electra.io.files import write_json
 from electra.pretraining.run import main
 from electra.pretraining.testset import main as make_set
 from electra.pretraining.testset import read_test_set
-from electra.report.drawing import make_panels
+from electra.report.metrics import make_panels
 from electra.report.runs import read_run
 from electra.tokenizers.load import load_tokenizer
 from tests.conftest import refused, refused_command

@@ -1,38 +1,42 @@
 """Pictures show the numbers."""
 
-from pathlib import Path
+from pytest import approx
 
-from electra.report.drawing import Curve, Scatter, draw, draw_scatters, render, shortened
-from electra.report.runs import RunRecord
+from electra.report.drawing import Curve, Dot, Dots, draw_curves, draw_dots, render, shortened
+from tests.helpers import parametrize
 
 
 def test_the_same_numbers_give_the_same_bytes():
     """Names of runs are no mathematics, and no HTML."""
-    runs = [RunRecord(name, Path(), [], 1) for name in ("a$b$ <i>", "other")]
-    panels = {"loss": [Curve(0, "training", [0, 1], [1.0, 2.0])]}
-    one, other = (render(draw(panels, runs), "svg") for _ in range(2))
+    panels = {"total loss": [Curve(0, "training", [0, 1], [1.0, 2.0])]}
+    one, other = (render(draw_curves(panels, ["a$b$ <i>", "other"]), "svg") for _ in range(2))
     assert one == other and b"total loss" in one and b"a$b$ &lt;i&gt;" in one
-
-
-def test_the_medians_of_two_values_are_points_and_of_three_a_line():
-    def median(values):
-        points = [(value, value) for value in values]
-        return draw_scatters([Scatter("rate", "score", points, points)]).axes[0].lines[1]
-
-    assert median([1, 2]).get_linestyle() == "None" and median([1, 2, 3]).get_linestyle() == "-"
+    dots = render(draw_dots([Dots("x$y$", {"a$b$": {"seed $1$": [Dot(1.0)]}})]), "svg")
+    assert all(text in dots for text in (b">a$b$<", b">x$y$<", b">seed $1$<"))
 
 
 def test_letters_of_other_scripts_need_no_font(recwarn):
-    picture = render(
-        draw({"loss": [Curve(0, "training", [0, 1], [1.0, 2.0])]}, [RunRecord("ข่าว", Path(), [], 1)] * 2), "svg"
-    )
+    picture = render(draw_curves({"loss": [Curve(0, "training", [0, 1], [1.0, 2.0])]}, ["ข่าว"] * 2), "svg")
     assert "ข่าว" in picture.decode() and not [one for one in recwarn if "Glyph" in str(one.message)]
 
 
-def test_the_share_of_replaced_tokens_is_drawn_from_0():
-    panels = {name: [Curve(0, "training", [0, 1, 2], [0.12, 0.121, 0.12])] for name in ("replaced_rate", "loss")}
-    axes, others = draw(panels, [RunRecord("run", Path(), [], 1)]).axes
-    assert axes.get_ylim()[0] == 0 < others.get_ylim()[0]
+@parametrize(("values", "begins_at_0"), [([0.12, 0.5, 0.2], True), ([0.12, 0.121, 0.12], False)])
+def test_an_axis_begins_at_0_or_says_where(values, begins_at_0):
+    (axes,) = draw_curves({"rate": [Curve(0, "training", [0, 1, 2], values)]}, ["run"]).axes
+    (dots,) = draw_dots([Dots("rate", {"run": {"seed": [Dot(value) for value in values]}})]).axes
+    for low, label in ((axes.get_ylim()[0], axes.get_ylabel()), (dots.get_xlim()[0], dots.get_xlabel())):
+        assert (low == 0) == begins_at_0 and ("not 0" in label) != begins_at_0
+
+
+def test_a_score_has_its_error_and_a_line_goes_through_all_rows():
+    rows = {"one": {"seed": [Dot(60.0), Dot(70.0)], "median": [Dot(65.0, 7.0)]}, "other": {"seed": [Dot(40.0)]}}
+    axes = draw_dots([Dots("score", rows, {"a guess": 50.0})]).axes[0]
+    drawn = [[*bars.lines[0].get_xdata()] for bars in axes.containers]
+    assert drawn == [[60, 70], [65], [40], []]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["one", "other"]
+    (bar,) = axes.containers[1].lines[2][0].get_segments()
+    assert [x for x, _ in bar] == approx([58, 72])
+    assert any([*line.get_xdata()] == [50, 50] for line in axes.lines)
 
 
 def test_a_long_name_has_its_beginning_and_its_end():

@@ -17,7 +17,8 @@ from pytest import approx, raises
 from electra.io.errors import UserError
 from electra.report.blocks import Table, to_html
 from electra.report.command import main
-from electra.report.drawing import Curve, draw, make_panels, metric_title
+from electra.report.drawing import Curve, draw_curves
+from electra.report.metrics import make_panels, metric_title
 from electra.report.page import efficiency_section, report_blocks, try_to_report, write_run_report
 from electra.report.runs import RunRecord, read_run
 from electra.samples import Sample, write_samples
@@ -35,7 +36,8 @@ def drawn(*folders):
     """Title of a chart -> points of its lines, from matplotlib's figure."""
     runs = [read_run(folder) for folder in folders]
     found = {}
-    for axes in draw(make_panels(runs), runs).axes:
+    panels = {metric_title(name): curves for name, curves in make_panels(runs).items()}
+    for axes in draw_curves(panels, [run.name for run in runs]).axes:
         found[axes.get_title()] = [[(float(x), float(y)) for x, y in line.get_xydata()] for line in axes.lines]
     return found
 
@@ -73,12 +75,13 @@ def test_metrics_have_the_names_of_the_terminal_and_definitions(page):
 
 def test_tables_hold_results_plan_compute_options_and_no_secret(page):
     assert '<th scope="row">discriminator AUC</th><td class="number">0.500</td><td class="number">0.550</td>' in page
-    assert '<th scope="row">FLOPs, 6 N T and attention</th><td class="number">2e+11</td>' in page
+    assert '<th scope="row">training, by 6 N T and attention</th><td class="number">2e+11 FLOP</td>' in page
     assert '<th scope="row">training steps alone</th><td class="number">1 d 00 h</td>' in page
     assert '<th scope="row">main network</th><td class="number">3 layers</td>' in page
     assert "&lt;b&gt;&amp;" in page and "<b>&" not in page
     assert "hf_abc" not in page
-    assert '<dt>masked</dt><dd> the <b class="changed">[MASK]</b></dd>' in page and "was cat&lt;" in page
+    assert '<s>cat&lt;</s> <b class="changed suspected" title="P(replaced) 0.800">dog</b>' in page
+    assert "run: a/books.txt, 7 documents, 900 tokens, 100 steps of 8 x 16 tokens" in page
 
 
 def test_the_page_is_complete_and_loads_nothing(page):
@@ -107,11 +110,7 @@ def test_numbers_are_aligned_and_shares_in_percent(tmp_path):
 
 def test_two_evaluations_are_points_and_three_a_line():
     def line(x):
-        return (
-            draw({"discriminator_auc": [Curve(0, "held-out", x, x)]}, [RunRecord("run", Path(), [], 1)])
-            .axes[0]
-            .lines[0]
-        )
+        return draw_curves({"discriminator AUC": [Curve(0, "held-out", x, x)]}, ["run"]).axes[0].lines[0]
 
     assert line([0.0, 1.0]).get_linestyle() == "None" and line([0.0, 1.0]).get_marker() == "o"
     assert line([0.0, 1.0, 2.0]).get_linestyle() == "-"

@@ -4,13 +4,13 @@ import json
 import math
 import os
 
+import yaml
 from pytest import approx, raises
 
 from electra.io.console import columns_of
 from electra.io.errors import UserError
-from electra.report.blocks import Table, text_table, to_html, write_report
+from electra.report.blocks import Table, Text, Verdict, text_table, to_html, write_report
 from electra.report.command import main
-from electra.report.drawing import draw_scores
 from electra.report.results import Spread, append_result, read_results
 from electra.tasks.glue.report import GLUE_REPORTING as GLUE
 from electra.tasks.glue.tasks import GLUE_TASKS
@@ -131,7 +131,7 @@ def test_medians_stand_beside_published_rows_of_their_task(tmp_path):
     write_report(TAGGING.report([run]), run)
     markdown = (run / "report.md").read_text()
     assert "| a | 2 | 90.5 ± 0.7 | 98.5 ± 0.7 | output/small | pretrained | 13.5 M |" in markdown
-    assert "| a (this report) | 90.5 |  | median of 2 |" in markdown
+    assert "| a (this report) | 90.5 |  | median of 2 runs |" in markdown
     assert "| BERT-Large | 96.6 | 92.8 |" in markdown and "f1_PER" in markdown
     other = run_folder(tmp_path / "b", [result("mine", 1, {"f1": 0.5})])
     write_report(TAGGING.report([other]), other)
@@ -158,7 +158,7 @@ def test_the_command_writes_to_its_output_alone(tmp_path, task, metrics, kind, t
     before = sorted(run.iterdir())
     main([str(run), "--output", str(output)])
     markdown = (output / "report.md").read_text()
-    assert markdown.startswith(f"# {title} results\n") and "| 50.0 |" in markdown
+    assert markdown.startswith(f"# {title} results: ") and "| 50.0 |" in markdown
     assert {path.name for path in output.iterdir()} == {"report.md", "report.html"}
     assert sorted(run.iterdir()) == before
 
@@ -201,10 +201,10 @@ def test_the_chart_has_every_seed_and_what_needs_no_network(tmp_path):
         path.write_text(json.dumps({"majority or mean": {"accuracy": 0.5}}))
     runs = [*GLUE.read_runs([folder]), *GLUE.read_baselines([folder])]
     (chart,) = GLUE.charts(runs)
-    assert chart == ("RTE acc", {"a": approx([50, 60, 70])}, {"majority or mean": approx(50)})
-    points, median, baseline = draw_scores([chart]).axes[0].lines
-    assert points.get_linestyle() == "None" and [*points.get_xdata()] == approx([50, 60, 70])
-    assert [*median.get_xdata()] == approx([60]) and [*baseline.get_xdata()] == approx([50, 50])
+    assert chart.title == "RTE acc, percent" and chart.lines == {"one answer to all": approx(50)}
+    row = chart.rows["a"]
+    assert [dot.score for dot in row["seed"]] == approx([50, 60, 70])
+    assert [tuple(dot) for dot in row["median ± std"]] == [(approx(60), approx(10))]
 
 
 @parametrize(("seeds", "charts"), [((1,), 0), ((1, 2), 1)])
@@ -237,3 +237,24 @@ def test_collapsed_runs_are_counted_once_in_a_row(tmp_path):
 def test_a_terminal_aligns_words_with_marks():
     lines = text_table(Table(["word", "p"], [["แอคคอร์ด", "0.1"], ["อาหาร", "0.25"], ["好き", "1"]])).splitlines()
     assert {columns_of(line) for line in lines} == {13}
+
+
+def test_a_page_says_what_it_is_of_and_names_no_folder_of_the_machine(tmp_path):
+    runs = [
+        result("mine", seed, {"f1": 0.5, "f1_PER": 0.4}, model="/home/ann/small", rows={"dev": 7}) for seed in (1, 2)
+    ]
+    folder = run_folder(tmp_path / "a", runs, "tagging")
+    options = {"train_file": "/home/ann/names.txt", "hub_token": "secret", "output_dir": "/home/ann/output"}
+    (folder / "config.yaml").write_text(yaml.safe_dump(options))
+    (folder / "environment.json").write_text(json.dumps({"kind": "tagging", "date": "2026-11-28"}))
+    report = TAGGING.report([folder])
+    assert report.title == "Tagging results: mine"
+    assert report.blocks[0] == Text("a: names.txt, 7 sentences for development, 2 seeds, from small, 2026-11-28")
+    (verdict,) = (block for block in report.blocks if isinstance(block, Verdict))
+    assert verdict.text.startswith("mine F1 no") or verdict.text.startswith("mine F1 50.0")
+    write_report(report, folder)
+    for name in ("report.md", "report.html"):
+        page = (folder / name).read_text()
+        assert "/home" not in page and "secret" not in page and "--train_file names.txt" in page.replace("\\", "")
+    types = next(block for block in report.blocks if isinstance(block, Table) and block.header[0] == "type")
+    assert types.rows == [["PER", "40.0 ± 0.0"]]

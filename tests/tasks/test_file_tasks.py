@@ -4,6 +4,7 @@ from importlib import import_module
 
 from electra.finetuning.data import task_name
 from electra.io.files import CONFIGS
+from electra.report.command import REPORTS
 from electra.tasks.glue.task import GLUE
 from electra.tasks.multiple_choice.task import MULTIPLE_CHOICE
 from electra.tasks.multiple_choice.task import main as choose
@@ -61,7 +62,7 @@ def test_the_folder_of_a_published_task_names_it():
 
 @parametrize("kind", [GLUE, SQUAD, TAGGING, MULTIPLE_CHOICE])
 def test_the_kind_of_a_task_is_where_its_report_is_found(kind):
-    assert import_module(f"electra.tasks.{kind.name}.report").report.__self__ is kind.reporting
+    assert REPORTS[kind.name].__self__ is kind.reporting and kind.reporting.kind == kind.name
 
 
 @parametrize("parse", [parse_squad, parse_tagging, parse_swag])

@@ -12,7 +12,9 @@ from electra.finetuning.trainer import Logits
 from electra.finetuning.words import NUMBER, SEVERAL, fit_words
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from electra.tasks.classify.labels import Example, LabelledTexts
-from electra.tasks.classify.report import score_splits
+from electra.tasks.classify.scores import (
+    score_splits,
+)
 
 FAINT = 1e-6
 """Logit of a class that is answered although its probability is below one half: just above 0."""

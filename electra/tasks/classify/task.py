@@ -47,9 +47,8 @@ from electra.tasks.classify.labels import (
     parse_cell,
 )
 from electra.tasks.classify.notes import log_labels
-from electra.tasks.classify.report import (
-    CLASSIFY_REPORTING,
-    HEADLINES,
+from electra.tasks.classify.report import CLASSIFY_REPORTING, HEADLINES
+from electra.tasks.classify.scores import (
     ClassificationReferences,
     class_names_of,
     decide_classes,

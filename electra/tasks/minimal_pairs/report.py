@@ -1,27 +1,18 @@
-"""Accuracies on minimal pairs: outcomes -> results, tables, a report. No torch.
+"""The report of minimal pairs: verdicts, tables, a chart. No torch."""
 
-The accuracy of a phenomenon is the mean over its paradigms, the overall one the mean over all paradigms, as in BLiMP's
-paper. Standard errors take the paradigms as given and their pairs as a sample.
-"""
-
-import math
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NotRequired
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from electra.io.files import read_json
+from electra.report.about import date_of
 from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Report, Table, Text, Verdict, table_of
-from electra.report.drawing import Measured, draw_groups, render
+from electra.report.drawing import Dot, Dots, draw_dots, render
 from electra.report.evaluation import percent
 from electra.report.runs import names_of
 from electra.report.verdict import FEWEST_EXAMPLES, Rival, too_few, verdict
-from electra.tasks.minimal_pairs.data import Pair
 
 PAIR_RESULTS_NAME = "minimal_pairs.json"
 """File in the folder of an evaluation with its accuracies."""
@@ -104,66 +95,6 @@ GUESSING = "guessing"
 """Name of the baseline that is right in half of the pairs."""
 
 
-def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str, Any]:
-    """Return accuracies as fractions, overall and by paradigm and phenomenon, from `outcomes_of` the pairs, (N,)."""
-    table = pd.DataFrame(pairs).assign(outcome=outcomes)
-    paradigms = {}
-    phenomena: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for (phenomenon, name), values in table.groupby(["phenomenon", "paradigm"])["outcome"]:
-        paradigms[name] = {
-            "accuracy": float(values.mean()),
-            "standard_error": float(values.sem(ddof=0)) if len(values) > 1 else None,
-            "pairs": len(values),
-        }
-        phenomena[phenomenon].append(paradigms[name])
-    return {
-        "overall": _mean(list(paradigms.values())),
-        "phenomena": {name: _mean(found) for name, found in phenomena.items()},
-        "paradigms": paradigms,
-    }
-
-
-def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the mean accuracy of independent paradigms with its error, None if a paradigm has no error."""
-    count = len(paradigms)
-    errors = [one["standard_error"] for one in paradigms]
-    return {
-        "accuracy": sum(one["accuracy"] for one in paradigms) / count,
-        "standard_error": None if None in errors else math.hypot(*errors) / count,
-        "pairs": sum(one["pairs"] for one in paradigms),
-        "paradigms": count,
-    }
-
-
-def outcomes_of(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return for each pair 1, 0.5 (a tie) or 0, (N,), from scores of good and bad sentences in turns, (2 N,)."""
-    return (np.sign(scores[0::2] - scores[1::2]) + 1) / 2
-
-
-def margin(
-    pairs: Sequence[Pair], outcomes: NDArray[np.float64], baselines: Mapping[str, NDArray[np.float64]]
-) -> Margin:
-    """Return the margin of a score over the best of the baselines and guessing.
-
-    Its standard error takes the paradigms as a sample, because the pairs of a paradigm resemble each other: a network
-    that knows nothing may prefer the same word in all of them. The error of the pairs counts where it is larger, or
-    where there is one paradigm.
-
-    Args:
-        outcomes: result of `outcomes_of` for the score, (N,).
-        baselines: results of `outcomes_of` for the baselines by name, (N,) each.
-    """
-    every = {GUESSING: np.full(len(pairs), 0.5), **baselines}
-    best = max(every, key=lambda name: summarize(pairs, every[name])["overall"]["accuracy"])
-    found = summarize(pairs, outcomes - every[best])
-    difference = found["overall"]
-    error = difference["standard_error"]
-    of_paradigms = [one["accuracy"] for one in found["paradigms"].values()]
-    if error is not None and len(of_paradigms) > 1:
-        error = max(error, float(np.std(of_paradigms, ddof=1)) / math.sqrt(len(of_paradigms)))
-    return Margin(baseline=best, difference=difference["accuracy"], standard_error=error)
-
-
 def pairs_verdict(name: str, results: PairResults) -> Verdict:
     """Return the sentence on where a score stands to the best of the baselines, which know no grammar."""
     overall = results["scores"][name]["overall"]
@@ -175,7 +106,7 @@ def pairs_verdict(name: str, results: PairResults) -> Verdict:
     why_none = too_few(pairs, "pairs") or ("the pairs are too few for an error" if error is None else "")
     rival = Rival(baseline, known, error or 0.0)
     accuracy = overall["accuracy"]
-    return verdict(f"{name}: {percent(accuracy)}", accuracy, [rival], percent, f"{pairs:,} pairs", why_none)
+    return verdict(f"{name} {percent(accuracy)} %", accuracy, [rival], percent, f"{pairs:,} pairs", why_none)
 
 
 def is_compared(results: PairResults) -> bool:
@@ -221,35 +152,35 @@ def _cell(scores: Mapping[str, Any] | Accuracy) -> str:
     return percent(scores["accuracy"]) if error is None else f"{percent(scores['accuracy'])} ± {percent(error)}"
 
 
-def draw_phenomena(columns: Mapping[str, Any], baselines: Collection[str]) -> Any:
-    """Return a matplotlib figure of the accuracies by phenomenon, and of their mean last.
-
-    Args:
-        columns: name of a score -> result of `summarize`.
-        baselines: names of the scores that need no network.
-    """
-    names = dict.fromkeys(name for results in columns.values() for name in results["phenomena"])
-    groups = []
-    for name in names:
-        known = {title: results["phenomena"].get(name) for title, results in columns.items()}
-        groups.append((name, {title: _measured(one) for title, one in known.items() if one is not None}))
-    groups.append(("overall", {title: _measured(results["overall"]) for title, results in columns.items()}))
-    return draw_groups(groups, baselines, "accuracy in percent")
+def phenomenon_dots(columns: Mapping[str, Accuracies]) -> Dots:
+    """Return the panel of the accuracies of each score by phenomenon, and of their mean last."""
+    rows: dict[str, dict[str, list[Dot]]] = {}
+    for title, found in columns.items():
+        for name, scores in (*found["phenomena"].items(), ("overall", found["overall"])):
+            error = scores["standard_error"]
+            dot = Dot(100 * scores["accuracy"], None if error is None else 100 * error)
+            rows.setdefault(name, {})[title] = [dot]
+    rows["overall"] = rows.pop("overall")
+    return Dots("accuracy in percent ± standard error", rows)
 
 
-def _measured(scores: Accuracy) -> Measured:
-    error = scores["standard_error"]
-    return Measured(100 * scores["accuracy"], None if error is None else 100 * error)
+def count_of(results: PairResults) -> int:
+    """Return the number of pairs of an evaluation."""
+    (first, *_) = results["scores"].values()
+    return sum(one.get("pairs", 0) for one in first["paradigms"].values())
 
 
-def report(folders: Sequence[Path]) -> Report:
+def report_pairs(folders: Sequence[Path]) -> Report:
     """Return the report of evaluations in one or more folders, side by side."""
     columns: dict[str, Any] = {}
     baselines: dict[str, Any] = {}
     verdicts: list[Verdict] = []
+    lines: Blocks = []
     blocks: Blocks = []
-    for folder, title in names_of(folders).items():
+    names = names_of(folders)
+    for folder, title in names.items():
         found = read_json(folder / PAIR_RESULTS_NAME, PairResults)
+        lines.append(Text(", ".join([f"{title}: {count_of(found):,} pairs", *date_of(folder)])))
         for score, results in found["scores"].items():
             columns[score if len(folders) == 1 else f"{title}: {score}"] = results
         for name, results in found.get("baselines", {}).items():
@@ -268,7 +199,7 @@ def report(folders: Sequence[Path]) -> Report:
             ]
     columns |= baselines
     table = accuracy_table(columns, "phenomena")
-    chart = Figure(render(draw_phenomena(columns, baselines), "svg"), "Accuracies by phenomenon", is_wide=False)
+    chart = Figure(render(draw_dots([phenomenon_dots(columns)]), "svg"), "Accuracies by phenomenon", is_wide=False)
     is_long = len(table.rows) > MOST_GROUPS
     blocks += [Heading("By phenomenon"), Text("Accuracy in percent ± standard error.")]
     blocks += [table, Fold("Chart", [chart])] if is_long else [chart, table]
@@ -276,4 +207,4 @@ def report(folders: Sequence[Path]) -> Report:
     if paradigms.rows != table.rows:  # data without phenomena have their paradigms for them
         blocks.append(Fold(f"By paradigm: {len(paradigms.rows) - 1}", [paradigms]))
     blocks.append(Fold("What the numbers mean", [BulletList(PAIRS_DEFINITIONS)]))
-    return Report(TITLE, [*verdicts, *blocks], table)
+    return Report(f"{TITLE}: {', '.join(names.values())}", [*lines, *verdicts, *blocks], table)

@@ -26,6 +26,7 @@ from electra.report.results import ENVIRONMENT_NAME
 from electra.report.verdict import too_few
 from electra.runtime.device import computing, keep_freed_memory, prepare_network
 from electra.runtime.threads import most_threads
+from electra.tasks.minimal_pairs.accuracies import margin, outcomes_of, summarize
 from electra.tasks.minimal_pairs.data import (
     BLIMP,
     BLIMP_PAIRS,
@@ -34,14 +35,7 @@ from electra.tasks.minimal_pairs.data import (
     Pair,
     load_pairs,
 )
-from electra.tasks.minimal_pairs.report import (
-    BASELINES,
-    PAIR_RESULTS_NAME,
-    margin,
-    outcomes_of,
-    report,
-    summarize,
-)
+from electra.tasks.minimal_pairs.report import BASELINES, PAIR_RESULTS_NAME, report_pairs
 from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, baseline_scores, encode_sentences, token_numbers
 from electra.tokenizers.unknown import UnknownTokens
 
@@ -224,4 +218,4 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     write_eval_results(hub_scores_of_pairs(args, pairs, results["scores"]), folder)
     write_yaml(record, folder / "config.yaml", f"{OPTIONS_TITLE}; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
-    write_report(report([folder]), folder)
+    write_report(report_pairs([folder]), folder)

@@ -1,10 +1,16 @@
-"""Reports of tagging: titles, columns, definitions and published rows."""
+"""Reports of tagging: titles, columns, definitions, and the F1 of each type."""
 
-from electra.report.evaluation import PublishedScores, Reporting
-from electra.report.results import ScoredTask
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from electra.report.blocks import Blocks, Heading, Text, table_of
+from electra.report.evaluation import Reporting, cell
+from electra.report.results import RunSummary, ScoredTask
 
 TAGGING_METRICS = {"f1": "F1", "test_f1": "test F1", "accuracy": "accuracy"}
 """Metric -> its title in tables."""
+OF_TYPE = "f1_"
+"""Beginning of the names of metrics of one type of entity."""
 TAGGING_TASKS = {
     "conll2003": ScoredTask("conll2003", "CoNLL-2003", "f1", columns=TAGGING_METRICS),
     "conll2000": ScoredTask("conll2000", "CoNLL-2000", "f1", columns=TAGGING_METRICS),
@@ -18,31 +24,35 @@ TAGGING_DEFINITIONS = (
     "gets the tag that it has most often there, a new word the most frequent one.",
 )
 """Definitions of the metrics, for the end of a report."""
-BERT_TABLE = ("https://aclanthology.org/N19-1423.pdf", "table 7")
-"""URL of BERT's paper, and the table with its scores on CoNLL-2003."""
-PUBLISHED_TAGGING = [
-    PublishedScores(name, {"conll2003": scores}, f"{protocol}, document context", *BERT_TABLE)
-    for name, protocol, scores in (
-        ("BERT-Large", "fine-tuned", {"f1": 96.6, "test_f1": 92.8}),
-        ("BERT-Base", "fine-tuned", {"f1": 96.4, "test_f1": 92.4}),
-        ("BERT-Base, concat_4", "frozen", {"f1": 96.1}),
-        ("BERT-Base, mix_4", "frozen", {"f1": 95.9}),
-        ("BERT-Base, second_to_last", "frozen", {"f1": 95.6}),
-        ("BERT-Base, mix_all", "frozen", {"f1": 95.5}),
-        ("BERT-Base, last", "frozen", {"f1": 94.9}),
-        ("BERT-Base, embeddings", "frozen", {"f1": 91.0}),
-    )
-]
-"""Published scores on CoNLL-2003, in percent."""
+
+
+def describe_types(folders: Mapping[Path, str], runs: Sequence[RunSummary]) -> Blocks:
+    """Return a table with the F1 of each type of entity, a column for each run; [] if there are no entities."""
+    rows: dict[str, dict[str, str]] = {}
+    for run in runs:
+        for name, summary in run.tasks.items():
+            for metric in summary.metrics:
+                if metric.startswith(OF_TYPE):
+                    kind = metric.removeprefix(OF_TYPE)
+                    rows.setdefault(kind, {"type": kind})[run.name] = cell(run, name, metric, with_collapsed=False)
+    if not rows:
+        return []
+    return [
+        Heading("By type"),
+        Text("F1 in percent: median over seeds ± standard deviation."),
+        table_of([*rows.values()]),
+    ]
+
+
 TAGGING_REPORTING = Reporting(
+    "tagging",
+    "-m electra tag",
     "Tagging results",
     TAGGING_TASKS,
     TAGGING_METRICS,
     TAGGING_DEFINITIONS,
     headlines=("f1", "accuracy"),
-    published=PUBLISHED_TAGGING,
     unit="sentences",
+    details=describe_types,
 )
 """How evaluations of `electra tag` are reported."""
-report = TAGGING_REPORTING.report
-"""Return the report of evaluations of `electra tag`; `electra report` calls it."""

@@ -10,7 +10,9 @@ from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from electra.tasks.classify.baselines import make_baselines
 from electra.tasks.classify.labels import Example, LabelledTexts, LabelSet
-from electra.tasks.classify.report import ClassificationReferences
+from electra.tasks.classify.scores import (
+    ClassificationReferences,
+)
 from tests.helpers import parametrize
 
 

@@ -9,23 +9,19 @@ from scipy.special import logit
 
 from electra.finetuning.task import calibration_error
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
-from electra.report.blocks import Code, Fold, Heading, Table, Text, Verdict
+from electra.report.blocks import Fold, Heading, Table, Text, Verdict
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from electra.report.results import Result, append_result
 from electra.tasks.classify.labels import LabelSet
-from electra.tasks.classify.report import (
-    CLASSIFY_REPORTING,
-    MOST_CONFUSIONS,
-    MOST_ROWS,
+from electra.tasks.classify.report import CLASSIFY_REPORTING, MOST_CONFUSIONS, MOST_ROWS, class_blocks, read_details
+from electra.tasks.classify.scores import (
     ClassificationReferences,
     best_thresholds,
-    class_blocks,
     class_names_of,
     decide_classes,
     details,
     is_classifier_collapsed,
     mean_by_text,
-    read_details,
     score_classification,
     score_splits,
     useful_thresholds,
@@ -156,9 +152,10 @@ def evaluation_of(folder, accuracies, bag_of_words=0.5, answers=None, texts=400,
 
 def test_the_page_begins_with_the_verdict_on_the_runs(tmp_path):
     blocks = CLASSIFY_REPORTING.report([evaluation_of(tmp_path / "a", (0.7, 0.8, 0.9))]).blocks
-    assert isinstance(blocks[0], Verdict) and blocks[0].is_good
-    for said in ("Accuracy 80.0 ± 10.0 % over 3 seeds", "the bag of words (50.0) by 30.0", "to all (25.0) by 55.0"):
-        assert said in blocks[0].text
+    assert isinstance(blocks[0], Text) and "400 texts for development" in blocks[0].text
+    assert isinstance(blocks[1], Verdict) and blocks[1].is_good
+    for said in ("mine accuracy 80.0 ± 10.0 % over 3", "the bag of words (50.0) by 30.0", "to all (25.0) by 55.0"):
+        assert said in blocks[1].text
 
 
 @parametrize(
@@ -200,12 +197,6 @@ def test_classes_are_those_of_the_run_whose_model_is_kept(tmp_path):
     assert any(isinstance(block, Text) and block.text.startswith("Seed 2, the best of 3") for block in blocks)
     several = CLASSIFY_REPORTING.report([folder, evaluation_of(tmp_path / "b", (0.5,))]).blocks
     assert {"Classes of a, seed 2", "Classes of b, seed 1"} <= {b.title for b in several if isinstance(b, Fold)}
-
-
-def test_a_text_about_the_classes_of_an_earlier_version_is_shown(tmp_path):
-    folder = evaluation_of(tmp_path / "a", (0.7,))
-    (folder / "predictions" / "mine-1-details.json").write_text(json.dumps({"baseline": {}, "text": "as it was"}))
-    assert Code("as it was", "") in CLASSIFY_REPORTING.report([folder]).blocks
 
 
 def test_scores_lead_the_table_and_micro_f1_does_not_repeat_accuracy(tmp_path):

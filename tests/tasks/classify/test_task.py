@@ -20,7 +20,7 @@ from electra.finetuning.predict import Saved
 from electra.finetuning.trainer import step_loss
 from electra.finetuning.words import SEVERAL
 from electra.report.command import main as report
-from electra.report.evaluation import CUT_TEXTS
+from electra.report.evaluation import CONSTANT, CUT_TEXTS
 from electra.report.results import Result, append_result, read_results
 from electra.tasks.classify.data import encode_texts
 from electra.tasks.classify.labels import LabelledTexts, LabelSet
@@ -224,12 +224,13 @@ def test_classes_that_a_word_names_are_learned(reviews):
     assert first.settings["label_kind"] == "single" and first.settings["class_weights"] == "balanced"
     rows = list(csv.DictReader((reviews / "predictions.csv").open()))
     assert all(row["label"] == row["prediction"] for row in rows) and rows[0]["place"].endswith("dev.csv:2")
+    assert not (reviews / "logs").exists()  # nothing was logged
 
 
 @pytest.mark.slow
 def test_the_report_has_baseline_classes_and_confusions(reviews):
     text = (reviews / "report.md").read_text()
-    assert "| bag of words | " in text and "| majority or mean |" in text and "| 50.0 | 33.3 | 0.0 |" in text
+    assert "| bag of words | " in text and "| one answer to all |" in text and "| 50.0 | 33.3 | 0.0 |" in text
     assert "| good | 8 | 8 | 100.0 | 100.0 | 100.0 |" in text and "| bad | 8 | 0 |" in text
     report([str(reviews)])
     assert (reviews / "report.md").read_text() == text
@@ -293,8 +294,8 @@ def test_several_shares_of_the_texts_are_refused(folder):
 @parametrize(
     ("texts", "names"),
     [
-        (5, ("majority or mean of a, b", "majority or mean of c")),
-        (2000, ("majority or mean, 5 rows", "majority or mean, 2,000 rows")),
+        (5, ("one answer to all of a, b", "one answer to all of c")),
+        (2000, ("one answer to all, 5 rows", "one answer to all, 2,000 rows")),
     ],
 )
 def test_each_folder_has_its_own_constant_answer(tmp_path, texts, names):
@@ -304,12 +305,12 @@ def test_each_folder_has_its_own_constant_answer(tmp_path, texts, names):
         rows = {"train": count}
         result = Result("t", 1, {"accuracy": 0.9}, False, 1.0, "pretrained", name, 10, rows, {"encoder": name})
         append_result(part / "results.jsonl", result)
-        details = {"baseline": {"accuracy": baseline}, "text": ""}
-        (part / "predictions" / "t-1-details.json").write_text(json.dumps(details))
+        known = {CONSTANT: {"accuracy": baseline}}
+        (part / "predictions" / "t-1-baselines.json").write_text(json.dumps(known))
     parts = [tmp_path / name for name in "abc"]
     rows = {run.name: run.tasks["t"].headline.median for run in CLASSIFY_REPORTING.read_baselines(parts)}
     assert rows == dict(zip(names, (0.2, 0.6), strict=True))
-    assert [run.name for run in CLASSIFY_REPORTING.read_baselines(parts[:2])] == ["majority or mean"]
+    assert [run.name for run in CLASSIFY_REPORTING.read_baselines(parts[:2])] == ["one answer to all"]
     assert [run.name for run in CLASSIFY_REPORTING.read_runs(parts[:2])] == ["a", "b"]
 
 

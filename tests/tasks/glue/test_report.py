@@ -5,13 +5,13 @@ import re
 import pytest
 
 from electra.report.blocks import write_report
-from electra.tasks.glue.report import PUBLISHED_GLUE, report
+from electra.report.published import published_scores
+from electra.tasks.glue.report import GLUE_REPORTING
 from electra.tasks.glue.tasks import AVG_TASKS
-from electra.tasks.multiple_choice.report import CHOICE_REPORTING as CHOICE
-from electra.tasks.tagging.report import TAGGING_REPORTING as TAGGING
 from tests.helpers import parametrize
 from tests.tasks.glue.runs import all_tasks, result, run_folder
 
+PUBLISHED_GLUE = published_scores("glue")
 DEV = "Beside published results"
 TEST = "Published results: test sets"
 
@@ -39,7 +39,7 @@ def folders(tmp_path):
 
 def write(folders):
     written = folders[0] / "report"
-    write_report(report(folders), written)
+    write_report(GLUE_REPORTING.report(folders), written)
     return tuple((written / name).read_text(encoding="utf-8") for name in ("report.md", "report.html"))
 
 
@@ -95,7 +95,7 @@ def test_other_data_than_the_official_are_named(tmp_path):
 
 def test_every_published_row_has_a_source():
     assert [row.split for row in PUBLISHED_GLUE] == ["dev"] * 10 + ["test"] * 7
-    for row in (*PUBLISHED_GLUE, *TAGGING.published, *CHOICE.published):
+    for row in [row for kind in ("glue", "tagging", "multiple_choice", "squad") for row in published_scores(kind)]:
         assert row.source.startswith("https://") and row.table and row.protocol
         assert all(40 < score < 98 for scores in row.scores.values() for score in scores.values())
     assert all(set(row.scores) in (set(), set(AVG_TASKS)) for row in PUBLISHED_GLUE)

@@ -8,18 +8,17 @@ import pytest
 from pytest import approx
 
 from electra.model.pretrained import Networks, load_networks
-from electra.report.blocks import Fold, Heading, Verdict
+from electra.report.blocks import Fold, Heading, Text, Verdict
 from electra.report.command import main as report
+from electra.tasks.minimal_pairs.accuracies import margin, summarize
 from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
 from electra.tasks.minimal_pairs.report import (
     accuracy_table,
-    draw_phenomena,
     is_compared,
-    margin,
     pairs_verdict,
-    summarize,
+    phenomenon_dots,
+    report_pairs,
 )
-from electra.tasks.minimal_pairs.report import report as report_of
 from electra.tasks.minimal_pairs.task import hub_scores_of_pairs, main, make_scorer, write_predictions
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
@@ -144,7 +143,7 @@ def test_folders_of_one_name_are_columns_of_their_own(tmp_path):
     for folder in folders:
         folder.mkdir(parents=True)
         (folder / "minimal_pairs.json").write_text(json.dumps(results))
-    assert report_of(folders).table.header == ["phenomenon", *(f"{folder}: pll" for folder in folders)]
+    assert report_pairs(folders).table.header == ["phenomenon", *(f"{folder}: pll" for folder in folders)]
 
 
 def test_a_page_begins_with_the_verdict_and_repeats_no_table(tmp_path):
@@ -157,18 +156,16 @@ def test_a_page_begins_with_the_verdict_and_repeats_no_table(tmp_path):
         "margins": {"pll": margin(pairs, np.ones(50), known)},
     }  # fmt: skip
     (tmp_path / "minimal_pairs.json").write_text(json.dumps(results))
-    blocks = report_of([tmp_path]).blocks
-    assert isinstance(blocks[0], Verdict)
-    assert blocks[0].is_good
+    blocks = report_pairs([tmp_path]).blocks
+    assert isinstance(blocks[0], Text) and "50 pairs" in blocks[0].text
+    assert isinstance(blocks[1], Verdict) and blocks[1].is_good
     headings = [block.text for block in blocks if isinstance(block, Heading)]
     assert headings == ["By phenomenon"]  # each paradigm is its phenomenon
     assert isinstance(blocks[-1], Fold)
-    axes = draw_phenomena({"pll": found, "fewer tokens": results["baselines"]["fewer tokens"]}, ["fewer tokens"]).axes[
-        0
-    ]
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["one", "other", "overall"]
-    points = {bars.get_label(): [*bars.lines[0].get_xdata()] for bars in axes.containers}
-    assert points == {"pll": approx([100] * 3), "fewer tokens": approx([50] * 3)}
+    rows = phenomenon_dots({"pll": found, "fewer tokens": results["baselines"]["fewer tokens"]}).rows
+    assert [*rows] == ["one", "other", "overall"]
+    for row in rows.values():
+        assert {name: dot.score for name, (dot,) in row.items()} == {"pll": approx(100), "fewer tokens": approx(50)}
 
 
 MULTIBLIMP = [

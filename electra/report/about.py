@@ -1,0 +1,71 @@
+"""What tells a page from others: data, numbers, date and command, without the folders of this machine. No torch."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from electra.io.console import shown_command
+from electra.io.files import read_json, read_options
+from electra.report.blocks import Blocks, Code, Fold, Text, without_folders
+from electra.report.results import ENVIRONMENT_NAME, Environment, read_evaluation
+from electra.report.runs import names_of
+
+DATA_OPTIONS = ("dataset_name", "train_file", "validation_file", "test_file")
+"""Options of an evaluation that name its data."""
+SPLIT_WORDS = {"train": "to train on", "dev": "for development", "test": "for the test"}
+"""Split -> what its rows are for."""
+
+
+def lines_about(folders: Sequence[Path], unit: str) -> list[Text]:
+    """Return a line for each evaluation that tells it from others: data, numbers of rows and seeds, model, date.
+
+    Args:
+        unit: what the rows are, in the plural.
+    """
+    lines = []
+    for folder, name in names_of(folders).items():
+        results = read_evaluation(folder)
+        options = read_options(folder) or {}
+        named = [options[key] for key in DATA_OPTIONS if options.get(key)]
+        sources = [source for one in named for source in (one if isinstance(one, list) else [one])]
+        (first, *_) = results
+        rows = [
+            f"{count:,} {unit} {SPLIT_WORDS[split]}" for split, count in first.rows.items() if split in SPLIT_WORDS
+        ]
+        seeds = len({result.seed for result in results})
+        parts = [
+            *dict.fromkeys(map(shown_name, sources)),
+            *(rows if len({result.task for result in results}) == 1 else []),
+            f"{seeds} seed{'s' * (seeds > 1)}",
+            f"from {shown_name(first.model)}",
+        ]
+        lines.append(f"{name}: {', '.join([*parts, *date_of(folder)])}")
+    return [Text(line) for line in lines]
+
+
+def folded_commands(script: str, options: Sequence[Mapping[str, Any]]) -> Blocks:
+    """Return the command lines of options by name, folded, without secrets and the folders of this machine.
+
+    `script` is what Python runs, such as `-m electra squad`.
+    """
+    codes = []
+    for values in filter(None, options):
+        words = []
+        for name, value in values.items():
+            parts = value if isinstance(value, list) else [value]
+            words += [f"--{name}", *(json.dumps(part) if isinstance(part, dict) else str(part) for part in parts)]
+        codes.append(Code(without_folders(shown_command(script, words)), "bash"))
+    return [Fold("Command" if len(codes) == 1 else "Commands", codes)] if codes else []
+
+
+def date_of(folder: Path) -> list[str]:
+    """Return the date of the last command of an evaluation; [] where environment.json has none."""
+    path = folder / ENVIRONMENT_NAME
+    date = read_json(path, Environment).get("date") if path.is_file() else None
+    return [date] if date else []
+
+
+def shown_name(path: str) -> str:
+    """Return the name of a file or model for a page: of an absolute path, which says much of a machine, the end."""
+    return PurePath(path).name if PurePath(path).is_absolute() else path

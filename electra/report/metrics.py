@@ -1,0 +1,185 @@
+"""The metrics of pre-training in words: their names and definitions; and a run's log as curves of each. No torch."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from electra.io.errors import UserError
+from electra.report.drawing import Curve
+from electra.report.runs import RunRecord
+
+# ---- what metrics are called, and what they mean
+
+
+METRIC_LABELS = {
+    "generator_loss_mask_token": "generator loss at [MASK] (nats)",
+    "masked_accuracy_mask_token": "generator accuracy at [MASK]",
+    "generator_loss": "generator loss (nats)",
+    "masked_accuracy": "generator accuracy",
+    "sampled_accuracy": "generator accuracy of its samples",
+    "generator_entropy": "generator entropy (nats)",
+    "replaced_rate": "replaced tokens",
+    "discriminator_loss": "discriminator loss (nats)",
+    "discriminator_accuracy": "discriminator accuracy",
+    "discriminator_precision": "discriminator precision",
+    "discriminator_recall": "discriminator recall",
+    "discriminator_f1": "discriminator F1",
+    "discriminator_mcc": "discriminator MCC",
+    "discriminator_auc": "discriminator AUC",
+    "mlm_loss_mask_token": "MLM loss at [MASK] (nats)",
+    "mlm_accuracy_mask_token": "MLM accuracy at [MASK]",
+    "mlm_loss": "MLM loss (nats)",
+    "mlm_accuracy": "MLM accuracy",
+    "all_tokens_loss": "loss at all tokens (nats)",
+    "all_tokens_accuracy": "accuracy at all tokens",
+    "copy_gate_accuracy": "copy gate accuracy",
+    "copy_gate_auc": "copy gate AUC",
+    "pairs_accuracy": "minimal pairs",
+    "probe_accuracy": "linear probe",
+}
+"""Labels of all metrics but the total loss, in the order of the table."""
+METRIC_DEFINITIONS = {
+    "generator_loss_mask_token": "Generator loss at [MASK]: mean of -log q(original token) at the masked positions; "
+    "log of the vocabulary size if it knows nothing. Token frequencies are measured at the same positions.",
+    "masked_accuracy_mask_token": "Generator accuracy at [MASK]: share of the masked positions where its most likely "
+    "token is the original.",
+    "generator_loss": "Generator loss: the same at all chosen positions. At most of them it sees [MASK], at a few the "
+    "token itself, which it may copy: no comparison with token frequencies.",
+    "masked_accuracy": "Generator accuracy: the same at all chosen positions.",
+    "sampled_accuracy": "Accuracy of its samples: share of the chosen positions where a sample equals the original. "
+    "Low values are normal; these positions count as original.",
+    "replaced_rate": "Replaced tokens: share of all tokens that differ from the original.",
+    "discriminator_loss": "Discriminator loss: mean binary cross-entropy. Compare it with the entropy of the share of "
+    "replaced tokens, which the best guess without looking at the text reaches.",
+    "discriminator_recall": "Precision and recall: share of the tokens judged replaced that are, and share of the "
+    "replaced tokens that are found, at probability .5. A low recall is normal early in training.",
+    "discriminator_auc": "Discriminator AUC: probability that a replaced token gets a higher score than an original "
+    "one; .5 is chance. It depends on the generator, so it compares runs with the same generator only.",
+    "mlm_accuracy": "MLM accuracy: share of the chosen positions where the most likely token is the original.",
+    "all_tokens_accuracy": "Accuracy at all tokens: the same at every position, with the copy gate applied.",
+    "pairs_accuracy": "Minimal pairs: share of the pairs of --eval_pairs whose acceptable sentence has the higher "
+    "score; .5 is guessing. It does not depend on the generator.",
+    "probe_accuracy": "Linear probe: cross-validated accuracy of a logistic regression on the mean of the last hidden "
+    "states of the texts of --eval_classify. The network itself is not trained on them.",
+}
+"""Metric that a reader may not know -> one sentence or two about it."""
+
+
+THEIR_METRICS: dict[str, dict[str, str]] = {
+    "google": {
+        "masked_accuracy": "masked_lm_accuracy",
+        "generator_loss": "masked_lm_loss",
+        "sampled_accuracy": "sampled_masked_lm_accuracy",
+        "discriminator_loss": "disc_loss",
+        "discriminator_auc": "disc_auc",
+        "discriminator_accuracy": "disc_accuracy",
+        "discriminator_precision": "disc_precision",
+        "discriminator_recall": "disc_recall",
+    },
+    "rc2020": {
+        "loss": "loss",
+        "generator_loss": "generator_loss",
+        "masked_accuracy_mask_token": "mlm_ACCURACY",
+        "sampled_accuracy": "sampled_mlm_ACCURACY",
+        "discriminator_loss": "discriminant_token_loss",
+        "discriminator_accuracy": "is_fake_token_ACCURACY",
+        "discriminator_precision": "is_fake_token_PRECISION",
+        "discriminator_recall": "is_fake_token_RECALL",
+        "discriminator_f1": "is_fake_token_F1",
+        "discriminator_mcc": "is_fake_token_MCC",
+        "discriminator_auc": "is_fake_token_AUC",
+        "learning_rate": "learning_rate",
+    },
+}
+"""Code base -> metric of its training plots -> the metric's name there. docs/glossary.md compares definitions."""
+
+
+def their_value(names: str, metric: str, value: float, options: Mapping[str, Any]) -> float:
+    """Return a metric's value as the code base `names` counts it.
+
+    For rc2020_electra, the generator is right at all positions at which the original was kept.
+    """
+    if (names, metric) == ("rc2020", "masked_accuracy_mask_token"):
+        masked = float(options.get("mlm_replacement_probability") or 0.85)
+        return 1 - masked + masked * value
+    return value
+
+
+def metric_title(name: str, names: str = "") -> str:
+    """Return the title of a metric that stands alone: ours, or that of the code base `names` in `THEIR_METRICS`."""
+    if names:
+        return THEIR_METRICS[names][name]
+    return "total loss" if name == "loss" else METRIC_LABELS.get(name, name.replace("_", " "))
+
+
+# ---- curves of training logs, a panel for each metric
+
+# These are the panels of google-research/electra's training plots, in its order, with the generator's accuracy where
+# the generator sees [MASK], and those of the ablations. Other metrics of the log are in wandb and TensorBoard.
+
+
+MAIN = (
+    *("loss", "generator_loss", "discriminator_loss", "mlm_loss", "all_tokens_loss"),
+    *("masked_accuracy_mask_token", "sampled_accuracy", "mlm_accuracy_mask_token", "mlm_accuracy"),
+    "all_tokens_accuracy",
+    *("discriminator_accuracy", "discriminator_auc", "discriminator_precision", "discriminator_recall"),
+    *(
+        "copy_gate_accuracy",
+        "copy_gate_auc",
+        "pairs_accuracy",
+        "probe_accuracy",
+        "replaced_rate",
+        "learning_rate",
+        "tokens_per_second",
+    ),
+)
+"""Metrics that have a panel, in order, without `eval_`."""
+LEADING = (
+    *("discriminator_auc", "masked_accuracy_mask_token", "pairs_accuracy", "probe_accuracy"),
+    *("mlm_accuracy_mask_token", "mlm_accuracy", "all_tokens_accuracy", "copy_gate_auc"),
+)
+"""Metrics whose panels stand first on a page, because they show whether the networks learn."""
+
+
+def make_panels(runs: Sequence[RunRecord], names: str = "") -> dict[str, list[Curve]]:
+    """Return the curves of each metric in logs, over the steps of one run or the tokens of several.
+
+    Args:
+        names: code base of `THEIR_METRICS`, for its metrics as it counts them; "" for the metrics of `MAIN`.
+    """
+    wanted = tuple(THEIR_METRICS[names]) if names else MAIN
+    panels: dict[str, list[Curve]] = {name: [] for name in wanted}
+    for number, run in enumerate(runs):
+        scale = 1.0
+        if len(runs) > 1:  # tokens of a step, at the mean of the run
+            seen = [line for line in run.logs if line["step"] and "tokens_seen" in line]
+            if not seen:
+                raise UserError(f"the log of {run.folder} has no line of training yet; leave this run out")
+            scale = seen[-1]["tokens_seen"] / seen[-1]["step"]
+        baselines = run.held_out.get("frequencies", {})
+        curves: dict[tuple[str, str], Curve] = {}
+        for line in run.logs:
+            for key, value in line.items():
+                kind, name = _kind_and_name(key)
+                if name in wanted and isinstance(value, int | float):
+                    curve = curves.setdefault((kind, name), Curve(number, kind, [], []))
+                    curve.x.append(line["step"] * scale)
+                    curve.y.append(their_value(names, name, value, run.options))
+        training_first = sorted(curves.items(), key=lambda item: item[1].kind != "training")
+        for (kind, name), curve in training_first:
+            panels[name].append(curve)
+            if kind == "held-out" and name in baselines:
+                ends = [0.0, run.step * scale]
+                values = 2 * [their_value(names, name, baselines[name], run.options)]
+                panels[name].append(Curve(number, "frequencies", ends, values))
+    return {name: curves for name, curves in panels.items() if curves}
+
+
+def _kind_and_name(key: str) -> tuple[str, str]:
+    """Return kind of curve and metric of a key of the log: eval_new_mlm_loss -> "held-out: new", "mlm_loss"."""
+    if not key.startswith("eval_"):
+        return "training", key
+    rest = key.removeprefix("eval_")
+    for name in (*METRIC_LABELS, "loss"):
+        if rest not in (*MAIN, *METRIC_LABELS) and rest.endswith(f"_{name}"):
+            return f"held-out: {rest.removesuffix(f'_{name}')}", name
+    return "held-out", rest

@@ -1,0 +1,240 @@
+"""Scores of classification: metrics, thresholds, and the details of a run, beside those of a constant answer."""
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import compress
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit, softmax
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    f1_score,
+    matthews_corrcoef,
+    precision_recall_fscore_support,
+)
+
+from electra.finetuning.data import Array
+from electra.finetuning.task import by_split, calibration_error, has_one_answer
+from electra.finetuning.trainer import Logits
+from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
+from electra.tasks.classify.labels import LabelSet
+from electra.tasks.classify.report import ClassScores, Details
+
+# Numbers are scaled to [0, 1] by the range of the training data. Scores are fractions in float64; nan where a metric
+# has no value.
+
+
+class ClassificationReferences(NamedTuple):
+    """The references of a split of N texts.
+
+    Args:
+        targets: labels as `LabelledTexts.targets` returns them; None if unknown.
+        owners: number of the text of each row of logits, int64 (R,), ascending; a text that is read in windows has
+            several rows.
+        places: source and line of each text, for files of predictions.
+        constant: logits (C,) of the best constant answer, from the frequencies or the mean of the training data.
+    """
+
+    labels: LabelSet
+    targets: Any
+    owners: Array
+    places: Sequence[str]
+    constant: Array
+
+
+def mean_by_text(logits: Array, owners: Array) -> Array:
+    """Return the mean logits of each text, float64 (N, C), over its windows: rows (R, C) of texts `owners` (R,)."""
+    counts = np.bincount(owners)
+    firsts = np.cumsum(counts) - counts
+    sums = np.add.reduceat(logits.astype(np.float64), firsts)
+    return sums / counts[:, None]
+
+
+def decide_classes(labels: LabelSet, logits: Array, thresholds: Any = None) -> Array:
+    """Return the answers of logits (N, C), in the form of `LabelledTexts.targets`.
+
+    Args:
+        thresholds: probability (C,) above which each of several classes is answered; None for one half.
+    """
+    if labels.kind == NUMBER:
+        return logits
+    if labels.kind == SINGLE:
+        return logits.argmax(1)
+    is_answer = logits > 0 if thresholds is None else expit(logits) > thresholds
+    return is_answer.astype(np.uint8)
+
+
+def class_names_of(labels: LabelSet, answers: Array) -> list[Any]:
+    """Return each text's class by name, or its list of classes, or its number on the scale of the data."""
+    if labels.kind == NUMBER:
+        numbers = labels.low + (labels.high - labels.low) * answers[:, 0]
+        return list(numbers.tolist())
+    if labels.kind == SINGLE:
+        return [labels.classes[number] for number in answers]
+    return [list(compress(labels.classes, row)) for row in answers]
+
+
+def score_classification(logits: Array, references: ClassificationReferences) -> dict[str, float]:
+    """Return the metrics of a split from its logits (R, C)."""
+    kind = references.labels.kind
+    targets = references.targets
+    by_text = mean_by_text(logits, references.owners)
+    answers = decide_classes(references.labels, by_text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about undefined values
+        if kind == NUMBER:
+            pair = targets[:, 0], answers[:, 0]
+            return {
+                "pearson": float(pearsonr(*pair).statistic),
+                "spearman": float(spearmanr(*pair).statistic),
+                "rmse": float(np.sqrt(np.square(targets - answers).mean())),
+            }
+        accuracy = accuracy_score(targets, answers)
+        scores = f1_scores(targets, answers, by_text.shape[1])
+        if kind == SINGLE:
+            mcc = matthews_corrcoef(targets, answers)
+            ece = calibration_error(softmax(by_text, axis=1).max(1), targets == answers)
+            return {"accuracy": accuracy, **scores, "mcc": float(mcc), "ece": ece}
+        occurs = targets.any(0)
+        ranked = np.nan_to_num(by_text[:, occurs])
+        scores["average_precision"] = math.nan
+        if occurs.any():
+            scores["average_precision"] = float(average_precision_score(targets[:, occurs], ranked))
+        ece = calibration_error(expit(by_text).ravel(), targets.ravel().astype(np.float64))
+        return {**scores, "subset_accuracy": accuracy, "ece": ece}
+
+
+def f1_scores(targets: Array, answers: Array, classes: int) -> dict[str, float]:
+    """Return macro and micro F1; a class that occurs in neither labels nor answers does not count."""
+    f1 = partial(f1_score, targets, answers, labels=np.arange(classes))
+    return {
+        "macro_f1": f1(average="macro", zero_division=np.nan),
+        "micro_f1": f1(average="micro", zero_division=0.0),
+    }
+
+
+# ---- Thresholds of several classes at once
+
+# With rare classes hardly any probability is above one half. The threshold of a class is the one with the best F1 on
+# the development set. What thresholds are worth is measured on other texts: on the test set, or on one half of the
+# development set with the thresholds of the other.
+
+
+def best_thresholds(probabilities: Array, matrix: Array) -> Array:
+    """Return the threshold of each class (C,) with the best F1 on N texts; one half for a class that does not occur.
+
+    Args:
+        probabilities: probabilities of the classes, float (N, C).
+        matrix: 1 where a text has a class, else 0, (N, C).
+    """
+    thresholds = np.full(matrix.shape[1], 0.5)
+    for number, (column, is_class) in enumerate(zip(probabilities.T, matrix.T, strict=True)):
+        order = np.argsort(-column, kind="stable")
+        ranked = column[order]
+        found = np.cumsum(is_class[order])
+        f1 = 2 * found / (np.arange(1, len(column) + 1) + is_class.sum())
+        f1[:-1][ranked[:-1] == ranked[1:]] = -1  # no threshold lies between equal probabilities
+        best = int(f1.argmax())
+        if is_class.any():
+            below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
+            thresholds[number] = (ranked[best] + below) / 2
+    return thresholds
+
+
+def score_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> dict[str, float]:
+    """Return the F1 of several classes at thresholds that are best on other texts.
+
+    Each half of the development set has the thresholds of the other half, a test set those of the development set.
+    Other kinds of labels have no thresholds: {}.
+    """
+    dev = references["dev"]
+    if dev.labels.kind != SEVERAL:
+        return {}
+    scores = {}
+    for split, values in logits.items():
+        probabilities = expit(mean_by_text(values, references[split].owners))
+        matrix = references[split].targets
+        if split == "dev":
+            is_even = np.arange(len(matrix)) % 2 == 0
+            thresholds = np.empty(matrix.shape)
+            thresholds[is_even] = best_thresholds(probabilities[~is_even], matrix[~is_even])
+            thresholds[~is_even] = best_thresholds(probabilities[is_even], matrix[is_even])
+            prefix = ""
+        else:
+            thresholds = best_thresholds(expit(mean_by_text(logits["dev"], dev.owners)), dev.targets)
+            prefix = f"{split}_"
+        for name, value in f1_scores(matrix, (probabilities > thresholds).astype(np.uint8), matrix.shape[1]).items():
+            scores[f"{prefix}threshold_{name}"] = float(value)
+    return scores
+
+
+def score_splits(logits: Logits, references: Mapping[str, ClassificationReferences]) -> dict[str, float]:
+    """Return the metrics of all splits, with the F1 at thresholds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about undefined values
+        return by_split(score_classification)(logits, references) | score_thresholds(logits, references)
+
+
+def useful_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> Any:
+    """Return the best thresholds (C,) on the development set, if such thresholds raise the macro F1 of other texts.
+
+    Otherwise, and for other kinds of labels, return None: a class is then answered above one half.
+    """
+    dev = references["dev"]
+    if dev.labels.kind != SEVERAL or not np.isfinite(logits["dev"]).all():
+        return None
+    at_half = score_classification(logits["dev"], dev)["macro_f1"]
+    at_thresholds = score_splits({"dev": logits["dev"]}, references)["threshold_macro_f1"]
+    if not at_thresholds > at_half:
+        return None
+    return best_thresholds(expit(mean_by_text(logits["dev"], dev.owners)), dev.targets)
+
+
+def is_classifier_collapsed(logits: Array, references: ClassificationReferences) -> bool:
+    """Return True if logits are not finite or (almost) all answers are equal (numbers: to two digits)."""
+    answers = decide_classes(references.labels, mean_by_text(logits, references.owners))
+    named = []
+    for labels in (answers, references.targets):
+        names = class_names_of(references.labels, labels.round(2))
+        named.append(list(map(str, names)))
+    return not np.isfinite(logits).all() or has_one_answer(*named)
+
+
+def details(logits: Array, references: ClassificationReferences, thresholds: Any = None) -> Details:
+    """Return the details of a run for its report: scores of the constant answer, classes and confusions."""
+    labels = references.labels
+    constant = np.tile(references.constant, (len(references.owners), 1))
+    found = Details(baseline=score_classification(constant, references))  # type: ignore[typeddict-item]
+    if labels.kind == NUMBER:
+        found["range"] = [labels.low, labels.high]
+        return found
+    answers = decide_classes(labels, mean_by_text(logits, references.owners), thresholds)
+    numbers = np.arange(len(labels.classes))
+    columns = precision_recall_fscore_support(references.targets, answers, labels=numbers, zero_division=0.0)
+    one_hot = answers if labels.kind == SEVERAL else answers[:, None] == numbers
+    found["classes"] = []
+    for number, name in enumerate(labels.classes):
+        precision, recall, f1, texts = (column[number] for column in columns)
+        scores = ClassScores(
+            name=name,
+            texts=int(texts),
+            answers=int(one_hot[:, number].sum()),
+            precision=float(precision),
+            recall=float(recall),
+            f1=float(f1),
+        )
+        if thresholds is not None:
+            scores["threshold"] = float(thresholds[number])
+        found["classes"].append(scores)
+    if labels.kind == SINGLE:
+        pairs = Counter(zip(references.targets.tolist(), answers.tolist(), strict=True))
+        found["confusions"] = {}
+        for (label, answer), texts in sorted(pairs.items()):
+            found["confusions"].setdefault(labels.classes[label], {})[labels.classes[answer]] = texts
+    return found

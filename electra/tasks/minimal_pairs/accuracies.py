@@ -1,0 +1,77 @@
+"""Accuracies on minimal pairs by paradigm and phenomenon, from outcomes, and margins over baselines. No torch.
+
+The accuracy of a phenomenon is the mean over its paradigms, the overall one the mean over all paradigms, as in BLiMP's
+paper. Standard errors take the paradigms as given and their pairs as a sample.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from electra.tasks.minimal_pairs.data import Pair
+from electra.tasks.minimal_pairs.report import GUESSING, Margin
+
+
+def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str, Any]:
+    """Return accuracies as fractions, overall and by paradigm and phenomenon, from `outcomes_of` the pairs, (N,)."""
+    table = pd.DataFrame(pairs).assign(outcome=outcomes)
+    paradigms = {}
+    phenomena: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (phenomenon, name), values in table.groupby(["phenomenon", "paradigm"])["outcome"]:
+        paradigms[name] = {
+            "accuracy": float(values.mean()),
+            "standard_error": float(values.sem(ddof=0)) if len(values) > 1 else None,
+            "pairs": len(values),
+        }
+        phenomena[phenomenon].append(paradigms[name])
+    return {
+        "overall": _mean(list(paradigms.values())),
+        "phenomena": {name: _mean(found) for name, found in phenomena.items()},
+        "paradigms": paradigms,
+    }
+
+
+def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean accuracy of independent paradigms with its error, None if a paradigm has no error."""
+    count = len(paradigms)
+    errors = [one["standard_error"] for one in paradigms]
+    return {
+        "accuracy": sum(one["accuracy"] for one in paradigms) / count,
+        "standard_error": None if None in errors else math.hypot(*errors) / count,
+        "pairs": sum(one["pairs"] for one in paradigms),
+        "paradigms": count,
+    }
+
+
+def outcomes_of(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return for each pair 1, 0.5 (a tie) or 0, (N,), from scores of good and bad sentences in turns, (2 N,)."""
+    return (np.sign(scores[0::2] - scores[1::2]) + 1) / 2
+
+
+def margin(
+    pairs: Sequence[Pair], outcomes: NDArray[np.float64], baselines: Mapping[str, NDArray[np.float64]]
+) -> Margin:
+    """Return the margin of a score over the best of the baselines and guessing.
+
+    Its standard error takes the paradigms as a sample, because the pairs of a paradigm resemble each other: a network
+    that knows nothing may prefer the same word in all of them. The error of the pairs counts where it is larger, or
+    where there is one paradigm.
+
+    Args:
+        outcomes: result of `outcomes_of` for the score, (N,).
+        baselines: results of `outcomes_of` for the baselines by name, (N,) each.
+    """
+    every = {GUESSING: np.full(len(pairs), 0.5), **baselines}
+    best = max(every, key=lambda name: summarize(pairs, every[name])["overall"]["accuracy"])
+    found = summarize(pairs, outcomes - every[best])
+    difference = found["overall"]
+    error = difference["standard_error"]
+    of_paradigms = [one["accuracy"] for one in found["paradigms"].values()]
+    if error is not None and len(of_paradigms) > 1:
+        error = max(error, float(np.std(of_paradigms, ddof=1)) / math.sqrt(len(of_paradigms)))
+    return Margin(baseline=best, difference=difference["accuracy"], standard_error=error)
