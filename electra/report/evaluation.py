@@ -189,10 +189,7 @@ class Reporting:
         return runs
 
     def read_baselines(self, folders: Sequence[Path]) -> list[RunSummary]:
-        """Return the baselines, which need no network: rows for each folder, or one for folders with equal scores.
-
-        Several rows of one baseline are named by their number of training rows, or by their folders if numbers repeat.
-        """
+        """Return the baselines, which need no network: a row for each folder, or one for folders with equal scores."""
         groups: dict[str, dict[str, tuple[list[Result], list[str]]]] = defaultdict(dict)
         for folder, name in names_of(folders).items():
             for title, results in read_baselines(folder, read_evaluation(folder)).items():
@@ -200,11 +197,8 @@ class Reporting:
                 groups[PLAIN_NAMES.get(title, title)].setdefault(key, (results, []))[1].append(name)
         rows = []
         for title, group in groups.items():
-            counts = [{result.rows.get("train", 0) for result in results} for results, _ in group.values()]
-            tell_apart = len(set().union(*counts)) == sum(map(len, counts)) == len(group)
-            for (results, names), (count, *_) in zip(group.values(), counts, strict=True):
-                of_which = f", {count:,} rows" if tell_apart else f" of {', '.join(names)}"
-                rows += self.summarize(results, title if len(group) == 1 else f"{title}{of_which}")
+            for results, names in group.values():
+                rows += self.summarize(results, title if len(group) == 1 else f"{title} of {', '.join(names)}")
         return rows
 
     def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:

@@ -81,7 +81,7 @@ def test_tables_hold_results_plan_compute_options_and_no_secret(page):
     assert "&lt;b&gt;&amp;" in page and "<b>&" not in page
     assert "hf_abc" not in page
     assert '<s>cat&lt;</s> <b class="changed suspected" title="P(replaced) 0.800">dog</b>' in page
-    assert "run: a/books.txt, 7 documents, 900 tokens, 100 steps of 8 x 16 tokens" in page
+    assert ": a/books.txt, 7 documents, 900 tokens, 100 steps of 8 x 16 tokens" in page
 
 
 def test_the_page_is_complete_and_loads_nothing(page):

@@ -315,7 +315,7 @@ def test_baselines_and_scores_per_token_stand_beside_the_sums(world):
     page = (world / "output/blimp_run/report.md").read_text()
     assert "fewer tokens" in page
     assert "66.7 %" in page
-    assert page.index("pll: ") < page.index("By phenomenon")
+    assert page.index("**pll ") < page.index("By phenomenon")
 
 
 def test_every_pair_is_written_with_its_scores_in_letters(world):
