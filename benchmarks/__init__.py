@@ -1,7 +1,6 @@
-"""Benchmarks. Threads that wait spin as briefly as those of the commands."""
+"""Benchmarks. Threads that wait spin as briefly as those of the commands (`SPINS` of electra/commands.py)."""
 
 import os
 
-from electra.commands import SPINS
-
-os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # before any of them loads torch
+# Before any of them loads torch. The package is not imported here: those that compare commits import that of each.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
