@@ -7,7 +7,6 @@
 
 import argparse
 import gc
-import io
 import json
 import os
 import runpy
@@ -20,16 +19,15 @@ from contextlib import suppress
 import datasets  # noqa: F401
 import sklearn.linear_model  # noqa: F401
 import torch
-import wandb  # noqa: F401
-from matplotlib.figure import Figure
 from transformers import Trainer  # noqa: F401
 
 import electra.finetuning.runner
 import electra.pretraining.run  # noqa: F401
+from tests.helpers import load_late_imports
 
 
 def main(address):
-    Figure().savefig(io.BytesIO())  # so that fonts are loaded
+    load_late_imports()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the copies ended
     with socket.socket(socket.AF_UNIX) as server:

@@ -1,5 +1,6 @@
 """What tests of every folder use: files, and the scripts as a user starts them."""
 
+import io
 import json
 import multiprocessing
 import os
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -70,8 +71,18 @@ def files_up_to(size):
 # ---- processes that need not import anything
 
 
+@cache
+def load_late_imports():
+    """Import, once for all copies of this process, what commands import when they begin and draw."""
+    import wandb  # noqa: F401
+    from matplotlib.figure import Figure
+
+    Figure().savefig(io.BytesIO())  # fonts, and the writer of PNG files
+
+
 def fork(function, *args, log, **variables):
     """A process that runs a command in a copy of this one, at once; what it says goes to the file `log`."""
+    load_late_imports()
     process = multiprocessing.get_context("fork").Process(target=_command, args=(function, args, log, variables))
     process.start()
     process.log = log
