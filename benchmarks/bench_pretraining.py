@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerState
 
-from electra.command_line import as_flags
+from electra.parser import as_flags
 from electra.pretraining import trainer as pretraining_trainer
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model

@@ -17,7 +17,8 @@ from sklearn.linear_model import LogisticRegression
 
 from electra.finetuning.data import Array
 from electra.finetuning.words import SEVERAL
-from electra.io.errors import Parser, run_script
+from electra.io.errors import run_script
+from electra.parser import Parser
 from electra.report.blocks import table_of, to_markdown
 from electra.tasks.classify.labels import LabelSet
 from electra.tasks.classify.report import CLASSIFY_REPORTING

@@ -15,44 +15,36 @@ An option is given if a word of the command line or a line of the file says so, 
 no effect beside the others (`Need`) has the value of the layers below; if it is given, a warning says so.
 """
 
-import ast
 import inspect
-import json
 import logging
-import os
 import sys
 from argparse import Action, Namespace
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
 
-from electra.io.console import hide_secrets
-from electra.io.errors import REMOVED, UserError, check_words
-from electra.io.files import YAML_ERRORS, check_regular, config_path, read_as_written, write_as_yaml, write_file
+from electra.io.files import write_as_yaml, write_file
 from electra.options import (
     Need,
     Values,
     as_type,
     check_known,
     default_of,
+    never,
     plain_value,
     rules_of,
     types_of,
     without_effect,
 )
+from electra.parser import Parser, normalized
 
 logger = logging.getLogger(__name__)
 
-CONFIG_HELP = (
-    "YAML file with any of the options below; flags override it. Relative paths in it begin in the current folder."
-)
-"""Help of --config."""
 RECIPE = "model_size"
 """Option whose value is the name of a recipe."""
 _NOT_GIVEN = object()
@@ -78,8 +70,8 @@ class Parsed(NamedTuple):
     record: dict[str, Any]
 
 
-class CommandLine(HfArgumentParser):
-    """An `HfArgumentParser` with `--config FILE` and one-line errors (`UserError`).
+class CommandLine(Parser, HfArgumentParser):
+    """A `Parser` that fills dataclasses, each field from the highest layer that has it.
 
     Args:
         groups: dataclasses of the options.
@@ -95,11 +87,11 @@ class CommandLine(HfArgumentParser):
         recipes: Mapping[str, Values] = MappingProxyType({}),
     ) -> None:
         usage = "%(prog)s [--option value ...]"
-        super().__init__(list(groups), description=description, allow_abbrev=False, usage=usage)
+        super().__init__(list(groups), description=description, usage=usage)
         self.needs = needs
         self.recipes = recipes
         self.options = {f.name: (f, group) for group in self.dataclass_types for f in fields(group) if f.init}
-        self.add_argument("--config", help=CONFIG_HELP)
+        self.without_hint = frozenset(name for need in needs if need.holds is never for name in need.names)
 
     def add_argument(self, *names: str, rules: Any = None, **kwargs: Any) -> Action:
         """Add an option to the parser, without its rules and its spelling with hyphens."""
@@ -125,9 +117,6 @@ class CommandLine(HfArgumentParser):
             formatter.end_section()
         return formatter.format_help()
 
-    def error(self, message: str) -> NoReturn:
-        raise UserError(message)
-
     def parse(
         self,
         argv: Sequence[str] | Values | None = None,
@@ -147,7 +136,7 @@ class CommandLine(HfArgumentParser):
         flags = self.read(argv)
         named = flags.pop("config", None)
         config = named or default_config(flags)
-        lines = self._read_file(config) if config else {}
+        lines = self.read(self.words_of_file(config)) if config else {}
         overriding = self.recipes.get(flags.get(RECIPE, ""), {})
         for name in [*lines]:
             if name in overriding or flags.keys() & {*rules_of(self.options[name][0]).replaced_by}:
@@ -181,77 +170,18 @@ class CommandLine(HfArgumentParser):
         """Return the options of a command line alone, each as a value of its type, without defaults; see `parse`."""
         if isinstance(argv, Mapping):
             return self._known(argv)
-        words = _normalized(sys.argv[1:] if argv is None else argv)
-        check_words(words)
         blank = Namespace(**{action.dest: _NOT_GIVEN for action in self._actions})
-        namespace, unknown = self.parse_known_args(words, blank)
-        for word in unknown:
-            if word.startswith("--"):
-                check_known([word[2:].partition("=")[0]], self.options, "--")
-            shown = word if word in hide_secrets(words) else "..."
-            raise UserError(f"unexpected word {shown}; options begin with --, and a value with spaces is quoted")
-        return {name: plain_value(value) for name, value in vars(namespace).items() if value is not _NOT_GIVEN}
+        given = self.parse_words(normalized(sys.argv[1:] if argv is None else argv), blank)
+        return {name: plain_value(value) for name, value in vars(given).items() if value is not _NOT_GIVEN}
 
     def _known(self, options: Values) -> dict[str, Any]:
         """Return the options that a program gives, each as a value of its type."""
-        check_known(options, {*self.options, "config"})
+        check_known(options, {*self.options, "config"}, without_hint=self.without_hint)
         known = {name: value for name, value in options.items() if value is not None}
         for name, (f, group) in self.options.items():
             if name in known:
                 known[name] = as_type(f, types_of(group)[name], known[name])
         return known
-
-    def _read_file(self, path: str) -> dict[str, Any]:
-        """Return the options that a YAML file gives, without those that were removed."""
-        file = config_path(os.fspath(path))
-        if file.is_dir():
-            raise UserError(f"--config {path} is a folder; name a YAML file, such as the config.yaml of a run")
-        check_regular(file)
-        try:
-            content = read_as_written(file.read_text(encoding="utf-8"))
-        except YAML_ERRORS as error:
-            raise UserError(f"--config {path} is not valid YAML: {error}") from error
-        if not isinstance(content, dict | None):
-            raise UserError(f"--config {path} must hold 'option: value' lines, but holds a {type(content).__name__}")
-        lines = content or {}
-        for name in lines.keys() & REMOVED.keys() - self.options.keys():
-            logger.info("%s in %s was removed: %s", name, path, REMOVED[name])
-            del lines[name]
-        check_known(lines, self.options, "--", f" in {path}")
-        return self.read(as_flags(lines))
-
-
-def _normalized(argv: Sequence[str]) -> list[str]:
-    """Return the words of a command line with `--model_size` for `--model-size`, `--tasks rte` for `--tasks=['rte']`.
-
-    wandb's agent writes lists in the latter form.
-    """
-    words: list[str] = []
-    for token in argv:
-        name, equals, text = token.partition("=")
-        if name.startswith("--"):
-            name = "--" + name[2:].replace("-", "_")
-        if text.startswith("[") and text.endswith("]"):
-            with suppress(ValueError, SyntaxError, RecursionError):  # a file name in brackets
-                words += [name, *map(str, ast.literal_eval(text))]
-                continue
-        words.append(name + equals + text)
-    return words
-
-
-def _words(name: str, value: Any) -> list[str]:
-    if value is None or value == []:
-        return []
-    if isinstance(value, dict):
-        return [f"--{name}", json.dumps(value)]
-    values = value if isinstance(value, list) else [value]
-    texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
-    return [f"--{name}={texts[0]}"] if len(texts) == 1 else [f"--{name}", *texts]
-
-
-def as_flags(values: Values) -> list[str]:
-    """Return options by name as words of a command line; None and empty lists are left out."""
-    return [word for name, value in values.items() for word in _words(name, value)]
 
 
 def write_yaml(values: Values, path: Path, comment: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_origin, get_type_hint
 import numpy as np
 
 from electra.io.errors import UserError, hint_of_unknown
-from electra.io.files import check_type
+from electra.io.typed import check_type
 from electra.recipes import RECIPES
 
 logger = logging.getLogger(__name__)
@@ -144,17 +144,24 @@ def check_seed(seed: Any) -> None:
     check(is_whole and SEED.holds(seed), "seed", repr(seed), f"a whole number {SEED.expected}")
 
 
-def check_known(options: Iterable[str], known: Collection[str], prefix: str = "", where: str = "") -> None:
+def check_known(
+    options: Iterable[str],
+    known: Collection[str],
+    prefix: str = "",
+    where: str = "",
+    without_hint: frozenset[str] = frozenset(),
+) -> None:
     """Raise a UserError that names an option which is not known, and the one that was meant.
 
     Args:
         prefix: what is written before each name, such as "--".
         where: the file that has the option, as the end of a clause.
+        without_hint: known names that are never recommended.
     """
     for name in options:
         if name not in known:
             otherwise = "--help lists the options" if prefix else f"the options are {', '.join(sorted(known))}"
-            hint = hint_of_unknown(name, known, otherwise, prefix)
+            hint = hint_of_unknown(name, {*known} - without_hint, otherwise, prefix)
             raise UserError(f"unknown option {prefix}{name}{where}; {hint}")
 
 
@@ -231,6 +238,11 @@ def plain_value(value: Any) -> Any:
 
 
 # ---- options that need others
+
+
+def never(options: Any) -> bool:
+    """Return False: the condition of options that nothing here uses."""
+    return False
 
 
 class Need(NamedTuple):

@@ -17,8 +17,8 @@ from transformers.hf_argparser import string_to_bool
 
 from electra.command_line import CommandLine
 from electra.data.command import CACHE_GROUPS
-from electra.io.errors import Parser
 from electra.options import Range, rules_of
+from electra.parser import Parser
 from electra.pretraining.options import GROUPS
 from electra.pretraining.testset import TestSetArguments
 from electra.sweep.file import ENTRIES, GOALS, METHODS, PROGRAMS, RANGES, UNUSED

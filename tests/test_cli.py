@@ -3,16 +3,21 @@
 import inspect
 import os
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import yaml
 from pytest import raises
 
 from electra.command_line import CommandLine, write_yaml
-from electra.io.errors import UserError
-from electra.pretraining.configuration import GROUPS
+from electra.io.errors import MEANT, UserError
+from electra.parser import Parser
+from electra.pretraining.configuration import GROUPS, NOT_USED
+from electra.pretraining.options import parse_pretraining_arguments
 from electra.recipes import RECIPES
+from electra.tasks.glue.task import GLUE_GROUPS
 from electra.tasks.squad.data import SquadArguments
+from electra.tokenizers.options import TokenizerArguments
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -221,3 +226,43 @@ def test_the_help_has_our_options_and_no_other(capsys):
     hidden = {"remove_unused_columns", "data_seed", "must_compile", "given", "resuming"}
     assert sorted(shown) == sorted((declared | {"help", "config"}) - hidden)
     assert parse("--torch_empty_cache_steps", "3")["torch_empty_cache_steps"] == 3  # those of transformers are taken
+
+
+@parametrize(
+    ("groups", "word", "meant"),
+    [
+        (GROUPS, "--lr", "--learning_rate"),
+        (GROUPS, "--batch_size", "--per_device_train_batch_size"),
+        (GROUPS, "--model_name_or_path", "--init_discriminator"),
+        (GLUE_GROUPS, "--model_name_or_path", "--pretrain_path"),
+        (GLUE_GROUPS, "--task_name", "--tasks"),
+        (GLUE_GROUPS, "--max-seq-length", "--max_length"),
+        (GROUPS, "--evaluation_strategy", "--eval_strategy"),
+        (GROUPS, "--cased", "--lowercase false"),
+    ],
+)
+def test_an_option_of_another_program_is_answered_with_that_of_its_meaning(groups, word, meant):
+    message = refused(lambda: CommandLine(groups, "test").parse([word, "1"]))
+    assert f"did you mean {meant}?" in message
+
+
+def test_hints_are_options_of_a_command_and_have_an_effect():
+    groups = [*GROUPS, *GLUE_GROUPS, SquadArguments, TokenizerArguments]
+    known = {f.name for group in groups for f in fields(group)} - {*NOT_USED}
+    assert {option.partition(" ")[0] for options in MEANT.values() for option in options} <= known
+    nearly = refused(lambda: parse_pretraining_arguments(["--label_smoothing_facto", "1"]))
+    assert "--help" in nearly and "factor" not in nearly
+
+
+def test_a_command_without_groups_reads_a_file_and_hints(tmp_path):
+    parser = Parser(prog="test")
+    parser.add_argument("folder")
+    parser.add_argument("--learning_rate", type=float)
+    parser.add_argument("--is_quiet", action="store_true")
+    config = write(tmp_path / "a.yaml", "learning_rate: 5e-4")
+    assert parser.parse_args(["here", "--config", config]).learning_rate == 5e-4
+    assert parser.parse_args(["here", "--config", config, "--learning-rate=1"]).learning_rate == 1.0
+    assert "--learning_rate" in refused(lambda: parser.parse_args(["here", "--lr=1"]))
+    assert "a.yaml" in refused(lambda: parser.parse_args(["here", "--config", write(tmp_path / "a.yaml", "lr: 1")]))
+    assert "folder" in refused(lambda: parser.parse_args([]))
+    assert "secret" not in refused(lambda: parser.parse_args(["here", "--hub_token=secret"]))

@@ -7,8 +7,9 @@ import pytest
 from pytest import raises
 
 from electra.command_line import CommandLine
-from electra.io.errors import REMOVED, Parser, UserError
+from electra.io.errors import REMOVED, UserError
 from electra.options import Need, Options, option
+from electra.parser import Parser
 from tests.helpers import parametrize
 
 RECIPES = {"small": {}, "base": {"red": 9}}

@@ -33,7 +33,7 @@ from electra.finetuning.row_checks import ids_of_rows, read_all
 from electra.finetuning.trainer import Collator, FineTuner
 from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
 from electra.io.console import setup_logging
-from electra.io.errors import Parser, UserError
+from electra.io.errors import UserError
 from electra.io.files import (
     RESULT_NAME,
     expand,
@@ -63,6 +63,7 @@ from electra.model.pretrained import (
     tokenizer_of,
 )
 from electra.options import check
+from electra.parser import Parser
 from electra.report.results import Result, read_result
 from electra.runtime.device import computes_bf16, computing, keep_freed_memory, keeping_random_states, tune_networks
 from electra.runtime.threads import most_threads

@@ -15,7 +15,6 @@ from typing import Any
 from huggingface_hub import ModelCardData
 from transformers.utils import CONFIG_NAME
 
-from electra.command_line import as_flags
 from electra.finetuning.config import Arguments
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.task import Task, TaskData
@@ -35,6 +34,7 @@ from electra.io.files import (
 from electra.model.pretrained import (
     silent_transformers,
 )
+from electra.parser import as_flags
 from electra.report.blocks import Card, Table, card_content
 from electra.report.eval_results import HubData, hub_scores, model_index, write_eval_results
 from electra.report.evaluation import percent

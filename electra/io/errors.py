@@ -1,6 +1,5 @@
 """Errors of the user: one line on stderr and exit code 2, no traceback."""
 
-import argparse
 import atexit
 import difflib
 import errno
@@ -37,10 +36,63 @@ REMOVED: dict[str, str] = {
 A command line that has the option is refused with these words. A file of --config, which may be the config.yaml of an
 earlier run, is read without it, and one line of the log says so.
 """
-MEANT: dict[str, str] = {
-    "cased": "lowercase false",
+MEANT: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("lr", "peak_lr", "max_lr"), ("learning_rate",)),
+    **dict.fromkeys(
+        ("batch_size", "bs", "train_batch_size", "per_gpu_train_batch_size", "micro_batch_size"),
+        ("per_device_train_batch_size", "per_device_eval_batch_size"),
+    ),
+    **dict.fromkeys(("eval_batch_size", "per_gpu_eval_batch_size"), ("per_device_eval_batch_size",)),
+    **dict.fromkeys(
+        ("model_name_or_path", "model_name", "model", "checkpoint", "init_from"),
+        ("pretrain_path", "init_discriminator"),
+    ),
+    **dict.fromkeys(("init_checkpoint", "pretrained_model", "electra_path"), ("pretrain_path",)),
+    **dict.fromkeys(("config_name", "model_type"), ("from_scratch", "discriminator_type")),
+    **dict.fromkeys(("tokenizer_name", "tokenizer", "vocab_file"), ("tokenizer_path",)),
+    **dict.fromkeys(("epochs", "num_epochs", "n_epochs"), ("num_train_epochs",)),
+    **dict.fromkeys(("steps", "num_train_steps", "train_steps", "total_steps", "max_train_steps"), ("max_steps",)),
+    **dict.fromkeys(("num_warmup_steps", "warmup_ratio", "warmup_proportion", "warmup"), ("warmup_steps",)),
+    **dict.fromkeys(("max_seq_length", "max_seq_len", "seq_length", "block_size", "sequence_length"), ("max_length",)),
+    **dict.fromkeys(("mlm_prob", "mask_prob", "masking_prob"), ("mlm_probability",)),
+    **dict.fromkeys(("accumulation_steps", "grad_accum", "gradient_accumulation"), ("gradient_accumulation_steps",)),
+    **dict.fromkeys(("grad_clip", "clip_grad", "clip_norm", "max_norm"), ("max_grad_norm",)),
+    **dict.fromkeys(("weight_decay_rate", "wd"), ("weight_decay",)),
+    **dict.fromkeys(("disc_weight", "rtd_weight"), ("discriminator_weight",)),
+    **dict.fromkeys(("task", "task_name", "task_names"), ("tasks",)),
+    **dict.fromkeys(("dataset", "dataset_path", "data_set"), ("dataset_name",)),
+    **dict.fromkeys(("data_dir", "data_path", "input_file", "corpus", "corpus_dir", "train_data"), ("train_file",)),
+    **dict.fromkeys(("dev_file", "eval_file", "valid_file", "eval_data", "predict_file"), ("validation_file",)),
+    **dict.fromkeys(("validation_split", "validation_split_percentage", "val_fraction"), ("validation_fraction",)),
+    **dict.fromkeys(("output", "out_dir", "save_dir", "model_dir"), ("output_dir",)),
+    **dict.fromkeys(("run_name", "exp_name", "name"), ("experiment_name",)),
+    **dict.fromkeys(("random_seed", "rand_seed"), ("seed",)),
+    **dict.fromkeys(("num_trials", "n_seeds", "seeds"), ("num_seeds",)),
+    **dict.fromkeys(("evaluation_strategy",), ("eval_strategy",)),
+    **dict.fromkeys(("save_checkpoints_steps", "save_every", "checkpoint_steps"), ("save_steps",)),
+    "eval_every": ("eval_steps",),
+    **dict.fromkeys(("keep_checkpoint_max", "max_checkpoints"), ("save_total_limit",)),
+    **dict.fromkeys(("resume", "resume_from"), ("resume_from_checkpoint",)),
+    **dict.fromkeys(("no_cuda", "cpu"), ("use_cpu",)),
+    **dict.fromkeys(("num_workers", "workers"), ("dataloader_num_workers",)),
+    **dict.fromkeys(("layerwise_lr_decay_rate", "llrd", "layer_decay"), ("layerwise_lr_decay",)),
+    **dict.fromkeys(("hidden_dropout", "dropout"), ("hidden_dropout_prob", "head_dropout")),
+    **dict.fromkeys(("cased", "no_lower_case"), ("lowercase false",)),
+    **dict.fromkeys(("do_lower_case", "uncased"), ("lowercase",)),
+    **dict.fromkeys(("num_layers", "n_layers"), ("num_hidden_layers",)),
+    **dict.fromkeys(("num_heads", "n_heads"), ("num_attention_heads",)),
+    **dict.fromkeys(("adam_eps", "eps", "epsilon"), ("adam_epsilon",)),
+    "adafactor": ("optim adafactor",),
+    "optimizer": ("optim",),
+    "scheduler": ("lr_scheduler_type",),
+    "generator_hidden_size": ("generator_size",),
+    "generator_layers": ("generator_layer_size",),
+    "wandb": ("report_to wandb",),
+    "use_wandb": ("report_to wandb",),
+    "do_predict": ("predict_test",),
 }
-"""Option of another program, or another spelling -> the option here with the same meaning."""
+"""Option of run_glue.py, run_mlm.py, google-research/electra, other trainers and other spellings -> options here with
+the same meaning, of which a command has one."""
 
 _NO_MEMORY = re.compile(
     "can't allocate memory|cannot allocate memory|not enough memory|out of memory|"
@@ -83,9 +135,9 @@ def hint_of_unknown(name: str, known: Collection[str], otherwise: str, prefix: s
     """
     if name in REMOVED:
         return f"it was removed: {REMOVED[name]}"
-    meant = MEANT.get(name, "")
-    if meant.partition(" ")[0] in known:
-        return f"did you mean {prefix}{meant}?"
+    meant = [option for option in MEANT.get(name, ()) if option.partition(" ")[0] in known]
+    if meant:
+        return f"did you mean {prefix}{meant[0]}?"
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1) or [one for one in names if f"_{name}_" in f"_{one}_"]
     return f"did you mean {' or '.join(prefix + one for one in near[:3])}?" if near else otherwise
@@ -115,28 +167,6 @@ def is_lost_process(error: BaseException) -> bool:
 def own_words(error: Exception) -> str:
     """Return the message of an error, without the traceback that a worker of a data loader puts before it."""
     return str(error).rpartition(f"{UserError.__module__}.{UserError.__name__}: ")[2]
-
-
-class Parser(argparse.ArgumentParser):
-    """An `ArgumentParser` that raises a `UserError`, without secret values, in place of ending the program."""
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        from electra.io.console import hide_secrets  # here, because that module needs libraries
-
-        given, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            name = unknown[0].partition("=")[0].lstrip("-").replace("-", "_")
-            hint = f"; {name} was removed: {REMOVED[name]}" if name in REMOVED else ""
-            self.error(f"unrecognized arguments: {' '.join(hide_secrets(unknown))}{hint}")
-        return given
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        words = sys.argv[1:] if args is None else args
-        check_words(words)
-        return super().parse_known_args(words, namespace)
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see --help")
 
 
 def run_script(main: Callable[[], None]) -> NoReturn:

@@ -11,20 +11,19 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from io import IOBase
 from pathlib import Path
-from typing import Any, TextIO, TypeVar, overload
+from typing import Any, TextIO, overload
 
 import yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
 import electra
 from electra.io.console import is_encodable
-from electra.io.errors import UserError, abridged
+from electra.io.errors import UserError
+from electra.io.typed import T, check_type, parse_json
 
 _PACKAGE = Path(electra.__file__).parent
 """Folder of the installed package or of the checkout's `electra/`."""
@@ -124,49 +123,6 @@ def write_json(values: dict[str, Any], path: Path) -> None:
     """Write a mapping as JSON, as `write_file` does; nan and infinity become null."""
     text = json.dumps(_finite(values), indent=2, allow_nan=False)
     write_file(f"{text}\n".encode(), path)
-
-
-T = TypeVar("T")
-"""Type of a value that is read."""
-STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
-"""How values are checked: `1` is no text, nan is no number. Another version may have written more entries."""
-
-
-@lru_cache
-def checker(kind: Any) -> TypeAdapter[Any]:
-    """Return the checker of tuples with one value of a type: pydantic takes a configuration for parts alone."""
-    return TypeAdapter(tuple[kind], config=STRICT)
-
-
-def parse_json(text: str, shape: Any) -> Any:
-    """Return the value of a text of JSON as a value of a type, such as a `TypedDict` or a dataclass.
-
-    Raises:
-        ValueError: the text is not JSON, or its value or a part of it is of another type, or missing.
-    """
-    try:
-        return checker(shape).validate_json(f"[{text}]")[0]
-    except ValidationError as error:
-        raise ValueError(first_problem(error)) from error
-
-
-def check_type(value: Any, kind: Any) -> Any:
-    """Return a value of Python that is of a type, such as `float | None`; 3 as 3.0 for a float.
-
-    Raises:
-        ValueError: the value or a part of it is of another type, or missing.
-    """
-    try:
-        return checker(kind).validate_python((value,))[0]
-    except ValidationError as error:
-        raise ValueError(first_problem(error)) from error
-
-
-def first_problem(error: ValidationError) -> str:
-    """Return the place, the reason and the value of the first problem that pydantic has found, in one line."""
-    problem = error.errors(include_url=False)[0]
-    place = ".".join(map(str, problem["loc"][1:]))
-    return f"{place or 'it'}: {problem['msg']}, not {abridged(problem['input'])}"
 
 
 @overload

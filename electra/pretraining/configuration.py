@@ -33,6 +33,7 @@ from electra.options import (
     Resuming,
     check_options,
     from_recipe,
+    never,
     option,
     rules_of,
 )
@@ -359,7 +360,7 @@ TRAINING_NEEDS = [
         lambda o: o.optim in ("adamw_torch_fused", "adamw_torch"),
         "it is for --optim adamw_torch_fused or adamw_torch",
     ),
-    Need(NOT_USED, lambda o: False, "pre-training does not use it"),
+    Need(NOT_USED, never, "pre-training does not use it"),
 ]
 """Needs of options of the training among each other."""
 

@@ -27,7 +27,7 @@ from electra.io.files import CONFIGS, expand, read_json, run_options
 from electra.model import options as model_options
 from electra.model.options import MASKING, ModelArguments, ObjectiveArguments, check_objective, given_objective
 from electra.objectives import OBJECTIVES
-from electra.options import Need, Values
+from electra.options import Need, Values, never
 from electra.pretraining import configuration
 from electra.pretraining.configuration import (
     CONFIG_NAME,
@@ -259,9 +259,7 @@ OF_COMMAND = (
     *("max_hours", "eval_pairs", "eval_classify", "push_to_hub", "license", "language", *NOT_USED),
 )
 """Options that only the command reads, or nobody."""
-PROGRAM_NEEDS = [
-    Need(OF_COMMAND, lambda o: False, "`electra pretrain` reads it, a program does not: see docs/python.md")
-]
+PROGRAM_NEEDS = [Need(OF_COMMAND, never, "`electra pretrain` reads it, a program does not: see docs/python.md")]
 """Needs of the options of a program."""
 
 

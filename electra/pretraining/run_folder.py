@@ -115,7 +115,7 @@ class Run(NamedTuple):
 def open_run(args: Configuration) -> Run:
     """Return the run to resume, or a new one in a free folder, which is not made yet; the same on every process."""
     training = args.training
-    run = main_process_first(lambda: _find_run(args), per_host=False)
+    run = main_process_first(lambda: _find_run(args.training, args.given), per_host=False)
     if run.is_finished:
         logger.info(
             "%s is finished: nothing to do; raise --max_steps, or --num_train_epochs, to extend it", run.folder
@@ -146,15 +146,14 @@ def _warn_of_other_options(args: Configuration, folder: Path) -> None:
         logger.warning(line, folder, ", ".join(others))
 
 
-def _find_run(args: Configuration) -> Run:
-    training = args.training
+def _find_run(training: ElectraTrainingArguments, given: frozenset[str]) -> Run:
     output_dir = Path(training.output_dir)
     name = training.experiment_name
     if training.plan:
         return Run(output_dir / name)
     if training.resume_from_checkpoint is not None:
         checkpoint = find_checkpoint(training.resume_from_checkpoint)
-        _check_named(checkpoint.parent, args)
+        _check_named(checkpoint.parent, training, given)
         return _resumed(checkpoint)
     output_dir.mkdir(parents=True, exist_ok=True)
     if training.auto_resume:
@@ -162,25 +161,20 @@ def _find_run(args: Configuration) -> Run:
     return Run(new_run_folder(output_dir, name))
 
 
-def _check_named(run: Path, args: Configuration) -> None:
-    """Refuse to resume a run in another folder than its own, or than the one in config.yaml of a run that was moved.
-
-    -2, -3 ... may be missing in the name.
-    """
-    training = args.training
+def _check_named(run: Path, training: ElectraTrainingArguments, given: frozenset[str]) -> None:
+    """Refuse to resume a run in another folder than its own, or than that of its config.yaml, if it was moved."""
     if Path(training.output_dir, training.experiment_name).resolve() == run:  # a link may have another name
         return
     recorded = read_options(run) or {}
-    is_other = {
+    is_other = {  # -2, -3 ... may be missing in the name
         "output_dir": Path(training.output_dir).resolve() != run.parent,
         "experiment_name": not re.fullmatch(rf"{re.escape(training.experiment_name)}(-\d+)?", run.name),
     }
     for name, differs in is_other.items():
-        if differs and name in args.given and getattr(training, name) != recorded.get(name):
+        if differs and name in given and getattr(training, name) != recorded.get(name):
             raise UserError(
                 f"--resume_from_checkpoint continues in the run's folder {run}, not in --{name} "
-                f"{getattr(training, name)}; leave this option out, or copy the checkpoint and {CONFIG_NAME} to a "
-                "new folder and resume that folder"
+                f"{getattr(training, name)}; leave it out, or copy checkpoint and {CONFIG_NAME} to a new folder"
             )
 
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 from typing_extensions import TypedDict
 
 from electra.io.errors import UserError
-from electra.io.files import check_type, parse_json, read_json
+from electra.io.files import read_json
+from electra.io.typed import check_type, parse_json
 
 RESULTS_NAME = "results.jsonl"
 """File in the folder of an evaluation with a line per finished run."""

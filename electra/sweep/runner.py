@@ -26,9 +26,10 @@ from typing import Any
 import torch
 
 from electra.io.console import log_plainly, shown_command
-from electra.io.errors import Parser, UserError
+from electra.io.errors import UserError
 from electra.io.files import config_path, expand, read_json, write_json
 from electra.options import check
+from electra.parser import Parser
 from electra.report.results import RESULTS_NAME
 from electra.runtime.threads import usable_cores
 from electra.sweep.file import (

@@ -11,8 +11,8 @@ log probability of each token given the others, from one pass.
 import logging
 
 from electra.io.console import setup_logging
-from electra.io.errors import Parser
 from electra.options import INSIDE, check
+from electra.parser import Parser
 from electra.report.blocks import Table, text_table
 from electra.runtime.threads import limit_threads
 from electra.samples import Sample, marked

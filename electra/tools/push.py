@@ -9,8 +9,8 @@ What is uploaded where is said in io/hub.py.
 from pathlib import Path
 
 from electra.io.console import setup_logging
-from electra.io.errors import Parser
 from electra.io.hub import push_run
+from electra.parser import Parser
 
 
 def main(argv: list[str] | None = None) -> None:

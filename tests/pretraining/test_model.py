@@ -5,12 +5,12 @@ import math
 import torch
 from pytest import approx, raises
 
-from electra.command_line import as_flags
 from electra.io.errors import UserError
 from electra.model.initialization import LOCAL_SCORES, allow_local_heads, initialize, set_local_heads
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import rtd_model
 from electra.model.tying import plain_state
+from electra.parser import as_flags
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_pretraining_arguments
 from tests.conftest import make_number_tokenizer

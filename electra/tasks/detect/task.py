@@ -26,13 +26,14 @@ from electra.finetuning.data import Array
 from electra.finetuning.words import SINGLE, fit_words
 from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
 from electra.io.console import environment, setup_logging
-from electra.io.errors import Parser, UserError, abridged
+from electra.io.errors import UserError, abridged
 from electra.io.files import check_results, expand, new_folder, open_new, write_json
 from electra.io.rows import check_encodable
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, check_given_tokenizer, load_networks, networks_of
 from electra.options import check
+from electra.parser import Parser
 from electra.report.blocks import Table, Verdict, table_of, text_table
 from electra.report.evaluation import BAG_OF_WORDS, UNKNOWN_SHARE
 from electra.report.verdict import Rival, too_few, too_unknown, verdict

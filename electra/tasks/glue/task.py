@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.command_line import CommandLine, as_flags
+from electra.command_line import CommandLine
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArguments, HyperParameters
 from electra.finetuning.data import Array, Examples, both_orders, encode_examples
 from electra.finetuning.evaluation import Evaluation
@@ -36,6 +36,7 @@ from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, write_file
 from electra.options import Values
+from electra.parser import as_flags
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, CUT_TEXTS
 from electra.runtime.device import keep_freed_memory
 from electra.tasks.glue.data import GlueArguments, GlueTuningArguments, load_task, task_data_settings

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, NotRequired
 from typing_extensions import TypedDict
 
 from electra.io.console import setup_logging
-from electra.io.errors import Parser, UserError, run_script
+from electra.io.errors import UserError, run_script
 from electra.io.files import expand, read_json, write_json
 from electra.options import check
+from electra.parser import Parser
 
 logger = logging.getLogger("electra.trivia_qa")
 

@@ -10,7 +10,7 @@ import numpy as np
 from pytest import raises
 from typing_extensions import TypedDict
 
-from electra.io.files import check_type, parse_json
+from electra.io.typed import check_type, parse_json
 from tests.helpers import parametrize
 
 
