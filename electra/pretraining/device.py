@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -15,21 +15,22 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from accelerate import PartialState
 from torch import Tensor, nn
 
 from electra.io.checkpoints import describe_latest_valid
 from electra.io.errors import LOST_PROCESS, UserError, first_line, is_lost_process, is_out_of_memory
-from electra.runtime.device import computes_bf16, tune_compiler
+from electra.runtime.device import computes_bf16, keeping_random_states, tune_compiler
 from electra.runtime.threads import share_of_cores
 
 logger = logging.getLogger(__name__)
 
-# ---- compiling the training step, and going on without that where a compiler fails
+# ---- compiling the training step
 
 # A compiler needs more than Python packages: a C compiler, headers, a driver. Where one of these is missing, torch,
-# Triton or `subprocess` raise errors of many classes. So no class is looked for: a step that fails is repeated eagerly
-# with the same random numbers, and if that works, compiling was to blame.
+# Triton or `subprocess` raise errors of many classes, so no class is looked for: two layers are compiled and
+# differentiated once, before training. What fails later is an error of the run.
 
 ADVICE = "add --torch_compile false"
 """What to do where compilation fails, the end of messages."""
@@ -60,24 +61,54 @@ def uses_cuda_graphs(options: Any) -> bool:
 
 
 def compile_model(model: nn.Module, training: Any) -> None:
-    """Let the model be compiled at its first call, with fixed shapes, as the options say.
+    """Let the model be compiled at its first call, with fixed shapes, as the options say, if its device can compile.
+
+    Else a warning says why, and `torch_compile` of the options becomes False.
 
     Raises:
-        UserError: --torch_compile_mode or --torch_compile_backend has a value that torch does not know.
+        UserError: compilation was asked for and fails, as it does with a mode or backend that torch does not know.
     """
     import torch._dynamo  # not at the top: it takes a second
 
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MOST_GRAPHS)
     if training.device.type == "cuda":
         tune_compiler()
+    how = {
+        "backend": training.torch_compile_backend or "inductor",
+        "mode": training.torch_compile_mode,
+        "dynamic": False,
+    }
     try:
-        model.compile(
-            backend=training.torch_compile_backend or "inductor",
-            mode=training.torch_compile_mode,
-            dynamic=False,
-        )
-    except RuntimeError as error:  # an unknown mode, or a Python that torch does not compile for
-        give_up_compiling(training, first_line(error))
+        compile_probe(training.device, how)
+        model.compile(**how)
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        message = f"the training step cannot be compiled: {reason_of(error)}"
+        if training.must_compile:
+            raise UserError(f"{message}; {ADVICE}") from error
+        logger.warning("%s; training goes on without compilation, which is slower (%s to say so)", message, ADVICE)
+        training.torch_compile = False
+
+
+class TwoLayers(nn.Module):
+    """A network that tells whether a device can compile; one of torch's own classes would not be compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(16, 16)
+        self.second = nn.Linear(16, 16)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.second(F.gelu(self.first(rows))).sum()
+
+
+def compile_probe(device: torch.device, how: Mapping[str, Any]) -> None:
+    """Compile two layers on a device, and compute their gradients; raise what the compiler raises."""
+    with keeping_random_states():
+        probe = TwoLayers().to(device)
+        probe.compile(**how)
+        probe(torch.ones(4, 16, device=device)).backward()
 
 
 def count_compilations() -> int:
@@ -87,68 +118,6 @@ def count_compilations() -> int:
     from torch._dynamo.utils import counters
 
     return counters["frames"]["total"]
-
-
-def take_compiled_step(
-    step: Callable[[], Tensor],
-    model: nn.Module,
-    training: Any,
-    is_first: bool,
-) -> Tensor:
-    """Return the loss of a step, (); if the compiled step fails, of the same step without compilation.
-
-    Args:
-        step: function that computes loss and gradients of a batch.
-        model: model whose gradients the step makes, or to whose gradients the step adds its own.
-        training: options of the run, whose `torch_compile` becomes False at a failure.
-        is_first: whether there are no gradients of earlier batches, so that those of a batch that fails are dropped.
-    Raises:
-        UserError: the step works without compilation, but compilation was asked for.
-        Exception: the error that `step` raises without compilation, too, or with gradients of earlier batches changed.
-    """
-    has_gpu = training.device.type == "cuda"
-    before = _versions_of_gradients(model)
-    state = torch.get_rng_state()
-    state_of_gpu = torch.cuda.get_rng_state(training.device) if has_gpu else None
-    try:
-        return step()
-    except Exception as error:
-        if is_out_of_memory(error) or is_lost_process(error):
-            raise
-        if not is_first and _versions_of_gradients(model) != before:  # a failure to compile adds nothing
-            raise
-        logger.debug("the compiled step failed", exc_info=True)
-        reason = reason_of(error)
-    # Only here is the memory free that the error's traceback held.
-    if is_first:
-        model.zero_grad()
-    torch.set_rng_state(state)
-    if state_of_gpu is not None:
-        torch.cuda.set_rng_state(state_of_gpu, training.device)
-    with torch.compiler.set_stance("force_eager"):
-        loss = step()
-    give_up_compiling(training, reason)
-    return loss
-
-
-def _versions_of_gradients(model: nn.Module) -> list[tuple[int, int]]:
-    """Return place and version of each gradient, which change when something is added; looks at no value."""
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    return [(id(gradient), gradient._version) for gradient in gradients]
-
-
-def give_up_compiling(training: Any, reason: str) -> None:
-    """Switch compilation off in this process from now on, and log a warning.
-
-    Raises:
-        UserError: compilation was asked for.
-    """
-    message = f"the training step cannot be compiled: {reason}"
-    if training.must_compile:
-        raise UserError(f"{message}; {ADVICE}")
-    logger.warning("%s; training goes on without compilation, which is slower (%s to say so)", message, ADVICE)
-    training.torch_compile = False
-    torch.compiler.set_stance("force_eager")
 
 
 def reason_of(error: Exception) -> str:

@@ -252,11 +252,6 @@ class LogWindow:
         self.unread_tokens = tokens if self.unread_tokens is None else self.unread_tokens + tokens
 
     @property
-    def is_at_new_step(self) -> bool:
-        """Return True if no batch of the current step was added yet."""
-        return self._batches == 0
-
-    @property
     def step_loss(self) -> Tensor:
         """Return the mean loss of the current step's batches so far, float ()."""
         return self._step["loss"] / self._batches

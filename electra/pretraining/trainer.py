@@ -12,7 +12,6 @@ Private names of transformers, accelerate and torch that pre-training overrides 
                                  what damaged files raise becomes one line
     Trainer._load_optimizer_and_scheduler
                                  the learning rate of the options replaces that of the checkpoint
-    Tensor._version              whether a batch that failed has changed a gradient (device.py)
     LRScheduler._last_lr         the learning rate of the options, until the schedule's next step (checkpoints.py)
     torch._foreach_copy_, torch.ops.aten._foreach_copy
                                  copy all tensors of a list in one operation (runtime/device.py)
@@ -23,7 +22,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +62,7 @@ from electra.pretraining.checkpoints import (
 )
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, data_of_run, make_collator
-from electra.pretraining.device import compile_model, explain_lost_process, explain_lost_worker, take_compiled_step
+from electra.pretraining.device import compile_model, explain_lost_process, explain_lost_worker
 from electra.pretraining.metrics import evaluation_metrics, metrics_of_corrupted, token_records
 from electra.pretraining.model import (
     check_arguments,
@@ -302,9 +300,7 @@ class ElectraTrainer(Trainer):
         """Compute the gradients of a batch, and return its loss, or 0 in place of a loss that is not finite."""
         self._begin_step()
         self._values_of_batch = None
-        step = partial(super().training_step, model, inputs, num_items_in_batch)
-        is_first = self.window.is_at_new_step
-        loss = take_compiled_step(step, model, self.args, is_first) if self.args.torch_compile else step()
+        loss = super().training_step(model, inputs, num_items_in_batch)
         assert self._values_of_batch is not None
         self.window.add(*self._values_of_batch)
         return torch.where(torch.isfinite(loss), loss, 0.0)  # Trainer would keep a nan in its sum for ever

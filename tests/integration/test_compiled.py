@@ -1,20 +1,14 @@
 """A compiled run: few graphs, whatever the batches, phases and evaluations; and one that cannot be compiled."""
 
-import logging
-from dataclasses import replace
-from importlib.util import find_spec
-
 import pytest
 import torch
 from functorch.compile import make_boxed_func
 from pytest import approx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.testing import CompileCounter
-from torch.testing import assert_close
 
 from tests.conftest import refused
 from tests.helpers import parametrize, run
-from tests.pretraining.compilers import NO_COMPILER, failing_compiler
 from tests.pretraining.runs import FAST, flags, make, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -89,84 +83,8 @@ def test_nothing_is_kept_that_the_next_step_overwrites(tmp_path):
     assert last and logged[1] == [approx(line, rel=1e-4) for line in logged[0]]
 
 
-@pytest.fixture
-def stance():
-    """A failing compiler switches compilation off in the whole process; here only until the test ends."""
-    torch._dynamo.reset()
-    yield
-    torch.compiler.set_stance("default")
-
-
-@pytest.fixture
-def told():
-    """The warnings of compilation, whatever the logging of tests before has left."""
-    lines = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: lines.append(record.getMessage())
-    logger = logging.getLogger("electra.pretraining.device")
-    logger.addHandler(handler)
-    yield lines
-    logger.removeHandler(handler)
-
-
 MLM = {**FAST, "objective": "mlm"}
 """One network, which is compiled in half the time of two."""
-
-
-@parametrize("first", [1, 2])
-def test_a_step_that_cannot_be_compiled_is_taken_eagerly(tmp_path, stance, told, first):
-    """The same batches, the same random numbers; with the second graph, of padded rows, in the midst of a step.
-
-    pretraining/test_device_compiling.py has the other kinds of failures.
-    """
-    write_corpus(tmp_path / "corpus.txt", words=40 if first == 1 else 6)
-    options = {**MLM, "max_steps": 3, "logging_steps": 1, "save_strategy": "no", "bf16": False}
-    if first == 2:  # the first graph may differ by rounding, and draws other numbers for dropout
-        options |= {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "segment_policy": "document"}
-        options |= {"gradient_accumulation_steps": 4, "per_device_train_batch_size": 1, "max_length": 12}
-    trainers = []
-    for is_compiled in (False, True):
-        trainer = make(tmp_path, **options, torch_compile=is_compiled)
-        trainer.data_collator = replace(trainer.data_collator, length=options.get("max_length", 16))
-        if is_compiled:
-            trainer.args.must_compile = False  # as on a GPU, where it is the default
-            trainer.model.compile(backend=failing_compiler(first, "backward", NO_COMPILER), dynamic=False)
-        trainer.train()
-        trainers.append(trainer)
-    assert len(told) == 1 and "cannot be compiled" in told[0]
-    for wanted, found in zip(*(trainer.model.parameters() for trainer in trainers), strict=True):
-        assert_close(found, wanted, rtol=0, atol=0 if first == 1 else 1e-5)
-    tokens = [[logs["tokens_seen"] for logs in t.state.log_history if "loss" in logs] for t in trainers]
-    assert tokens[0] == tokens[1]
-
-
-@pytest.mark.skipif(not find_spec("triton"), reason="no triton")
-@parametrize("path", ["/nonexistent", None], ids=["no compiler", "no headers"])
-def test_triton_without_a_c_compiler_or_headers(tmp_path, stance, told, monkeypatch, path):
-    """What Triton raises before a kernel's first launch, when it builds the launcher in C."""
-    from triton.runtime.build import _build
-
-    source = tmp_path / "launcher.c"
-    source.write_text("#include <Python.h>\n")
-    program = tmp_path / "cc"
-    program.write_text('#!/bin/sh\nexec gcc -nostdinc "$@"\n')
-    program.chmod(0o755)
-    if path is None:
-        monkeypatch.setenv("CC", str(program))
-    else:
-        monkeypatch.delenv("CC", raising=False)
-        monkeypatch.setenv("PATH", path)
-
-    def backend(graph, inputs):
-        return lambda *args: _build("launcher", str(source), str(tmp_path), [], [], [], [])
-
-    write_corpus(tmp_path / "corpus.txt")
-    trainer = make(tmp_path, **FAST, torch_compile=True, max_steps=2, save_strategy="no")
-    trainer.args.must_compile = False
-    trainer.model.compile(backend=backend, dynamic=False)
-    trainer.train()
-    (line,) = told
-    assert ("C compiler" if path else "exit status") in line and "\n" not in line
 
 
 COMPILED_BY_DEFAULT = (
@@ -188,7 +106,7 @@ def test_without_a_compiler_a_run_goes_on_or_ends_with_one_line(tmp_path, is_ask
     assert (tmp_path / "output" / "run" / "checkpoint-2").is_dir() is not is_asked
 
 
-def test_an_unknown_mode_is_one_line(tmp_path, stance):
+def test_an_unknown_mode_is_one_line(tmp_path):
     write_corpus(tmp_path / "corpus.txt")
     message = refused(lambda: make(tmp_path, **FAST, torch_compile_mode="fastest"))
     assert "fastest" in message and "reduce-overhead" in message

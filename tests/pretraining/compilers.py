@@ -15,17 +15,13 @@ def run_eagerly(graph, inputs):
     return make_boxed_func(graph.forward)
 
 
-def failing_compiler(first, where, error):
-    """A backend whose graph number `first`, and those after it, cannot be compiled, or fail when they are called."""
-    graphs = []
+def failing_compiler(where, error):
+    """A backend whose graphs cannot be compiled, or fail when they are called."""
 
     def fail(*args):
         raise error
 
     def backend(graph, inputs):
-        graphs.append(graph)
-        if len(graphs) < first:
-            return graph.forward
         if where == "compiling":
             raise error
         if where == "forward":

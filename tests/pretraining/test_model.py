@@ -109,7 +109,8 @@ def test_only_some_new_discriminators_have_local_heads():
 
 
 def test_a_causal_network_must_be_able_to_hide_single_tokens():
-    argv = ["--train_file=text", "--objective=causal", "--discriminator_type=deberta-v2", "--embedding_size=256"]
+    argv = ["--train_file=text", "--model_size=small", "--objective=causal", "--discriminator_type=deberta-v2"]
+    argv.append("--embedding_size=256")
     with raises(UserError, match="deberta-v2: its attention cannot hide"):
         build_model(parse_pretraining_arguments(argv), make_number_tokenizer(64))
 
