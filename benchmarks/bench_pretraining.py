@@ -31,12 +31,12 @@ import torch
 from transformers import TrainerCallback, TrainerState
 
 from electra.parser import as_flags
+from electra.pretraining import model as pretraining_model
 from electra.pretraining import trainer as pretraining_trainer
 from electra.pretraining.data import load_data
-from electra.pretraining.model import build_model
-from electra.pretraining.options import parse_pretraining_arguments, resolve_options
-from electra.pretraining.plan import make_plan
-from electra.pretraining.run_folder import open_run
+from electra.pretraining.model import prepare_model
+from electra.pretraining.options import parse_pretraining_arguments
+from electra.pretraining.run_folder import open_run, provenance_of
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import table_of, to_markdown
 from electra.runtime.device import measure_matmul_flops
@@ -77,10 +77,9 @@ def make_trainer_of(words: list[str]) -> ElectraTrainer:
     args = parse_pretraining_arguments([*as_flags(only_training), *words])
     run = open_run(args)
     data = load_data(args, None)
-    args = resolve_options(args, run, len(data.policy), has_held_out=False)
-    model = build_model(args, data.tokenizer)
-    plan = make_plan(args.training, model, data)
-    return ElectraTrainer(model, args.training, data, callbacks=[], objective=args.objective, plan=plan)
+    args, model = prepare_model(args, run, data)
+    provenance = provenance_of(args.used_values(), data.text, args.training.segments_per_step)
+    return ElectraTrainer(model, args.training, data, callbacks=[], objective=args.objective, provenance=provenance)
 
 
 def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callable[[int], float]:
@@ -146,7 +145,7 @@ def start(way: str, precision: str, options: argparse.Namespace) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the table alone is printed
     if way == "plain":  # nothing of what ours does to its process or its networks
         pretraining_trainer.computing = computing_plainly
-        pretraining_trainer.tune_networks = lambda model: None
+        pretraining_model.tune_networks = lambda model: None
     folder = tempfile.TemporaryDirectory()
     values = {
         "model_size": options.size,

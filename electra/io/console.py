@@ -156,6 +156,13 @@ def log_by_default() -> None:
         _hide_bars_of_transformers()
 
 
+def show_from(level: int) -> None:
+    """Show lines of the package from a level of `logging` on; the log.txt of a run has all lines."""
+    for handler in logging.getLogger("electra").handlers:
+        if isinstance(handler, _Lines):
+            handler.setLevel(level)
+
+
 def _log_to(handler: logging.Handler) -> None:
     handler.setFormatter(_Printable("%(message)s"))
     package = logging.getLogger("electra")

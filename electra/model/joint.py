@@ -197,8 +197,8 @@ class ElectraForJointPretraining(PreTrainedModel):
     ) -> "ElectraForJointPretraining":
         """Build untrained networks of a recipe.
 
-        The recipe's steps, batch size, learning rate and lengths belong to the training: give those of
-        `RECIPES[recipe]` to `ElectraTrainingArguments` and `SegmentArguments`, whose defaults are those of `small`.
+        The recipe's steps, batch size and learning rate belong to the training: `ElectraTrainingArguments.from_recipe`
+        has them. `SegmentArguments` has the length, by default 128 as in `small`, `tiny` and `mini`.
 
         Args:
             recipe: a name of `RECIPES`: tiny, mini, small, modern-small, small++, base, large.

@@ -16,6 +16,7 @@ from electra.pretraining.checkpoints import SavesAt
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.device import dtype_of
 from electra.pretraining.plan import Plan
+from electra.pretraining.step import FirstSteps
 from electra.report.runs import HAS_LEARNED, TEST
 from electra.runtime.device import device_name, measure_matmul_flops
 from electra.runtime.tracking import send_alert
@@ -265,8 +266,8 @@ class ProbeClock:
 def default_callbacks(
     model: ElectraForJointPretraining, args: ElectraTrainingArguments, plan: Plan
 ) -> list[TrainerCallback]:
-    """Return the callbacks that save checkpoints, log readable lines and warnings, and show bars in a terminal."""
-    callbacks: list[TrainerCallback] = [SavesAt(plan.checkpoint_steps), ReadableLog()]
+    """Return the callbacks that save checkpoints, log lines, times and warnings, and show bars in a terminal."""
+    callbacks: list[TrainerCallback] = [SavesAt(plan.checkpoint_steps), ReadableLog(), FirstSteps(plan)]
     # The thresholds hold for ELECTRA's task and base rates.
     if model.config.objective == "electra" and model.generator is not None:
         more = "give a larger --budget" if args.budget else "raise --max_steps"

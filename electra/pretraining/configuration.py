@@ -15,7 +15,7 @@ from transformers import TrainingArguments
 
 from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
 from electra.io.checkpoints import checkpoint_named
-from electra.io.errors import UserError
+from electra.io.errors import UserError, hint_of_unknown
 from electra.io.files import absolute, expand
 from electra.model.options import ModelArguments, ObjectiveArguments, given_objective
 from electra.objectives import Objective
@@ -38,6 +38,7 @@ from electra.options import (
     rules_of,
 )
 from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes, uses_cuda_graphs
+from electra.recipes import RECIPES
 from electra.tokenizers.options import OF_TRAINING, TokenizerArguments, TokenizerPathArguments
 
 MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
@@ -68,17 +69,11 @@ def seconds_of(budget: str) -> float:
 class ElectraTrainingArguments(TrainingArguments):
     """The run: steps, optimizer, evaluation, checkpoints.
 
-        recipe = RECIPES["tiny"]
-        args = ElectraTrainingArguments(
-            "output/mine",
-            max_steps=recipe["max_steps"],
-            learning_rate=recipe["learning_rate"],
-            per_device_train_batch_size=recipe["per_device_train_batch_size"],
-            warmup_steps=recipe["warmup_steps"],
-        )
+        args = ElectraTrainingArguments.from_recipe("tiny", "output/mine", max_steps=2000)
 
     All fields of `transformers.TrainingArguments` are available, with defaults for pre-training: those of the paper's
-    ELECTRA-Small. `*_steps` are optimizer steps, not samples as in rc2020_electra.
+    ELECTRA-Small. `*_steps` are optimizer steps, not samples as in rc2020_electra. `log_level="warning"` leaves
+    the lines of the log out, and `disable_tqdm=True` the progress bar.
 
     Args:
         output_dir: the run's folder.
@@ -285,6 +280,26 @@ class ElectraTrainingArguments(TrainingArguments):
             self.torch_compile = compiles_by_default(self)
         if self.device.type == "cuda":  # the step goes on while its batch is copied
             self.accelerator_config.non_blocking = self.dataloader_pin_memory
+
+    @classmethod
+    def from_recipe(cls, recipe: str, output_dir: str, **options: Any) -> Self:
+        """Return the arguments of a recipe: its steps, batch size, learning rate, warm-up, decay, clipping, Adam.
+
+        Args:
+            recipe: a name of `RECIPES`, that of the networks: `ElectraForJointPretraining.from_recipe`.
+            output_dir: the run's folder.
+            options: other arguments; they win over the recipe's. The warm-up of a run that is shorter than the
+                recipe's is at most a tenth of the run, unless it is among them.
+        """
+        if recipe not in RECIPES:
+            raise UserError(f"unknown recipe {recipe}; {hint_of_unknown(recipe, RECIPES, 'see RECIPES')}")
+        names = {f.name for f in fields(cls)}
+        values: dict[str, Any] = {name: value for name, value in RECIPES[recipe].items() if name in names}
+        if "num_train_epochs" in options:
+            del values["max_steps"]
+        args = cls(output_dir, **{**values, **options})
+        args.__dict__["given"] = tuple(sorted({"output_dir", *options}))
+        return args
 
     def with_values(self, **values: Any) -> Self:
         """Return a copy with other values. `dataclasses.replace` would run Trainer's checks again."""

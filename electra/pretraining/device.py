@@ -111,15 +111,6 @@ def compile_probe(device: torch.device, how: Mapping[str, Any]) -> None:
         probe(torch.ones(4, 16, device=device)).backward()
 
 
-def count_compilations() -> int:
-    """Return how often this process has begun to compile something, also if that failed."""
-    if "torch._dynamo" not in sys.modules:
-        return 0
-    from torch._dynamo.utils import counters
-
-    return counters["frames"]["total"]
-
-
 def reason_of(error: Exception) -> str:
     """Return a compiler's message in one line: its first line, and the first line that names an error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -59,7 +59,7 @@ SAMPLES = 5
 
 def finish_run(
     trainer: ElectraTrainer, options: Mapping[str, Any] = MappingProxyType({}), *, first_column: str = "untrained"
-) -> None:
+) -> dict[str, Any]:
     """Evaluate the networks at the end of a run, and write, print and track the results; call it on every process.
 
     The run's folder gets the networks in `generator/` and `discriminator/`, with model cards, and metrics.json,
@@ -73,6 +73,9 @@ def finish_run(
         trainer: the trainer of a run that has ended.
         options: options of the run by name, for the model cards.
         first_column: title of the column of the networks before the first step.
+    Returns:
+        the content of metrics.json (docs/glossary.md): `["held_out"]["trained"]["discriminator_auc"]`, ...; on other
+        processes than the first, nothing, {}.
 
     With FSDP each process has a part of each weight: the first process gathers the whole model, which becomes the
     trainer's own, and writes it.
@@ -94,10 +97,10 @@ def finish_run(
             trainer.model = ElectraForJointPretraining(trainer.model.config)
             trainer.model.load_state_dict(weights)
     if not trainer.is_world_process_zero():
-        return
+        return {}
     folder = trainer.run_folder
     with translate_write_errors(folder, lambda: how_to_go_on(folder)):
-        _write_results(trainer, options, results, test, on_generator)
+        metrics = _write_results(trainer, options, results, test, on_generator)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
             rows = (*rows_of(trainer.model.objective), *PROBE_ROWS)
@@ -108,6 +111,7 @@ def finish_run(
             logger.info("\nThe test set, evaluated once\n")
             logger.info(results_table({"test set": column}, rows_of(trainer.model.objective)))
         logger.info("\n%s", next_step(trainer, results))
+    return metrics
 
 
 ENGLISH = "the of and to in is that for it as was with on by be this are from or which not have at but"
@@ -206,8 +210,12 @@ def _write_results(
     results: dict[str, dict[str, float]],
     test: dict[str, float],
     on_generator: Verdict | None,
-) -> None:
-    """Write log, samples, networks, metrics.json and report into the run folder, and send the report to wandb."""
+) -> dict[str, Any]:
+    """Write log, samples, networks, metrics.json and report into the run folder, and send the report to wandb.
+
+    Returns:
+        the content of metrics.json.
+    """
     folder = trainer.run_folder
     model = trainer.model
     plan = trainer.plan
@@ -242,6 +250,7 @@ def _write_results(
     write_json(values, folder / METRICS_NAME)
 
     track_results(trainer.args.report_to, {}, try_to_report(folder))
+    return values
 
 
 def results_table(columns: Mapping[str, Mapping[str, float]], rows: MetricRows) -> str:

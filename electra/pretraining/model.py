@@ -11,6 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from electra.backbones import BACKBONES
 from electra.data.options import SegmentArguments
+from electra.data.policies.packed import PackedPolicy
 from electra.io.checkpoints import PROVENANCE_NAME, checkpoints_of, start_checkpoint
 from electra.io.errors import UserError
 from electra.io.files import read_json
@@ -26,7 +27,6 @@ from electra.model.configuration import (
 from electra.model.initialization import joint_config, untrained_discriminator
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import can_share_rows, embedding_modules
-from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
 from electra.model.pretrained import (
     STEP_KEY,
     check_given_tokenizer,
@@ -35,17 +35,16 @@ from electra.model.pretrained import (
     other_values,
     own_tokenizer,
     read_config,
-    tokenizer_of,
     trained_source,
 )
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.model.tying import load_plain_state, plain_state
 from electra.objectives import OBJECTIVES
-from electra.options import without_effect
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData
-from electra.pretraining.options import PROGRAM_NEEDS, resolve_options
+from electra.pretraining.options import resolve_options
 from electra.pretraining.run_folder import Run, RunProvenance, check_optimizer_of
+from electra.runtime.device import tune_for_gpu, tune_networks
 from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
@@ -54,10 +53,25 @@ logger = logging.getLogger(__name__)
 def prepare_model(
     args: Configuration, run: Run, data: PretrainingData
 ) -> tuple[Configuration, ElectraForJointPretraining]:
-    """Return the configuration with the steps and sizes that this text and the networks give, and the model."""
+    """Return the configuration with the steps and sizes that this text and the networks give, and the model.
+
+    The model has the weights of --init_checkpoint, if the run starts from one.
+    """
     args = resolve_options(args, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer, run.checkpoint)
-    return with_given_parts(args, model, data.tokenizer), model
+    args = with_given_parts(args, model, data.tokenizer)
+    take_start(model, args.training, args.segments.max_length, data.tokenizer)
+    tune_model(model, data, args.training.device)
+    return args, model
+
+
+def tune_model(model: ElectraForJointPretraining, data: PretrainingData, device: torch.device) -> None:
+    """Change the modules of a model so that they are fast on a device, with rows as those of the data."""
+    tune_networks(model)
+    if device.type == "cuda":
+        tune_for_gpu(model)
+    if isinstance(data.policy, PackedPolicy):
+        model.most_in_shared_rows = data.policy.most_chosen(model.config.mlm_probability)
 
 
 def build_model(
@@ -65,7 +79,7 @@ def build_model(
 ) -> ElectraForJointPretraining:
     """Build the joint model with new weights, or those of --init_discriminator and --init_generator.
 
-    With --init_checkpoint the model has the sizes of that checkpoint; `take_weights` loads the weights.
+    With --init_checkpoint the model has the sizes of that checkpoint; `take_start` loads the weights.
 
     Args:
         checkpoint: checkpoint to resume, from which Trainer loads all weights, so that no trained network is read
@@ -313,26 +327,32 @@ def networks_changed(checkpoint: str | None, config: ElectraPretrainingConfig) -
     return {} if checkpoint is None else other_values(read_config(checkpoint), config)
 
 
+def start_of_run(args: ElectraTrainingArguments) -> Path | None:
+    """Return the checkpoint of --init_checkpoint; None without one, or if the run has a checkpoint of its own."""
+    folder = Path(args.output_dir)
+    if args.init_checkpoint is None or (folder.is_dir() and checkpoints_of(folder)):
+        return None
+    return start_checkpoint(args.init_checkpoint)
+
+
 def take_start(
     model: ElectraForJointPretraining,
     args: ElectraTrainingArguments,
     max_length: int,
     tokenizer: PreTrainedTokenizerBase,
-) -> Path | None:
-    """Load the weights of --init_checkpoint, and return this checkpoint; None without one, or if the run has begun.
+) -> None:
+    """Load the weights of --init_checkpoint, if there is one and the run has not begun.
 
     Raises:
         UserError: the checkpoint is that of another optimizer, tokenizer or pair of networks.
     """
-    folder = Path(args.output_dir)
-    if args.init_checkpoint is None or (folder.is_dir() and checkpoints_of(folder)):
-        return None
-    checkpoint = start_checkpoint(args.init_checkpoint)
+    checkpoint = start_of_run(args)
+    if checkpoint is None:
+        return
     check_optimizer_of(checkpoint, vars(args))
     check_given_tokenizer(tokenizer, load_tokenizer_beside_model(str(checkpoint)), str(checkpoint))
     _check_start(checkpoint, model.config)
     take_weights(model, str(checkpoint), max_length)
-    return checkpoint
 
 
 OF_NEXT_PHASE = ("max_position_embeddings", "rope_theta", "initializer_range")
@@ -414,82 +434,3 @@ def with_given_parts(
     if "vocab_size" in args.unused:
         record["vocab_size"] = len(tokenizer)
     return replace(args, model=replace(args.model, **sizes), record=record)
-
-
-# ---- arguments of a program
-
-
-def check_arguments(
-    model: ElectraForJointPretraining,
-    args: ElectraTrainingArguments,
-    segments: SegmentArguments | None,
-    objective: ObjectiveArguments | None,
-) -> SegmentArguments:
-    """Return the options of the segments: the given ones, or the default ones with segments that the networks read.
-
-    Raises:
-        UserError: an argument or a weight is of another type, or an option does nothing in a program.
-    """
-    for name, value, kind, right in (
-        ("model", model, ElectraForJointPretraining, "an ElectraForJointPretraining, see from_recipe"),
-        ("args", args, ElectraTrainingArguments, "ElectraTrainingArguments"),
-        ("segments", segments, SegmentArguments | None, "SegmentArguments"),
-        ("objective", objective, ObjectiveArguments | None, "ObjectiveArguments"),
-    ):
-        if not isinstance(value, kind):
-            raise UserError(f"{name} is a {type(value).__name__}; give {right}")
-    other = next((value.dtype for value in model.parameters() if value.dtype != torch.float32), None)
-    if other is not None:
-        raise UserError(f"the model has weights of {other}; give model.float(): args.bf16 computes in mixed precision")
-    without_effect(PROGRAM_NEEDS, vars(args), args.given)
-    return segments or SegmentArguments(max_length=min(SegmentArguments.max_length, positions_of(model.config)))
-
-
-def positions_of(config: ElectraPretrainingConfig) -> int:
-    """Return how many tokens, special tokens included, both networks of a joint model accept."""
-    return min(longest_text(network) for network in (config.discriminator, config.generator) if network is not None)
-
-
-def check_fits(
-    model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase, segments: SegmentArguments
-) -> None:
-    """Refuse a tokenizer that is not that of a joint model, and segments that the networks cannot read."""
-    config = model.config
-    longest = positions_of(config)
-    if segments.max_length > longest:
-        raise UserError(
-            f"segments.max_length {segments.max_length} is more than the {longest} positions of the networks; lower "
-            "it, or build the model with max_position_embeddings"
-        )
-    check_can_hide(config, segments)
-    tokenizer_of(model, tokenizer)  # refuses another one than that of the checkpoint from which the model was loaded
-    size = vocabulary_size(tokenizer)
-    chosen = {*tokenizer.all_special_ids} - {*config.special_token_ids}
-    if chosen:
-        raise UserError(
-            f"special_token_ids of the model lacks {sorted(chosen)}, special tokens of processing_class, which would "
-            "be replaced; build the model with the same tokenizer"
-        )
-    if size > config.discriminator.vocab_size or config.mask_token_id != tokenizer.mask_token_id:
-        raise UserError(
-            f"processing_class has {size} tokens and [MASK] {tokenizer.mask_token_id}, the model "
-            f"{config.discriminator.vocab_size} and {config.mask_token_id}; build the model with the same tokenizer"
-        )
-
-
-# ---- options of a joint model that is there
-
-
-def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
-    """Return the options of the objective that say which networks a joint model trains when, without a gate."""
-    return ObjectiveArguments(
-        objective=config.objective,
-        generator_steps=config.generator_steps or None,
-        init_from_generator=config.init_from_generator,
-    )
-
-
-def network_options_of(config: ElectraPretrainingConfig) -> dict[str, Any]:
-    """Return by name the options with which a joint model was made, as far as a resumed run keeps them."""
-    names = ("objective", "mlm_probability", *SET_BY_OBJECTIVE, "disallow_correct", "tie")
-    return {name: getattr(config, name) for name in names} | {"temperature": config.sampling_temperature}

@@ -5,12 +5,12 @@ import sys
 import time
 from dataclasses import asdict, replace
 
-from transformers import PreTrainedTokenizerBase, TrainerCallback
+from transformers import PreTrainedTokenizerBase
 
-from electra.io.console import RunLog, setup_logging, without_secrets
+from electra.io.console import RunLog, setup_logging, show_from, without_secrets
 from electra.io.files import holds_files
 from electra.model.joint import ElectraForJointPretraining
-from electra.pretraining.callbacks import Probe, default_callbacks
+from electra.pretraining.callbacks import Probe
 from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.data import load_data
@@ -18,7 +18,7 @@ from electra.pretraining.device import allow_open_files
 from electra.pretraining.finish import finish_run
 from electra.pretraining.model import networks_changed, prepare_model
 from electra.pretraining.options import check_steps, parse_pretraining_arguments
-from electra.pretraining.plan import Plan, announce_plan, make_plan
+from electra.pretraining.plan import announce_plan, make_plan
 from electra.pretraining.run_folder import (
     Run,
     check_resumed,
@@ -28,7 +28,7 @@ from electra.pretraining.run_folder import (
     save_options,
     upload_networks,
 )
-from electra.pretraining.timing import FirstSteps, announce_cost, fit_to_budget
+from electra.pretraining.timing import announce_cost, fit_to_budget
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.page import REPORT_NAMES, try_to_report
 from electra.runtime.device import keep_freed_memory
@@ -42,6 +42,8 @@ def main(argv: list[str] | None = None) -> None:
     setup_logging()
     log = RunLog()
     args = parse_pretraining_arguments(argv)
+    if args.training.log_level != "passive":
+        show_from(args.training.get_process_log_level())
     pretrain(args, log, started)
 
 
@@ -78,29 +80,15 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         announce_cost(args, model, data, plan)
         return
 
-    stop = StopRequests(args.training.max_hours, started)
     trainer = ElectraTrainer(
-        model,
-        args.training,
-        data,
-        callbacks=[*make_callbacks(args, model, plan), stop],
-        objective=args.objective,
-        plan=plan,
-        provenance=provenance,
-        probes=probes,
+        model, args.training, data, objective=args.objective, provenance=provenance, probes=probes
     )
-    is_new = not holds_files(run.folder)
-    if args.training.process_index == 0:
-        with first_files(run):
-            save_options(args.record, run, data.tokenizer)
-            log.write_to(run.folder)
+    stop = StopRequests(args.training.max_hours, started)
+    settings = RecordSettings({"options": without_secrets(args.record), "plan": asdict(plan)})
+    for callback in (settings, stop):
+        trainer.add_callback(callback)
     with stop.listening():
-        try:
-            trainer.train(resume_from_checkpoint=run.checkpoint or False)
-        except TrackerError:
-            if is_new and args.training.process_index == 0:
-                shutil.rmtree(run.folder, ignore_errors=True)
-            raise
+        train(trainer, args, run, log)
     if stop.exit_code:
         sys.exit(stop.exit_code)
 
@@ -109,10 +97,20 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     upload(args.training, run)
 
 
-def make_callbacks(args: Configuration, model: ElectraForJointPretraining, plan: Plan) -> list[TrainerCallback]:
-    """Return the callbacks of a run: those that save, log, time and warn, and those of trackers."""
-    settings = RecordSettings({"options": without_secrets(args.record), "plan": asdict(plan)})
-    return [settings, *default_callbacks(model, args.training, plan), FirstSteps(plan)]
+def train(trainer: ElectraTrainer, args: Configuration, run: Run, log: RunLog) -> None:
+    """Write options, tokenizer and log into the run's folder, and train; remove a new folder if a tracker refuses."""
+    is_new = not holds_files(run.folder)
+    is_writer = args.training.process_index == 0
+    if is_writer:
+        with first_files(run):
+            save_options(args.record, run, trainer.data.tokenizer)
+            log.write_to(run.folder)
+    try:
+        trainer.train(resume_from_checkpoint=run.checkpoint or False)
+    except TrackerError:
+        if is_new and is_writer:
+            shutil.rmtree(run.folder, ignore_errors=True)
+        raise
 
 
 def complete(training: ElectraTrainingArguments, run: Run) -> None:

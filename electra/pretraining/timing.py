@@ -1,6 +1,6 @@
-"""The time of a step: logged after the first steps of a run; --plan and --budget time ten steps before the run.
+"""Ten steps before a run: --plan logs their time, --budget computes the steps of the run from it.
 
-The networks that are timed before a run are thrown away: the run starts from fresh ones and its own random state.
+The networks that take them are thrown away: the run starts from fresh ones and its own random state.
 """
 
 import gc
@@ -10,107 +10,22 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 import torch
 from accelerate.utils import broadcast_object_list
-from transformers import TrainerCallback, TrainerState
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 
 from electra.io.console import format_bytes, format_seconds
 from electra.model.joint import ElectraForJointPretraining
-from electra.pretraining.configuration import MOST, Configuration, ElectraTrainingArguments, seconds_of
+from electra.pretraining.configuration import MOST, Configuration, seconds_of
 from electra.pretraining.data import PretrainingData
-from electra.pretraining.device import count_compilations
 from electra.pretraining.model import prepare_model
 from electra.pretraining.plan import MOST_EPOCHS, Plan, make_plan
-from electra.pretraining.run_folder import Run
+from electra.pretraining.run_folder import Run, provenance_of
+from electra.pretraining.step import TIMED_STEPS, FirstSteps, Timing, announce_time
 from electra.pretraining.trainer import ElectraTrainer
 
 logger = logging.getLogger(__name__)
-
-TIMED_STEPS = 10
-"""Steps that are timed, after one for warm-up."""
-TIMED_SECONDS = 20.0
-"""Seconds after which fewer steps than `TIMED_STEPS` are enough."""
-LONG = 86_400.0
-"""Seconds of a run on a CPU from which a line advises a smaller one: a day."""
-
-
-class Timing(NamedTuple):
-    """The mean time of some steps."""
-
-    steps: int
-    seconds_per_step: float
-
-
-class FirstSteps(TrainerCallback):
-    """A callback that times the first steps of a run, and logs how long the run will take.
-
-    Steps at which something is compiled, such as the second graph, for batches with padding, are not timed, nor are
-    evaluations and checkpoints; nor is the first step, unless it is the only one.
-
-    Args:
-        is_trial: whether training ends once the steps are timed; several processes take all of their steps, so that
-            they stop after the same one.
-    """
-
-    def __init__(self, plan: Plan, *, is_trial: bool = False) -> None:
-        self.plan = plan
-        self.is_trial = is_trial
-        self.timing: Timing | None = None
-        self.is_done = False
-        self._begin(0)
-
-    def _begin(self, step: int, *, is_warm: bool = False) -> None:
-        """Measure from now on, after `step`; the next step is timed if the one before was like it."""
-        self.first = step
-        self.is_warm = is_warm
-        self.compilations = count_compilations()
-        self.since = time.monotonic()
-
-    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        self._begin(state.global_step)
-
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if self.is_done:
-            return
-        if args.device.type != "cpu":
-            torch.accelerator.synchronize()
-        seconds = time.monotonic() - self.since
-        steps = state.global_step - self.first
-        if self.is_warm and count_compilations() == self.compilations:
-            self.timing = Timing(steps, seconds / steps)
-            self.is_done = steps >= TIMED_STEPS or seconds > TIMED_SECONDS
-        else:
-            self.timing = self.timing or Timing(steps, seconds / steps)
-            self._begin(state.global_step, is_warm=True)
-        if self.is_trial:
-            self.is_done = self.is_done and args.world_size == 1
-            control.should_training_stop = control.should_training_stop or self.is_done
-        elif self.is_done and state.global_step < state.max_steps:
-            announce_time(self.timing, args, self.plan, state.global_step)
-
-    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        self._begin(state.global_step)
-
-    def on_save(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        self._begin(state.global_step)
-
-
-def announce_time(timing: Timing, training: ElectraTrainingArguments, plan: Plan, step: int = 0) -> None:
-    """Log the measured speed, and the time that the run will take after `step`."""
-    rate = plan.tokens_per_step / timing.seconds_per_step
-    seconds = timing.seconds_per_step * (plan.steps - step)
-    logger.info(
-        f"time           {timing.steps} steps of {timing.seconds_per_step:.3g} s, {rate:,.0f} tokens/s with padding: "
-        f"about {format_seconds(seconds)} {'left, ' if step else ''}without evaluations and checkpoints"
-    )
-    if seconds > LONG and training.device.type == "cpu" and not training.budget:
-        logger.warning("this is long for a CPU; for less, give --budget 2h, --model_size tiny, or fewer --max_steps")
-
-
-# ---- steps that are timed before a run
 
 
 def announce_cost(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> None:
@@ -169,7 +84,14 @@ def time_steps(
             )
             stages = args.objective.generator_steps and 1
             objective = replace(args.objective, generator_gate=[], generator_steps=stages)
-            trainer = ElectraTrainer(model, short, sample, callbacks=[clock], objective=objective, plan=plan)
+            trainer = ElectraTrainer(
+                model,
+                short,
+                sample,
+                callbacks=[clock],
+                objective=objective,
+                provenance=provenance_of({}, data.text, training.segments_per_step),
+            )
             if training.device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats()
             trainer.train(resume_from_checkpoint=False)

@@ -42,13 +42,11 @@ from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from transformers.trainer_utils import EvalLoopOutput
 
 from electra.data.options import SegmentArguments
-from electra.data.policies.packed import PackedPolicy
 from electra.data.segments import TrainingSegments
 from electra.data.token_cache import TokenCache
 from electra.io.checkpoints import EARLIER, UNFINISHED, translate_read_errors
-from electra.io.console import log_by_default
+from electra.io.console import log_by_default, show_from
 from electra.io.errors import UserError
-from electra.model.configuration import longest_text
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.options import ObjectiveArguments
 from electra.model.pretrained import check_given_tokenizer, load_tokenizer_beside_model
@@ -61,23 +59,15 @@ from electra.pretraining.checkpoints import (
     keeping_options,
 )
 from electra.pretraining.configuration import ElectraTrainingArguments
-from electra.pretraining.data import PretrainingData, data_of_run, make_collator
+from electra.pretraining.data import PretrainingData, make_collator
 from electra.pretraining.device import compile_model, explain_lost_process, explain_lost_worker
 from electra.pretraining.metrics import evaluation_metrics, metrics_of_corrupted, token_records
-from electra.pretraining.model import (
-    check_arguments,
-    check_fits,
-    network_options_of,
-    networks_changed,
-    objective_arguments,
-    take_start,
-)
-from electra.pretraining.options import fit_steps
-from electra.pretraining.plan import Plan, make_plan
+from electra.pretraining.model import networks_changed, start_of_run
+from electra.pretraining.plan import make_plan
+from electra.pretraining.program import network_options_of, prepare_program
 from electra.pretraining.run_folder import (
     RunProvenance,
     check_resumed,
-    latest_run,
     provenance_of,
     run_to_continue,
     upload_networks,
@@ -85,7 +75,7 @@ from electra.pretraining.run_folder import (
 from electra.pretraining.step import LogWindow, Phase, StepGuard, begin_second_stage, phase_at, values_of_batch
 from electra.pretraining.testset import CorruptedTestSet
 from electra.report.runs import TEST
-from electra.runtime.device import computing, tune_for_gpu, tune_networks
+from electra.runtime.device import computing
 from electra.runtime.tracking import KeepRunId, guard_trackers, resumed_in_wandb, send_alert
 from electra.schedules import (
     AdamWNoBiasCorrection,
@@ -114,7 +104,7 @@ class ElectraTrainer(Trainer):
     Call the same again to continue after an interruption; `finish_run(trainer)` exports the networks.
 
     Args:
-        model: joint model with new or trained networks; modules and compilation are made to suit the device.
+        model: joint model with new or trained networks, whose modules are made to suit the device (`prepare_program`).
         args: options of the training. Epochs and shares become numbers of steps; numbers that are not given are made
             to fit the length of the run.
         train_dataset: a token cache, or the data that were made of a token cache.
@@ -126,8 +116,8 @@ class ElectraTrainer(Trainer):
         callbacks: callbacks that watch the run in place of the default ones, which log lines, warn and save; to keep
             these and add one of your own, call `trainer.add_callback`.
         objective: options that say which networks are trained when; by default those of `model.config`.
-        plan: sizes and FLOPs of the run; made here if not given, and then `args` may have epochs and shares.
-        provenance: text and options of the run, which are written into each checkpoint; see run_folder.py.
+        provenance: text and options of a run that the command has prepared and whose folder it has locked; a program
+            leaves it out.
         probes: functions that measure the model at each evaluation.
 
     With `args.init_checkpoint` a new run takes the weights of that checkpoint into `model`, and the state of its
@@ -150,45 +140,23 @@ class ElectraTrainer(Trainer):
         segments: SegmentArguments | None = None,
         callbacks: Sequence[TrainerCallback] | None = None,
         objective: ObjectiveArguments | None = None,
-        plan: Plan | None = None,
         provenance: RunProvenance | None = None,
         probes: Sequence[Probe] = (),
     ) -> None:
         log_by_default()
-        segments = check_arguments(model, args, segments, objective)
-        data = data_of_run(train_dataset, eval_dataset, processing_class, segments, args)
-        tokenizer = data.tokenizer
-        if data is not train_dataset:
-            check_fits(model, tokenizer, segments)
-            # An exported tokenizer says how much text its network takes.
-            tokenizer.model_max_length = longest_text(model.config.discriminator)
-        if objective is None:
-            objective = objective_arguments(model.config)
-        if plan is None:
-            given = args.given
-            run = latest_run(Path(args.output_dir))
-            args, objective, _ = fit_steps(
-                args,
-                objective,
-                len(data.policy),
-                has_held_out=data.evaluation is not None,
-                is_given=lambda name: name in given,
-                resumed=run.options,
-                step=run.step if run.checkpoint is not None else None,
+        if provenance is None:  # the command has prepared its own run
+            args, train_dataset, objective = prepare_program(
+                model, args, train_dataset, eval_dataset, processing_class, segments, objective
             )
-            model.config.generator_steps = objective.generator_steps or 0
-            plan = make_plan(args, model, data)
-        self.start = take_start(model, args, data.segments.max_length, tokenizer)
+        if args.log_level != "passive":
+            show_from(args.get_process_log_level())
+        data: Any = train_dataset
+        plan = make_plan(args, model, data, provenance.changes if provenance else ())
         args = args.with_values(
             train_sampling_strategy="sequential",  # position p is sample p of the run (data/segments.py)
             max_grad_norm=args.max_grad_norm or math.inf,  # Trainer asks for the norm only where it clips
             push_to_hub=False,  # a finished run uploads its exported networks, never the joint one
         )
-        tune_networks(model)
-        if args.device.type == "cuda":
-            tune_for_gpu(model)
-        if isinstance(data.policy, PackedPolicy):
-            model.most_in_shared_rows = data.policy.most_chosen(model.config.mlm_probability)
         collator = make_collator(data, has_fixed_shapes=args.torch_compile or args.device.type == "cuda")
         try:
             super().__init__(
@@ -197,7 +165,7 @@ class ElectraTrainer(Trainer):
                 data_collator=collator,
                 train_dataset=TrainingSegments(data.policy, plan.steps * plan.batch_size, args.seed),
                 eval_dataset=data.evaluation,
-                processing_class=tokenizer,
+                processing_class=data.tokenizer,
                 compute_metrics=self._held_out_metrics,
             )
         except UserError:
@@ -207,8 +175,9 @@ class ElectraTrainer(Trainer):
         self.remove_callback(PrinterCallback if args.disable_tqdm else DEFAULT_PROGRESS_CALLBACK)
         self.data = data
         self.plan = plan
-        self.objective = objective
+        self.objective: Any = objective
         self.run_folder = Path(args.output_dir)
+        self.start = start_of_run(args)
         self.is_opened = provenance is not None  # the caller has locked the folder, and compared text and options
         self.last_records: Any = None  # of the last evaluation, (N, L, 12); see metrics.py
         self.window = LogWindow()

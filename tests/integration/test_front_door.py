@@ -2,6 +2,7 @@
 
 import copy
 import json
+import logging
 import re
 import shutil
 import subprocess
@@ -117,9 +118,21 @@ def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path, capl
         ours, theirs = (one.state_dict() for one in (whole.model, joint))
         assert isinstance(joint, ElectraForJointPretraining) and ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name].cpu(), theirs[name]) for name in ours)
-    electra.finish_run(whole)
+    metrics = electra.finish_run(whole)
     assert (tmp_path / "whole" / "discriminator" / "model.safetensors").is_file()
-    assert json.loads((tmp_path / "whole" / "metrics.json").read_text())["held_out"].keys() >= {"trained"}
+    assert json.loads((tmp_path / "whole" / "metrics.json").read_text())["held_out"] == metrics["held_out"]
+    assert metrics["held_out"].keys() >= {"trained"}
+
+
+@pytest.mark.slow
+def test_a_run_is_quiet_on_request(parts, tmp_path, capsys):
+    logging.getLogger("electra").handlers = []
+    try:
+        for level, is_quiet in (("passive", False), ("warning", True)):
+            make_trainer(parts, tmp_path / level, max_steps=2, eval_strategy="no", log_level=level).train()
+            assert (capsys.readouterr().out == "") == is_quiet
+    finally:
+        logging.getLogger("electra").handlers = []
 
 
 @pytest.mark.slow

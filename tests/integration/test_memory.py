@@ -30,8 +30,7 @@ class Watch(TrainerCallback):
 class WatchedTrainer(run.ElectraTrainer):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        if kwargs.get("provenance") is not None:  # not that of the trial before the run
-            self.add_callback(Watch)
+        self.add_callback(Watch)
 
 
 def measure(folder, steps):

@@ -8,10 +8,8 @@ from safetensors.torch import load_file
 from electra.backbones import BACKBONES, UNIFORM
 from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.data import load_data
-from electra.pretraining.model import build_model
-from electra.pretraining.options import parse_pretraining_arguments, resolve_options
-from electra.pretraining.plan import make_plan
-from electra.pretraining.run import make_callbacks
+from electra.pretraining.model import prepare_model
+from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run_folder import open_run, provenance_of
 from electra.pretraining.trainer import ElectraTrainer
 from tests.helpers import read_json
@@ -95,14 +93,11 @@ def make(folder, **options):
     args = parse_pretraining_arguments(flags(folder, **options))
     run = open_run(args)
     data = load_data(args, run.checkpoint)
-    args = resolve_options(args, run, len(data.policy), has_held_out=data.evaluation is not None)
-    model = build_model(args, data.tokenizer)
-    plan = make_plan(args.training, model, data)
-    callbacks = [*make_callbacks(args, model, plan), StopRequests()]
+    args, model = prepare_model(args, run, data)
     provenance = provenance_of(args.used_values(), data.text, args.training.segments_per_step)
-    return ElectraTrainer(
-        model, args.training, data, callbacks=callbacks, objective=args.objective, plan=plan, provenance=provenance
-    )
+    trainer = ElectraTrainer(model, args.training, data, objective=args.objective, provenance=provenance)
+    trainer.add_callback(StopRequests())
+    return trainer
 
 
 def history(checkpoint):

@@ -16,6 +16,7 @@ from electra.pretraining.metrics import evaluation_metrics
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.run import main
 from electra.pretraining.run_folder import Run, RunProvenance, open_run
+from electra.recipes import RECIPES
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
@@ -372,3 +373,15 @@ def test_a_run_inherits_from_that_of_its_networks(tmp_path):
         None,
         0.25,
     )  # networks of another objective share less
+
+
+def test_a_recipe_sets_the_arguments_of_a_program(tmp_path):
+    for recipe in RECIPES:
+        args = ElectraTrainingArguments.from_recipe(recipe, str(tmp_path), use_cpu=True)
+        command = parse_pretraining_arguments(["--train_file=text", f"--model_size={recipe}"]).training
+        for name in ("max_steps", "per_device_train_batch_size", "learning_rate", "warmup_steps", "adam_epsilon"):
+            assert getattr(args, name) == getattr(command, name) == RECIPES[recipe][name]
+    short = ElectraTrainingArguments.from_recipe("tiny", str(tmp_path), max_steps=100, learning_rate=1e-4)
+    assert short.given == ("learning_rate", "max_steps", "output_dir") and short.learning_rate == 1e-4
+    assert ElectraTrainingArguments.from_recipe("tiny", str(tmp_path), num_train_epochs=2).max_steps == -1
+    assert "tiny" in refused(lambda: ElectraTrainingArguments.from_recipe("tinny", str(tmp_path)))

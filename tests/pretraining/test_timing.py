@@ -1,4 +1,4 @@
-"""The time of a step: in the log of a run, what --plan prints, how --budget becomes a recipe and steps."""
+"""Ten steps before a run: what --plan prints, how --budget becomes a recipe and steps, which are those of the run."""
 
 import logging
 import math
@@ -9,15 +9,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from transformers import TrainerControl, TrainerState
 
-from electra.pretraining import timing
 from electra.pretraining.configuration import seconds_of
-from electra.pretraining.device import count_compilations
 from electra.pretraining.options import parse_pretraining_arguments, recipe_within, resolve_options
 from electra.pretraining.run import main
 from electra.pretraining.run_folder import Run
-from electra.pretraining.timing import FirstSteps, Timing, announce_cost, announce_time, with_budget
+from electra.pretraining.step import count_compilations
+from electra.pretraining.timing import announce_cost, with_budget
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import assert_same_state, flags
@@ -145,82 +143,6 @@ def test_steps_that_are_timed_before_a_run_change_nothing(folder, capsys):
     assert not [path for path in (folder / "output").iterdir() if path.name not in ("run", ".run.lock")]
 
 
-def test_a_run_of_days_on_a_cpu_says_how_to_choose_less(plan, caplog):
-    caplog.set_level(logging.INFO)
-    training = SimpleNamespace(device=torch.device("cpu"), budget=None)
-    for steps, step, is_long in ((86_399, 0, False), (86_401, 0, True), (86_401, 10, False), (99_999, 10, True)):
-        caplog.clear()
-        announce_time(Timing(10, 1.0), training, replace(plan, steps=steps), step)
-        line, *more = caplog.messages
-        assert line.startswith("time ") and ("1 d " in line) == is_long and ("left" in line) == (step > 0)
-        assert (len(more) == 1 and "--max_steps" in more[0]) if is_long else more == []
-    for other in ({"budget": "3d"}, {"device": torch.device("cuda")}):
-        caplog.clear()
-        announce_time(Timing(10, 1.0), SimpleNamespace(**{**vars(training), **other}), replace(plan, steps=10**6))
-        assert len(caplog.messages) == 1
-
-
-class Steps:
-    """Steps of a run, which take so many seconds on a clock of their own; some of them are compiled."""
-
-    def __init__(self, plan, monkeypatch, *, max_steps=86_500, each=1.0, compiled=(), events=(), device="cpu", **kind):
-        self.now = 100.0
-        self.compilations = 1
-        self.each, self.compiled, self.events, self.max_steps = each, compiled, events, max_steps
-        monkeypatch.setattr(timing, "time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr(timing, "count_compilations", lambda: self.compilations)
-        self.args = SimpleNamespace(device=torch.device(device), budget=None, world_size=kind.pop("world_size", 1))
-        self.clock = FirstSteps(replace(plan, steps=max_steps), **kind)
-
-    def take(self, steps, first=0):
-        """The step after which training stops, or the last one."""
-        self.clock.on_train_begin(self.args, TrainerState(global_step=first), TrainerControl())
-        for step in range(first + 1, first + steps + 1):
-            state = TrainerState(global_step=step, max_steps=self.max_steps)
-            control = TrainerControl()
-            self.now += 90.0 if step in self.compiled else self.each
-            self.compilations += step in self.compiled
-            self.clock.on_step_end(self.args, state, control)
-            for event, at in self.events:
-                if at == step:
-                    self.now += 50.0
-                    getattr(self.clock, event)(self.args, state, control)
-            if control.should_training_stop:
-                break
-        return step
-
-
-@parametrize(
-    ("each", "steps", "events", "compiled", "measured"),
-    [
-        (1.0, 10, [], (), None),
-        (1.0, 30, [], (), "10 steps of 1 s"),
-        (1.0, 14, [("on_evaluate", 3)], (), "10 steps of 1 s"),
-        (1.0, 14, [("on_save", 5)], (), None),
-        (15.0, 3, [], (), "2 steps of 15 s"),
-        (1.0, 20, [], (1, 4), "10 steps of 1 s"),
-    ],
-)
-def test_a_run_tells_its_time_after_its_first_steps(
-    plan, caplog, monkeypatch, each, steps, events, compiled, measured
-):
-    caplog.set_level(logging.INFO)
-    Steps(plan, monkeypatch, each=each, events=events, compiled=compiled).take(steps)
-    if measured is None:
-        assert caplog.messages == []
-        return
-    line, advice = caplog.messages
-    assert line.startswith("time ") and measured in line and "--max_steps" in advice
-
-
-def test_a_run_that_is_over_or_goes_on(plan, caplog, monkeypatch):
-    caplog.set_level(logging.INFO)
-    Steps(plan, monkeypatch, max_steps=2).take(2)
-    assert caplog.messages == []  # over before its time is known
-    Steps(plan, monkeypatch, max_steps=1011).take(12, first=900)
-    assert "10 steps of 1 s" in caplog.messages[0] and "1 min 40 s left" in caplog.messages[0]
-
-
 def test_a_plan_tells_the_time_on_another_device(plan, caplog):
     caplog.set_level(logging.INFO)
     args = parse_pretraining_arguments(["--train_file=a", "--plan", "--device_flops=312e12"])
@@ -242,39 +164,6 @@ def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder, capsys):
     output = capsys.readouterr().out
     assert "elsewhere " in output and "time " not in output
     assert {path.name for path in folder.iterdir()} == {"corpus.txt", "cache"}
-
-
-def test_steps_on_a_device_are_waited_for(plan, monkeypatch):
-    waits = []
-    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waits.append(1))
-    for device in ("cuda", "cpu"):
-        Steps(plan, monkeypatch, device=device).take(30)
-        assert len(waits) == 11
-
-
-@parametrize(
-    ("compiled", "ends", "measured"),
-    [([1], 11, (10, 1.0)), ([1, 5], 15, (10, 1.0)), ([1, 5, 14], 21, (7, 1.0)), ([1, 21], 11, (10, 1.0))],
-)
-def test_steps_that_are_compiled_are_not_part_of_the_time(plan, monkeypatch, compiled, ends, measured):
-    steps = Steps(plan, monkeypatch, max_steps=21, compiled=compiled, is_trial=True)
-    assert steps.take(21) == ends and steps.clock.timing == measured
-
-
-def test_the_only_step_of_a_run_is_timed(plan, monkeypatch):
-    steps = Steps(plan, monkeypatch, max_steps=1, is_trial=True)
-    steps.take(1)
-    assert steps.clock.timing == (1, 1.0)
-
-
-def test_a_slow_first_step_does_not_end_a_trial(plan, monkeypatch):
-    steps = Steps(plan, monkeypatch, max_steps=11, compiled=[1], is_trial=True)
-    assert steps.take(11) == 11 and steps.clock.timing == (10, 1.0)
-
-
-def test_processes_of_a_trial_take_the_same_steps(plan, monkeypatch):
-    steps = Steps(plan, monkeypatch, max_steps=21, compiled=[4], is_trial=True, world_size=2)
-    assert steps.take(21) == 21 and steps.clock.timing == (17, 1.0)
 
 
 @pytest.mark.slow

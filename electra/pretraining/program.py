@@ -1,0 +1,145 @@
+"""What a program leaves to its trainer: types, data of token caches, numbers of steps, a model that fits them.
+
+The command does this in prepare_model (model.py), with what its options say.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from electra.data.options import SegmentArguments
+from electra.data.token_cache import TokenCache
+from electra.io.errors import UserError
+from electra.model.configuration import ElectraPretrainingConfig, longest_text
+from electra.model.joint import ElectraForJointPretraining
+from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
+from electra.model.pretrained import tokenizer_of
+from electra.options import without_effect
+from electra.pretraining.configuration import ElectraTrainingArguments
+from electra.pretraining.data import PretrainingData, data_of_run
+from electra.pretraining.model import check_can_hide, take_start, tune_model
+from electra.pretraining.options import PROGRAM_NEEDS, fit_steps
+from electra.pretraining.run_folder import latest_run
+from electra.tokenizers.load import vocabulary_size
+
+
+class PreparedProgram(NamedTuple):
+    """The options of a run with numbers of steps, its data, and which networks it trains when."""
+
+    args: ElectraTrainingArguments
+    data: PretrainingData
+    objective: ObjectiveArguments
+
+
+def prepare_program(
+    model: ElectraForJointPretraining,
+    args: ElectraTrainingArguments,
+    train: TokenCache | PretrainingData,
+    held_out: TokenCache | Mapping[str, TokenCache] | None,
+    tokenizer: PreTrainedTokenizerBase | str | Path | None,
+    segments: SegmentArguments | None,
+    objective: ObjectiveArguments | None,
+) -> PreparedProgram:
+    """Return what a run needs that a program starts; `ElectraTrainer` has the arguments.
+
+    The model gets the weights of `args.init_checkpoint`, the steps of its stages, and modules that suit the device.
+    """
+    segments = check_arguments(model, args, segments, objective)
+    data = data_of_run(train, held_out, tokenizer, segments, args)
+    if data is not train:
+        check_fits(model, data.tokenizer, segments)
+        # An exported tokenizer says how much text its network takes.
+        data.tokenizer.model_max_length = longest_text(model.config.discriminator)
+    run = latest_run(Path(args.output_dir))
+    args, objective, _ = fit_steps(
+        args,
+        objective or objective_arguments(model.config),
+        len(data.policy),
+        has_held_out=data.evaluation is not None,
+        is_given=args.given.__contains__,
+        resumed=run.options,
+        step=run.step if run.checkpoint is not None else None,
+    )
+    model.config.generator_steps = objective.generator_steps or 0
+    take_start(model, args, data.segments.max_length, data.tokenizer)
+    tune_model(model, data, args.device)
+    return PreparedProgram(args, data, objective)
+
+
+def check_arguments(
+    model: ElectraForJointPretraining,
+    args: ElectraTrainingArguments,
+    segments: SegmentArguments | None,
+    objective: ObjectiveArguments | None,
+) -> SegmentArguments:
+    """Return the options of the segments: the given ones, or the default ones with segments that the networks read.
+
+    Raises:
+        UserError: an argument or a weight is of another type, or an option does nothing in a program.
+    """
+    for name, value, kind, right in (
+        ("model", model, ElectraForJointPretraining, "an ElectraForJointPretraining, see from_recipe"),
+        ("args", args, ElectraTrainingArguments, "ElectraTrainingArguments"),
+        ("segments", segments, SegmentArguments | None, "SegmentArguments"),
+        ("objective", objective, ObjectiveArguments | None, "ObjectiveArguments"),
+    ):
+        if not isinstance(value, kind):
+            raise UserError(f"{name} is a {type(value).__name__}; give {right}")
+    other = next((value.dtype for value in model.parameters() if value.dtype != torch.float32), None)
+    if other is not None:
+        raise UserError(f"the model has weights of {other}; give model.float(): args.bf16 computes in mixed precision")
+    without_effect(PROGRAM_NEEDS, vars(args), args.given)
+    return segments or SegmentArguments(max_length=min(SegmentArguments.max_length, positions_of(model.config)))
+
+
+def positions_of(config: ElectraPretrainingConfig) -> int:
+    """Return how many tokens, special tokens included, both networks of a joint model accept."""
+    return min(longest_text(network) for network in (config.discriminator, config.generator) if network is not None)
+
+
+def check_fits(
+    model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase, segments: SegmentArguments
+) -> None:
+    """Refuse a tokenizer that is not that of a joint model, and segments that the networks cannot read."""
+    config = model.config
+    longest = positions_of(config)
+    if segments.max_length > longest:
+        raise UserError(
+            f"segments.max_length {segments.max_length} is more than the {longest} positions of the networks; lower "
+            "it, or build the model with max_position_embeddings"
+        )
+    check_can_hide(config, segments)
+    tokenizer_of(model, tokenizer)  # refuses another one than that of the checkpoint from which the model was loaded
+    size = vocabulary_size(tokenizer)
+    chosen = {*tokenizer.all_special_ids} - {*config.special_token_ids}
+    if chosen:
+        raise UserError(
+            f"special_token_ids of the model lacks {sorted(chosen)}, special tokens of processing_class, which would "
+            "be replaced; build the model with the same tokenizer"
+        )
+    if size > config.discriminator.vocab_size or config.mask_token_id != tokenizer.mask_token_id:
+        raise UserError(
+            f"processing_class has {size} tokens and [MASK] {tokenizer.mask_token_id}, the model "
+            f"{config.discriminator.vocab_size} and {config.mask_token_id}; build the model with the same tokenizer"
+        )
+
+
+# ---- options of a joint model that is there
+
+
+def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
+    """Return the options of the objective that say which networks a joint model trains when, without a gate."""
+    return ObjectiveArguments(
+        objective=config.objective,
+        generator_steps=config.generator_steps or None,
+        init_from_generator=config.init_from_generator,
+    )
+
+
+def network_options_of(config: ElectraPretrainingConfig) -> dict[str, Any]:
+    """Return by name the options with which a joint model was made, as far as a resumed run keeps them."""
+    names = ("objective", "mlm_probability", *SET_BY_OBJECTIVE, "disallow_correct", "tie")
+    return {name: getattr(config, name) for name in names} | {"temperature": config.sampling_temperature}
