@@ -442,19 +442,18 @@ def evaluation(before: Side, after: Side, data: Path) -> Differences:
 
 @pin
 def sweep(before: Side, after: Side, data: Path) -> Differences:
-    """Finish a sweep that was killed after one point of two: the first is kept, the second is that of BEFORE."""
+    """Run a sweep: its points are those of BEFORE; a folder in which BEFORE was killed is refused, and stays."""
     folder = before.folder / "sweep"
     whole = before.folder / "sweep-whole"
     before.command("sweep", data / "sweep.yaml", folder=whole)
     before.kill(lambda: any(folder.glob("*learning_rate*.json")), "sweep", data / "sweep.yaml", folder=folder)
-    points = len([*folder.glob("*learning_rate*.json")])
-    if points != 1:
-        raise SideError(f"the sweep was killed after {points} points of two")
-    first = stamps(folder)
+    made = stamps(folder)
+    if (folder / "settings.yaml").is_file():  # of the time before optuna's storage
+        after.command("sweep", data / "sweep.yaml", expect=2, folder=folder)
+        yield from different_values("refused folder", made, stamps(folder))
+        folder = before.folder / "sweep-anew"
     after.command("sweep", data / "sweep.yaml", folder=folder)
     yield from different_files(whole, folder, ["*learning_rate*/discriminator/model.safetensors"])
-    point = [name for name in first if name.endswith("discriminator/model.safetensors")]
-    yield from different_values("finished point", *({n: made[n] for n in point} for made in (first, stamps(folder))))
 
 
 @pin
@@ -630,9 +629,14 @@ def effective_options_of_all(verb: str, lines: Sequence[Sequence[str]]) -> list[
 
 
 def points_of(file: Path) -> list[dict[str, Any]]:
-    """Return the first points of a sweep file, if no result is known."""
-    module = import_module("electra.sweep.file")
-    return [dict(point) for point in module.propose(module.read_sweep(file), 4)]
+    """Return the values of the first points of a sweep file, if no result is known."""
+    try:
+        module = import_module("electra.tools.sweep_file")
+    except ModuleNotFoundError:  # before optuna's storage
+        module = import_module("electra.sweep.file")
+        sweep = module.read_sweep(file)
+        return [{name: point[name] for name in sweep.swept} for point in module.propose(sweep, 10)]
+    return [dict(point.values) for point in module.first_points(module.read_sweep(file), 10).values()]
 
 
 def resuming_rules() -> dict[str, str]:

@@ -152,7 +152,7 @@ VERBS = {
 """,
     ),
     "sweep": Verb(
-        "electra.sweep.runner",
+        "electra.tools.sweep",
         "run a sweep file of wandb on this machine, without an account",
         "configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml",
         """

@@ -92,7 +92,7 @@ def normalized(argv: Sequence[str]) -> list[str]:
     words: list[str] = []
     for token in argv:
         name, equals, text = token.partition("=")
-        if name.startswith("--"):
+        if name.startswith("--") and " " not in name:  # a word with spaces is a value, such as that of --glue_flags
             name = "--" + name[2:].replace("-", "_")
         if text.startswith("[") and text.endswith("]"):
             with suppress(ValueError, SyntaxError, RecursionError):  # a file name in brackets

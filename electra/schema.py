@@ -21,7 +21,6 @@ from electra.options import Range, rules_of
 from electra.parser import Parser
 from electra.pretraining.options import GROUPS
 from electra.pretraining.testset import TestSetArguments
-from electra.sweep.file import ENTRIES, GOALS, METHODS, PROGRAMS, RANGES, UNUSED
 from electra.tasks.classify.task import CLASSIFY_GROUPS
 from electra.tasks.glue.task import GLUE_GROUPS, TASK_OPTIONS
 from electra.tasks.minimal_pairs.task import PAIRS_GROUPS
@@ -29,6 +28,7 @@ from electra.tasks.multiple_choice.task import CHOICE_GROUPS
 from electra.tasks.squad.task import SQUAD_GROUPS
 from electra.tasks.tagging.task import TAGGING_GROUPS
 from electra.tokenizers.command import TOKENIZER_GROUPS
+from electra.tools.sweep_file import ENTRIES, GOALS, METHODS, PROGRAMS, RANGES, UNUSED
 
 Schema = dict[str, Any]
 """A JSON Schema, as the mapping that JSON writes."""
@@ -176,6 +176,7 @@ def schema_of_sweeps(definitions: dict[str, Schema]) -> Schema:
             "then": {"properties": {"parameters": _schema_of_parameters(verb, definitions[verb])}},
         }
         for program, verb in PROGRAMS.items()
+        if program.endswith(".py")  # parameters of the others are checked by the command alone
     ]
     properties: dict[str, Schema] = {
         "program": {"description": "The script that is run for each point.", "enum": [*PROGRAMS]},

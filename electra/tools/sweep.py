@@ -1,0 +1,500 @@
+"""The command `electra sweep`: run a sweep file of wandb without an account.
+
+    electra sweep configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml
+    electra sweep configs/sweeps/learning_rate.yaml --max_runs 8 --parallel 2 -- --max_steps 1000
+
+Flags behind a lone -- are for the program and override the file. Each point is a process with a run folder of its own.
+Any number of these commands may work on one sweep; the same command again continues the sweep.
+
+study.log            optuna's study: who runs which point, and the results; a database in its place with --storage
+POINT/               the run of a point
+glue/POINT/          the evaluation of a point on GLUE, with --glue
+logs/                what the processes of the points print
+results.csv          a row for each finished point
+report.md, .html     a row for each combination of values, all seeds in one row
+
+An attempt to run a point is a trial of the study, and its worker gives signs of life there. The point of a worker that
+is dead or silent is taken over: its trial fails, and a new one begins. No trial ends twice, so a worker that wakes up
+too late learns that its point is lost, and ends itself. A run goes on from its own checkpoint, whoever starts it.
+"""
+
+import fcntl
+import json
+import logging
+import math
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import optuna
+import pandas as pd
+import torch
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.storages.journal import JournalFileBackend, JournalStorage
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from electra.io.console import counted, format_seconds, log_plainly, shown_command
+from electra.io.errors import UserError, first_line
+from electra.io.files import config_path, expand, write_file
+from electra.options import check
+from electra.parser import Parser
+from electra.report.blocks import Blocks, Heading, Report, Text, Verdict, table_of, write_report
+from electra.report.evaluation import percent
+from electra.report.metrics import metric_title
+from electra.report.verdict import Rival, verdict
+from electra.runtime.threads import usable_cores
+from electra.tasks.glue.task import GLUE
+from electra.tools.sweep_file import (
+    Commands,
+    Sweep,
+    SweepPoint,
+    check_points,
+    count_points,
+    first_points,
+    glue_words,
+    next_point,
+    prepare_folder,
+    read_metrics,
+    read_sweep,
+    settings_of,
+)
+
+logger = logging.getLogger("electra.sweep")
+
+STUDY_NAME = "study.log"
+"""File of a sweep with optuna's study, if no --storage is given."""
+SIGN_OF_LIFE = 5.0
+"""Seconds between two signs of life of a worker, and between two looks for points that are free."""
+SILENT_AFTER = 60.0
+"""Seconds without a sign of life after which a point is taken over from its worker."""
+FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
+"""States of a trial that has run its point to the end; it is pruned if the point has no score."""
+NOT_COMPARABLE = (
+    "Metrics on held-out text rank points with the same text, tokenizer, length, masks and generator. To compare "
+    "others, add --glue, or use eval/fixed_discriminator_auc with --eval_corruption."
+)
+"""Remark where points may differ in what held-out metrics depend on."""
+
+
+# ---- points: claimed, run and finished in optuna's study
+
+
+def open_database(url: str) -> Any:
+    """Return the storage of optuna in a database; try again if another host makes the tables at the same moment."""
+    with suppress(Exception):
+        return optuna.storages.get_storage(url)
+    time.sleep(1)
+    return optuna.storages.get_storage(url)
+
+
+class Claim(NamedTuple):
+    """A point that this command runs, and the id of its trial in the storage."""
+
+    point: SweepPoint
+    trial: int
+
+
+class Runner:
+    """A runner of the points of a sweep, beside which others may run, in this folder, on this host or another.
+
+    Args:
+        points: the points that depend on no result, by name.
+        url: database of the study; None for a file in the folder.
+    """
+
+    def __init__(self, commands: Commands, points: Mapping[str, SweepPoint], total: int, url: str | None) -> None:
+        self.commands = commands
+        self.sweep = commands.sweep
+        self.folder = commands.folder
+        self.points = points
+        self.total = total
+        self.glue = None if commands.glue is None else [*commands.glue]
+        self.here = [platform.node(), str(self.folder.absolute())]
+        self.started = time.time()
+        self.code = 0
+        """Exit code after a signal; 0 without a signal."""
+        self.stopping = threading.Event()
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        """Process of each thread of this command."""
+        self.lock = open(self.folder / ".lock", "w")  # noqa: SIM115 - open as long as this command lives
+        self.is_first = True
+        """Whether no other command worked in this folder, so that all trials that this host has begun are dead."""
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.is_first = False
+        fcntl.flock(self.lock, fcntl.LOCK_SH)
+        path = self.folder / STUDY_NAME
+        try:
+            self.storage: Any = open_database(url) if url else JournalStorage(JournalFileBackend(str(path)))
+            options: Any = {"study_name": self.folder.name, "direction": self.sweep.goal}
+            self.study = optuna.create_study(storage=self.storage, load_if_exists=True, **options)
+        except Exception as error:  # of the database's driver, or of a damaged file
+            raise UserError(f"{url or path} is no study of optuna: {first_line(error)}") from error
+        self.study_id = self.storage.get_study_id_from_name(self.folder.name)
+
+    @property
+    def trials(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False)
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Record what all points depend on; raise a UserError if points of the study depend on something else."""
+        now = json.loads(json.dumps(settings, default=str))
+        before = self.study.user_attrs.get("settings", {})
+        for name in sorted(now | before) if self.trials else ():
+            if before.get(name) != now.get(name):
+                raise UserError(
+                    f"{self.folder} has points of a sweep with other settings: {name} is {before.get(name)} there and "
+                    f"{now.get(name)} here; restore it, or choose another --folder"
+                )
+        self.study.set_user_attr("settings", now)
+
+    def run_all(self, parallel: int) -> None:
+        """Run every point that has not finished, `parallel` at a time, and wait for those of other commands.
+
+        Raises:
+            UserError: a point was taken over by another command.
+        """
+        with ThreadPoolExecutor(parallel) as pool:
+            workers = [pool.submit(self.work, slot, parallel) for slot in range(parallel)]
+            for worker in as_completed(workers):
+                if worker.exception() is not None:
+                    self.end()
+        try:
+            for worker in workers:
+                worker.result()
+        except UpdateFinishedTrialError as error:
+            raise UserError(
+                f"a point was taken over by another command, because this one was silent for {SILENT_AFTER:g} s; this "
+                "one ends, the other goes on"
+            ) from error
+
+    def work(self, slot: int, parallel: int) -> None:
+        """Run points, one after the other, until all have finished or failed."""
+        environ = {"WANDB_RUN_GROUP": self.folder.name, **os.environ}
+        if parallel > 1:
+            environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // parallel)))
+        gpus = environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
+        environ["CUDA_VISIBLE_DEVICES"] = gpus.split(",")[slot % len(gpus.split(","))]
+        while not self.stopping.is_set():
+            known = self.known_points()
+            settled = self.finished().keys() | self.failed()
+            left = [point for name, point in known.items() if name not in settled]
+            claim = next(filter(None, map(self.claim, left)), None)
+            if claim is None and len(known) < self.total:  # a Bayesian search
+                learned = [trial for trial in self.trials if trial.state in (*FINISHED, TrialState.RUNNING)]
+                point = next_point(self.sweep, learned, known)
+                claim = point and self.claim(point)
+                left += [point] if point else []
+            if claim is not None:
+                self.run_point(claim, slot, environ)
+            elif left:
+                self.stopping.wait(SIGN_OF_LIFE)
+            else:
+                return
+
+    def known_points(self) -> dict[str, SweepPoint]:
+        """Return the points by name; of a Bayesian search those that were drawn, in order."""
+        known = dict(self.points)
+        for trial in self.trials if self.sweep.method == "bayes" else ():
+            about = trial.user_attrs
+            drawn = {"params": trial.params, "distributions": trial.distributions}
+            known.setdefault(about["point"], SweepPoint(about["point"], about["values"], drawn))
+        return dict(islice(known.items(), self.total))
+
+    def finished(self) -> dict[str, FrozenTrial]:
+        """Return the trial that has finished a point, with these words of --glue, by the point's name."""
+        found = [trial for trial in self.trials if trial.state in FINISHED]
+        return {trial.user_attrs["point"]: trial for trial in found if self.glue in (None, trial.user_attrs["glue"])}
+
+    def failed(self) -> set[str]:
+        """Return the names of points that have failed since this command began."""
+        found = [trial.user_attrs for trial in self.trials if "failed" in trial.user_attrs]
+        return {about["point"] for about in found if about["alive"] >= self.started}
+
+    def claim(self, point: SweepPoint) -> Claim | None:
+        """Return this command's claim to a point; None if another command runs or has finished the point."""
+        for trial in self.running(point):
+            here, alive = trial.user_attrs["here"], trial.user_attrs["alive"]
+            is_dead = self.is_first and here == self.here and alive < self.started
+            if not is_dead and time.time() - alive < SILENT_AFTER:
+                return None
+            self.take_over(trial)
+        values = dict(point.values)
+        about = {"point": point.name, "values": values, "glue": self.glue, "here": self.here, "alive": time.time()}
+        own = create_trial(state=TrialState.RUNNING, user_attrs=about, **point.drawn)
+        claim = Claim(point, self.storage.create_new_trial(self.study_id, own))
+        first, *_ = self.running(point)
+        if first._trial_id == claim.trial and point.name not in self.finished():  # of two at once, the first counts
+            return claim
+        self.storage.set_trial_state_values(claim.trial, TrialState.FAIL)
+        return None
+
+    def running(self, point: SweepPoint) -> list[FrozenTrial]:
+        """Return the trials that run a point, the first one first."""
+        running = [trial for trial in self.trials if trial.state == TrialState.RUNNING]
+        return [trial for trial in running if trial.user_attrs["point"] == point.name]
+
+    def take_over(self, trial: FrozenTrial) -> None:
+        """End the trial of a command that is dead or silent, and its process, if that is on this host."""
+        about = trial.user_attrs
+        logger.info("%s: its worker is gone; it is taken over", about["point"])
+        words = Path(f"/proc/{about.get('pid')}/cmdline")
+        while about["here"] == self.here and words.is_file() and about["point"].encode() in words.read_bytes():
+            with suppress(ProcessLookupError):
+                os.kill(about["pid"], signal.SIGKILL)
+            time.sleep(0.05)
+        with suppress(UpdateFinishedTrialError):  # by another command
+            self.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+
+    def note(self, claim: Claim, **about: Any) -> None:
+        """Write about a trial, as a sign of life; raise an UpdateFinishedTrialError if the point was taken over."""
+        for name, value in {**about, "alive": time.time()}.items():
+            self.storage.set_trial_user_attr(claim.trial, name, value)
+
+    def run_point(self, claim: Claim, slot: int, environ: Mapping[str, str]) -> None:
+        """Run the commands of a point, and record its results, or that it has failed."""
+        name = claim.point.name
+        try:
+            for verb, words in self.commands.of(claim.point).items():
+                self.run_process(claim, slot, verb, words, environ)
+            metrics = read_metrics(self.commands, name)
+        except (UserError, OSError) as error:
+            if not self.stopping.is_set():
+                logger.info("%s failed: %s", name, error)
+                self.note(claim, failed=str(error))
+            self.storage.set_trial_state_values(claim.trial, TrialState.FAIL)
+            return
+        self.note(claim, metrics=metrics)
+        score = metrics.get(self.sweep.metric)
+        state = TrialState.PRUNED if score is None else TrialState.COMPLETE
+        self.storage.set_trial_state_values(claim.trial, state, None if score is None else [score])
+        times = [trial.duration.total_seconds() for trial in self.finished().values() if trial.duration]
+        rounds = math.ceil((self.total - len(times)) / len(self.processes))
+        left = format_seconds(rounds * statistics.median(times))
+        rank = ranking(self.sweep, metrics)
+        shown_score = f"{title_of(rank)} {shown(rank, metrics.get(rank))}"
+        logger.info("%d of %d, %s: %s, about %s left", len(times), self.total, name, shown_score, left)
+
+    def run_process(
+        self, claim: Claim, slot: int, verb: str, words: Sequence[str], environ: Mapping[str, str]
+    ) -> None:
+        """Run a command of a point; raise a UserError if the command fails or is stopped."""
+        log = self.folder / "logs" / f"{claim.point.name}.{verb}.txt"
+        self.note(claim)
+        with open(log, "ab") as output:
+            command = [sys.executable, "-m", "electra", *words]
+            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=dict(environ))
+        self.processes[slot] = process
+        if self.stopping.is_set():  # `end` may not have seen the process
+            process.terminate()
+        logger.info("%s: %s, log: %s", claim.point.name, verb, log)
+        try:
+            self.note(claim, pid=process.pid)
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(SIGN_OF_LIFE)
+                self.note(claim)
+        except BaseException:  # the point is lost
+            process.kill()
+            raise
+        if process.returncode != 0:
+            *_, last = ["", *log.read_text(encoding="utf-8", errors="replace").strip().splitlines()]
+            raise UserError(f"exit code {process.returncode}, {last.strip()[:300]}; see {log}")
+
+    def end(self) -> None:
+        """Start no more points, and let the processes that run save a checkpoint and end."""
+        self.stopping.set()
+        for process in self.processes.values():
+            process.terminate()
+
+    def stop(self, continue_with: str, number: int, _: Any) -> None:
+        """Handle a signal: end; kill the processes at a second signal."""
+        if self.code:
+            for process in self.processes.values():
+                process.kill()
+        else:
+            self.code = 128 + number
+            name = signal.Signals(number).name
+            os.write(2, f"\n{name}: running points save a checkpoint; continue with: {continue_with}\n".encode())
+            self.end()
+
+
+# ---- results
+
+
+def ranking(sweep: Sweep, metrics: Mapping[str, Any]) -> str:
+    """Return the metric that ranks points: that of the sweep, but of fine-tuned points one of their scores."""
+    scores = [name for name in metrics if name in GLUE.reporting.averages or name.startswith("median/")]
+    named = [name for name in (sweep.metric, "AVG") if name in scores and not pd.isna(metrics[name])]
+    return next(iter([*named, *scores, sweep.metric]))
+
+
+def title_of(metric: str) -> str:
+    """Return the title of a metric: eval/fixed_discriminator_auc -> discriminator AUC (fixed test set)."""
+    kind, _, name = metric.rpartition("/")
+    if task := GLUE.reporting.tasks.get(name):
+        return f"{task.title} {GLUE.reporting.metrics[task.headline]}"
+    title = metric_title(name.removeprefix("fixed_")) if kind == "eval" else name
+    return f"{title} (fixed test set)" if name.startswith("fixed_") else title
+
+
+def shown(metric: str, value: float | None) -> str:
+    """Return a value of a metric as text: losses with four digits, all others in percent."""
+    if value is None or math.isnan(value):
+        return "–"
+    return f"{value:.4f}" if title_of(metric).endswith("(nats)") or metric == "eval/loss" else f"{percent(value)} %"
+
+
+class SweepRow(NamedTuple):
+    """A row of the table: points that differ in nothing but the seed.
+
+    Args:
+        values: values that the points share, as text.
+        points: names of the points.
+        score: median of the metric; nan if a point has none, without which the median would be too good.
+        std: standard deviation over the points, or over the fine-tuning runs of one point; nan without several.
+        error: standard error of the score: of the seeds, and of the size of the development set.
+    """
+
+    values: dict[str, str]
+    points: list[str]
+    score: float
+    std: float
+    error: float
+
+
+def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
+    """Return the rows, the best one first, of a table with a line per point."""
+    rows = []
+    axes = sweep.axes or ["point"]
+    for values, points in frame.groupby([frame[name].map(str) for name in axes], sort=False):
+        scores = points[rank].astype(float)
+        of_point = points.iloc[0].get(rank.replace("median/", "std/")) if rank.startswith("median/") else None
+        std = scores.std() if len(points) > 1 else math.nan if of_point is None else of_point
+        sampling = points.iloc[0].get(rank.replace("median/", "error/"), 0.0) if rank.startswith("median/") else 0.0
+        error = math.hypot(sampling, 0.0 if math.isnan(std) else std)
+        named = dict(zip(axes, values, strict=True))
+        row = SweepRow(named, [*points["point"]], scores.median(skipna=False), std, error)
+        rows.append(row)
+    sign = -1 if sweep.goal == "maximize" or rank != sweep.metric else 1
+    return sorted(rows, key=lambda row: (math.isnan(row.score), sign * row.score))
+
+
+def judge(sweep: Sweep, rows: Sequence[SweepRow], rank: str) -> Verdict:
+    """Return the sentence that says which row is best, if the seeds show one; `rows`: the best first."""
+    rows = [row for row in rows if not math.isnan(row.score)]
+    show = partial(shown, rank)
+    if not rows:
+        return Verdict(f"No point has a score in {title_of(rank)}.", None)
+    names = [", ".join(f"{name} {value}" for name, value in row.values.items()) for row in rows]
+    if len(rows) == 1:
+        return Verdict(f"{title_of(rank)} of {names[0]}: {show(rows[0].score)}.", None)
+    if any(math.isnan(row.std) or (sweep.verb == "pretrain" and len(row.points) == 1) for row in rows[:2]):
+        between = f"from {show(rows[-1].score)} to {show(rows[0].score)}"
+        text = f"No winner, because one seed has no error: {title_of(rank)} is {between}; sweep the seed, too."
+        return Verdict(text, None)
+    rival = Rival(f"the next, {names[1]}", rows[1].score, math.hypot(rows[0].error, rows[1].error))
+    what = f"{title_of(rank)} of {names[0]}, the best of {len(rows)}: {show(rows[0].score)} ± {show(rows[0].std)}"
+    return verdict(what, rows[0].score, [rival], show, "these seeds")
+
+
+def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write results.csv, report.md and report.html into the folder of a sweep; log the table.
+
+    The page has the rows, the best one first, and goes on with the common report of the fine-tuning of all points.
+
+    Args:
+        points: `values` and `metrics` of each finished point, by its name.
+    """
+    folder = commands.folder
+    frame = pd.DataFrame([{"point": name, **about["values"], **about["metrics"]} for name, about in points.items()])
+    write_file(frame.to_csv(index=False).encode(), folder / "results.csv")
+    known = {name: value for about in points.values() for name, value in about["metrics"].items() if value is not None}
+    rank = ranking(commands.sweep, known)
+    rows = sweep_rows(commands.sweep, frame, rank)
+    lines = []
+    for row in rows:
+        spread = "" if math.isnan(row.std) else f" ± {shown(rank, row.std)}"
+        score = f"{shown(rank, row.score)}{spread}"
+        lines.append({**row.values, "seeds": str(len(row.points)), title_of(rank): score})
+    table = table_of(lines)
+    blocks: Blocks = [judge(commands.sweep, rows, rank), table]
+    if evaluations := commands.evaluations([*points]):
+        blocks[1:1] = commands.reporting.verdicts(commands.evaluations(rows[0].points))
+        page = commands.reporting.report(evaluations)
+        blocks += [Heading("Each point"), *(block for block in page.blocks if not isinstance(block, Verdict))]
+    elif not rank.startswith("eval/fixed_"):
+        blocks.append(Text(NOT_COMPARABLE))
+    write_report(Report(f"Sweep: {folder.name}", blocks, table), folder)
+    logger.info("all points     %s", folder / "results.csv")
+
+
+# ---- the command
+
+
+def main(argv: list[str] | None = None) -> None:
+    log_plainly()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    parser = Parser(
+        prog="electra sweep",
+        description="Run a wandb sweep file without an account. Flags after a lone -- override the file.",
+    )
+    parser.add_argument("file", help="sweep file, such as those in configs/sweeps/")
+    parser.add_argument("--parallel", type=int, default=1, help="points that this command runs at once")
+    parser.add_argument("--max_runs", type=int, help="maximum number of points; a search needs it or run_cap")
+    parser.add_argument("--folder", type=Path, help="folder of the sweep (default: output/sweep_ and the file's name)")
+    parser.add_argument("--storage", metavar="URL", help="database of optuna, with which several hosts share a sweep")
+    parser.add_argument("--glue", metavar="CONFIG", help="fine-tune each discriminator with this file for run_glue.py")
+    parser.add_argument("--glue_flags", help="flags for run_glue.py, quoted: '--num_seeds 3'")
+    words = sys.argv[1:] if argv is None else argv
+    end = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:end])
+    check(options.parallel > 0, "parallel", options.parallel, "at least 1")
+    check(options.max_runs is None or options.max_runs > 0, "max_runs", options.max_runs, "at least 1")
+    file = config_path(options.file)
+    sweep = read_sweep(file)
+    glue = glue_words(options.glue, options.glue_flags)
+    check(glue is None or sweep.verb == "pretrain", "glue", options.glue, "of a sweep that pre-trains")
+    commands = Commands(sweep, expand(options.folder or f"output/sweep_{file.stem}"), words[end + 1 :], glue)
+    commands.refuse_own_options()
+    total = count_points(sweep, options.max_runs)
+    if total is None:
+        raise UserError(f"a {sweep.method} search has no end; add --max_runs N, or run_cap: N in {file}")
+    points = first_points(sweep, total)
+    total = total if sweep.method == "bayes" else len(points)
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:  # parsing may take memory of a GPU until a process ends
+        shared = pool.submit(check_points, commands, [*points.values()]).result()
+    prepare_folder(commands.folder)
+    runner = Runner(commands, points, total, options.storage)
+    runner.check_settings(settings_of(sweep, shared))
+    if commands.is_untracked:
+        logger.info("report_to of %s is for wandb's agent; to track the points here, add: -- --report_to wandb", file)
+    counts = (counted(total, "point"), len(runner.finished()))
+    logger.info("%s search of %s, %d finished, folder: %s", sweep.method, *counts, commands.folder)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, partial(runner.stop, shown_command("-m electra sweep", words)))
+    runner.run_all(options.parallel)
+    if runner.code:
+        sys.exit(runner.code)
+    finished = runner.finished()
+    if finished:
+        names = [name for name in runner.known_points() if name in finished]
+        write_sweep_report(commands, {name: finished[name].user_attrs for name in names})
+    if failed := runner.failed() - finished.keys():
+        raise UserError(
+            f"{len(failed)} of {total} points failed, as said above; once the cause is gone, the same command goes on"
+        )

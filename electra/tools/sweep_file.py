@@ -1,0 +1,479 @@
+"""A sweep file in wandb's format: reading and checking it, its points, and the command lines of a point.
+
+Format: docs.wandb.ai, "Sweep configuration options". optuna is imported only where it is used, because the JSON schema
+of these files needs none.
+"""
+
+import itertools
+import json
+import logging
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+import regex
+
+from electra.finetuning.saved import check_can_save
+from electra.io.console import SECRET, hide_secrets, without_secrets
+from electra.io.errors import UserError, hint_of_unknown
+from electra.io.files import YAML_ERRORS, config_path, holds_files, read_json, read_plain
+from electra.options import check
+from electra.pretraining.configuration import RESUMING
+from electra.pretraining.options import parse_pretraining_arguments
+from electra.report.evaluation import Reporting, examples_of, score_for_verdict
+from electra.report.metrics import METRIC_LABELS
+from electra.report.results import RESULTS_NAME
+from electra.report.runs import METRICS_NAME, RunMetrics
+from electra.report.verdict import sampling_error
+from electra.runtime.tracking import check_trackers
+from electra.tasks.classify.task import CLASSIFY, open_classification, parse_classify_arguments
+from electra.tasks.glue.task import GLUE, open_tasks, parse_glue_arguments, read_splits
+from electra.tasks.glue.tasks import KNOWN_TASKS
+from electra.tasks.multiple_choice.task import MULTIPLE_CHOICE, open_choice_task, parse_choice_arguments
+from electra.tasks.squad.task import SQUAD, open_squad_task, parse_squad_arguments
+from electra.tasks.tagging.task import TAGGING, open_tagging_task, parse_tagging_arguments
+
+logger = logging.getLogger(__name__)
+
+PROGRAMS = {
+    "run_pretraining.py": "pretrain",
+    "run_glue.py": "glue",
+    **{f"electra {verb}": verb for verb in ("pretrain", "glue", "classify", "squad", "tag", "choose")},
+}
+"""Program that a sweep file names -> verb of its command."""
+METHODS = ("grid", "random", "bayes")
+"""Ways to choose the points of a sweep, by wandb's names."""
+GOALS = ("minimize", "maximize")
+"""Goals of a metric, by wandb's names."""
+RANGES = ("int_uniform", "uniform", "log_uniform_values", "q_uniform")
+"""wandb's distributions of numbers between `min` and `max`."""
+ENTRIES = ("program", "method", "metric", "parameters", "command", "run_cap")
+"""Entries of a sweep file that this command obeys."""
+UNUSED = ("name", "description", "project", "entity")
+"""Entries of a sweep file for wandb's server, which change nothing here."""
+BEFORE_LEARNING = 10
+"""Points of a Bayesian search that are drawn at random before it learns: optuna's n_startup_trials."""
+MOST_DRAWS = 10
+"""Draws in a row that only give points which a Bayesian search has had, after which it has ended."""
+LONGEST_POINT_NAME = 140
+"""Bytes of a point's name, at most: file systems allow 255, endings included."""
+
+
+class Sweep(NamedTuple):
+    """The content of a sweep file.
+
+    Args:
+        verb: the command that runs for each point, such as pretrain.
+        parameters: option of the command -> its entry in the file, such as {"values": [1, 2]}.
+        run_cap: largest number of points; None if the file has none.
+        words_before, words_after: words of `command` for the program, before and after the parameters.
+    """
+
+    verb: str
+    method: str
+    metric: str
+    goal: str
+    parameters: dict[str, dict[str, Any]]
+    run_cap: int | None = None
+    words_before: Sequence[str] = ()
+    words_after: Sequence[str] = ()
+
+    @property
+    def swept(self) -> list[str]:
+        """Return the names of the parameters that are swept, because they have no fixed value."""
+        return [name for name, entry in self.parameters.items() if "value" not in entry]
+
+    @property
+    def axes(self) -> list[str]:
+        """Return the names of the swept parameters, without the seed unless it is the only one."""
+        return [name for name in self.swept if name != "seed"] or self.swept
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a sweep file.
+
+    Raises:
+        UserError: the file cannot be read, or an entry is missing, wrong, or understood by wandb's own agent only.
+    """
+    try:
+        content = read_plain(path.read_text(encoding="utf-8"))
+    except YAML_ERRORS as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(content, dict) or not content:
+        raise UserError(f"{path} is no sweep file; it needs program, method, metric and parameters")
+    for name in content:
+        if name not in (*ENTRIES, *UNUSED):
+            raise UserError(f"{path}: {name} works with wandb's own agent only; remove it")
+    program = PurePath(str(content.get("program"))).name
+    metric = content.get("metric")
+    if not isinstance(metric, dict) or not isinstance(metric.get("name"), str):
+        raise UserError(f"{path}: metric {metric} must be a mapping such as {{name: AVG, goal: maximize}}")
+    goal = metric.get("goal", "minimize")
+    method = content.get("method")
+    for name, value, known in (("program", program, PROGRAMS), ("method", method, METHODS), ("goal", goal, GOALS)):
+        if value not in (*known,):
+            raise UserError(f"{path}: {name} {value} must be {', '.join(known)}")
+    run_cap = content.get("run_cap")
+    if run_cap is not None and (type(run_cap) is not int or run_cap < 1):
+        raise UserError(f"{path}: run_cap {run_cap!r} must be a number of points, at least 1")
+    parameters = content.get("parameters")
+    if not isinstance(parameters, dict):
+        raise UserError(
+            f"{path}: parameters {parameters} must be a mapping from options to value, values or min and max"
+        )
+    for name, entry in parameters.items():
+        wrong = why_wrong(name, entry, str(method))
+        if wrong is not None:
+            raise UserError(f"{path}: parameter {name} {wrong}")
+    before, after = _words_for_program(content.get("command"), path)
+    return Sweep(PROGRAMS[program], str(method), metric["name"], goal, parameters, run_cap, before, after)
+
+
+def why_wrong(name: Any, entry: Any, method: str) -> str | None:
+    """Return what is wrong with a parameter, without its values, which may be secret; None if nothing is."""
+    given = entry.keys() - {"distribution"} if isinstance(entry, dict) else set()
+    if given == {"value"}:
+        return None
+    if SECRET.search(str(name)):
+        return "is secret and can only have one value; folders are named after the others"
+    if given == {"values"} and isinstance(entry["values"], list) and entry["values"]:
+        return None
+    if given - {"q"} != {"min", "max"}:
+        return "must have value, or values (a list), or min and max, with nothing beside them but a distribution and q"
+    if method == "grid":
+        return "has a range, but a grid needs values"
+    try:
+        distribution_of(entry)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        return f"has no range of numbers: {error}"
+    return None
+
+
+def distribution_of(entry: Mapping[str, Any]) -> Any:
+    """Return the distribution of optuna of an entry: of the numbers of `values`, else of a range.
+
+    Raises:
+        TypeError, ValueError, ArithmeticError: the entry has no range of numbers.
+    """
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if "values" in entry:  # optuna compares choices, and 1 equals true
+        return CategoricalDistribution(range(len(entry["values"])))
+    low, high = entry["min"], entry["max"]
+    are_whole = type(low) is type(high) is int
+    kind = entry.get("distribution") or ("int_uniform" if are_whole else "uniform")
+    if not all(type(one) in (int, float) for one in (low, high)) or not math.isfinite(float(high) - float(low)):
+        raise TypeError(f"min {low} and max {high} must be finite")
+    if kind == "int_uniform" and are_whole:
+        return IntDistribution(low, high)
+    if kind == "uniform" and "q" not in entry:
+        return FloatDistribution(low, high)
+    if kind == "log_uniform_values" and "q" not in entry:
+        return FloatDistribution(low, high, log=True)
+    if kind == "q_uniform":
+        return FloatDistribution(low, high, step=entry.get("q", 1.0))
+    raise ValueError(
+        f"{kind} must be one of {', '.join(RANGES)}; int_uniform has whole numbers, q_uniform alone has q"
+    )
+
+
+def _words_for_program(command: Any, path: Path) -> tuple[list[str], list[str]]:
+    """Return the words for the program in wandb's `command`: those before, and those after the parameters.
+
+    The sweep starts the program itself: words before the program have no effect.
+    """
+    if command is None:
+        return [], []
+    if not isinstance(command, list):
+        raise UserError(f"{path}: command {command} must be a list of words, as wandb's agent reads it")
+    words = [str(word) for word in command]
+    names = {"${program}", *PROGRAMS, *PROGRAMS.values()}
+    start = next((place for place, word in enumerate(words) if PurePath(word).name in names), len(words))
+    behind = words[start + 1 :]
+    split = next((place for place, word in enumerate(behind) if word.startswith("${args")), len(behind))
+    parts = behind[:split], behind[split + 1 :]
+    for word in (*parts[0], *parts[1]):
+        if "${" in word:
+            raise UserError(f"{path}: {word} in command works with wandb's own agent only; write the value itself")
+    shown = shlex.join(hide_secrets([*parts[0], *parts[1]])) or "no word"
+    logger.info(
+        "command in %s is for wandb's agent; the sweep starts the program itself and passes on %s", path, shown
+    )
+    return parts
+
+
+# ---- points
+
+
+class SweepPoint(NamedTuple):
+    """A point of a sweep.
+
+    Args:
+        name: name of its run folder, made of the swept options and their values.
+        values: values of the swept options, by name.
+        drawn: parameters and distributions, for the record of optuna; {} in a grid.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    drawn: Mapping[str, Any] = {}
+
+
+def count_points(sweep: Sweep, max_runs: int | None) -> int | None:
+    """Return the number of points of a sweep; None for a search without an end."""
+    limits = [limit for limit in (sweep.run_cap, max_runs) if limit is not None]
+    if sweep.method == "grid":
+        limits.append(math.prod(len(sweep.parameters[name]["values"]) for name in sweep.swept))
+    elif not sweep.swept:
+        limits.append(1)
+    return min(limits, default=None)
+
+
+def first_points(sweep: Sweep, total: int) -> dict[str, SweepPoint]:
+    """Return up to `total` points by name that depend on no result; raise a UserError if two would have one name.
+
+    These are all points of a grid or of a random search, and those with which a Bayesian search begins.
+    """
+    if sweep.method == "grid":
+        product = itertools.product(*(sweep.parameters[name]["values"] for name in sweep.swept))
+        found = [
+            _point_of(sweep, dict(zip(sweep.swept, one, strict=True))) for one in itertools.islice(product, total)
+        ]
+    else:
+        import optuna
+
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+        count = min(total, BEFORE_LEARNING) if sweep.method == "bayes" else total
+        found = [_draw_point(sweep, study) for _ in range(count)]
+    points: dict[str, SweepPoint] = {}
+    for point in found:  # a point that is drawn twice runs once
+        if points.setdefault(point.name, point).values != point.values:
+            raise UserError(f"two points would be called {point.name}; write their values in another way")
+    return points
+
+
+def next_point(sweep: Sweep, trials: Sequence[Any], known: Mapping[str, SweepPoint]) -> SweepPoint | None:
+    """Return the point that a Bayesian search draws after these trials of optuna; None if it only draws known ones."""
+    import optuna
+
+    for draw in range(MOST_DRAWS):
+        sampler = optuna.samplers.TPESampler(seed=len(known) * MOST_DRAWS + draw, constant_liar=True)
+        study = optuna.create_study(direction=sweep.goal, sampler=sampler)  # type: ignore[arg-type]
+        study.add_trials(trials)
+        point = _draw_point(sweep, study)
+        if point.name not in known:
+            return point
+    return None
+
+
+def _draw_point(sweep: Sweep, study: Any) -> SweepPoint:
+    """Return the point that a study of optuna draws."""
+    distributions = {name: distribution_of(sweep.parameters[name]) for name in sweep.swept}
+    params = study.ask(distributions).params
+    lists = {name: sweep.parameters[name].get("values") for name in sweep.swept}
+    values = {name: entry[drawn] if (entry := lists[name]) else drawn for name, drawn in params.items()}
+    return _point_of(sweep, values)._replace(drawn={"params": params, "distributions": distributions})
+
+
+def _point_of(sweep: Sweep, values: Mapping[str, Any]) -> SweepPoint:
+    """Return the point of these values, with its name."""
+    swept = "_".join(f"{name}_{values[name]}" for name in sweep.swept)
+    name = regex.sub(r"[^\w\p{M}.-]", "-", swept) or "point"
+    if len(name.encode()) > LONGEST_POINT_NAME:
+        short = name.encode()[:LONGEST_POINT_NAME].decode(errors="ignore")
+        name = f"{short}-{sha256(swept.encode()).hexdigest()[:8]}"
+    return SweepPoint(name, values)
+
+
+# ---- command lines
+
+
+class Commands(NamedTuple):
+    """A maker of the command lines of points.
+
+    Args:
+        folder: folder of the sweep.
+        flags: words for the program, which override the sweep file.
+        glue: words for run_glue.py, which fine-tunes each discriminator; None for no fine-tuning.
+    """
+
+    sweep: Sweep
+    folder: Path
+    flags: Sequence[str] = ()
+    glue: Sequence[str] | None = None
+
+    def of(self, point: SweepPoint) -> dict[str, list[str]]:
+        """Return verb -> words behind `electra` of the command lines of a point, in the order in which they run."""
+        sweep = self.sweep
+        flags = []
+        for name, entry in sweep.parameters.items():
+            value = entry["value"] if "value" in entry else point.values[name]
+            if value is not None:
+                flags.append(f"--{name}={json.dumps(value) if isinstance(value, dict) else value}")
+        if self.is_untracked:
+            flags.append("--report_to=none")
+        place = ["--experiment_name", point.name, "--output_dir", str(self.folder)]
+        words = [sweep.verb, *sweep.words_before, *flags, *sweep.words_after, "--disable_tqdm", *self.flags, *place]
+        commands = {sweep.verb: words}
+        if sweep.verb == "pretrain":
+            words.append("--auto_resume")
+        if self.glue is not None:
+            network = ["--pretrain_path", str(self.folder / point.name)]
+            place = ["--experiment_name", point.name, "--output_dir", str(self.folder / "glue")]
+            commands["glue"] = ["glue", *network, "--disable_tqdm", *self.glue, *place]
+        return commands
+
+    def evaluations(self, points: Sequence[str]) -> list[Path]:
+        """Return the folders of the evaluations of points, by the names of the points, that have results."""
+        folder = self.folder / "glue" if self.sweep.verb == "pretrain" else self.folder
+        return [folder / name for name in points if (folder / name / RESULTS_NAME).is_file()]
+
+    @property
+    def reporting(self) -> Reporting:
+        """Return how the evaluations of points are reported."""
+        return EVALUATIONS.get(self.sweep.verb, EVALUATIONS["glue"]).reporting
+
+    @property
+    def is_untracked(self) -> bool:
+        """Return True if the file reports to wandb, for wandb's agent, and no flag behind -- says so."""
+        entry = self.sweep.parameters.get("report_to", {})
+        return "wandb" in str(entry.get("value")) and "report_to" not in names_in(self.flags)
+
+    def refuse_own_options(self) -> None:
+        """Raise a UserError if file or flags have options that the sweep itself sets for each point."""
+        own = {"experiment_name", "output_dir", "plan", "auto_resume", "resume_from_checkpoint"}
+        script = names_in([*self.sweep.words_before, *self.sweep.words_after, *self.flags])
+        others = names_in(self.glue or ()) & {*own, "pretrain_path", "from_scratch"}
+        for name in sorted(own & {*self.sweep.parameters, *script} | others):
+            raise UserError(f"the sweep sets --{name} itself for each point; leave it out of file and flags")
+
+
+def names_in(words: Sequence[str]) -> set[str]:
+    """Return the names of the options in a command line."""
+    return {word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--")}
+
+
+def glue_words(config: str | None, flags: str | None) -> list[str] | None:
+    """Return the words for run_glue.py; None without --glue."""
+    if config is None:
+        check(flags is None, "glue_flags", flags, "given with --glue CONFIG")
+        return None
+    check(config_path(config).is_file(), "glue", config, "a file")
+    try:
+        return ["--config", config, *shlex.split(flags or "")]
+    except ValueError as error:
+        raise UserError(f"--glue_flags cannot be split into words: {error}") from error
+
+
+# ---- checks before the first point
+
+
+class Evaluating(NamedTuple):
+    """A command that fine-tunes: the parser of its options, what opens its tasks, and how they are reported."""
+
+    parse: Callable[[Sequence[str]], Any]
+    open: Callable[[Any], Any]
+    reporting: Reporting
+
+
+EVALUATIONS = {
+    "glue": Evaluating(parse_glue_arguments, open_tasks, GLUE.reporting),
+    "classify": Evaluating(parse_classify_arguments, open_classification, CLASSIFY.reporting),
+    "squad": Evaluating(parse_squad_arguments, open_squad_task, SQUAD.reporting),
+    "tag": Evaluating(parse_tagging_arguments, open_tagging_task, TAGGING.reporting),
+    "choose": Evaluating(parse_choice_arguments, open_choice_task, MULTIPLE_CHOICE.reporting),
+}
+"""Verb -> the command that fine-tunes."""
+
+
+def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, Any]:
+    """Parse the command lines of all points, and return the options of the first one.
+
+    Raises:
+        UserError: a point would fail, or none would have the metric of the sweep.
+    """
+    logging.getLogger("electra").setLevel(logging.ERROR)
+    records: dict[str, dict[str, Any]] = {}
+    known: set[str] = set()
+    for point in points:
+        for verb, words in commands.of(point).items():
+            try:
+                args: Any = (parse_pretraining_arguments if verb == "pretrain" else EVALUATIONS[verb].parse)(words[1:])
+                check_trackers(args.training.report_to if verb == "pretrain" else args.tuning.report_to)
+                if verb == "pretrain":
+                    kinds = ["eval/", "eval/fixed_"] if args.segments.eval_corruption else ["eval/"]
+                    known |= {f"{kind}{name}" for name in ("loss", *METRIC_LABELS) for kind in kinds}
+                elif verb not in records:
+                    check_can_save(args)
+                    known |= scores_of(EVALUATIONS[verb], args)
+            except (UserError, OSError) as error:
+                where = " in --glue and --glue_flags" if verb != commands.sweep.verb else ""
+                raise UserError(f"{point.name} would fail{where}: {error}") from error
+            records.setdefault(verb, args.record)
+    if commands.sweep.metric not in known:
+        hint = hint_of_unknown(commands.sweep.metric, known, f"its metrics are {', '.join(sorted(known))}")
+        raise UserError(f"the sweep has no metric {commands.sweep.metric}; {hint}")
+    return without_secrets(records[commands.sweep.verb])
+
+
+def scores_of(evaluating: Evaluating, args: Any) -> set[str]:
+    """Return the names of the scores of an evaluation; raise a UserError if its data cannot be read."""
+    opened = evaluating.open(args)
+    names = {task.name for task in (opened if isinstance(opened, list) else [opened])}
+    if evaluating.reporting is GLUE.reporting:
+        data = [read_splits(KNOWN_TASKS[name], args.options.glue_dir, is_predicted=False) for name in names]
+        check(any(data), "glue_dir", args.options.glue_dir, f"a folder with data of {' '.join(names)}")
+    averages = {name for name, of in evaluating.reporting.averages.items() if {*of} <= names}
+    return averages | {f"median/{name}" for name in names}
+
+
+def settings_of(sweep: Sweep, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what all points depend on; a grid may get other values, but no other parameters.
+
+    Args:
+        options: the options of a point.
+    """
+    own = {"experiment_name", "output_dir", "auto_resume", *sweep.swept}
+    shared = {name: value for name, value in options.items() if RESUMING.get(name) != "free" and name not in own}
+    swept = {name: "values" if sweep.method == "grid" else sweep.parameters[name] for name in sweep.swept}
+    learned = {"metric": [sweep.metric, sweep.goal]} if sweep.method == "bayes" else {}
+    return {**shared, **swept, **learned, "program": sweep.verb, "method": sweep.method}
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder of a sweep; raise a UserError if it holds other files, or a sweep of an earlier version."""
+    if (folder / "settings.yaml").is_file():
+        raise UserError(
+            f"{folder} is a sweep of an earlier version, which cannot go on here; its runs, results.csv and report.md "
+            "stay. Choose another --folder, or finish it with that version"
+        )
+    if holds_files(folder) and not (folder / "logs").is_dir():
+        raise UserError(f"{folder} holds other files; choose another --folder")
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+
+
+# ---- what a finished point has reached
+
+
+def read_metrics(commands: Commands, name: str) -> dict[str, float | None]:
+    """Return the metrics of a finished point by name, losses in nats, all others as fractions.
+
+    Held-out metrics are eval/NAME, and eval/fixed_NAME on a corrupted test set. Metrics of fine-tuning are averages,
+    and for each task median/TASK, std/TASK and seeds/TASK: median, standard deviation and number of its runs, and
+    error/TASK: the standard error that the size of the development set gives.
+    """
+    metrics: dict[str, float | None] = {}
+    if commands.sweep.verb == "pretrain":
+        held_out = read_json(commands.folder / name / METRICS_NAME, RunMetrics)["held_out"]
+        for prefix, column in (("eval/", "trained"), ("eval/fixed_", "fixed: trained")):
+            metrics |= {prefix + metric: value for metric, value in held_out.get(column, {}).items()}
+    for path in commands.evaluations([name]):
+        (run,) = commands.reporting.read_runs([path])
+        metrics |= run.scalars
+        for task, of in run.tasks.items():
+            error = sampling_error(of.task.headline, score_for_verdict(of), examples_of(of))
+            metrics |= {f"std/{task}": of.headline.std, f"seeds/{task}": len(of.results), f"error/{task}": error}
+    return metrics

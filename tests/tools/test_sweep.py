@@ -1,0 +1,713 @@
+"""Sweeps: files and points; commands that are killed, stopped or fail, and take over each other's points; results."""
+
+import json
+import math
+import os
+import re
+import signal
+import statistics
+import sys
+
+import optuna
+import pytest
+import yaml
+from pytest import approx, raises
+from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
+
+from electra.io.errors import UserError
+from electra.report.evaluation import CONSTANT, PLAIN_NAMES
+from electra.tools import sweep as module
+from electra.tools.sweep import judge, main, ranking, sweep_rows
+from electra.tools.sweep_file import Commands, check_points, count_points, first_points, next_point, read_sweep
+from tests.helpers import ROOT, contents, fork, parametrize, wait_for
+from tests.tasks.glue.files import write_glue
+
+FILES = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
+RATE = {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-2}
+RATES = [0.1, 0.2, 0.3, 0.4]
+
+
+def sweep_of(folder, **keys):
+    """The sweep of a file with these keys; a key that is None is left out."""
+    content = {
+        "program": "run_pretraining.py",
+        "method": "grid",
+        "metric": {"name": "eval/discriminator_auc", "goal": "maximize"},
+        "parameters": {"learning_rate": {"values": RATES}},
+        **keys,
+    }
+    path = folder / "sweep.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}, sort_keys=False))
+    return read_sweep(path)
+
+
+def values_of(sweep, count):
+    """The values of the first points, in order."""
+    return [point.values for point in first_points(sweep, count).values()]
+
+
+def words_of(sweep, folder, flags=()):
+    """The words behind `electra` of the first point."""
+    (point,) = first_points(sweep, 1).values()
+    return Commands(sweep, folder, flags).of(point)[sweep.verb]
+
+
+# ---- files
+
+
+@parametrize(
+    ("keys", "named"),
+    [
+        ({"method": "gird"}, "method gird"),
+        ({"method": ["grid"]}, "method"),
+        ({"metric": None}, "metric None"),
+        ({"metric": "AVG"}, "metric AVG"),
+        ({"metric": {"name": 5}}, "metric"),
+        ({"metric": {"name": "AVG", "goal": "max"}}, "goal max"),
+        ({"run_cap": -1}, "run_cap -1"),
+        ({"run_cap": "4"}, "run_cap '4'"),
+        ({"early_terminate": {"type": "hyperband"}}, "early_terminate"),
+        ({"program": "train.py"}, "program train.py"),
+        ({"program": None}, "program None"),
+        ({"parameters": ["learning_rate"]}, "parameters"),
+        ({"program": "electra predict"}, "program electra predict"),
+        ({"command": "python run_pretraining.py"}, "command"),
+        ({"command": ["${program}", "--seed", "${envvar:SEED}"]}, "envvar:SEED"),
+    ],
+)
+def test_a_wrong_entry_is_named_in_one_line(tmp_path, keys, named):
+    with raises(UserError, match=re.escape(named)) as raised:
+        sweep_of(tmp_path, **keys)
+    assert str(raised.value).startswith(str(tmp_path / "sweep.yaml"))
+    assert "\n" not in str(raised.value)
+
+
+@parametrize(
+    ("name", "entry", "named"),
+    [
+        ("x", 1e-3, "must have value"),
+        ("x", {}, "must have value"),
+        ("x", {"parameters": {"y": {"value": 1}}}, "must have value"),
+        ("x", {"values": 5}, "must have value"),
+        ("x", {"values": []}, "must have value"),
+        ("x", {"value": 1, "values": [1, 2]}, "must have value"),
+        ("x", {"values": [1, 2], "probabilities": [0.1, 0.9]}, "must have value"),
+        ("x", {"min": 1}, "must have value"),
+        ("x", {"min": 1.0, "max": 0.0}, "range"),
+        ("x", {"min": "0", "max": 1}, "min 0 "),
+        ("x", {"min": 0.0, "max": math.inf}, "max inf"),
+        ("x", {"min": True, "max": 2}, "min True"),
+        ("x", {"min": 0, "max": 10**400}, "range"),
+        ("x", {"min": -1e308, "max": 1e308}, "finite"),
+        ("x", {**RATE, "min": 0}, "range"),
+        ("x", {"distribution": "int_uniform", "min": 0.5, "max": 2}, "whole numbers"),
+        ("x", {"distribution": "q_uniform", "min": 0, "max": 2, "q": 0}, "range"),
+        ("x", {"distribution": "q_uniform", "min": 0, "max": 2, "q": "1"}, "range"),
+        ("x", {"distribution": "q_uniform", "min": 0, "max": 2, "q": 1e-300}, "range"),
+        ("x", {"distribution": "uniform", "min": 0, "max": 2, "q": 1}, "q_uniform"),
+        ("x", {"distribution": "log_normal", "min": 1, "max": 2}, "log_uniform_values"),
+        ("x", {"distribution": ["uniform"], "min": 1, "max": 2}, "uniform"),
+        ("hub_token", {"values": ["hf_a", "hf_b"]}, "hub_token is secret"),
+        (5, {"values": 1}, "parameter 5 "),
+    ],
+)
+def test_a_wrong_parameter_is_named_in_one_line(tmp_path, name, entry, named):
+    parameters = {"seed": {"values": [1, 2]}, name: entry}
+    with raises(UserError, match=re.escape(named)) as raised:
+        sweep_of(tmp_path, method="random", run_cap=2, parameters=parameters)
+    said = str(raised.value)
+    assert said.startswith(str(tmp_path / "sweep.yaml"))
+    assert "\n" not in said
+    assert "hf_" not in said
+
+
+def test_values_are_words_where_a_file_of_options_reads_words(tmp_path):
+    path = tmp_path / "sweep.yaml"
+    path.write_text(
+        "program: run_pretraining.py\nmethod: grid\nmetric: {name: eval/loss}\nrun_cap: 9\n"
+        "command: ['${program}', --experiment, 010, '${args}']\nparameters:\n"
+        "  language: {values: [no, sv, on, 12:30:00, 2026-01-01]}\n"
+        "  text_column: {value: 010}\n"
+        "  learning_rate: {values: [5e-4, 1e-3, .5, 1.0]}\n"
+        "  tie: {value: null}\n"
+        "  init_from_generator: {values: [true, false]}\n"
+        "  max_steps: {value: 1_000}\n"
+    )
+    sweep = read_sweep(path)
+    values = {name: entry.get("values", entry.get("value")) for name, entry in sweep.parameters.items()}
+    assert values == {
+        "language": ["no", "sv", "on", "12:30:00", "2026-01-01"],
+        "text_column": "010",
+        "learning_rate": [0.0005, 0.001, 0.5, 1.0],
+        "tie": None,
+        "init_from_generator": [True, False],
+        "max_steps": 1000,
+    }
+    assert sweep.run_cap == 9 and "010" in sweep.words_before
+    assert next(iter(first_points(sweep, 1))) == "language_no_learning_rate_0.0005_init_from_generator_True"
+
+
+def test_a_grid_has_no_ranges(tmp_path):
+    with raises(UserError, match="learning_rate has a range"):
+        sweep_of(tmp_path, parameters={"learning_rate": RATE})
+
+
+@parametrize("content", ["", "- a", "a: [", "5", "parameters: {x: &a {value: *a}}"])
+def test_a_file_that_holds_no_mapping_is_no_sweep(tmp_path, content):
+    (tmp_path / "sweep.yaml").write_text(content)
+    with raises(UserError, match=r"sweep.yaml"):
+        read_sweep(tmp_path / "sweep.yaml")
+
+
+@parametrize(
+    ("command", "before", "after"),
+    [
+        (["${env}", "${interpreter}", "${program}", "${args_no_boolean_flags}"], [], []),
+        (["python", "${program}", "--config", "a.yaml", "${args}", "--seed=3"], ["--config", "a.yaml"], ["--seed=3"]),
+        (["torchrun", "run_pretraining.py", "--max_steps", 10, "${args}"], ["--max_steps", "10"], []),
+        (["bash", "train.sh", "${args}"], [], []),
+        (["electra", "pretrain", "--seed=3", "${args}"], ["--seed=3"], []),
+    ],
+)  # fmt: skip
+def test_words_for_the_program_in_wandb_s_command_count(tmp_path, command, before, after):
+    sweep = sweep_of(tmp_path, command=command, parameters={"learning_rate": {"values": [0.1]}})
+    words = words_of(sweep, tmp_path, ["--seed=4"])
+    places = [words.index(word) for word in [*before, "--learning_rate=0.1", *after, "--seed=4"]]
+    assert places == sorted(places)
+    assert len(places) == len(before) + len(after) + 2
+
+
+# ---- points
+
+
+def test_random_points_have_their_distributions(tmp_path):
+    parameters = {
+        "learning_rate": RATE,
+        "weight_decay": {"min": 0.0, "max": 1.0},
+        "warmup_steps": {"min": 10, "max": 12},
+        "temperature": {"distribution": "q_uniform", "min": 0.5, "max": 1.0, "q": 0.25},
+        "adam_bias_correction": {"values": [True, False]},
+        "seed": {"distribution": "q_uniform", "min": 1, "max": 2},
+    }
+    points = values_of(sweep_of(tmp_path, method="random", parameters=parameters), 300)
+    rates = [math.log10(point["learning_rate"]) for point in points]
+    assert min(rates) >= -4
+    assert max(rates) <= -2
+    assert statistics.fmean(rates) == approx(-3, abs=0.1)
+    assert statistics.fmean(point["weight_decay"] for point in points) == approx(0.5, abs=0.06)
+    values = {"warmup_steps": (10, 11, 12), "temperature": (0.5, 0.75, 1.0), "adam_bias_correction": (True, False)}
+    values["seed"] = (1, 2)
+    for name, possible in values.items():
+        drawn = [point[name] for point in points]
+        assert all(drawn.count(value) == approx(300 / len(possible), abs=40) for value in possible)
+
+
+@parametrize("sampler", [optuna.samplers.RandomSampler, optuna.samplers.TPESampler])
+def test_first_choices_are_those_that_optuna_draws(tmp_path, sampler):
+    choices = ["a", "b", "c"]
+    parameters = {"x": RATE, "y": {"values": choices}, "n": {"min": 1, "max": 100}}
+    sweep = sweep_of(tmp_path, method="random", parameters=parameters)
+    study = optuna.create_study(sampler=sampler(seed=0))
+    for point in values_of(sweep, 10):
+        trial = study.ask()
+        expected = {"x": trial.suggest_float("x", 1e-4, 1e-2, log=True), "y": trial.suggest_categorical("y", choices)}
+        assert point == {**expected, "n": trial.suggest_int("n", 1, 100)}
+        study.tell(trial, 0.5)
+
+
+@parametrize("method", ["grid", "random", "bayes"])
+def test_fixed_values_alone_are_one_point(tmp_path, method):
+    sweep = sweep_of(tmp_path, method=method, parameters={"seed": {"value": 3}, "run_name": {"value": None}})
+    assert count_points(sweep, None) == 1
+    assert [*first_points(sweep, 1)] == ["point"]
+    words = words_of(sweep, tmp_path)
+    assert "--seed=3" in words and not any("run_name" in word for word in words)
+    assert count_points(sweep_of(tmp_path, method="random", parameters={"seed": RATE}), None) is None
+
+
+def test_a_search_over_few_values_ends_with_them(tmp_path):
+    sweep = sweep_of(tmp_path, method="bayes", parameters={"seed": {"values": [1, 2]}})
+    known = first_points(sweep, 10)
+    assert {*known} == {"seed_1", "seed_2"}
+    assert next_point(sweep, [], known) is None
+    assert next_point(sweep, [], {"seed_1": known["seed_1"]}).name == "seed_2"
+
+
+@parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_suits_our_command_and_wandb_s_agent(path, tmp_path):
+    sweep = read_sweep(path)
+    (point,) = first_points(sweep, 1).values()
+    values = {
+        name: entry["value"] if "value" in entry else point.values[name] for name, entry in sweep.parameters.items()
+    }
+    agent = create_sweep_command_args({"args": {name: {"value": value} for name, value in values.items()}})["args"]
+    assert words_of(sweep, tmp_path)[1 : 1 + len(agent)] == agent
+
+
+def test_flags_override_the_file(tmp_path):
+    words = words_of(sweep_of(tmp_path, parameters={"max_steps": {"value": 9}}), tmp_path, ["--max_steps=4"])
+    assert words.index("--max_steps=4") > words.index("--max_steps=9")  # the last one counts
+
+
+def test_wandb_in_the_file_is_left_to_wandb_s_agent(tmp_path):
+    sweep = sweep_of(tmp_path, parameters={"report_to": {"value": ["wandb"]}})
+    for flags, last in (
+        ([], "--report_to=none"),
+        (["--report_to", "wandb"], "--report_to"),
+        (["--report-to=wandb"], "--report-to=wandb"),
+    ):
+        words = words_of(sweep, tmp_path, flags)
+        assert [word for word in words if word.startswith("--report")][-1] == last
+    words = words_of(sweep_of(tmp_path, parameters={"report_to": {"value": ["tensorboard"]}}), tmp_path)
+    assert [word for word in words if word.startswith("--report")] == ["--report_to=['tensorboard']"]
+
+
+def test_mappings_are_values(tmp_path):
+    overrides = {"value": {"rte": {"learning_rate": 2e-5}}}
+    sweep = sweep_of(tmp_path, program="run_glue.py", parameters={"task_overrides": overrides})
+    assert '--task_overrides={"rte": {"learning_rate": 2e-05}}' in words_of(sweep, tmp_path)
+
+
+def test_names_of_points_are_short_and_different(tmp_path):
+    names = [*first_points(sweep_of(tmp_path, parameters={"x": {"values": ["ä" * 300 + "1", "ä" * 300 + "2"]}}), 2)]
+    assert len(names) == 2
+    assert all(len(name.encode()) < 160 for name in names)
+
+
+def test_points_of_one_name_are_refused(tmp_path):
+    with raises(UserError, match="two points would be called tokenizer_path_a-b"):
+        first_points(sweep_of(tmp_path, parameters={"tokenizer_path": {"values": ["a/b", "a-b"]}}), 2)
+
+
+# ---- checks before anything is trained
+
+
+def checked(sweep, folder, flags=(), glue=None):
+    """What the check of all points returns."""
+    return check_points(Commands(sweep, folder, flags, glue), [*first_points(sweep, 20).values()])
+
+
+@parametrize(
+    ("flags", "glue", "named"),
+    [
+        (["--max_stepz", "4"], None, "unknown option --max_stepz"),
+        (["--learning_rate", "-1"], None, "learning_rate"),
+        (["--report_to", "no_such_tracker"], None, "no_such_tracker"),
+        ([], ["--max_steps", "20"], "unknown option --max_steps"),
+        ([], ["--tasks", "rtx"], "rtx"),
+        ([], ["--num_seeds", "0"], "num_seeds"),
+        ([], ["--task_overrides", "{"], "task_overrides"),
+        ([], ["--glue_dir", "no_such_folder"], "no_such_folder"),
+        ([], ["--glue_dir", "data", "--tasks", "rte"], "rte"),
+        ([], ["--glue_dir", "data", "--tasks", "cola", "--save_model", "--head", "google"], "save_model"),
+        ([], ["--config", "no_such_file.yaml"], "no_such_file.yaml"),
+    ],
+)
+def test_what_a_program_would_refuse_is_refused_at_once(tmp_path, monkeypatch, flags, glue, named):
+    monkeypatch.chdir(tmp_path)
+    write_glue(tmp_path / "data", "CoLA")
+    sweep = sweep_of(tmp_path, parameters={"learning_rate": {"values": [0.1, 0.2]}})
+    where = " in --glue and --glue_flags" if glue else ""
+    with raises(UserError, match=f"^learning_rate_0.1 would fail{where}: .*{named}"):
+        checked(sweep, tmp_path, ["--train_file", "a.txt", *flags], glue)
+
+
+def test_a_value_of_any_point_is_checked_at_once(tmp_path):
+    sweep = sweep_of(tmp_path, parameters={"learning_rate": {"values": [0.1, "fast"]}})
+    with raises(UserError, match=r"^learning_rate_fast would fail"):
+        checked(sweep, tmp_path, ["--train_file", "a.txt"])
+
+
+@parametrize(
+    ("program", "metric", "named"),
+    [
+        ("run_pretraining.py", "eval/discriminator_auk", "eval/discriminator_auc"),
+        ("run_pretraining.py", "eval/fixed_discriminator_auc", "eval/"),
+        ("run_pretraining.py", "AVG", "eval/"),
+        ("electra classify", "median/topic", "median/topics"),
+        ("electra classify", "AVG", "median/topics"),
+    ],
+)
+def test_a_metric_that_no_point_would_have_is_refused_at_once(tmp_path, program, metric, named):
+    (tmp_path / "topics.csv").write_text("text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(40)))
+    flags = ["--train_file", str(tmp_path / "topics.csv")]
+    flags += ["--pretrain_path", "network"] if "classify" in program else ["--text_column", "text"]
+    with raises(UserError, match=named):
+        checked(sweep_of(tmp_path, program=program, metric={"name": metric}), tmp_path, flags)
+    right = "median/topics" if "classify" in program else "eval/discriminator_auc"
+    options = checked(sweep_of(tmp_path, program=program, metric={"name": right}), tmp_path, flags)
+    assert options["train_file"] in ([flags[1]], flags[1])
+
+
+@parametrize(
+    ("keys", "flags", "glue", "named"),
+    [
+        ({"parameters": {"experiment_name": {"values": ["a", "b"]}}}, [], None, "--experiment_name"),
+        ({}, ["--output-dir=x"], None, "--output_dir"),
+        ({"command": ["${program}", "--plan"]}, [], None, "--plan"),
+        ({}, [], ["--pretrain_path", "x"], "--pretrain_path"),
+    ],
+)
+def test_options_that_a_sweep_sets_itself_are_refused(tmp_path, keys, flags, glue, named):
+    with raises(UserError, match=f"{named} itself"):
+        Commands(sweep_of(tmp_path, **keys), tmp_path, flags, glue).refuse_own_options()
+
+
+@parametrize(
+    ("words", "keys", "named"),
+    [
+        ([], {"method": "random", "parameters": {"learning_rate": RATE}}, "--max_runs"),
+        (["--glue", "no.yaml"], {}, "--glue no"),
+        (["--glue_flags", "--num_seeds 1"], {}, "--glue CONFIG"),
+        (["--glue=configs/glue/demo.yaml", "--glue_flags", "--tasks 'a"], {}, "--glue_flags"),
+        (["--glue=configs/glue/demo.yaml"], {"program": "run_glue.py"}, "--glue"),
+        (["--hub_token", "hf_SECRET"], {}, "--hub_token"),
+        (["--glue=configs/glue/demo.yaml", "--glue_flags", "--num_seeds 2 --tasks rtx"], {}, "rtx"),
+        (["--parallel", "0"], {}, "--parallel 0"),
+        (["--", "--max_stepz=3"], {}, "--max_stepz"),
+    ],
+)
+def test_a_wrong_flag_of_the_sweep_is_named(tmp_path, words, keys, named):
+    sweep_of(tmp_path, **keys)
+    with raises(UserError, match=re.escape(named)):
+        main([str(tmp_path / "sweep.yaml"), f"--folder={tmp_path / 's'}", *words])
+    assert not (tmp_path / "s").exists()
+
+
+# ---- commands whose points are the processes of a script
+
+SCRIPT = """#!{python} -SE
+import json, os, pathlib, sys, time
+options = dict(word[2:].split("=", 1) for word in sys.argv if "=" in word)
+place = {{sys.argv[i]: sys.argv[i + 1] for i in range(len(sys.argv) - 1)}}
+root = pathlib.Path(place["--output_dir"])
+name = place["--experiment_name"]
+run = root / name
+def say(**line):
+    with open(root.parent / "starts.jsonl", "a") as file:
+        file.write(json.dumps({{"point": name, "pid": os.getpid(), **line}}) + "\\n")
+run.mkdir(exist_ok=True)
+steps = run / "steps"
+first = int(steps.read_text() or 0) if steps.exists() else 0
+say(step=first, threads=os.environ.get("OMP_NUM_THREADS"), gpu=os.environ["CUDA_VISIBLE_DEVICES"])
+if (root.parent / ("fail_" + name)).exists():
+    sys.exit("no such learning rate")
+for step in range(first, 10):
+    time.sleep(float((root.parent / "seconds").read_text()))
+    steps.with_suffix(".new").write_text(str(step + 1))
+    steps.with_suffix(".new").replace(steps)
+rate = float(options["learning_rate"])
+auc = {{"discriminator_auc": rate / float(options.get("seed", 1))}}
+plan = {{"steps": 10}}
+(run / "metrics.json").write_text(json.dumps({{"plan": plan, "held_out": {{"trained": auc}}}}))
+"""
+"""Takes ten steps, from the one that it has saved last, and then writes a metric: the rate over the seed."""
+
+
+@pytest.fixture
+def points(tmp_path, monkeypatch):
+    """A folder in which a sweep runs the script above for each point; signs of life are quick."""
+    program = tmp_path / "python"
+    program.write_text(SCRIPT.format(python=sys.executable))
+    program.chmod(0o755)
+    (tmp_path / "seconds").write_text("0.02")
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(module, "SIGN_OF_LIFE", 0.1)
+    monkeypatch.setattr(module, "SILENT_AFTER", 1.5)
+    return tmp_path
+
+
+def sweep(folder, *words):
+    """Run the sweep of a folder."""
+    main([str(folder / "sweep.yaml"), f"--folder={folder / 'sweep'}", *words, "--", "--train_file=a.txt"])
+
+
+def begin(folder, *words):
+    """A process that runs the sweep of a folder."""
+    logs = len([*folder.glob("command-*.txt")])
+    return fork(sweep, folder, *words, log=folder / f"command-{logs}.txt")
+
+
+def starts(folder):
+    path = folder / "starts.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def kill_all(folder, *commands):
+    """Kill commands, and the processes of their points."""
+    for command in commands:
+        command.kill()
+        command.join()
+    for line in starts(folder):
+        if str(line["point"]).encode() in read_words(line["pid"]):
+            os.kill(line["pid"], signal.SIGKILL)
+
+
+def read_words(pid):
+    try:
+        return open(f"/proc/{pid}/cmdline", "rb").read()
+    except OSError:
+        return b""
+
+
+def table(folder):
+    return (folder / "sweep" / "results.csv").read_text()
+
+
+def finished(folder):
+    """The names of the points that trials have finished, in the order of the trials."""
+    backend = optuna.storages.journal.JournalFileBackend(str(folder / "sweep" / "study.log"))
+    study = optuna.load_study(study_name="sweep", storage=optuna.storages.JournalStorage(backend))
+    return [trial.user_attrs["point"] for trial in study.trials if trial.state.name in ("COMPLETE", "PRUNED")]
+
+
+def test_points_run_in_the_order_of_the_file_and_once(points, capsys):
+    sweep_of(points)
+    sweep(points, "--max_runs=3")
+    rows = [line.split(",") for line in table(points).splitlines()]
+    assert rows == [["point", "learning_rate", "eval/discriminator_auc"]] + [
+        [f"learning_rate_{rate}", str(rate), str(rate)] for rate in RATES[:3]
+    ]
+    said = capsys.readouterr().out
+    assert "2 of 3, learning_rate_0.2: discriminator AUC 20.0" in said
+    sweep(points)  # one more
+    assert [line["point"] for line in starts(points)] == [f"learning_rate_{rate}" for rate in RATES]
+
+
+@parametrize("url", [False, True])
+def test_two_commands_survive_kills_with_equal_results(points, url):
+    parameters = {"learning_rate": {"values": RATES}, "seed": {"values": [1, 2]}}
+    storage = [f"--storage=sqlite:///{points / 'study.db'}"] if url else []
+    undisturbed = points / "undisturbed"
+    undisturbed.mkdir()
+    (undisturbed / "seconds").write_text("0")
+    sweep_of(undisturbed, parameters=parameters)
+    sweep(undisturbed)
+    sweep_of(points, parameters=parameters)
+    for kill in range(3):
+        commands = [begin(points, *storage), begin(points, *storage)]
+        count = len(starts(points))
+        wait_for(lambda: len(starts(points)) > count + 1, *commands)  # noqa: B023
+        kill_all(points, *commands)
+        assert not (points / "sweep" / "results.csv").exists(), kill
+    (points / "seconds").write_text("0")
+    commands = [begin(points, *storage), begin(points, *storage)]
+    for command in commands:
+        command.join(60)
+        assert command.exitcode == 0, command.log.read_text()
+    assert table(points) == table(undisturbed)
+    assert any(line["step"] > 0 for line in starts(points))  # half of a point was kept
+    if not url:
+        assert sorted(finished(points)) == sorted(line.split(",")[0] for line in table(points).splitlines()[1:])
+
+
+def test_a_stopped_command_loses_its_point_and_ends(points):
+    sweep_of(points, parameters={"learning_rate": {"values": RATES[:2]}})
+    (points / "seconds").write_text("0.2")
+    stopped = begin(points)
+    wait_for(lambda: starts(points), stopped)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    os.kill(starts(points)[0]["pid"], signal.SIGSTOP)
+    other = begin(points)
+    other.join(60)
+    assert other.exitcode == 0, other.log.read_text()
+    os.kill(stopped.pid, signal.SIGCONT)
+    stopped.join(60)
+    assert stopped.exitcode == 2, stopped.log.read_text()
+    assert "taken over" in stopped.log.read_text().splitlines()[-1]
+    assert sorted(finished(points)) == ["learning_rate_0.1", "learning_rate_0.2"]
+    assert len(table(points).splitlines()) == 3
+
+
+@parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_command_which_goes_on_later(points, kind, capfd):
+    sweep_of(points)
+    (points / "seconds").write_text("0.2")
+    command = begin(points, "--parallel=2")
+    wait_for(lambda: len(starts(points)) > 1, command)
+    os.kill(command.pid, kind)
+    command.join(60)
+    assert command.exitcode == 128 + kind
+    said = capfd.readouterr().err
+    assert f"{kind.name}: " in said and "sweep.yaml --folder" in said
+    assert not any(read_words(line["pid"]) for line in starts(points))
+    (points / "seconds").write_text("0")
+    sweep(points)
+    assert len(table(points).splitlines()) == 5
+
+
+def test_a_failed_point_is_tried_again_by_the_same_command(points, capsys):
+    sweep_of(points)
+    (points / "fail_learning_rate_0.2").touch()
+    with raises(UserError, match="1 of 4 points failed"):
+        sweep(points)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "0.2 failed" in line]
+    assert "no such learning rate" in line and "exit code 1," in line
+    assert len(table(points).splitlines()) == 4
+    (points / "fail_learning_rate_0.2").unlink()
+    sweep(points)
+    assert [line["point"][-3:] for line in starts(points)] == ["0.1", "0.2", "0.3", "0.4", "0.2"]
+
+
+def test_a_bayesian_search_learns_from_its_points(points):
+    (points / "seconds").write_text("0")
+    sweep_of(points, method="bayes", parameters={"learning_rate": {"min": 0.0, "max": 1.0}})
+    sweep(points, "--max_runs=14", "--parallel=2")
+    rates = [float(line.split(",")[1]) for line in table(points).splitlines()[1:]]
+    assert len(rates) == 14 and max(rates[10:]) > max(rates[:10])  # optuna begins with ten random points
+
+
+def test_points_that_run_at_once_share_cores_and_gpus(points, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    sweep_of(points, parameters={"learning_rate": {"values": RATES[:2]}})
+    sweep(points, "--parallel=2")
+    assert {line["gpu"] for line in starts(points)} == {"4", "6"}
+    assert len({line["threads"] for line in starts(points)}) == 1
+
+
+# ---- folders
+
+
+def test_a_grid_may_get_more_values(points):
+    for rates in (RATES[:2], [0.05, *RATES]):
+        sweep_of(points, parameters={"learning_rate": {"values": rates}})
+        sweep(points)
+    assert len(starts(points)) == 5
+    assert len(table(points).splitlines()) == 6
+
+
+@parametrize(
+    ("keys", "flags", "named"),
+    [
+        ({}, ["--max_steps=5"], "max_steps is 4 there and 5 here"),
+        ({}, [], "max_steps is 4 there"),
+        ({"parameters": {"learning_rate": {"values": [0.1]}, "seed": {"values": [1]}}}, ["--max_steps=4"], "seed is"),
+        ({"method": "random", "run_cap": 2}, ["--max_steps=4"], "method is random here|method is grid there|learning"),
+    ],
+)
+def test_points_of_other_settings_are_never_mixed(points, keys, flags, named):
+    sweep_of(points, parameters={"learning_rate": {"values": [0.1]}})
+    main(words(points, "--max_steps=4"))
+    before = table(points)
+    sweep_of(points, **keys)
+    with raises(UserError, match=named):
+        main(words(points, *flags))
+    assert (table(points), len(starts(points))) == (before, 1)
+
+
+def words(folder, *flags):
+    return [str(folder / "sweep.yaml"), f"--folder={folder / 'sweep'}", "--", "--train_file=a.txt", *flags]
+
+
+def test_folders_of_others_and_of_earlier_versions_are_left_alone(points):
+    sweep_of(points)
+    for name, said in (("notes.txt", "other files"), ("settings.yaml", "earlier version")):
+        folder = points / "sweep"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text("a: 1")
+        with raises(UserError, match=said):
+            sweep(points)
+    assert {path.name for path in (points / "sweep").iterdir()} == {"notes.txt", "settings.yaml"}
+
+
+def test_a_damaged_study_is_named_in_one_line(points):
+    sweep_of(points)
+    sweep(points, "--max_runs=1")
+    (points / "sweep" / "study.log").write_text("{}\n{\n")
+    with raises(UserError, match=r"study\.log"):
+        sweep(points)
+
+
+# ---- results
+
+
+def judged(folder, points, metric="median/cola", **keys):
+    """Ranking metric, rows and sentence of points with these values and metrics."""
+    sweep = sweep_of(folder, metric={"name": metric, "goal": "maximize"}, **keys)
+    frame = module.pd.DataFrame([{"point": str(number), **point} for number, point in enumerate(points)])
+    rank = ranking(sweep, points[0])
+    rows = sweep_rows(sweep, frame, rank)
+    return rank, rows, judge(sweep, rows, rank).text
+
+
+@parametrize(
+    ("scores", "said"),
+    [
+        (([0.60, 0.62, 0.61], [0.50, 0.52, 0.51]), "above the next, learning_rate 0.2 (51.0 %) by 10.0 %"),
+        (([0.60, 0.68, 0.52], [0.50, 0.58, 0.42]), "level with the next, learning_rate 0.2 (50.0 %), 10.0 % above"),
+        (([0.60], [0.50]), "No winner"),
+    ],
+)
+def test_seeds_decide_whether_there_is_a_winner(tmp_path, scores, said):
+    parameters = {"learning_rate": {"values": [0.1, 0.2]}, "seed": {"values": [1, 2, 3]}}
+    points = [
+        {"learning_rate": rate, "seed": seed, "median/cola": score, "std/cola": 0.01, "error/cola": 0.001}
+        for rate, values in zip((0.1, 0.2), scores, strict=True)
+        for seed, score in enumerate(values)
+    ]
+    _, _, sentence = judged(tmp_path, points, parameters=parameters)
+    assert said in sentence
+
+
+def test_fine_tuning_alone_has_the_spread_of_its_seeds(tmp_path):
+    points = [
+        {"learning_rate": rate, "median/data": score, "std/data": 0.01} for rate, score in ((0.1, 0.5), (0.2, 0.8))
+    ]
+    _, rows, sentence = judged(tmp_path, points, "median/data", program="electra classify")
+    assert [row.std for row in rows] == [0.01, 0.01]
+    assert "learning_rate 0.2, the best of 2: 80.0 % ± 1.0 %" in sentence and "above" in sentence
+
+
+def test_a_median_over_seeds_is_undefined_without_one_of_them(tmp_path):
+    parameters = {"learning_rate": {"values": [0.1, 0.2]}, "seed": {"values": [1, 2, 3]}}
+    points = [
+        {"learning_rate": rate, "seed": seed, "median/cola": score, "AVG": None}
+        for rate, values in ((0.1, [0.7, 0.65, None]), (0.2, [0.5, 0.9, 0.6]))
+        for seed, score in enumerate(values)
+    ]
+    rank, rows, _ = judged(tmp_path, points, "AVG", parameters=parameters)
+    assert rank == "median/cola"  # AVG is nowhere
+    assert [row.values["learning_rate"] for row in rows] == ["0.2", "0.1"]
+    assert rows[0].score == 0.6 and math.isnan(rows[1].score)
+
+
+def test_losses_are_ranked_from_the_lowest_and_not_in_percent(tmp_path):
+    sweep = sweep_of(tmp_path, metric={"name": "eval/mlm_loss", "goal": "minimize"})
+    frame = module.pd.DataFrame([{"point": "a", "learning_rate": r, "eval/mlm_loss": 10 * r} for r in (0.2, 0.1)])
+    assert [row.score for row in sweep_rows(sweep, frame, "eval/mlm_loss")] == [1.0, 2.0]
+    assert module.shown("eval/mlm_loss", 1.0) == "1.0000"
+    assert module.shown("eval/fixed_discriminator_auc", 0.5) == "50.0 %"
+
+
+@pytest.mark.slow
+def test_a_sweep_pretrains_fine_tunes_and_reports(tmp_path, copying, monkeypatch):
+    """The whole command, on the smallest networks and one point: GLUE's flags are wrong, then corrected."""
+    monkeypatch.setattr(sys, "executable", copying)
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"A sentence about the number {n} and its neighbours.\n\n" for n in range(400)))
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "embedding_size": 16}
+    more = {"vocab_size": 300, "max_length": 16, "max_steps": 4, "eval_steps": 4, "save_steps": 4, "generator_size": 1}
+    parameters = {name: {"value": value} for name, value in {**sizes, **more}.items()}
+    parameters |= {"mlm_probability": {"values": [0.3]}, "hub_token": {"value": "hf_SECRET"}}
+    sweep_of(tmp_path, parameters=parameters)
+    glue = f"--glue_dir {write_glue(tmp_path / 'glue', 'CoLA')} --tasks cola --num_seeds 1 --num_train_epochs 1"
+    words = [str(tmp_path / "sweep.yaml"), f"--folder={tmp_path / 's'}", "--glue=configs/glue/paper.yaml"]
+    flags = ["--", f"--train_file={text}", f"--cache_dir={tmp_path}", "--model_size=small"]
+    with raises(UserError, match="--max_steps"):
+        main([*words, "--glue_flags", f"{glue} --max_steps 3", *flags])
+    assert not (tmp_path / "s").exists()
+    with raises(UserError, match="1 of 1 points failed"):
+        main([*words, "--glue_flags", f"{glue} --max_length 1000", *flags])  # only the network knows its positions
+    trained = {path: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("*/metrics.json")}
+    assert len(trained) == 1
+    main([*words, "--glue_flags", glue, *flags])
+    assert trained == {path: path.stat().st_mtime_ns for path in trained}
+    header, *rows = (tmp_path / "s" / "results.csv").read_text().splitlines()
+    assert "median/cola" in header and "error/cola" in header
+    page = (tmp_path / "s" / "report.html").read_text()
+    assert PLAIN_NAMES[CONSTANT] in page
+    assert "eval/discriminator_auc" in header
+    assert len(rows) == 1
+    assert [path for path, content in contents(tmp_path / "s").items() if b"hf_SECRET" in content] == []
