@@ -129,8 +129,9 @@ def _checksum(path: Path) -> str:
 
 
 def checkpoints_of(run: Path) -> list[Path]:
-    """Return the checkpoint-N folders of a run, valid or not, the last step first."""
-    named = [path for path in run.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name) and path.is_dir()]
+    """Return the checkpoint-N folders of a run, valid or not, the last step first; none if there is no such folder."""
+    paths = run.iterdir() if run.is_dir() else ()
+    named = [path for path in paths if re.fullmatch(r"checkpoint-\d+", path.name) and path.is_dir()]
     return sorted(named, key=step_of, reverse=True)
 
 

@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from transformers import PreTrainedTokenizerBase
 
 from electra.io.console import RunLog, setup_logging, show_from, without_secrets
-from electra.io.files import holds_files
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks import Probe
 from electra.pretraining.checkpoints import StopRequests
@@ -23,6 +22,7 @@ from electra.pretraining.run_folder import (
     Run,
     check_resumed,
     first_files,
+    is_free,
     open_run,
     provenance_of,
     save_options,
@@ -99,7 +99,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
 
 def train(trainer: ElectraTrainer, args: Configuration, run: Run, log: RunLog) -> None:
     """Write options, tokenizer and log into the run's folder, and train; remove a new folder if a tracker refuses."""
-    is_new = not holds_files(run.folder)
+    is_new = is_free(run.folder)
     is_writer = args.training.process_index == 0
     if is_writer:
         with first_files(run):

@@ -9,6 +9,7 @@ measured. The README lists the files of a run.
 
 import json
 import logging
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import BaseFileLock, FileLock, Timeout
-from transformers import PreTrainedTokenizerBase, TrainerState
+from transformers import PreTrainedTokenizerBase
 from transformers.trainer import OPTIMIZER_NAME
 
 from electra.command_line import write_yaml
@@ -29,7 +30,6 @@ from electra.io.checkpoints import (
     UNFINISHED,
     checkpoints_of,
     latest_valid_checkpoint,
-    translate_read_errors,
     translate_write_errors,
     why_not_resumable,
 )
@@ -61,8 +61,6 @@ _OF_END = (
     *(STATE_NAME, "samples.json", "report.html", "training_curves.png"),
 )
 """Files and folders that a run writes at its end."""
-_IN_UNFINISHED = re.compile(r"(discarded-)?checkpoint-\d+|discriminator|generator")
-"""Names in the folder `UNFINISHED` of a run, which is removed after a kill."""
 SAME_STATE = {"adamw_torch_fused": "adamw_torch"}
 """Optimizer -> an optimizer with the same state: the same one with another kernel."""
 _LOCKS: dict[Path, BaseFileLock] = {}
@@ -112,10 +110,102 @@ class Run(NamedTuple):
 # ---- finding a run
 
 
+def find_run(folder: Path, start: str | Path | bool | None) -> Run:
+    """Return the run in a folder, locked: it goes on from its latest valid checkpoint, or it is new.
+
+    Args:
+        start: True, the run's folder or its latest valid checkpoint: the run goes on; None: it goes on if it has a
+            checkpoint; False: it is new.
+    Raises:
+        UserError: there is no such checkpoint, or it is not the latest valid one; a new run would overwrite files of
+            the folder; another process has locked the run.
+    """
+    named = expand(str(start)).resolve() if isinstance(start, str | Path) else None
+    if named is not None and folder.resolve() not in (named, named.parent):
+        raise UserError(
+            f"{named} is of another run than {folder}; give the folder of its run as output_dir, or start a new run "
+            "from it with init_checkpoint"
+        )
+    goes_on = named is not None or start is True
+    if goes_on and not ((named or folder).is_dir() and checkpoints_of(folder)):
+        raise UserError(f"nothing to resume in {named or folder}: there is no checkpoint-N; name a run that has one")
+    _lock_or_refuse(folder)
+    has_checkpoint = bool(checkpoints_of(folder))
+    if goes_on or (has_checkpoint and start is None):
+        newest = latest_valid_checkpoint(folder)
+        if named not in (None, folder.resolve(), newest.resolve()):
+            wrong = why_not_resumable(named) or (
+                f"is not the latest of its run, which is {newest.name}; to continue from {named.name}, copy it and "
+                f"{CONFIG_NAME} to a new folder and resume that folder"
+            )
+            raise UserError(f"{named} {wrong}")
+        run = _run_of(newest)
+    else:
+        taken = "checkpoints" if has_checkpoint else _taken(folder)
+        if taken is not None:
+            raise UserError(
+                f"{folder} has {taken}, which a new run would overwrite; choose another --experiment_name, or another "
+                "output_dir in a program"
+            )
+        run = Run(folder)
+    shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
+    return run
+
+
+def _taken(folder: Path) -> str | None:
+    """Return what a folder has that a new run would overwrite, such as "no checkpoint, but report.html"."""
+    if not folder.is_dir() and os.path.lexists(folder):
+        return "a file of its name"
+    ours = re.compile(r"(discarded-)?checkpoint-\d+|discriminator|generator")
+    others = [f"{UNFINISHED}/{path.name}" for path in folder.glob(f"{UNFINISHED}/*") if not ours.fullmatch(path.name)]
+    taken = next((name for name in (*_OF_END, *others) if (folder / name).exists()), None)
+    return taken and f"no checkpoint, but {taken}"
+
+
+def _run_of(checkpoint: Path) -> Run:
+    """Return the run of a checkpoint, with provenance and step from the checkpoint's files."""
+    step = read_json(checkpoint / STATE_NAME, TrainingState)["global_step"]
+    provenance = read_json(checkpoint / PROVENANCE_NAME, RunProvenance)
+    if not provenance.training_text.startswith(OF_TOKENS):
+        raise UserError(
+            f"{checkpoint} is of an earlier version, which compared documents by their text instead of their tokens, "
+            "so other documents would be held out; finish it with that version, or start a new run with "
+            "--init_discriminator and --init_generator"
+        )
+    return Run(checkpoint.parent, str(checkpoint), False, step, provenance)
+
+
+def latest_run(folder: Path) -> Run:
+    """Return the run in a folder with its latest valid checkpoint, if it has one; it is not locked."""
+    return _run_of(latest_valid_checkpoint(folder)) if checkpoints_of(folder) else Run(folder)
+
+
+def _lock(folder: Path) -> bool:
+    """Lock a run by a file beside its folder until this process ends, even by a kill; return False if it is locked."""
+    folder = folder.resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.parent / f".{folder.name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return False
+    _LOCKS[folder] = lock
+    return True
+
+
+def _lock_or_refuse(folder: Path) -> None:
+    """Lock a run, which this process may have locked before; raise a UserError if another process has."""
+    if folder.resolve() not in _LOCKS and not _lock(folder):
+        raise UserError(f"{folder} is locked by another process; wait for it or stop it")
+
+
+# ---- the run of the command
+
+
 def open_run(args: Configuration) -> Run:
-    """Return the run to resume, or a new one in a free folder, which is not made yet; the same on every process."""
+    """Return the run of the command: to resume, finished, or new in a free folder; the same on every process."""
     training = args.training
-    run = main_process_first(lambda: _find_run(args.training, args.given), per_host=False)
+    run = main_process_first(lambda: _run_of_command(training, args.given), per_host=False)
     if run.is_finished:
         logger.info(
             "%s is finished: nothing to do; raise --max_steps, or --num_train_epochs, to extend it", run.folder
@@ -126,39 +216,29 @@ def open_run(args: Configuration) -> Run:
     elif run.folder.name != training.experiment_name:
         named = Path(training.output_dir, training.experiment_name)
         logger.info("%s already exists; writing to %s", named, run.folder)
-        if named.resolve() in _LOCKS and any(named.glob("checkpoint-*")) and not (named / METRICS_NAME).is_file():
+        if any(named.glob("checkpoint-*")) and not (named / METRICS_NAME).is_file():
             logger.warning("%s has not ended; --auto_resume or --resume_from_checkpoint %s continues it", named, named)
     return run
 
 
-def _warn_of_other_options(args: Configuration, folder: Path) -> None:
-    """Log a warning that names the given options that differ from those of a finished run."""
-    defaults = {f.name: default_of(f) for group in GROUPS for f in fields(group)}
-    before = {**defaults, **(read_options(folder) or {})}
-    record = {**args.record, "dataset_name": [*map(absolute_dataset_name, args.corpus.dataset_name)]}
-    others = [
-        f"--{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in record.items()
-        if name in args.given and RESUMING.get(name) in ("kept", "compared") and value != before[name]
-    ]
-    if others:
-        line = "%s was trained without %s; to train with it, choose another --experiment_name"
-        logger.warning(line, folder, ", ".join(others))
-
-
-def _find_run(training: ElectraTrainingArguments, given: frozenset[str]) -> Run:
-    output_dir = Path(training.output_dir)
-    name = training.experiment_name
+def _run_of_command(training: ElectraTrainingArguments, given: frozenset[str]) -> Run:
+    folder = Path(training.output_dir, training.experiment_name)
     if training.plan:
-        return Run(output_dir / name)
+        return Run(folder)
     if training.resume_from_checkpoint is not None:
-        checkpoint = find_checkpoint(training.resume_from_checkpoint)
-        _check_named(checkpoint.parent, training, given)
-        return _resumed(checkpoint)
-    output_dir.mkdir(parents=True, exist_ok=True)
-    if training.auto_resume:
-        return start_or_continue(output_dir.resolve() / name, training)
-    return Run(new_run_folder(output_dir, name))
+        path = expand(training.resume_from_checkpoint).resolve()
+        folder = path.parent if path.name.startswith("checkpoint-") else path
+        _check_named(folder, training, given)
+        return find_run(folder, path)
+    if not training.auto_resume:
+        return Run(new_run_folder(folder))
+    folder = folder.parent.resolve() / folder.name
+    _lock_or_refuse(folder)
+    if _has_ended(folder, training):
+        return Run(folder, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
+    if holds_files(folder) and not checkpoints_of(folder) and not is_begun(folder):
+        raise UserError(f"{folder} is not a run that can be resumed; choose another --experiment_name")
+    return find_run(folder, None)
 
 
 def _check_named(run: Path, training: ElectraTrainingArguments, given: frozenset[str]) -> None:
@@ -178,24 +258,29 @@ def _check_named(run: Path, training: ElectraTrainingArguments, given: frozenset
             )
 
 
-def start_or_continue(folder: Path, training: ElectraTrainingArguments) -> Run:
-    """Return the run in a folder: finished, or going on from its latest checkpoint, or new."""
-    _lock_or_refuse(folder)
-    metrics = folder / METRICS_NAME
-    is_exported = metrics.is_file() and (folder / "discriminator" / "config.json").is_file()
-    if is_exported:
-        plan = read_json(metrics, RunMetrics)["plan"]
-        has_all_steps = plan["steps"] >= training.max_steps
-        if training.max_steps == -1:
-            has_all_steps = plan.get("epochs", 0.0) * (1 + 1e-9) >= training.num_train_epochs  # it was rounded
-        if has_all_steps:
-            return Run(folder, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
-    if folder.is_dir() and checkpoints_of(folder):
-        return _resumed(latest_valid_checkpoint(folder))
-    if metrics.is_file() or (holds_files(folder) and not is_begun(folder)):
-        raise UserError(f"{folder} is not a run that can be resumed; choose another --experiment_name")
-    shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
-    return Run(folder)
+def new_run_folder(named: Path) -> Path:
+    """Return a folder, locked, or else -2, -3 ...: the first that is free, missing or empty."""
+    folder = named
+    number = 1
+    while not (is_free(folder) and _lock(folder) and is_free(folder)):
+        number += 1
+        folder = named.with_name(f"{named.name}-{number}")
+    return folder
+
+
+def is_free(folder: Path) -> bool:
+    """Return True if a folder is missing or empty."""
+    return not any(folder.iterdir()) if folder.is_dir() else not os.path.lexists(folder)
+
+
+def _has_ended(folder: Path, training: ElectraTrainingArguments) -> bool:
+    """Return True if the run in a folder has taken all steps or epochs, and has exported its networks."""
+    if not ((folder / METRICS_NAME).is_file() and (folder / "discriminator" / "config.json").is_file()):
+        return False
+    plan = read_json(folder / METRICS_NAME, RunMetrics)["plan"]
+    if training.max_steps == -1:
+        return plan.get("epochs", 0.0) * (1 + 1e-9) >= training.num_train_epochs  # it was rounded
+    return plan["steps"] >= training.max_steps
 
 
 def is_begun(folder: Path) -> bool:
@@ -204,142 +289,19 @@ def is_begun(folder: Path) -> bool:
     return path.is_file() and path.read_bytes().startswith(f"# {_TITLE}".encode())
 
 
-def _resumed(checkpoint: Path) -> Run:
-    """Return the run that goes on from a checkpoint, which is locked."""
-    _lock_or_refuse(checkpoint.parent)
-    shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
-    return _run_of(checkpoint)
-
-
-def _run_of(checkpoint: Path) -> Run:
-    """Return the run of a checkpoint, with provenance and step from the checkpoint's files."""
-    step = _step_of_state(checkpoint)
-    provenance = read_json(checkpoint / PROVENANCE_NAME, RunProvenance)
-    if not provenance.training_text.startswith(OF_TOKENS):
-        raise UserError(
-            f"{checkpoint} is of an earlier version, which compared documents by their text instead of their tokens, "
-            "so other documents would be held out; finish it with that version, or start a new run with "
-            "--init_discriminator and --init_generator"
-        )
-    return Run(checkpoint.parent, str(checkpoint), False, step, provenance)
-
-
-class ResumedState(TrainingState, total=False):
-    """The content of trainer_state.json, as far as Trainer does not compute it anew in a run that goes on."""
-
-    num_input_tokens_seen: int
-    total_flos: float
-    train_batch_size: int | None
-    best_model_checkpoint: str | None
-
-
-def _step_of_state(checkpoint: Path) -> int:
-    """Return the step of a checkpoint; raise a UserError if Trainer could not read its trainer_state.json."""
-    path = checkpoint / STATE_NAME
-    state = read_json(path, ResumedState)
-    for line in state["log_history"]:
-        for name, value in line.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):  # nan is a number
-                raise UserError(
-                    f"{path}: {name} of a line of the log is {value!r:.40}, not a number; restore the file"
-                )
-    with translate_read_errors(str(checkpoint), "the state"):
-        TrainerState.load_from_json(str(path))
-    return state["global_step"]
-
-
-def run_to_continue(folder: Path, given: str | Path | bool | None) -> Run:
-    """Return the run in a folder, with the checkpoint from which a program continues, if any; lock the run.
-
-    Args:
-        given: the latest checkpoint of the run; None for that one, if there is one; True for the same, which must be
-            there; False for a new run, which is not locked.
-    Raises:
-        UserError: there is no such checkpoint, or a new run would overwrite files of an earlier one.
-    """
-    if isinstance(given, str | Path):
-        checkpoint = find_checkpoint(str(given))
-        if checkpoint.parent != folder.resolve():
-            raise UserError(
-                f"{checkpoint} is of another run than {folder}; give the folder of its run as output_dir, or start a "
-                "new run from it with init_checkpoint"
-            )
-    has_checkpoint = folder.is_dir() and bool(checkpoints_of(folder))
-    if has_checkpoint and given is not False:
-        return _resumed(latest_valid_checkpoint(folder))
-    if given:
-        raise UserError(f"{folder} has no checkpoint to resume; leave resume_from_checkpoint out")
-    if has_checkpoint:
-        raise UserError(
-            f"{folder} has checkpoints, which a new run would overwrite; choose another output_dir, or leave "
-            "resume_from_checkpoint out to continue"
-        )
-    taken = next((name for name in _OF_END if (folder / name).exists()), None)
-    others = [path.name for path in folder.glob(f"{UNFINISHED}/*") if not _IN_UNFINISHED.fullmatch(path.name)]
+def _warn_of_other_options(args: Configuration, folder: Path) -> None:
+    """Log a warning that names the given options that differ from those of a finished run."""
+    defaults = {f.name: default_of(f) for group in GROUPS for f in fields(group)}
+    before = {**defaults, **(read_options(folder) or {})}
+    record = {**args.record, "dataset_name": [*map(absolute_dataset_name, args.corpus.dataset_name)]}
+    others = [
+        f"--{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in record.items()
+        if name in args.given and RESUMING.get(name) in ("kept", "compared") and value != before[name]
+    ]
     if others:
-        taken = f"{UNFINISHED}/{others[0]}"
-    if taken is not None:
-        raise UserError(
-            f"{folder} has no checkpoint, but {taken}, which a new run would overwrite; choose another output_dir"
-        )
-    if given is None:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _lock_or_refuse(folder)
-    return Run(folder)
-
-
-def latest_run(folder: Path) -> Run:
-    """Return the run in a folder with its latest valid checkpoint, if there is one; it is not locked."""
-    if not folder.is_dir() or not checkpoints_of(folder):
-        return Run(folder)
-    return _run_of(latest_valid_checkpoint(folder))
-
-
-def new_run_folder(output_dir: Path, experiment_name: str) -> Path:
-    """Return and lock output_dir/experiment_name, or else -2, -3 ...: the first that is free, missing or empty."""
-    folder = output_dir / experiment_name
-    number = 1
-    while not _lock(folder) or folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-        number += 1
-        folder = output_dir / f"{experiment_name}-{number}"
-    return folder
-
-
-def _lock(folder: Path) -> bool:
-    """Lock a run by a file beside its folder until this process ends, even by a kill; return False if it is locked."""
-    folder = folder.resolve()
-    lock = FileLock(folder.parent / f".{folder.name}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return False
-    _LOCKS[folder] = lock
-    return True
-
-
-def _lock_or_refuse(folder: Path) -> None:
-    """Lock a run, which this process may have locked before; raise a UserError if another process has."""
-    if folder.resolve() not in _LOCKS and not _lock(folder):
-        raise UserError(f"{folder} is locked by another process; wait for it or stop it")
-
-
-def find_checkpoint(resume_from_checkpoint: str) -> Path:
-    """Return the checkpoint that --resume_from_checkpoint names, or the latest valid one of the run that it names."""
-    folder = expand(resume_from_checkpoint).resolve()
-    if not folder.is_dir():
-        raise UserError(f"nothing to resume: there is no folder {folder}; name a run or a checkpoint that exists")
-    if not folder.name.startswith("checkpoint-"):
-        return latest_valid_checkpoint(folder)
-    wrong = why_not_resumable(folder)
-    if wrong is not None:
-        raise UserError(f"{folder} {wrong}; name an older checkpoint, or its run for the latest valid one")
-    newest = latest_valid_checkpoint(folder.parent)
-    if newest != folder:
-        raise UserError(
-            f"{folder.parent} has a later checkpoint, {newest.name}; to continue from {folder.name}, copy it and "
-            f"{CONFIG_NAME} to a new folder and resume that folder"
-        )
-    return folder
+        line = "%s was trained without %s; to train with it, choose another --experiment_name"
+        logger.warning(line, folder, ", ".join(others))
 
 
 # ---- what a resumed run must keep

@@ -72,7 +72,7 @@ def time_steps(
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             short = training.with_values(
                 max_steps=min(most, training.max_steps),
-                output_dir=folder,
+                output_dir=f"{folder}/run",  # its lock lies beside it
                 logging_strategy=IntervalStrategy.NO,
                 eval_strategy=IntervalStrategy.NO,
                 eval_on_start=False,

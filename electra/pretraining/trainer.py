@@ -60,7 +60,12 @@ from electra.pretraining.checkpoints import (
 )
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, make_collator
-from electra.pretraining.device import compile_model, explain_lost_process, explain_lost_worker
+from electra.pretraining.device import (
+    compile_model,
+    explain_lost_process,
+    explain_lost_worker,
+    main_process_first,
+)
 from electra.pretraining.metrics import evaluation_metrics, metrics_of_corrupted, token_records
 from electra.pretraining.model import networks_changed, start_of_run
 from electra.pretraining.plan import make_plan
@@ -68,8 +73,8 @@ from electra.pretraining.program import network_options_of, prepare_program
 from electra.pretraining.run_folder import (
     RunProvenance,
     check_resumed,
+    find_run,
     provenance_of,
-    run_to_continue,
     upload_networks,
 )
 from electra.pretraining.step import LogWindow, Phase, StepGuard, begin_second_stage, phase_at, values_of_batch
@@ -214,7 +219,7 @@ class ElectraTrainer(Trainer):
                 is no such checkpoint; or a new run would overwrite the checkpoints of the folder.
         """
         if resume_from_checkpoint in (None, True) or not self.is_opened:
-            run = run_to_continue(self.run_folder, resume_from_checkpoint)
+            run = main_process_first(lambda: find_run(self.run_folder, resume_from_checkpoint), per_host=False)
             resume_from_checkpoint = run.checkpoint or False
             if run.checkpoint is not None:
                 logger.info("resuming %s", run.checkpoint)

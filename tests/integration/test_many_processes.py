@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from electra.data import shards
-from electra.io.checkpoints import find_damage
+from electra.io.checkpoints import checkpoints_of, find_damage
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run import main as pretrain
@@ -33,7 +33,7 @@ from tests.helpers import (
     read_json,
     wait_for,
 )
-from tests.pretraining.runs import FAST, assert_same_state, flags, write_corpus
+from tests.pretraining.runs import FAST, assert_same_state, flags, make, write_corpus
 
 pytestmark = pytest.mark.slow
 
@@ -132,6 +132,19 @@ def test_a_process_that_hangs_ends_the_run_after_the_time_out(endless):
     psutil.Process(ranks[1].pid).suspend()
     assert exit_codes(ranks[:1]) == [2]
     assert "error: another process of the run has ended or cannot be reached; " in ranks[0].log.read_text()
+
+
+def train(folder, steps):
+    """As a program trains, which leaves it to the trainer where the run goes on."""
+    make(folder, **FAST, auto_resume=True, max_steps=steps, save_steps=2).train()
+
+
+def test_the_processes_of_a_program_open_its_run_together(tmp_path):
+    write_corpus(tmp_path / "corpus.txt")
+    for steps in (2, 4):
+        ranks = fork_ranks(train, tmp_path, steps, folder=tmp_path)
+        assert exit_codes(ranks) == [0, 0], [rank.log.read_text() for rank in ranks]
+    assert [path.name for path in checkpoints_of(tmp_path / "output" / "run")] == ["checkpoint-4", "checkpoint-2"]
 
 
 def test_torchrun_goes_on_by_itself_after_a_killed_process(tmp_path, copying):

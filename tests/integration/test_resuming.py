@@ -1,6 +1,5 @@
 """Runs that are stopped, damaged, resumed and extended: they end like an uninterrupted one, bit for bit."""
 
-import json
 import os
 import re
 import shutil
@@ -315,11 +314,6 @@ def edit_state(edit):
     return change
 
 
-def in_state(**entries):
-    """A change of trainer_state.json."""
-    return lambda state: {**state, **entries}
-
-
 FORGED = {
     "moments of another shape": ("optimizer.pt", edit_state(lambda entry: entry.update(exp_avg=torch.ones(3)))),
     "one moment for all": ("optimizer.pt", edit_state(lambda entry: entry.update(exp_avg_sq=torch.ones(())))),
@@ -335,21 +329,13 @@ FORGED = {
     "a schedule's step": ("scheduler.pt", lambda state: {**state, "last_epoch": "x"}),
     "no random state": ("rng_state.pth", lambda state: {}),
     "a random state's text": ("rng_state.pth", lambda state: dict.fromkeys(state, "x")),
-    "an unknown entry": ("trainer_state.json", in_state(x=5)),
-    "a batch size": ("trainer_state.json", in_state(train_batch_size="x")),
-    "a token count": ("trainer_state.json", in_state(num_input_tokens_seen="x")),
-    "callbacks": ("trainer_state.json", in_state(stateful_callbacks=5)),
-    "a metric": ("trainer_state.json", in_state(log_history=[{"step": 4, "loss": "x"}])),
 }
 
 
 def forge(checkpoint, name, change):
     """Change a file of a checkpoint and write the manifest anew, as whoever forges one would."""
     path = checkpoint / name
-    if path.suffix == ".json":
-        path.write_text(json.dumps(change(read_json(path))))
-    else:
-        torch.save(change(torch.load(path, weights_only=False)), path)
+    torch.save(change(torch.load(path, weights_only=False)), path)
     write_manifest(checkpoint)
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from pytest import raises
 
 from electra.io.checkpoints import write_manifest
 from electra.io.errors import UserError
 from electra.pretraining.options import parse_pretraining_arguments
-from electra.pretraining.run_folder import open_run, run_to_continue
+from electra.pretraining.run_folder import find_run, open_run
 from tests.helpers import ROOT, parametrize, read_json
 from tests.pretraining.runs import flags
 
@@ -265,7 +266,7 @@ STATES = {
     "no folder":                      ("new new no  no  no  new no  no  new", shutil.rmtree),
     "an empty folder":                ("new new no  no  no  new no  no  new", only()),
     "a hidden file":                  ("-2  new no  no  no  new no  no  new", with_files(".DS_Store")),
-    "a link to nothing":              ("new new no  no  no  new no  no  new", linked_to_nothing),
+    "a link to nothing":              ("-2  no  no  no  no  no  no  no  no", linked_to_nothing),
     "a lock of a process that ended": ("new new no  no  no  new no  no  new", both(shutil.rmtree, left_lock)),
     # killed
     "killed in its options":          ("-2  new no  no  no  new no  no  new", with_files(".config.yaml.123")),
@@ -276,6 +277,7 @@ STATES = {
     "a program killed with curves":   ("-2  no  no  no  no  new no  no  new", with_files(FIRST, "runs/events")),
     "killed in a later checkpoint":   ("-2  8   8   no  8   8   8   no  no",  killed(THIRD, then=[NEWEST])),
     "killed in a deletion":           ("-2  12  12  12  no  12  12  12  no",  killed(DISCARDED, then=[OLDEST])),
+    "its networks alone":             ("-2  no  no  no  no  no  no  no  no",  only(*BEGUN, "discriminator")),
     "its results alone":              ("-2  no  no  no  no  no  no  no  no",  only(*BEGUN, "metrics.json")),
     "killed after the last step":     ("-2  12  12  12  no  12  12  12  no",  killed()),
     "killed in its export":           ("-2  12  12  12  no  12  12  12  no",  killed("unfinished/discriminator/a")),
@@ -294,7 +296,7 @@ STATES = {
     "moved, with a link":             ("-2  end 12  12  no  12  12  12  no",  moved_and_linked),
     "a checkpoint without its run":   ("-2  no  no  no  no  no  no  no  no",  a_checkpoint_alone),
     "at work":                        ("-2  no  no  no  no  no  no  no  no",  lock),
-    "at work, before a checkpoint":   ("-2  no  no  no  no  no  no  no  new", both(only(*BEGUN), lock)),
+    "at work, before a checkpoint":   ("-2  no  no  no  no  no  no  no  no",  both(only(*BEGUN), lock)),
     "the run may not be changed":     ("-2  end 12  12  no  12  12  12  no",  read_only(".")),
     "nothing may be changed":         ("no  no  no  no  no  no  no  no  no",  read_only(".", "..")),
     # damaged
@@ -322,13 +324,14 @@ STATES = {
     "of it, damaged":                 ("-2  no  no  no  no  no  no  no  no",  released_and_damaged),
     "of it, in its first checkpoint": ("-2  new no  no  no  new no  no  new", released_and_killed),
     # of others
-    "a file":                         ("-2  new no  no  no  new no  no  new", a_file),
+    "a file":                         ("-2  no  no  no  no  no  no  no  no",  a_file),
     "notes":                          ("-2  no  no  no  no  new no  no  new", with_files("notes.txt")),
     "another config.yaml":            ("-2  no  no  no  no  new no  no  new", with_files("config.yaml")),
     "another checkpoint":             ("-2  no  no  no  no  no  no  no  no",  with_files("checkpoint-4/config.json")),
     "another unfinished":             ("-2  no  no  no  no  no  no  no  no",  with_files("unfinished/precious")),
     "another generator":              ("-2  no  no  no  no  no  no  no  no",  with_files("generator/config.json")),
     "another report":                 ("-2  no  no  no  no  no  no  no  no",  with_files("report.html")),
+    "other samples":                  ("-2  no  no  no  no  no  no  no  no",  with_files("samples.json")),
     "another state":                  ("-2  no  no  no  no  no  no  no  no",  with_files("trainer_state.json")),
     "another metrics.json":           ("-2  no  no  no  no  no  no  no  no",  with_files("metrics.json")),
     "another tokenizer":              ("-2  no  no  no  no  new no  no  new", with_files("tokenizer/tokenizer.json")),
@@ -363,11 +366,12 @@ def link(source, target):
     shutil.copy(source, target) if Path(source).name == "log.txt" else os.link(source, target)
 
 
-def copy_of(run, target):
-    """Copy a run, whose folders are this user's, see `without_privileges`."""
-    shutil.copytree(run, target, copy_function=link)
+def make_state(state, finished_run, output):
+    """Make output/run in a state; its folders are this user's, see `without_privileges`."""
+    shutil.copytree(finished_run, output / "run", copy_function=link)
+    STATES[state][1](output / "run")
     if os.geteuid() == 0:
-        for path in (target.parent, target, *target.rglob("*")):
+        for path in (output, *output.rglob("*")):
             if path.is_dir():
                 os.chown(path, NOBODY, NOBODY)
 
@@ -387,7 +391,7 @@ def ways(output):
         "name": command,
         "auto": partial(command, auto_resume=True),
         **{way: partial(command, resume_from_checkpoint=path, **places) for way, path in resumed.items()},
-        **{way: partial(run_to_continue, run, given) for way, given in programs.items()},
+        **{way: partial(find_run, run, start) for way, start in programs.items()},
     }
 
 
@@ -416,23 +420,48 @@ def listed(folder):
 
 @parametrize("state", STATES)
 def test_a_state_of_a_folder_and_what_each_start_makes_of_it(state, finished_run, base):
-    expected, change = STATES[state]
+    expected, _ = STATES[state]
     outcomes = {}
     output = before = None
     for way in WAYS:
         if output is None or listed(output) != before:  # nearly no start changes anything
             output = base / state / way / "output"
-            copy_of(finished_run, output / "run")
-            change(output / "run")
+            make_state(state, finished_run, output)
         before = listed(output)
         outcomes[way] = outcome(ways(output)[way], output / "run")
         after = listed(output)
         changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
         assert all("unfinished" in path.parts for path in changed), (way, changed)
         assert not changed or outcomes[way] != "no", (way, changed)
+        if outcomes[way] in ("new", "8", "12"):
+            assert not (output / "run" / "unfinished").exists(), way
         if outcomes[way] == "new":
             assert not [name for name in AT_END if (output / "run" / name).exists()], way
     assert outcomes == dict(zip(WAYS, expected.split(), strict=True))
+
+
+@parametrize(
+    ("state", "way", "named"),
+    [
+        ("finished", "older", "latest .* checkpoint-12; .*copy"),
+        ("finished", "false", "checkpoints, .*overwrite"),
+        ("newest without its optimizer", "newest", r"checkpoint-12 has no optimizer\.pt"),
+        ("all cut", "none", "checkpoint-12 .*checkpoint-8 .*checkpoint-4"),
+        ("no folder", "run", "output/run"),
+        ("no folder", "true", "output/run"),
+        ("at work", "auto", "locked"),
+        ("of text, not of tokens", "none", "version"),
+        ("another report", "none", r"report\.html"),
+        ("another unfinished", "false", "unfinished/precious"),
+        ("another unfinished", "auto", "--experiment_name"),
+        ("notes", "auto", "--experiment_name"),
+    ],
+)
+def test_a_refusal_says_why_and_what_to_do(state, way, named, finished_run, base):
+    output = base / f"{state} {way}" / "output"
+    make_state(state, finished_run, output)
+    with raises(UserError, match=named):
+        ways(output)[way]()
 
 
 @parametrize(
@@ -455,7 +484,7 @@ def test_a_state_of_a_folder_and_what_each_start_makes_of_it(state, finished_run
 )
 def test_options_decide_whether_a_finished_run_goes_on(options, expected, finished_run, tmp_path):
     output = tmp_path / "output"
-    copy_of(finished_run, output / "run")
+    make_state("finished", finished_run, output)
     before = listed(output)
     options = {"output_dir": output, "train_file": "corpus.txt", "auto_resume": True, **options}
     run = open_run(parse_pretraining_arguments(flags(tmp_path, **options)))

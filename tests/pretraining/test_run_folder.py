@@ -17,16 +17,14 @@ from electra.pretraining.run_folder import (
     Run,
     RunProvenance,
     check_resumed,
-    find_checkpoint,
     first_files,
     new_run_folder,
     open_run,
     provenance_of,
-    run_to_continue,
     save_options,
 )
 from tests.conftest import refused
-from tests.helpers import contents, files_up_to, parametrize
+from tests.helpers import files_up_to, parametrize
 from tests.io.test_checkpoints import write_checkpoint
 from tests.pretraining.runs import flags
 
@@ -46,7 +44,7 @@ def test_a_run_gets_a_folder_of_its_name_or_a_number(tmp_path):
         (folder / ".hidden").touch()
     (tmp_path / "file").write_text("precious")
     (tmp_path / ".file-2.lock").touch()  # left by a process that has ended
-    assert new_run_folder(tmp_path, "file") == tmp_path / "file-2"
+    assert new_run_folder(tmp_path / "file") == tmp_path / "file-2"
 
 
 def test_a_run_that_has_not_ended_can_be_continued(tmp_path, caplog):
@@ -62,7 +60,7 @@ def test_a_run_that_has_not_ended_can_be_continued(tmp_path, caplog):
 def test_an_empty_folder_is_used_by_one_of_two_runs(tmp_path):
     (tmp_path / "run").mkdir()
     with ThreadPoolExecutor(8) as pool:
-        folders = list(pool.map(lambda _: new_run_folder(tmp_path, "run"), range(8)))
+        folders = list(pool.map(lambda _: new_run_folder(tmp_path / "run"), range(8)))
     assert sorted(f.name for f in folders) == ["run", *(f"run-{n}" for n in range(2, 9))]
 
 
@@ -74,24 +72,7 @@ def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path, auto_resume):
         assert "--experiment_name" in message
 
 
-# ---- what is resumed
-
-
-def test_a_checkpoint_a_run_and_a_word_can_be_named(tmp_path):
-    run = tmp_path / "run"
-    older = write_checkpoint(run, 4)
-    newer = write_checkpoint(run, 8)
-    with raises(UserError, match=r"checkpoint-8.* copy"):
-        find_checkpoint(str(older))
-    assert find_checkpoint(str(newer)) == newer
-    assert find_checkpoint(str(run)) == newer
-    (newer / "optimizer.pt").unlink()
-    assert find_checkpoint(str(run)) == older
-    assert find_checkpoint(str(older)) == older
-    with raises(UserError, match=r"optimizer\.pt"):
-        find_checkpoint(str(newer))
-    with raises(UserError, match=f"{tmp_path}/other"):
-        find_checkpoint(f"{tmp_path}/other")
+# ---- what is resumed: see also test_find_run.py
 
 
 def test_a_resumed_run_is_not_asked_to_write_elsewhere(tmp_path):
@@ -104,54 +85,6 @@ def test_a_resumed_run_is_not_asked_to_write_elsewhere(tmp_path):
     places = ((tmp_path / "output", "run"), (tmp_path / "output", "run-2"), (tmp_path, "link"), (None, None))
     for output_dir, name in places:
         assert opened(tmp_path, **{**resume, "output_dir": output_dir, "experiment_name": name}).folder == run
-
-
-def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path, wordpiece_tokenizer):
-    run = tmp_path / "output" / "run"
-    run.mkdir(parents=True)
-    (run / ".config.yaml.123").touch()  # killed while it wrote its options
-    assert opened(tmp_path, auto_resume=True) == Run(run, None)
-    with first_files(Run(run)):
-        save_options({"seed": 1}, Run(run), wordpiece_tokenizer)
-    (run / "unfinished" / "checkpoint-4").mkdir(parents=True)
-    assert opened(tmp_path, auto_resume=True) == Run(run, None)
-    assert not (run / "unfinished").exists()
-
-
-@parametrize("name", ["report.html", "samples.json", "trainer_state.json", "unfinished/precious", "generator/a"])
-def test_a_program_overwrites_no_files_of_others(tmp_path, name):
-    path = tmp_path / "run" / name
-    path.parent.mkdir(parents=True)
-    path.write_text("mine")
-    for given in (None, False):
-        message = refused(lambda given=given: run_to_continue(tmp_path / "run", given))
-        assert name.partition("/")[0] in message and "output_dir" in message
-    assert path.read_text() == "mine"
-    path.rename(path.parent / "notes.txt")
-    if path.parent == tmp_path / "run":  # a file that no run writes
-        assert run_to_continue(tmp_path / "run", None).checkpoint is None
-
-
-@parametrize("name", ["precious", "config.yaml", "unfinished/precious", "checkpoint-4/config.json"])
-def test_a_folder_of_another_program_is_refused_and_left_as_it_is(tmp_path, name):
-    path = tmp_path / "output" / "run" / name
-    path.parent.mkdir(parents=True)
-    path.write_text("seed: 1")
-    before = contents(tmp_path / "output" / "run")
-    message = refused(lambda: opened(tmp_path, auto_resume=True))
-    assert f"{tmp_path}/output/run" in message and "--experiment_name" in message
-    assert contents(tmp_path / "output" / "run") == before
-
-
-def test_a_finished_run_is_extended_by_epochs(tmp_path):
-    run = tmp_path / "output" / "run"
-    (run / "discriminator").mkdir(parents=True)
-    (run / "discriminator" / "config.json").touch()
-    (run / "metrics.json").write_text('{"plan": {"steps": 10, "epochs": 2.0}}')
-    epochs = {"auto_resume": True, "max_steps": -1}
-    assert opened(tmp_path, **epochs, num_train_epochs=2) == Run(run, is_finished=True)
-    with raises(UserError, match="is not a run that can be resumed"):  # its checkpoints are gone
-        opened(tmp_path, **epochs, num_train_epochs=3)
 
 
 def test_a_finished_run_names_the_options_that_it_was_trained_without(tmp_path, caplog):
