@@ -91,7 +91,7 @@ def newest_step(run):
     Raises:
         AssertionError: one of them is not whole.
     """
-    checkpoints = checkpoints_of(run) if run.is_dir() else []
+    checkpoints = checkpoints_of(run)
     for checkpoint in checkpoints:
         assert find_damage(checkpoint) is None, f"{checkpoint} {find_damage(checkpoint)}"
     return int(checkpoints[0].name.partition("-")[2]) if checkpoints else 0

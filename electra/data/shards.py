@@ -280,7 +280,7 @@ def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, 
     unfinished = target / "index.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)  # of a command that was killed
     try:
-        with translate_write_errors(target, lambda: "make room, or name another --cache_dir"):
+        with translate_write_errors(target, "make room, or name another --cache_dir"):
             unfinished.mkdir()
             tokenizer.save_pretrained(unfinished / TOKENIZER_NAME)
             write_index(unfinished, files, description, target)

@@ -420,7 +420,7 @@ def keep(
     if evaluation.is_start(task):
         folder = evaluation.encoder_path(task.name, seed)
         unfinished = folder.with_name(f".{folder.name}.unfinished")
-        with translate_write_errors(evaluation.folder, lambda: "make room, and run the same command again"):
+        with translate_write_errors(evaluation.folder, "make room, and run the same command again"):
             model.encoder.save_pretrained(unfinished)
             evaluation.encoder.tokenizer.save_pretrained(unfinished)
             replace_folder(unfinished, folder)

@@ -106,7 +106,7 @@ def save_model(
     for name, value in {**data.saved, **kept}.items():
         setattr(config, name, value)
     first = evaluation.find(task.name, result.seed) or result
-    with translate_write_errors(evaluation.folder, lambda: "make room, and run the same command again"):
+    with translate_write_errors(evaluation.folder, "make room, and run the same command again"):
         with silent_transformers():
             exported.save_pretrained(unfinished)
         evaluation.encoder.tokenizer.save_pretrained(unfinished)

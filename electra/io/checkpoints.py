@@ -212,27 +212,10 @@ def unreadable(checkpoint: str | None, what: str, error: Exception, advice: str 
     return UserError(f"{what} of {checkpoint} cannot be read ({type(error).__name__}: {reason}); {advice}")
 
 
-def describe_latest_valid(run: Path, until: int | None = None) -> str:
-    """Return a part of a message: which valid checkpoint of a run is the latest, up to the step `until` if given."""
-    if not run.is_dir():
-        return "no checkpoint is left"
-    valid = _newest_whole(run, until)
-    return "no checkpoint was saved before" if valid is None else f"the last good checkpoint is {valid}"
-
-
 def how_to_go_on(run: Path) -> str:
-    """Return the end of a message about a file of a run that cannot be written: what is left, and what to do."""
-    has_valid = run.is_dir() and _newest_whole(run) is not None
-    again = f"resume with --resume_from_checkpoint {shlex.quote(str(run))}" if has_valid else "start it again"
-    return f"{describe_latest_valid(run)}; make room, or get the permission, and {again}"
-
-
-def _newest_whole(run: Path, until: int | None = None) -> Path | None:
-    """Return the latest checkpoint of a run that is whole, up to the step `until` if given; None if there is none."""
-    older = (path for path in checkpoints_of(run) if until is None or step_of(path) <= until)
-    with suppress(UserError):  # this user may not read it
-        return next((path for path in older if find_damage(path) is None), None)
-    return None
+    """Return what to do where a file of a run cannot be written, the end of a message."""
+    again = f"--resume_from_checkpoint {shlex.quote(str(run))} goes on from its latest checkpoint"
+    return f"make room, or get the permission, and start it again; {again}"
 
 
 # ---- writing and moving checkpoints
@@ -259,8 +242,8 @@ def discard(checkpoint: Path) -> None:
 
 
 @contextmanager
-def translate_write_errors(folder: Path, kept: Callable[[], str]) -> Iterator[None]:
-    """Turn errors of a block that writes into `folder`, as on a full disk, into a UserError that ends in `kept()`."""
+def translate_write_errors(folder: Path, advice: str) -> Iterator[None]:
+    """Turn errors of a block that writes into `folder`, as on a full disk, into a UserError that ends in `advice`."""
     try:
         yield
     except Exception as error:
@@ -280,7 +263,7 @@ def translate_write_errors(folder: Path, kept: Callable[[], str]) -> Iterator[No
         else:
             reason = getattr(error, "strerror", None) or " ".join(str(error).split())
             reason = re.sub(r"^(.*: )?(.*) \(os error \d+\)$", r"\2", reason)  # of a library in Rust
-        raise UserError(f"cannot write {path}: {reason}; {kept()}") from error
+        raise UserError(f"cannot write {path}: {reason}; {advice}") from error
 
 
 def _last_written(folder: Path) -> Path:
@@ -337,7 +320,7 @@ def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None
         unfinished = Path(f"{target}{_UNFINISHED}")
         shutil.rmtree(unfinished, ignore_errors=True)  # of a build that was killed
         try:
-            with translate_write_errors(target, lambda: f"make room, or name another folder for {what}"):
+            with translate_write_errors(target, f"make room, or name another folder for {what}"):
                 unfinished.mkdir()
                 build(unfinished)
                 write_manifest(unfinished)

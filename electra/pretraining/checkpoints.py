@@ -157,7 +157,7 @@ class AtomicCheckpoints(TrainerCallback):
             shutil.rmtree(unfinished.parent, ignore_errors=True)
 
     def _translated_errors(self) -> AbstractContextManager[None]:
-        return translate_write_errors(self.run_folder / UNFINISHED, lambda: how_to_go_on(self.run_folder))
+        return translate_write_errors(self.run_folder / UNFINISHED, how_to_go_on(self.run_folder))
 
     def _complete(self, unfinished: Path) -> None:
         """Write the files that Trainer does not, and delete Trainer's pickled options, which hold the Hub's token."""

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -19,7 +18,6 @@ import torch.nn.functional as F
 from accelerate import PartialState
 from torch import Tensor, nn
 
-from electra.io.checkpoints import describe_latest_valid
 from electra.io.errors import LOST_PROCESS, UserError, first_line, is_lost_process, is_out_of_memory
 from electra.runtime.device import computes_bf16, keeping_random_states, tune_compiler
 from electra.runtime.threads import share_of_cores
@@ -258,11 +256,9 @@ def explain_lost_worker(error: BaseException, workers: int | None) -> UserError 
     )
 
 
-def explain_lost_process(error: BaseException, run: Path) -> UserError | None:
+def explain_lost_process(error: BaseException) -> UserError | None:
     """Return the UserError for an error that says that another process was lost; None for other errors."""
     if not is_lost_process(error):
         return None
-    return UserError(
-        f"{LOST_PROCESS}; {describe_latest_valid(run)}; start the same command again on all hosts, with --auto_resume "
-        "or --resume_from_checkpoint"
-    )
+    again = "start the same command again on all hosts, with --auto_resume or --resume_from_checkpoint"
+    return UserError(f"{LOST_PROCESS}; {again}")

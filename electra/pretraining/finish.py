@@ -99,7 +99,7 @@ def finish_run(
     if not trainer.is_world_process_zero():
         return {}
     folder = trainer.run_folder
-    with translate_write_errors(folder, lambda: how_to_go_on(folder)):
+    with translate_write_errors(folder, how_to_go_on(folder)):
         metrics = _write_results(trainer, options, results, test, on_generator)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")

@@ -329,8 +329,7 @@ def networks_changed(checkpoint: str | None, config: ElectraPretrainingConfig) -
 
 def start_of_run(args: ElectraTrainingArguments) -> Path | None:
     """Return the checkpoint of --init_checkpoint; None without one, or if the run has a checkpoint of its own."""
-    folder = Path(args.output_dir)
-    if args.init_checkpoint is None or (folder.is_dir() and checkpoints_of(folder)):
+    if args.init_checkpoint is None or checkpoints_of(Path(args.output_dir)):
         return None
     return start_checkpoint(args.init_checkpoint)
 

@@ -407,7 +407,7 @@ def first_files(run: Run) -> Iterator[None]:
     run.folder.mkdir(exist_ok=True)
     is_new = not any(run.folder.iterdir())
     try:
-        with translate_write_errors(run.folder, lambda: "make room, or choose another --output_dir"):
+        with translate_write_errors(run.folder, "make room, or choose another --output_dir"):
             yield
     except BaseException:
         if is_new:

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +17,6 @@ from torch.nn.utils import get_total_norm
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerCallback, TrainerState
 
-from electra.io.checkpoints import describe_latest_valid
 from electra.io.console import format_seconds
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
@@ -103,13 +101,11 @@ class StepGuard(TrainerCallback):
 
     Args:
         max_grad_norm: norm to which gradients are clipped; infinite for no clipping.
-        run_folder: folder whose latest checkpoint the error for too many skipped steps names.
         is_sharded: whether no process has all gradients (FSDP, DeepSpeed).
     """
 
     accelerator: Accelerator
     max_grad_norm: float
-    run_folder: Path
     is_sharded: bool
     optimizer: Any = None
     _in_a_row: Any = 0.0
@@ -176,9 +172,8 @@ class StepGuard(TrainerCallback):
         in_a_row = int(self._in_a_row)
         if in_a_row >= MOST_IN_A_ROW:
             raise UserError(
-                f"step {step}: the last {in_a_row} steps were not finite and were skipped; "
-                f"{describe_latest_valid(self.run_folder, until=step - in_a_row)}; resume from it with a lower "
-                "--learning_rate or a smaller --max_grad_norm"
+                f"step {step}: the last {in_a_row} steps were not finite and were skipped, which changes nothing; "
+                "resume the run with a lower --learning_rate or a smaller --max_grad_norm"
             )
         # fp16's loss scale rises until a gradient is infinite, which is no reason to warn.
         level = logging.WARNING if self.accelerator.scaler is None else logging.INFO

@@ -189,7 +189,7 @@ class ElectraTrainer(Trainer):
         self.phase = Phase(True, True)
         self.checkpoints = AtomicCheckpoints(self, provenance or self._provenance())
         is_sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
-        self.guard = StepGuard(self.accelerator, args.max_grad_norm, self.run_folder, is_sharded)
+        self.guard = StepGuard(self.accelerator, args.max_grad_norm, is_sharded)
         if callbacks is None:
             callbacks = default_callbacks(model, args, plan)
         for callback in (*callbacks, KeepRunId(self.run_folder), self.checkpoints, self.guard):
@@ -236,7 +236,7 @@ class ElectraTrainer(Trainer):
         except BaseException as error:
             failure = (
                 explain_lost_worker(error, self.args.dataloader_num_workers)
-                or explain_lost_process(error, self.run_folder)
+                or explain_lost_process(error)
                 or self.checkpoints.explain_first_step(error)
             )
             if failure is None:

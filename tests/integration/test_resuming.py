@@ -141,7 +141,7 @@ def test_a_run_without_its_network_is_exported_again(copy):
     network = copy.run / "discriminator"
     size = (network / "model.safetensors").stat().st_size
     shutil.rmtree(network)
-    with files_up_to(size - 1), raises(UserError, match=rf"cannot write .*--resume_from_checkpoint {copy.run}$"):
+    with files_up_to(size - 1), raises(UserError, match=rf"cannot write .*--resume_from_checkpoint {copy.run} "):
         copy.resume()
     assert not (copy.run / "unfinished").exists()
     assert not network.exists()
@@ -293,7 +293,7 @@ def test_a_failed_write_keeps_the_last_checkpoint(copy, file):
     size = (copy.run / "checkpoint-12" / file).stat().st_size - 1
     with files_up_to(size), raises(UserError) as error:
         copy.resume(max_steps=13)
-    named = f"unfinished.*: .*{copy.run}/checkpoint-12; make room, .*--resume_from_checkpoint {copy.run}$"
+    named = f"unfinished.*: .*make room, .*--resume_from_checkpoint {copy.run} "
     assert re.search(named, str(error.value))
     assert copy.steps() == {4, 8, 12}
     assert find_damage(copy.run / "checkpoint-12") is None

@@ -273,11 +273,11 @@ def test_no_step_waits_for_the_device(folder, monkeypatch, is_scaled, others):
     assert moved and seen == {}
 
 
-def test_too_many_in_a_row_end_the_run_and_name_the_checkpoint(folder, monkeypatch):
+def test_too_many_in_a_row_end_the_run_which_can_be_resumed(folder, monkeypatch):
     monkeypatch.setattr("electra.pretraining.step.MOST_IN_A_ROW", 4)
     trainer = make(folder, **FAST, logging_steps=2)
     break_loss(trainer, 2, 3, 4, 6, 7, 8, 9, 10, 11)
-    with raises(UserError, match=r"step 10: the last 5 .*/checkpoint-4;"):
+    with raises(UserError, match=r"step 10: the last 5 .*resume .*--learning_rate"):
         trainer.train()
     newest = folder / "output" / "run" / "checkpoint-8"
     assert find_damage(newest) is None
