@@ -121,14 +121,16 @@ def find_run(folder: Path, start: str | Path | bool | None) -> Run:
             the folder; another process has locked the run.
     """
     named = expand(str(start)).resolve() if isinstance(start, str | Path) else None
+    if named is not None and not named.is_dir():
+        raise UserError(f"nothing to resume: there is no folder {named}; name a run or a checkpoint that exists")
     if named is not None and folder.resolve() not in (named, named.parent):
         raise UserError(
             f"{named} is of another run than {folder}; give the folder of its run as output_dir, or start a new run "
             "from it with init_checkpoint"
         )
     goes_on = named is not None or start is True
-    if goes_on and not ((named or folder).is_dir() and checkpoints_of(folder)):
-        raise UserError(f"nothing to resume in {named or folder}: there is no checkpoint-N; name a run that has one")
+    if goes_on and not checkpoints_of(folder):
+        raise UserError(f"nothing to resume: there is no checkpoint-N in {folder}; name a run that has one")
     _lock_or_refuse(folder)
     has_checkpoint = bool(checkpoints_of(folder))
     if goes_on or (has_checkpoint and start is None):
@@ -141,10 +143,10 @@ def find_run(folder: Path, start: str | Path | bool | None) -> Run:
             raise UserError(f"{named} {wrong}")
         run = _run_of(newest)
     else:
-        taken = "checkpoints" if has_checkpoint else _taken(folder)
+        taken = "has checkpoints" if has_checkpoint else _taken(folder)
         if taken is not None:
             raise UserError(
-                f"{folder} has {taken}, which a new run would overwrite; choose another --experiment_name, or another "
+                f"{folder} {taken}, which a new run would overwrite; choose another --experiment_name, or another "
                 "output_dir in a program"
             )
         run = Run(folder)
@@ -153,13 +155,13 @@ def find_run(folder: Path, start: str | Path | bool | None) -> Run:
 
 
 def _taken(folder: Path) -> str | None:
-    """Return what a folder has that a new run would overwrite, such as "no checkpoint, but report.html"."""
+    """Return what a new run would overwrite, such as "has no checkpoint, but report.html"; None if nothing."""
     if not folder.is_dir() and os.path.lexists(folder):
-        return "a file of its name"
+        return "is a file, or a link to nothing"
     ours = re.compile(r"(discarded-)?checkpoint-\d+|discriminator|generator")
     others = [f"{UNFINISHED}/{path.name}" for path in folder.glob(f"{UNFINISHED}/*") if not ours.fullmatch(path.name)]
     taken = next((name for name in (*_OF_END, *others) if (folder / name).exists()), None)
-    return taken and f"no checkpoint, but {taken}"
+    return taken and f"has no checkpoint, but {taken}"
 
 
 def _run_of(checkpoint: Path) -> Run:
