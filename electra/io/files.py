@@ -326,37 +326,26 @@ YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError)
 """Errors of reading a text that is no YAML; ValueError for an encoding other than UTF-8."""
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z")
 """Numbers such as 1e-4, which PyYAML takes for text."""
-LONGEST_YAML = 2**20
-"""Characters of a YAML text, at most: PyYAML reads this many in three seconds; a run's options have a few thousand."""
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that reads 1e-4 as a number, and refuses keys that a mapping has twice, and aliases.
+    """A YAML loader that reads 1e-4 as a number, and refuses keys that a mapping has twice."""
 
-    Aliases can stand for billions of values.
-    """
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
         seen = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 continue
             if key.value in seen:
                 wrong = f"{key.value:.80} stands here twice; leave one of the two out"
-                raise yaml.constructor.ConstructorError(None, None, wrong, key.start_mark)
+                raise yaml.composer.ComposerError(None, None, wrong, key.start_mark)
             seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            alias = self.peek_event()
-            wrong = f"the alias *{alias.anchor} is not possible here; write the value itself"
-            raise yaml.composer.ComposerError(None, None, wrong, alias.start_mark)
-        return super().compose_node(parent, index)
+        return node
 
 
 class _TextLoader(_Loader):
-    """A YAML loader that reads every scalar as text, except null."""
+    """A YAML loader that reads every scalar as text, except null and the key `<<` of a merge."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
@@ -379,6 +368,8 @@ class _Dumper(yaml.SafeDumper):
 
 for _class in (_Loader, _Dumper):
     _class.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+for _class in (_TextLoader, _PlainLoader):
+    _class.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"<<\Z"), ["<"])
 _TextLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null|)\Z"), ["~", "n", ""])
 for _kind, _pattern, _beginnings in (
     ("null", r"(~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
@@ -397,18 +388,12 @@ def read_yaml(text: str) -> Any:
     Raises:
         yaml.YAMLError, ValueError, RecursionError: see `YAML_ERRORS`.
     """
-    return _load(text, _Loader)
+    return yaml.load(text, Loader=_Loader)
 
 
 def read_plain(text: str) -> Any:
     """Return the value of a text of YAML in which `no`, `010` and `12:30` are words; errors as of `read_yaml`."""
-    return _load(text, _PlainLoader)
-
-
-def _load(text: str, loader: type[_Loader]) -> Any:
-    if len(text) > LONGEST_YAML:
-        raise ValueError(f"it has {len(text):,} characters, more than {LONGEST_YAML:,}")
-    return yaml.load(text, Loader=loader)
+    return yaml.load(text, Loader=_PlainLoader)
 
 
 OPTIONS_TITLE = "Effective options"
@@ -473,7 +458,7 @@ def read_as_written(text: str) -> Any:
     content = read_yaml(text)
     if not isinstance(content, dict):
         return content
-    written = _load(text, _TextLoader)
+    written = yaml.load(text, Loader=_TextLoader)
     return {key: content[key] if isinstance(content.get(key), dict) else value for key, value in written.items()}
 
 

@@ -23,6 +23,8 @@ from electra.io.files import (
     may_be_hub_id,
     new_folder,
     open_new,
+    read_as_written,
+    read_plain,
     read_yaml,
     replace_folder,
     run_options,
@@ -126,13 +128,32 @@ def test_a_name_that_is_not_utf8_is_refused():
         assert "\\udcff" in refused(lambda make=make: make("folder/\udcff"))
 
 
-@parametrize("text", ["a: &a [1]\nb: *a", "a: &a {x: 1}\nb: {<<: *a}", "a: " + "x" * 2**20, "[" * 5000])
-def test_yaml_that_stands_for_more_than_it_says_is_refused(text, tmp_path):
-    with raises(YAML_ERRORS):
-        read_yaml(text)
+@parametrize("text", ["a: 1\na: 2", "b: {a: 1, a: 2}", "a: 1\n<<: {b: 1}\n<<: {c: 1}", "[" * 5000])
+def test_yaml_that_says_two_things_is_refused(text, tmp_path):
+    for read in (read_yaml, read_plain, read_as_written):
+        with raises(YAML_ERRORS):
+            read(text)
     (tmp_path / "discriminator").mkdir()
     (tmp_path / "config.yaml").write_text(text)
     assert "config.yaml" in refused_line(lambda: run_options(str(tmp_path)))
+
+
+SHARED = """
+a: &rates {values: [1e-4, 3e-4]}
+b: *rates
+c: {d: &first {<<: *rates, seed: 1}}
+e: {<<: *first, seed: 2}
+<<: {f: 1, a: 2}
+"""
+
+
+def test_yaml_may_name_values_and_repeat_and_merge_them():
+    rates = {"values": [1e-4, 3e-4]}
+    first = {**rates, "seed": 1}
+    expected = {"a": rates, "b": rates, "c": {"d": first}, "e": {**rates, "seed": 2}, "f": 1}
+    assert read_yaml(SHARED) == read_plain(SHARED) == expected
+    assert read_as_written(SHARED) == {**expected, "f": "1"}
+    assert read_as_written("a: &size 256\nb: *size\nc: [*size]") == {"a": "256", "b": "256", "c": ["256"]}
 
 
 def refused_line(make):

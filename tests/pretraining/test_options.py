@@ -346,6 +346,14 @@ def test_steps_of_a_file_are_given(resolved, tmp_path):
     assert resolved(save_steps=None, config=tmp_path / "steps.yaml").training.save_steps == 500
 
 
+def test_a_file_may_name_values_and_merge_them(resolved, tmp_path):
+    lines = "eval_steps: &often 500\nsave_steps: *often\n<<: &rest {logging_steps: 25, eval_steps: 1}\n"
+    (tmp_path / "steps.yaml").write_text(lines)
+    steps = dict.fromkeys(("save_steps", "eval_steps", "logging_steps"))
+    training = resolved(**steps, config=tmp_path / "steps.yaml").training
+    assert (training.eval_steps, training.save_steps, training.logging_steps) == (500, 500, 25)
+
+
 def test_an_extended_run_keeps_the_warm_up_that_it_had(tmp_path):
     args = parse_pretraining_arguments(flags(tmp_path, max_steps=12_000, warmup_steps=None))
     before = RunProvenance("text", 10, "held out", options={"warmup_steps": 2})
