@@ -30,7 +30,6 @@ from electra.io.cells import (
     tab_quoting,
     whole_lines,
 )
-from electra.io.console import is_encodable
 from electra.io.errors import UserError, abridged, first_line
 from electra.io.files import check_regular, expand
 from electra.io.lines import COMPRESSIONS, form_of, naming_damage, open_bytes, open_lines
@@ -147,7 +146,7 @@ def text_of(row: Columns, column: str, place: str, option: str = "") -> str:
         advice = f"choose one with {option}" if option else "rename one"
         raise UserError(f"{place} has no column '{column}'; its columns are {shown_names(row)}; {advice}, see {PAGE}")
     text = row[column]
-    if not isinstance(text, str) or not text.strip() or not is_encodable(text):
+    if not isinstance(text, str) or not text.strip():
         raise UserError(
             f"{place} has no text in the column '{column}' ({text!r:.40}); its columns are {shown_names(row)}"
         )
@@ -159,13 +158,6 @@ def shown_names(row: Iterable[str]) -> str:
     return ", ".join(f"{name:.40}" for name in row)[:200]
 
 
-def check_encodable(value: Any, place: str) -> None:
-    """Refuse a value of a row, or a list of values, with half of a surrogate pair, which is no valid Unicode."""
-    for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, str) and not is_encodable(one):
-            raise UserError(f"{place} has {one!r:.60}, which is no text in UTF-8; correct it")
-
-
 def parse_value(written: Any) -> list[Any] | dict[str, Any] | None:
     """Return the list or mapping of a value, or of a cell that holds it as JSON; None if there is neither."""
     if isinstance(written, list | dict):
@@ -174,7 +166,7 @@ def parse_value(written: Any) -> list[Any] | dict[str, Any] | None:
     if text[:1] + text[-1:] not in ("[]", "{}"):
         return None
     try:
-        value: list[Any] | dict[str, Any] = json.loads(text)
+        value: list[Any] | dict[str, Any] = _value_of(text)
     except (ValueError, RecursionError):
         return None
     return value
@@ -297,7 +289,7 @@ def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[PlacedRow]:
     """Yield the rows of JSON lines."""
     for place, line in _filled(lines, path):
         try:
-            value = json.loads(line)
+            value = _value_of(line)
         except (ValueError, RecursionError) as error:
             raise UserError(f"{place} is no JSON ({error}); write an object in each line; see {PAGE}") from error
         yield place, _object(value, place)
@@ -316,7 +308,7 @@ def _json_rows(path: str | Path) -> Iterator[PlacedRow]:
         yield from json_rows(lines, path)
         return
     try:
-        value = json.loads("".join(lines))
+        value = _value_of("".join(lines))
     except json.JSONDecodeError as error:
         found = f"{path}:{error.lineno} is no JSON ({error.msg}, column {error.colno})"
         raise UserError(f"{found}; write an object in each line, or one array of objects; see {PAGE}") from error
@@ -325,6 +317,18 @@ def _json_rows(path: str | Path) -> Iterator[PlacedRow]:
     for number, row in enumerate(value if isinstance(value, list) else [value], start=1):
         place = f"{path} row {number}"
         yield place, _object(row, place)
+
+
+def _value_of(text: str) -> Any:
+    """Return the value of a text of JSON.
+
+    Raises:
+        ValueError: the text is no JSON, or an escape stands for half of a surrogate pair, which is no valid Unicode.
+    """
+    value = json.loads(text)
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def is_object(line: str) -> bool:

@@ -388,6 +388,8 @@ def test_a_file_of_one_object_is_one_row(tmp_path, row, indent):
         ('{"text":\n"a"}\n{"text": "b"}\n', "a.jsonl:3 is no JSON"),
         ("[1, 2]", "a.jsonl row 1 is no object"),
         ('{"text": "a"}\n["b"]\n', "a.jsonl:2 is no object"),
+        ('{"text": "\\ud83d\\ude00"}\n{"text": [{"\\ude00": 1}]}\n', "a.jsonl:2 is no JSON"),
+        ('[{"text": "\\ud83d"}]', "a.jsonl is no JSON"),
         ('[{"text": "a"}', "a.jsonl:1 is no JSON"),
         ("text\n", "a.jsonl:1 is no JSON"),
     ],

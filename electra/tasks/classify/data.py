@@ -26,7 +26,7 @@ from electra.finetuning.data import (
 from electra.finetuning.row_checks import is_unlabelled, read_all
 from electra.io.cells import PAGE
 from electra.io.errors import UserError
-from electra.io.rows import Columns, PlacedRow, check_encodable, shown_names, text_of
+from electra.io.rows import Columns, PlacedRow, shown_names, text_of
 from electra.options import INSIDE, NOT_EMPTY, UP_TO_ONE, option
 from electra.tasks.classify.labels import Example, check_written
 
@@ -142,7 +142,6 @@ def read_example(columns: TextColumns, row: Columns, place: str) -> Example:
             f"{place} has no column '{missing[0]}'; its columns are {shown_names(row)}; see --label_column"
         )
     label = {name: row.get(name) for name in names} if len(names) > 1 else row.get(names[0])
-    check_encodable(label, place)
     check_written(label, place)
     return Example(text, pair, label, place)
 

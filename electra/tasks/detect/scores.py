@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.finetuning.data import Array, PaddingCollator, cut_windows
 from electra.finetuning.row_checks import is_missing, truth_of
 from electra.io.errors import UserError
-from electra.io.rows import check_encodable, parse_value, read_rows
+from electra.io.rows import parse_value, read_rows
 from electra.model.networks import check_finite, encode, replaced_logits
 from electra.runtime.device import computing
 from electra.runtime.threads import most_threads
@@ -49,7 +49,6 @@ def read_texts(
     """
     for place, row in read_rows(path, delimiter, quoting, reads_text=True):
         text = row["text"] if [*row] == ["text"] else row.get(text_column)
-        check_encodable(text, place)
         if not isinstance(text, str):
             raise UserError(f"{place} has no text in its column {text_column} of {', '.join(row)}; see --text_column")
         label = row.get(label_column) if label_column else None

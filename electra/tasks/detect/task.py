@@ -28,7 +28,6 @@ from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
 from electra.io.console import environment, setup_logging
 from electra.io.errors import UserError, abridged
 from electra.io.files import check_results, expand, new_folder, open_new, write_json
-from electra.io.rows import check_encodable
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, check_given_tokenizer, load_networks, networks_of
@@ -169,7 +168,6 @@ def replaced_token_probabilities(
     for number, text in enumerate(given):
         if not isinstance(text, str):
             raise UserError(f"text {number} is {abridged(text)}; give strings")
-        check_encodable(text, f"text {number}")
     check(isinstance(max_length, int), "max_length", repr(max_length), "a whole number")
     if isinstance(discriminator, PreTrainedModel):
         networks = networks_of(discriminator, processing_class)

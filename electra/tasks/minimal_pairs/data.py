@@ -16,7 +16,7 @@ from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
 from electra.io.lines import form_of
-from electra.io.rows import TABLES, Columns, PlacedRow, check_encodable, read_rows, text_of
+from electra.io.rows import TABLES, Columns, PlacedRow, read_rows, text_of
 from electra.options import FOLDER_NAME, NOT_EMPTY, POSITIVE, Options, check, option
 
 logger = logging.getLogger(__name__)
@@ -102,7 +102,6 @@ def _read_pair(source: str, placed: PlacedRow, columns: Sequence[str]) -> Pair:
     named = _first(row, PHENOMENON)
     paradigm = _first(row, PARADIGM) or named or source
     phenomenon = named or paradigm
-    check_encodable([paradigm, phenomenon], place)
     return Pair(good, bad, paradigm, PHENOMENA.get(phenomenon, phenomenon), place)
 
 

@@ -18,7 +18,7 @@ from electra.finetuning.config import LabelledFileArguments
 from electra.finetuning.data import NamedRows, rows_by_split
 from electra.finetuning.row_checks import is_named, is_unlabelled, plain_name, read_all, set_apart, warn_if_unused
 from electra.io.errors import UserError, abridged
-from electra.io.rows import Columns, PlacedRow, check_encodable, parse_value, shown_names
+from electra.io.rows import Columns, PlacedRow, parse_value, shown_names
 from electra.options import option
 
 logger = logging.getLogger(__name__)
@@ -108,7 +108,6 @@ def parse_question(row: Columns, place: str, no_label: Collection[str] = ()) -> 
             f"{place} is no question with choices: its columns are {shown_names(row)}; expected {QUESTION_FORMS}"
         )
     texts = [_text(choice) for choice in choices]
-    check_encodable([context, question, *texts], place)
     if len(texts) < 2 or not all(texts):
         raise UserError(f"{place} has the choices {abridged(choices)}; expected two or more texts that are not empty")
     seconds = [f"{question} {text}" for text in texts] if context and question else texts

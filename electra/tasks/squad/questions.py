@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from electra.finetuning.row_checks import is_missing, read_all, truth_of
 from electra.io.cells import PAGE
-from electra.io.console import is_encodable
 from electra.io.errors import UserError, abridged
 from electra.io.rows import Columns, PlacedRow, parse_value, read_rows, shown_names
 
@@ -157,11 +156,11 @@ def _parse_question(place: str, row: Any, paragraphs: dict[str, int]) -> SquadQu
 
 def _is_name(value: Any) -> bool:
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    return is_number or (isinstance(value, str) and bool(value) and is_encodable(value))
+    return is_number or (isinstance(value, str) and bool(value))
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and is_encodable(value)
+    return isinstance(value, str)
 
 
 def _answers(row: Columns) -> list[tuple[str, int]] | None:

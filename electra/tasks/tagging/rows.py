@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from electra.finetuning.row_checks import is_unlabelled, read_all
 from electra.io.errors import UserError, abridged
-from electra.io.rows import TEXT_COLUMN, Columns, PlacedRow, check_encodable, parse_value, shown_names, text_of
+from electra.io.rows import TEXT_COLUMN, Columns, PlacedRow, parse_value, shown_names, text_of
 from electra.tasks.tagging.columns import DOCUMENT, no_form
 from electra.tasks.tagging.schemes import LabelledSpan, labels_of, words_of
 
@@ -112,7 +112,6 @@ def tokens_of(row: Columns, place: str) -> list[str] | None:
     tokens = parse_value(written)
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
         raise no_form(place, f"has {abridged(written)} for its words, not a list of texts")
-    check_encodable(tokens, place)
     return tokens
 
 
@@ -125,7 +124,6 @@ def check_tags(tags: list[Any], tokens: Sequence[str], place: str) -> list[str]:
             f"{place} has labels without a name, {abridged(tags)}; write names, such as B-LOC, or give a data set or "
             "parquet file that has them"
         )
-    check_encodable(tags, place)
     return [tag.strip() for tag in tags]
 
 
@@ -145,5 +143,4 @@ def read_span(span: Any, text: str, place: str) -> LabelledSpan:
             f"{place}: the span {parts} is {text[start:end]!r:.40} in the text, not {passage!r:.40}; start and end "
             "count characters, the end is the one after the last"
         )
-    check_encodable(label, place)
     return LabelledSpan(start, end, label)
