@@ -1,7 +1,5 @@
 """Atomic writes, JSON of a known shape, the paths that users give, and YAML."""
 
-import fcntl
-import glob
 import json
 import math
 import os
@@ -37,8 +35,9 @@ CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.
 def open_new(path: Path) -> Iterator[TextIO]:
     """Open a text file to write, which appears at `path` when it is complete: no reader sees a part of the file.
 
-    A symbolic link stays, and its target is written. A file that is replaced keeps its mode and, if possible, its
-    owner. A device, a pipe and an open file such as /dev/stdout cannot be replaced: they are written directly.
+    Until then it is the hidden file .NAME.RANDOM.unfinished beside it. A symbolic link stays, and its target is
+    written. A file that is replaced keeps its mode. A device, a pipe and an open file such as /dev/stdout cannot be
+    replaced: they are written directly.
     """
     options: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
     if _is_stream(path):
@@ -46,17 +45,15 @@ def open_new(path: Path) -> Iterator[TextIO]:
             yield file
         return
     path = Path(os.path.realpath(path))
-    descriptor, unfinished = _open_beside(path)
+    name = os.fsencode(path.name)[:200].decode(errors="ignore")  # a name may have 255 bytes
+    unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}.unfinished")
     try:
-        with _naming(path), open(descriptor, "w", **options) as file:
+        with _naming(path), open(unfinished, "x", **options) as file:
             with suppress(FileNotFoundError):
-                before = path.stat()
-                with suppress(OSError):  # only root may give files away
-                    os.fchown(descriptor, before.st_uid, before.st_gid)
-                os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+                shutil.copymode(path, unfinished)
             yield file
             file.flush()
-            os.fsync(descriptor)
+            os.fsync(file.fileno())
             os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -85,32 +82,6 @@ def _is_stream(path: Path) -> bool:
             return True
         link = link.parent / os.readlink(link)
     return not stat.S_ISREG(mode)
-
-
-def _open_beside(path: Path) -> tuple[int, Path]:
-    """Open a new hidden file, locked while it is open, in the folder of `path`; remove hidden files of killed writers.
-
-    Returns:
-        the descriptor, and the path of the new file: .NAME.RANDOM.unfinished.
-    """
-    name = os.fsencode(path.name)[:200].decode(errors="ignore")  # a name may have 255 bytes
-    for left in path.parent.glob(f".{glob.escape(name)}.????????.unfinished"):
-        with suppress(OSError):  # not ours, or gone
-            descriptor = os.open(left, os.O_WRONLY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer lives
-                left.unlink()
-            finally:
-                os.close(descriptor)
-    while True:
-        unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}.unfinished")
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):  # another process took the file for one that was left
-            if os.path.samestat(os.stat(unfinished), os.fstat(descriptor)):
-                return descriptor, unfinished
-        os.close(descriptor)
 
 
 def write_file(content: bytes, path: Path) -> None:

@@ -20,6 +20,7 @@ from electra.io.files import (
     absolute_named,
     config_path,
     expand,
+    holds_files,
     may_be_hub_id,
     new_folder,
     open_new,
@@ -86,19 +87,19 @@ def test_a_pipe_and_an_open_file_are_written_and_not_replaced(tmp_path):
     assert Path("/dev/null").is_char_device()
 
 
-def test_what_a_killed_writer_left_is_removed_and_no_other_file(tmp_path):
+def test_a_killed_writer_leaves_the_old_file_and_two_writers_leave_a_whole_one(tmp_path):
+    path = tmp_path / "a[1].csv"
+    path.write_text("old")
     code = "import os; from pathlib import Path; from electra.io.files import open_new\n"
-    code += "with open_new(Path('a[1].csv')) as file: print(file.name, flush=True); os.kill(os.getpid(), 9)"
+    code += "with open_new(Path('a[1].csv')) as file: print('new', file=file, flush=True); os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=ENVIRONMENT)
-    (left,) = tmp_path.iterdir()
-    assert left.name.startswith(".a[1].csv.")
-    other = tmp_path / ".a1.csv.12345678.unfinished"
-    other.touch()
-    with open_new(tmp_path / "a[1].csv") as first:
-        write(tmp_path / "a[1].csv", "second")  # the first one is still being written
+    assert path.read_text() == "old" and holds_files(tmp_path)
+    path.unlink()
+    assert not holds_files(tmp_path)  # what is left is hidden
+    with open_new(path) as first:
+        write(path, "second")  # the first one is still being written
         first.write("first")
-    assert {path.name for path in tmp_path.iterdir()} == {"a[1].csv", other.name}
-    assert (tmp_path / "a[1].csv").read_text() == "first"
+    assert path.read_text() == "first"
     write(tmp_path / ("ก" * 85), "a name of 255 bytes")
 
 
