@@ -25,8 +25,7 @@ from filelock import FileLock
 from safetensors import SafetensorError
 from typing_extensions import TypedDict
 
-from electra.io.console import LOG_NAME
-from electra.io.errors import UserError, first_line, is_lost_process, is_out_of_memory
+from electra.io.errors import UserError, first_line, is_out_of_memory
 from electra.io.files import expand, read_json, replace_folder, share_weights, sync_folder, write_json
 
 logger = logging.getLogger(__name__)
@@ -40,6 +39,8 @@ UNFINISHED = "unfinished"
 """Folder of a run in which checkpoints and exported networks are written before they get their names."""
 EARLIER = "move this folder out of its run and resume the run, which goes on from the checkpoint before"
 """What to do where a checkpoint cannot be read, the end of messages."""
+ALONE = "start from the networks alone with --init_discriminator and --init_generator"
+"""What to do where a run cannot go on from a checkpoint, but its networks can be used, the end of messages."""
 RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
 """Beginnings of the names of files that only resuming reads; users who want the networks alone may delete them."""
 _PIECE_BYTES = 2**20
@@ -166,8 +167,7 @@ def start_checkpoint(path: str) -> Path:
         raise UserError(f"--init_checkpoint {path}: there is no such folder; name a run or its checkpoint-N")
     wrong = why_not_resumable(checkpoint)
     if wrong is not None:
-        alone = "start from the networks alone with --init_discriminator and --init_generator"
-        raise UserError(f"--init_checkpoint {path} {wrong}; name another one, or {alone}")
+        raise UserError(f"--init_checkpoint {path} {wrong}; name another one, or {ALONE}")
     return checkpoint
 
 
@@ -201,15 +201,11 @@ def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLI
     try:
         yield
     except Exception as error:  # an unpickler may raise anything
-        if is_out_of_memory(error) or is_lost_process(error):
+        if is_out_of_memory(error):
             raise
-        raise unreadable(checkpoint, what, error, advice) from error
-
-
-def unreadable(checkpoint: str | None, what: str, error: Exception, advice: str = EARLIER) -> UserError:
-    """Return the UserError that says that `what` of a checkpoint cannot be read, and what to do."""
-    reason = first_line(error).split(". ")[0]  # without torch's advice to run the code in a file
-    return UserError(f"{what} of {checkpoint} cannot be read ({type(error).__name__}: {reason}); {advice}")
+        reason = first_line(error).split(". ")[0]  # without torch's advice to run the code in a file
+        said = f"{what} of {checkpoint} cannot be read ({type(error).__name__}: {reason})"
+        raise UserError(f"{said}; {advice}") from error
 
 
 def how_to_go_on(run: Path) -> str:
@@ -246,45 +242,26 @@ def translate_write_errors(folder: Path, advice: str) -> Iterator[None]:
     """Turn errors of a block that writes into `folder`, as on a full disk, into a UserError that ends in `advice`."""
     try:
         yield
+    except UserError:
+        raise
     except Exception as error:
-        # torch and tokenizers have no class for these errors; torch's message has neither a number nor a file.
-        words = "PytorchStreamWriter|file write|iostream|inline_container|os error"
-        is_unnamed = type(error) in (RuntimeError, Exception) and re.search(words, str(error))
-        if not is_unnamed and not isinstance(error, (OSError, SafetensorError)):
+        is_named = isinstance(error, OSError | SafetensorError)
+        failure = error if is_named else find_write_error(folder)  # torch and tokenizers have no class for it
+        if failure is None:
             raise
-        last = _last_written(folder)
-        if isinstance(error, SafetensorError):  # which removes what it has written; the configuration comes before
-            last = (last if last.is_dir() else last.parent) / "model.safetensors"
-        path = Path(getattr(error, "filename", None) or last)
-        if folder.parent not in path.parents:  # a file that was read
-            path = folder
-        if type(error) is RuntimeError:
-            reason = _reason_of_torch(path.parent)
-        else:
-            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-            reason = re.sub(r"^(.*: )?(.*) \(os error \d+\)$", r"\2", reason)  # of a library in Rust
-        raise UserError(f"cannot write {path}: {reason}; {advice}") from error
+        raise UserError(f"cannot write to {folder}: {first_line(failure)}; {advice}") from error
 
 
-def _last_written(folder: Path) -> Path:
-    """Return the file below a folder that was written last, logs excepted; the folder itself if there is no file."""
-    times = {}
-    for path in folder.rglob("*"):
-        with suppress(OSError):  # another process has removed it
-            if path.is_file() and path.name != LOG_NAME:
-                times[path] = path.stat().st_mtime_ns
-    return max(times, key=times.__getitem__, default=folder)
-
-
-def _reason_of_torch(folder: Path) -> str:
-    """Return the system's reason for which writing into a folder fails, because torch's message has none."""
+def find_write_error(folder: Path) -> OSError | None:
+    """Return the system's error if a MiB cannot be written into a folder, or where it would be made; else None."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     try:
-        with tempfile.TemporaryFile(dir=folder) as file:
+        with tempfile.TemporaryFile(dir=there) as file:
             file.write(bytes(_PIECE_BYTES))
             file.flush()
     except OSError as error:
-        return error.strerror or "a write failed"
-    return "a write failed"
+        return error
+    return None
 
 
 # ---- folders that are built once

@@ -101,12 +101,6 @@ _NO_MEMORY = re.compile(
 )
 """Messages of torch's allocator for CPUs, of oneDNN, of CUDA, of Python's threads and of libraries that cannot be
 loaded, which have no class of their own."""
-_LOST = re.compile(
-    r"connection (closed|reset|refused)|closed by peer|broken pipe|timed out|\bgloo\b|\bnccl\b|TCPStore", re.IGNORECASE
-)
-"""Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
-LOST_PROCESS = "another process of the run has ended or cannot be reached"
-"""Beginning of the message for an error for which `is_lost_process` is true."""
 
 
 class UserError(ValueError):
@@ -156,14 +150,6 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (has_no_class and bool(_NO_MEMORY.search(str(error))))
 
 
-def is_lost_process(error: BaseException) -> bool:
-    """Return True if an error says that another process of a distributed run has ended or cannot be reached."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return False
-    is_of_torch = type(error).__module__.startswith("torch.distributed") or _LOST.search(str(error))
-    return isinstance(error, RuntimeError) and bool(is_of_torch)
-
-
 def own_words(error: Exception) -> str:
     """Return the message of an error, without the traceback that a worker of a data loader puts before it."""
     return str(error).rpartition(f"{UserError.__module__}.{UserError.__name__}: ")[2]
@@ -196,8 +182,6 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         if is_out_of_memory(error):
             advice = "use smaller batches (with more --gradient_accumulation_steps) or networks"
             message = f"error: not enough memory; {advice}"
-        elif is_lost_process(error):
-            message = f"error: {LOST_PROCESS}; start the same command again on all hosts"
         elif isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
             message = f"error: this needs {error.name}, which is not installed; run: pip install {error.name}"
         elif str(error).startswith("Symlink loop"):  # of pathlib before Python 3.13, then an OSError
@@ -210,10 +194,6 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         message = f"error: {' '.join(own_words(error).split())}"
         if isinstance(error, OSError) and error.errno in WHAT_TO_DO:
             message += f"; {WHAT_TO_DO[error.errno]}"
-    except Exception as error:
-        if not re.search(r"\(os error \d+\)", str(error)):  # safetensors and tokenizers, which are written in Rust
-            raise
-        message = f"error: {first_line(error)}"
     if message:
         with suppress(OSError):  # stderr may be on a full disk, too
             print(printable(message), file=sys.stderr)  # noqa: T201 - the command's own output

@@ -12,7 +12,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -23,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState
@@ -38,10 +36,8 @@ from electra.io.checkpoints import (
     discard,
     how_to_go_on,
     translate_write_errors,
-    unreadable,
     write_manifest,
 )
-from electra.io.errors import UserError, is_out_of_memory
 from electra.io.files import CARD, write_json
 from electra.pretraining.run_folder import RunProvenance
 
@@ -92,8 +88,6 @@ class AtomicCheckpoints(TrainerCallback):
         self.trainer = trainer
         self.provenance = provenance
         self.run_folder = trainer.run_folder
-        self.loaded: str | None = None
-        """The checkpoint that was read, until a step was taken with its state."""
         self._thread = ThreadPoolExecutor(1)
         self._completed: Future[None] | None = None
 
@@ -101,20 +95,6 @@ class AtomicCheckpoints(TrainerCallback):
         state.compute_steps(args, state.max_steps)  # those of the options, not of the checkpoint
         if self.trainer.start is not None and state.global_step == 0:
             self.trainer.take_optimizer(self.trainer.start)
-
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.loaded = None
-
-    def explain_first_step(self, error: BaseException) -> UserError | None:
-        """Return the UserError for an optimizer that fails in its first step with a loaded state; None for other ones.
-
-        Optimizers load any state without a check, and only the step shows whether the state is complete.
-        """
-        if self.loaded is None or not isinstance(error, Exception):
-            return None
-        if is_out_of_memory(error) or not _is_of_optimizer(error):
-            return None
-        return unreadable(self.loaded, "the optimizer", error)
 
     # ---- writing
 
@@ -180,35 +160,6 @@ def prune(run: Path, limit: int | None) -> None:
     others = [checkpoint for checkpoint in checkpoints_of(run) if not (checkpoint / KEPT_NAME).is_file()]
     for checkpoint in others[limit:] if limit else []:
         discard(checkpoint)
-
-
-def check_fused_state(optimizer: torch.optim.Optimizer) -> None:
-    """Refuse a loaded state of a fused optimizer whose tensors are not of the shapes and layouts of the weights.
-
-    A fused kernel reads the tensors without looking at their sizes. Other optimizers may have tensors of other shapes.
-
-    Raises:
-        ValueError: a tensor is of another shape or layout.
-    """
-    if not optimizer.defaults.get("fused"):
-        return
-    for parameter, state in optimizer.state.items():
-        for name, value in state.items():
-            if name == "step":
-                is_right = not isinstance(value, Tensor) or value.numel() == 1
-            else:
-                is_right = value.shape == parameter.shape and value.stride() == parameter.stride()
-            if not is_right:
-                raise ValueError(f"{name} of a weight of shape {(*parameter.shape,)} has the shape {(*value.shape,)}")
-
-
-def _is_of_optimizer(error: BaseException) -> bool:
-    """Return True if an error was raised in the step of an optimizer."""
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any(
-        frame.f_code.co_name == "step" and isinstance(frame.f_locals.get("self"), torch.optim.Optimizer)
-        for frame in frames
-    )
 
 
 @contextmanager

@@ -5,7 +5,6 @@ Options that are given win over what is chosen here. Nothing here changes what i
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,7 +17,7 @@ import torch.nn.functional as F
 from accelerate import PartialState
 from torch import Tensor, nn
 
-from electra.io.errors import LOST_PROCESS, UserError, first_line, is_lost_process, is_out_of_memory
+from electra.io.errors import UserError, is_out_of_memory
 from electra.runtime.device import computes_bf16, keeping_random_states, tune_compiler
 from electra.runtime.threads import share_of_cores
 
@@ -110,10 +109,8 @@ def compile_probe(device: torch.device, how: Mapping[str, Any]) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return a compiler's message in one line: its first line, and the first line that names an error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines[1:] if re.search(r"\berror\b:|Error:", line)]
-    reason = " ".join([first_line(error), *telling[:1]])
+    """Return a compiler's message in one line, its beginning and its end."""
+    reason = " ".join(str(error).split()) or type(error).__name__
     half = LONGEST_REASON // 2  # the end of a long command says how the command ended
     return reason if len(reason) <= LONGEST_REASON else f"{reason[:half]} ... {reason[-half:]}"
 
@@ -196,69 +193,15 @@ def main_process_first(make: Callable[[], Made], per_host: bool = True) -> Made:
     return result[0]  # type: ignore[return-value]
 
 
-# ---- workers of the data loader, and processes that are lost
-
-FILES = 60
-"""Files that a run without workers has open, at most."""
-FILES_OF_WORKER = 6
-"""Files that the pipes of a worker have open."""
-TENSORS = 8
-"""Files that a batch from a worker has open: one for each tensor."""
-LOADERS = 2
-"""Loaders with workers at the same time: that of training, and that of an evaluation."""
-PREFETCHED = 2
-"""Batches that a worker prepares in advance, torch's default."""
-_LOST_WORKER = re.compile(
-    r"DataLoader worker \(pid|Pin memory thread|Too many open files|shared memory|ancdata|unable to (mmap|write)"
-)
-"""Messages of torch about workers that have ended or can no longer send."""
+# ---- workers of the data loader
 
 
 def allow_open_files(training: Any) -> None:
-    """Raise this process's limit of open files to the loader's need; raise a UserError if that is not allowed.
-
-    Each batch of a worker comes as an open file for each of its tensors.
-    """
-    workers = training.dataloader_num_workers
-    if not workers or sys.platform == "win32":
+    """Let this process open as many files as the system lets it: each tensor of a worker's batch is one."""
+    if not training.dataloader_num_workers or sys.platform == "win32":
         return
     import resource  # not on Windows
 
-    waiting = workers * (training.dataloader_prefetch_factor or PREFETCHED)
-    held = training.gradient_accumulation_steps + 1
-    needed = FILES + LOADERS * (workers * FILES_OF_WORKER + TENSORS * (waiting + held))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        if hard != resource.RLIM_INFINITY and hard < needed:
-            raise UserError(
-                f"--dataloader_num_workers {workers} needs up to {needed} open files, but only {hard} are allowed "
-                "(ulimit -n); raise this limit, or use fewer workers or 0"
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-def explain_lost_worker(error: BaseException, workers: int | None) -> UserError | None:
-    """Return the UserError for an error that says that a worker of a loader was lost; None for other errors.
-
-    A worker that ends while a batch is taken from it resets the connection, before torch sees that it has ended.
-
-    Args:
-        workers: number of workers of a loader; without any, none can be lost.
-    """
-    if not workers or not isinstance(error, RuntimeError | ConnectionResetError):
-        return None
-    if isinstance(error, RuntimeError) and not _LOST_WORKER.search(str(error)):
-        return None
-    reason = first_line(error).split(". ")[0].rstrip(".")  # without torch's advice, which names other options
-    return UserError(
-        f"the processes of --dataloader_num_workers cannot send batches ({reason}); raise the limits of open files "
-        "(ulimit -n), memory and shared memory (/dev/shm), or use fewer workers or 0"
-    )
-
-
-def explain_lost_process(error: BaseException) -> UserError | None:
-    """Return the UserError for an error that says that another process was lost; None for other errors."""
-    if not is_lost_process(error):
-        return None
-    again = "start the same command again on all hosts, with --auto_resume or --resume_from_checkpoint"
-    return UserError(f"{LOST_PROCESS}; {again}")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # a system whose own limit is lower
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -12,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from electra.backbones import BACKBONES
 from electra.data.options import SegmentArguments
 from electra.data.policies.packed import PackedPolicy
-from electra.io.checkpoints import PROVENANCE_NAME, checkpoints_of, start_checkpoint
+from electra.io.checkpoints import ALONE, PROVENANCE_NAME, checkpoints_of, start_checkpoint
 from electra.io.errors import UserError
 from electra.io.files import read_json
 from electra.model.configuration import (
@@ -369,10 +369,7 @@ def _check_start(checkpoint: Path, config: ElectraPretrainingConfig) -> None:
         is_of_objective = role not in roles
         is_free = option_of_dropout(path) is not None or name.rpartition(".")[2] in OF_NEXT_PHASE
         if not is_of_objective and not is_free:
-            raise UserError(
-                f"--init_checkpoint {checkpoint} has {path} {old}, not {value}; keep it, or start from the networks "
-                "alone with --init_discriminator and --init_generator"
-            )
+            raise UserError(f"--init_checkpoint {checkpoint} has {path} {old}, not {value}; keep it, or {ALONE}")
         changes.append(f"{path} {value} instead of {old}")
     if changes:
         logger.info("%s: %s", checkpoint, ", ".join(changes))
@@ -395,8 +392,7 @@ def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length:
         if theirs != ours:
             raise UserError(
                 f"--init_checkpoint {checkpoint}: its {name} is {theirs}, here {ours}, so the optimizer does not fit; "
-                "keep objective, sizes and sharing, or start from the networks alone with --init_discriminator and "
-                "--init_generator"
+                f"keep objective, sizes and sharing, or {ALONE}"
             )
     model.load_state_dict(before)
     for role in ("generator", "discriminator"):

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from electra.command_line import CommandLine
 from electra.data import options as data_options
 from electra.data.options import TEXT_OPTIONS, held_out_texts
-from electra.io.checkpoints import PROVENANCE_NAME, checkpoint_named
+from electra.io.checkpoints import ALONE, PROVENANCE_NAME, checkpoint_named
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, expand, read_json, run_options
 from electra.model import options as model_options
@@ -229,8 +229,7 @@ def _check(c: Configuration) -> None:
         raise UserError("with --fsdp no process has the whole network; leave --eval_pairs and --eval_classify out")
     if training.init_checkpoint and (c.spec.has_stages or training.deepspeed):
         raise UserError(
-            "--init_checkpoint has one optimizer for both networks, unlike two_stage and DeepSpeed; name the networks "
-            "with --init_discriminator and --init_generator"
+            f"--init_checkpoint has one optimizer for both networks, unlike two_stage and DeepSpeed; {ALONE}"
         )
 
 

@@ -44,7 +44,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from electra.data.options import SegmentArguments
 from electra.data.segments import TrainingSegments
 from electra.data.token_cache import TokenCache
-from electra.io.checkpoints import EARLIER, UNFINISHED, translate_read_errors
+from electra.io.checkpoints import ALONE, EARLIER, UNFINISHED, translate_read_errors
 from electra.io.console import log_by_default, show_from
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
@@ -55,17 +55,11 @@ from electra.pretraining.checkpoints import (
     AtomicCheckpoints,
     NoSchedule,
     adapt_loader,
-    check_fused_state,
     keeping_options,
 )
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, make_collator
-from electra.pretraining.device import (
-    compile_model,
-    explain_lost_process,
-    explain_lost_worker,
-    main_process_first,
-)
+from electra.pretraining.device import compile_model, main_process_first
 from electra.pretraining.metrics import evaluation_metrics, metrics_of_corrupted, token_records
 from electra.pretraining.model import networks_changed, start_of_run
 from electra.pretraining.plan import make_plan
@@ -91,8 +85,6 @@ from electra.schedules import (
 
 logger = logging.getLogger(__name__)
 
-ALONE = "start from the networks alone with --init_discriminator and --init_generator"
-"""Advice at the end of messages, where the optimizer's state of another run does not fit."""
 OTHER_WEIGHTS = f"train the same weights of the networks as this run did; if they are the same, {EARLIER}"
 """Advice at the end of messages, where the optimizer's state of the same run does not fit or is damaged."""
 
@@ -233,15 +225,11 @@ class ElectraTrainer(Trainer):
             resumed = resumed_in_wandb(self.args.report_to if resume_from_checkpoint else [], self.run_folder)
             with resumed, computing(self.args.device, self.args.threads):
                 return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
-        except BaseException as error:
-            failure = (
-                explain_lost_worker(error, self.args.dataloader_num_workers)
-                or explain_lost_process(error)
-                or self.checkpoints.explain_first_step(error)
-            )
-            if failure is None:
-                raise
-            raise failure from error
+        except RuntimeError:  # of gloo, too, which has no class for a connection that is lost
+            if self.args.world_size > 1:
+                again = "start the same command again on all hosts, with --auto_resume"
+                logger.error("this process has failed; if that is because another one was lost, %s", again)
+            raise
         finally:
             self.checkpoints.wait()
 
@@ -452,11 +440,9 @@ class ElectraTrainer(Trainer):
         if checkpoint is None or self.is_deepspeed_enabled:
             super()._load_optimizer_and_scheduler(checkpoint)
             return
-        with translate_read_errors(checkpoint, "the optimizer", OTHER_WEIGHTS):
-            with keeping_options(self.optimizer, self.lr_scheduler):
-                super()._load_optimizer_and_scheduler(checkpoint)
-            check_fused_state(self.optimizer)
-        self.checkpoints.loaded = checkpoint
+        reading = translate_read_errors(checkpoint, "the optimizer", OTHER_WEIGHTS)
+        with reading, keeping_options(self.optimizer, self.lr_scheduler):
+            super()._load_optimizer_and_scheduler(checkpoint)
 
     def _load_scaler(self, checkpoint: str | None) -> None:
         with translate_read_errors(checkpoint, "the loss scale"):

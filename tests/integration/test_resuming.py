@@ -1,7 +1,6 @@
 """Runs that are stopped, damaged, resumed and extended: they end like an uninterrupted one, bit for bit."""
 
 import os
-import re
 import shutil
 from pathlib import Path
 
@@ -293,8 +292,8 @@ def test_a_failed_write_keeps_the_last_checkpoint(copy, file):
     size = (copy.run / "checkpoint-12" / file).stat().st_size - 1
     with files_up_to(size), raises(UserError) as error:
         copy.resume(max_steps=13)
-    named = f"unfinished.*: .*make room, .*--resume_from_checkpoint {copy.run} "
-    assert re.search(named, str(error.value))
+    said = str(error.value)
+    assert all(part in said for part in (f"{copy.run}/unfinished", "File too large", "--resume_from_checkpoint")), said
     assert copy.steps() == {4, 8, 12}
     assert find_damage(copy.run / "checkpoint-12") is None
     assert not (copy.run / "unfinished").exists()
@@ -303,27 +302,7 @@ def test_a_failed_write_keeps_the_last_checkpoint(copy, file):
 # ---- files of a checkpoint that are whole, but hold something else
 
 
-def edit_state(edit):
-    """A change of all entries of an optimizer's state, each a mapping of tensors by name."""
-
-    def change(state):
-        for entry in state["state"].values():
-            edit(entry)
-        return state
-
-    return change
-
-
 FORGED = {
-    "moments of another shape": ("optimizer.pt", edit_state(lambda entry: entry.update(exp_avg=torch.ones(3)))),
-    "one moment for all": ("optimizer.pt", edit_state(lambda entry: entry.update(exp_avg_sq=torch.ones(())))),
-    "a moment that is a view": (
-        "optimizer.pt",
-        edit_state(lambda entry: entry.update(exp_avg=torch.ones(1).expand_as(entry["exp_avg"]))),
-    ),
-    "no moment": ("optimizer.pt", edit_state(lambda entry: entry.pop("exp_avg"))),
-    "a text": ("optimizer.pt", edit_state(lambda entry: entry.update(exp_avg="x"))),
-    "SGD's": ("optimizer.pt", lambda state: {**state, "state": {0: {"momentum_buffer": torch.ones(3)}}}),
     "a list": ("optimizer.pt", lambda state: [5]),
     "a schedule's list": ("scheduler.pt", lambda state: [5]),
     "a schedule's step": ("scheduler.pt", lambda state: {**state, "last_epoch": "x"}),
@@ -348,18 +327,6 @@ def test_a_state_that_does_not_fit_is_refused_in_one_line(copy, case, capsys):
     assert "checkpoint-12" in line
     assert copy.steps() == {4, 8, 12}
     assert contents(copy.run / "checkpoint-12") == before
-
-
-def test_a_state_that_only_its_optimizer_can_judge_is_refused_at_the_first_step(folder, capsys):
-    options = {**FAST, "optim": "adamw_torch", "save_steps": 1}
-    main(flags(folder, **options, max_steps=1))
-    run = folder / "output" / "run"
-    forge(run / "checkpoint-1", *FORGED["moments of another shape"])
-    assert "optimizer of" in refused_command(main, flags(folder, **options, max_steps=3, auto_resume=True), capsys)
-    shutil.rmtree(run)
-    main(flags(folder, **options, max_steps=1))
-    main(flags(folder, **options, max_steps=3, auto_resume=True))
-    assert (run / "checkpoint-3").is_dir()
 
 
 @parametrize("model_type", [name for name in ("gte", "ultrabert", "nomic_bert") if name in BACKBONES])

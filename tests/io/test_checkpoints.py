@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from unittest.mock import Mock
@@ -187,31 +188,23 @@ def test_a_kill_during_a_deletion_leaves_no_half_checkpoint(tmp_path, monkeypatc
     assert not any(tmp_path.iterdir())
 
 
-def test_a_failed_write_names_the_file_and_what_is_kept(tmp_path):
+def test_a_failed_write_is_said_in_the_words_of_the_system(tmp_path):
     full = OSError(28, "No space left on device", str(tmp_path / "optimizer.pt"))
-    of_torch = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 8512 vs 8406")
-    read = OSError(5, "Input/output error", "/data/text.arrow")
-    for error, named in ((full, "optimizer.pt"), (of_torch, str(tmp_path)), (read, f"cannot write {tmp_path}: ")):
+    of_weights = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    for error, named in ((full, "optimizer.pt"), (of_weights, "No space left on device")):
         with raises(UserError) as raised, translate_write_errors(tmp_path, "kept"):
             raise error
-        assert named in str(raised.value) and str(raised.value).endswith("; kept")
-        assert "inline_container" not in str(raised.value)
-    with raises(RuntimeError, match="a bug"), translate_write_errors(tmp_path, "kept"):
-        raise RuntimeError("a bug")
+        assert named in str(raised.value) and str(tmp_path) in str(raised.value)
+        assert str(raised.value).endswith("; kept")
 
 
-def test_errors_of_libraries_name_the_file_and_the_reason(tmp_path):
-    of_torch = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 8512 vs 8406")
-    of_weights = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
-    (tmp_path / "config.json").touch()
-    with raises(UserError) as raised, translate_write_errors(tmp_path, "kept"):
-        raise of_weights
-    assert str(raised.value) == f"cannot write {tmp_path}/model.safetensors: No space left on device; kept"
-    (tmp_path / "optimizer.pt").touch()
-    os.utime(tmp_path / "config.json", (0, 0))
-    with raises(UserError) as raised, translate_write_errors(tmp_path, "kept"), files_up_to(1000):
-        raise of_torch
-    assert str(raised.value) == f"cannot write {tmp_path}/optimizer.pt: a write failed; kept"
-    with files_up_to(1000), raises(UserError) as raised, translate_write_errors(tmp_path, "kept"):
-        raise of_torch
-    assert str(raised.value) == f"cannot write {tmp_path}/optimizer.pt: File too large; kept"
+@parametrize("folder", ["", "not/made"])
+def test_an_error_without_a_class_is_that_of_a_write_where_nothing_can_be_written(folder, tmp_path):
+    for error in (RuntimeError("[enforce fail at inline_container.cc:672]"), Exception("of tokenizers")):
+        with files_up_to(1000), raises(UserError) as raised, translate_write_errors(tmp_path / folder, "kept"):
+            raise error
+        assert "File too large" in str(raised.value) and str(raised.value).endswith("; kept")
+        with raises(type(error), match=re.escape(str(error))), translate_write_errors(tmp_path / folder, "kept"):
+            raise error
+    with raises(UserError, match="wrong"), files_up_to(1000), translate_write_errors(tmp_path, "kept"):
+        raise UserError("wrong")

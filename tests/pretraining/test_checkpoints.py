@@ -27,7 +27,6 @@ from electra.pretraining.checkpoints import (
     set_up_worker,
     word_steps,
 )
-from electra.pretraining.device import explain_lost_worker
 from electra.pretraining.run import main
 from tests.helpers import ROOT, exit_codes, fork, parametrize, wait_for
 from tests.pretraining.runs import FAST, flags, make
@@ -169,30 +168,18 @@ def limited(soft, hard, argv):
     main(argv)
 
 
-@parametrize(("hard", "code"), [(80, 2), (1000, 0)])
-def test_open_files_are_allowed_or_the_run_is_refused_at_its_start(folder, hard, code):
+def test_the_limit_of_open_files_is_raised_for_workers(folder):
     argv = flags(folder, **FAST, max_steps=4, dataloader_num_workers=2)
-    process = fork(limited, 80, hard, argv, log=folder / "log")
-    assert exit_codes([process]) == [code], process.log.read_text()
-    said = process.log.read_text()
-    assert said.count("error: --dataloader_num_workers 2 ") == (code == 2) and "Traceback" not in said
-    assert (folder / "output" / "run").exists() == (code == 0)
+    process = fork(limited, 80, 1000, argv, log=folder / "log")
+    assert exit_codes([process]) == [0], process.log.read_text()
 
 
-def test_a_worker_that_is_killed_ends_the_run_with_one_line(folder):
+def test_a_worker_that_is_killed_ends_the_run(folder):
     argv = flags(folder, **FAST, max_steps=100_000, save_steps=2, dataloader_num_workers=2)
     process = fork(main, argv, log=folder / "log")
     wait_for(lambda: list((folder / "output" / "run").glob("checkpoint-*")), process)
     psutil.Process(process.pid).children()[0].kill()
-    assert exit_codes([process]) == [2]
-    said = process.log.read_text()
-    assert said.count("error: the processes of --dataloader_num_workers ") == 1 and "Traceback" not in said, said
-
-
-def test_a_connection_that_is_reset_is_that_of_a_worker_where_there_are_any():
-    reset = ConnectionResetError(104, "Connection reset by peer")
-    assert "--dataloader_num_workers" in str(explain_lost_worker(reset, 2))
-    assert explain_lost_worker(reset, 0) is None and explain_lost_worker(ValueError("reset"), 2) is None
+    assert exit_codes([process]) != [0] and "worker" in process.log.read_text()
 
 
 def test_a_signal_to_all_processes_stops_and_can_be_resumed(folder):
