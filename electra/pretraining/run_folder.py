@@ -26,6 +26,7 @@ from electra.command_line import write_yaml
 from electra.data.corpus import absolute_dataset_name
 from electra.data.token_cache import OF_TOKENS
 from electra.io.checkpoints import (
+    ALONE,
     PROVENANCE_NAME,
     UNFINISHED,
     checkpoints_of,
@@ -171,8 +172,7 @@ def _run_of(checkpoint: Path) -> Run:
     if not provenance.training_text.startswith(OF_TOKENS):
         raise UserError(
             f"{checkpoint} is of an earlier version, which compared documents by their text instead of their tokens, "
-            "so other documents would be held out; finish it with that version, or start a new run with "
-            "--init_discriminator and --init_generator"
+            f"so other documents would be held out; finish it with that version, or {ALONE}"
         )
     return Run(checkpoint.parent, str(checkpoint), False, step, provenance)
 
@@ -341,12 +341,11 @@ def check_resumed(run: Run, now: RunProvenance, networks: Mapping[str, tuple[Any
         raise UserError(
             f"{run.checkpoint} was trained on other text ({before.training_documents:,} documents, now "
             f"{now.training_documents:,}); keep corpus, --validation_fraction, --test_fraction and "
-            "--validation_file, or start a new run with --init_discriminator and --init_generator"
+            f"--validation_file, or {ALONE}"
         )
     if before.test_text != now.test_text:
         raise UserError(
-            f"{run.checkpoint} has another test set; keep corpus, --test_fraction and --validation_file, or start "
-            "a new run with --init_discriminator and --init_generator"
+            f"{run.checkpoint} has another test set; keep corpus, --test_fraction and --validation_file, or {ALONE}"
         )
     changes = []
     for name, value in now.options.items():
@@ -389,14 +388,13 @@ def check_optimizer_of(checkpoint: Path, options: Mapping[str, Any]) -> None:
         old = before.get(name, value)
         if SAME_STATE.get(str(old), old) != SAME_STATE.get(str(value), value):
             raise UserError(
-                f"--init_checkpoint {checkpoint} has the optimizer of --{name} {old}, not {value}; keep it, or start "
-                "from the networks alone with --init_discriminator and --init_generator"
+                f"--init_checkpoint {checkpoint} has the optimizer of --{name} {old}, not {value}; keep it, or {ALONE}"
             )
     is_sharded = not (checkpoint / OPTIMIZER_NAME).is_file()  # accelerate's files have other names
     if is_sharded != bool(options["fsdp"]):
         raise UserError(
             f"--init_checkpoint {checkpoint} has the optimizer of a run {'with' if is_sharded else 'without'} --fsdp; "
-            "do as this run, or start from the networks alone with --init_discriminator and --init_generator"
+            f"do as this run, or {ALONE}"
         )
 
 
