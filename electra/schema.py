@@ -1,4 +1,4 @@
-"""JSON Schema of `--config` files and sweep files, made of the options themselves: the command `electra schema`.
+"""JSON Schema of `--config` files and sweep files, made by pydantic of the options' types: `electra schema`.
 
 Editors with a YAML language server complete and check a file whose first line names the schema:
 
@@ -7,17 +7,20 @@ Editors with a YAML language server complete and check a file whose first line n
 `configs/electra.schema.json` has what this command prints.
 """
 
+import dataclasses
 import json
 import sys
-from argparse import Action
 from collections.abc import Sequence
-from typing import Any
+from functools import reduce
+from operator import or_
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from transformers.hf_argparser import string_to_bool
+from pydantic import Field, TypeAdapter
 
 from electra.command_line import CommandLine
 from electra.data.command import CACHE_GROUPS
-from electra.options import Range, rules_of
+from electra.options import default_of, plain_value, rules_of, types_of
 from electra.parser import Parser
 from electra.pretraining.options import GROUPS
 from electra.pretraining.testset import TestSetArguments
@@ -28,7 +31,7 @@ from electra.tasks.multiple_choice.task import CHOICE_GROUPS
 from electra.tasks.squad.task import SQUAD_GROUPS
 from electra.tasks.tagging.task import TAGGING_GROUPS
 from electra.tokenizers.command import TOKENIZER_GROUPS
-from electra.tools.sweep_file import ENTRIES, GOALS, METHODS, PROGRAMS, RANGES, UNUSED
+from electra.tools.sweep_file import GOALS, METHODS, PROGRAMS, RANGES, UNUSED
 
 Schema = dict[str, Any]
 """A JSON Schema, as the mapping that JSON writes."""
@@ -48,17 +51,42 @@ VERBS_WITH_CONFIG = {
 """Verb with `--config` -> the groups of its options."""
 NUMBER_PATTERN = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 """Expression of a number as text, because YAML 1.1 reads `5e-4`, which has no point, as text."""
-MAPPINGS = (
-    "accelerator_config",
-    "deepspeed",
-    "fsdp_config",
-    "gradient_checkpointing_kwargs",
-    "lr_scheduler_kwargs",
-    "task_overrides",
-)
-"""Options whose text is JSON; a file may have a mapping in place of the text."""
 DRAFT = "http://json-schema.org/draft-07/schema#"
 """URL of the version of JSON Schema that editors know."""
+
+SWEEP: Schema = {
+    "title": "A sweep file",
+    "type": "object",
+    "properties": {
+        "program": {"description": "The script that is run for each point.", "enum": [*PROGRAMS]},
+        "method": {"enum": [*METHODS]},
+        "metric": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "goal": {"enum": [*GOALS]}},
+            "required": ["name"],
+        },
+        "parameters": {
+            "description": "Option -> value, values, or min and max.",
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {
+                    "value": {},
+                    "values": {"type": "array", "minItems": 1},
+                    "distribution": {"enum": ["constant", "categorical", *RANGES]},
+                    **{key: {"type": ["number", "string"]} for key in ("min", "max", "q")},
+                },
+                "additionalProperties": False,
+            },
+        },
+        "command": {"type": "array", "items": {"type": "string"}},
+        "run_cap": {"description": "The most points.", "type": "integer", "minimum": 1},
+        **{key: {"type": "string"} for key in UNUSED},
+    },
+    "required": ["program", "method", "metric", "parameters"],
+    "additionalProperties": False,
+}
+"""The schema of sweep files in wandb's format; options and their values are checked by the command alone."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -75,38 +103,33 @@ def to_json(schema: Schema) -> str:
 
 
 def schema_of_files() -> Schema:
-    """Return the schema of all files: those of all commands, and sweep files."""
-    definitions = {verb: schema_of_options(verb) for verb in VERBS_WITH_CONFIG}
-    definitions["sweep"] = schema_of_sweeps(definitions)
+    """Return the schema of all files: those of all commands, and sweep files; an option of several is written once."""
+    definitions = {verb: schema_of_verb(verb) for verb in [*VERBS_WITH_CONFIG, "sweep"]}
+    places: dict[str, str] = {}
+    for verb in VERBS_WITH_CONFIG:
+        properties = definitions[verb]["properties"]
+        for name, schema in properties.items():
+            place = f"#/definitions/{verb}/properties/{name}"
+            first = places.setdefault(json.dumps([name, schema]), place)
+            if first != place:
+                properties[name] = {"$ref": first}
     return {
         "title": "A --config file of a command of this package, or a sweep file",
-        "anyOf": [{"$ref": f"#/definitions/{name}"} for name in definitions],
+        "anyOf": [{"$ref": f"#/definitions/{verb}"} for verb in definitions],
         "definitions": definitions,
     }
 
 
 def schema_of_verb(verb: str) -> Schema:
-    """Return the schema of the files of a command; for the verb sweep, that of sweep files."""
-    if verb != "sweep":
-        return schema_of_options(verb)
-    definitions = {name: schema_of_options(name) for name in PROGRAMS.values()}
-    return {**schema_of_sweeps(definitions), "definitions": definitions}
-
-
-# ---- options
-
-
-def schema_of_options(verb: str) -> Schema:
-    """Return the schema of a verb's `--config` file: a mapping from options to values, without other names."""
-    parser = CommandLine(VERBS_WITH_CONFIG[verb], "")
-    actions = {action.dest: action for action in parser._actions}
-    properties = {name: schema_of_line(actions[name], rules_of(f).valid) for name, (f, _) in parser.options.items()}
-    for name in properties.keys() & set(MAPPINGS):
-        properties[name]["type"] = ["object", "string", "null"]
+    """Return the schema of a verb's `--config` file, which has no other names; for the verb sweep, of sweep files."""
+    if verb == "sweep":
+        return SWEEP
+    options = CommandLine(VERBS_WITH_CONFIG[verb], "").options
+    properties = {name: schema_of_option(f, types_of(group)[name]) for name, (f, group) in options.items()}
     if verb == "glue":
         each = {name: properties[name] for name in properties if name in TASK_OPTIONS}
         of_task = {"type": "object", "properties": each, "additionalProperties": False}
-        properties["task_overrides"]["additionalProperties"] = of_task
+        properties["task_overrides"]["anyOf"].append({"type": "object", "additionalProperties": of_task})
     return {
         "title": f"Options of electra {verb}",
         "type": "object",
@@ -115,117 +138,35 @@ def schema_of_options(verb: str) -> Schema:
     }
 
 
-def schema_of_line(action: Action, valid: Range | None) -> Schema:
-    """Return the schema of an option's value. `null` stands for an option that is not given.
+def schema_of_option(option: dataclasses.Field[Any], kind: Any) -> Schema:
+    """Return the schema of an option's value in a file; `null` stands for an option that is not given."""
+    valid = rules_of(option).valid
+    text = option.metadata.get("help", "").replace("%%", "%")  # argparse's spelling
+    schema = {
+        "description": f"{text} Range: {valid.expected}." if valid else text,
+        "default": plain_value(default_of(option)),
+        **TypeAdapter(type_in_file(option, kind) | None).json_schema(),
+    }
+    return {key: value for key, value in schema.items() if value is not None}
 
-    Args:
-        action: the option for argparse: type, choices, number of values, default, help.
-        valid: the range of the option's values; None for any.
+
+def type_in_file(option: dataclasses.Field[Any], kind: Any) -> Any:
+    """Return the type, or a part of the type, that an option's value has in a file, with choices and range.
+
+    A file may have one value for a list, and a number for a text. Types of transformers' own stand for any value.
     """
-    description = " ".join((action.help or "").replace("%%", "%").split())
-    if valid is not None:
-        description = f"{description} Range: {valid.expected}."
-    value = _schema_of_value(action, valid)
-    if action.nargs == "+":
-        value = {"anyOf": [{"type": "array", "items": value}, value, {"type": "null"}]}
-    elif "type" in value:
-        kinds = value["type"] if isinstance(value["type"], list) else [value["type"]]
-        value = {**value, "type": [*kinds, "null"]}
-    elif "enum" in value:
-        value = {"enum": [*value["enum"], None]}
-    else:
-        value = {"anyOf": [*value["anyOf"], {"type": "null"}]}
-    default = {} if action.default is None or not _is_json(action.default) else {"default": action.default}
-    return {"description": description, **default, **value}
-
-
-def _schema_of_value(action: Action, valid: Range | None) -> Schema:
-    """Return the schema of one value of an option."""
-    bounds = dict(valid.bounds) if valid else {}
-    if action.choices:
-        return {"enum": list(action.choices)}
-    if action.type is int:
-        return {"type": "integer", **bounds}
-    if action.type is float:
-        return {"anyOf": [{"type": "number", **bounds}, {"type": "string", "pattern": NUMBER_PATTERN}]}
-    if action.type is string_to_bool or action.const is False:  # or the opposite of a switch
-        return {"type": "boolean"}
-    if action.type is str:
-        return {"type": ["string", "number"]}  # a number is read as it is written: a name, a time
-    return {"type": ["string", "number", "boolean", "object", "array"]}  # mappings and the like, of transformers
-
-
-def _is_json(value: Any) -> bool:
-    """Return True if a default can be written as JSON."""
-    return isinstance(value, str | int | float | bool | list | dict)
-
-
-# ---- sweeps
-
-
-def schema_of_sweeps(definitions: dict[str, Schema]) -> Schema:
-    """Return the schema of sweep files in wandb's format.
-
-    Args:
-        definitions: verb -> schema of the verb's options, which stands at `#/definitions/VERB`.
-    """
-    texts: dict[str, Schema] = {name: {"type": "string"} for name in UNUSED}
-    of_program = [
-        {
-            "if": {"properties": {"program": {"pattern": program.replace(".", r"\.") + "$"}}},
-            "then": {"properties": {"parameters": _schema_of_parameters(verb, definitions[verb])}},
-        }
-        for program, verb in PROGRAMS.items()
-        if program.endswith(".py")  # parameters of the others are checked by the command alone
-    ]
-    properties: dict[str, Schema] = {
-        "program": {"description": "The script that is run for each point.", "enum": [*PROGRAMS]},
-        "method": {"enum": [*METHODS]},
-        "metric": {
-            "type": "object",
-            "properties": {"name": {"type": "string"}, "goal": {"enum": [*GOALS]}},
-            "required": ["name"],
-        },
-        "parameters": {"description": "Option -> value, values, or min and max.", "type": "object"},
-        "command": {"type": "array", "items": {"type": "string"}},
-        "run_cap": {"description": "The most points.", "type": "integer", "minimum": 1},
-        **texts,
-    }
-    assert properties.keys() == {*ENTRIES, *UNUSED}
-    return {
-        "title": "A sweep file",
-        "type": "object",
-        "properties": properties,
-        "required": ["program", "method", "metric", "parameters"],
-        "additionalProperties": False,
-        "allOf": of_program,
-    }
-
-
-def _schema_of_parameters(verb: str, options: Schema) -> Schema:
-    """Return the schema of a sweep's parameters: options of a verb, and `config`."""
-    number = {"type": ["number", "string"]}
-
-    def parameter(value: Schema) -> Schema:
-        return {
-            "type": "object",
-            "properties": {
-                "value": value,
-                "values": {"type": "array", "items": value, "minItems": 1},
-                "distribution": {"enum": ["constant", "categorical", *RANGES]},
-                "min": number,
-                "max": number,
-                "q": number,
-            },
-            "additionalProperties": False,
-        }
-
-    names = options["properties"]
-    return {
-        "type": "object",
-        "properties": {
-            "config": parameter({"type": "string"}),
-            **{name: parameter({"$ref": f"#/definitions/{verb}/properties/{name}"}) for name in names},
-        },
-        "additionalProperties": False,
-    }
+    valid = rules_of(option).valid
+    in_range = Field(json_schema_extra=dict(valid.bounds) if valid else {})
+    if get_origin(kind) in (Union, UnionType):
+        return reduce(or_, [type_in_file(option, part) for part in get_args(kind)])
+    if get_origin(kind) is list:
+        element: Any = type_in_file(option, get_args(kind)[0])
+        return list[element] | element
+    if kind is float:
+        return Annotated[float, in_range] | Annotated[str, Field(pattern=NUMBER_PATTERN)]
+    if kind is int:
+        return Annotated[int, in_range]
+    if kind is str:
+        choices = tuple(option.metadata.get("choices", ()))
+        return Literal[choices] if choices else str | float
+    return kind if kind in (bool, NoneType, dict) or get_origin(kind) in (Literal, dict) else Any

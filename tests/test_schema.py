@@ -49,8 +49,10 @@ def test_each_file_names_the_schema_and_fulfils_it(file, validator):
         "tie: words",
         "model_size: small\nlayerwise_lr_decay: 0.9",  # options of two commands
         "task_overrides: {rte: {lerning_rate: 1.0e-5}}",
-        "program: run_glue.py\nmethod: grid\nmetric: {name: AVG}\nparameters: {generator_size: {values: [1]}}",
-        "program: run_pretraining.py\nmethod: grid\nmetric: {name: AVG}\nparameters: {max_steps: {values: [0]}}",
+        "bf16: 1",
+        "dataloader_num_workers: few",  # an option of transformers
+        "program: run_glue.py\nmethod: grid\nmetric: {name: AVG}\nparameters: {seed: {vales: [1]}}",
+        "program: run_glue.py\nmethod: all\nmetric: {name: AVG}\nparameters: {seed: {values: [1]}}",
     ],
 )
 def test_wrong_names_and_values_do_not_fulfil_it(text, validator):
