@@ -108,16 +108,36 @@ def test_values_of_a_file_are_read_as_they_are_written(tmp_path, line, value):
     assert found == value and isinstance(found, type(value))
 
 
-def test_case_is_kept_in_two_spellings():
-    assert parse()["lowercase"] is True
-    for argv in (["--no_lowercase"], ["--no-lowercase"], ["--lowercase", "false"]):
-        assert parse(*argv)["lowercase"] is False
-
-
-def test_lists_of_an_agent_are_read_as_what_they_mean():
-    values = parse("--dataset_sampling=[0.5, 1]", "--dataset_name=['a b', 'c']")
-    assert values["dataset_sampling"] == [0.5, 1.0] and values["dataset_name"] == ["a b", "c"]
-    assert parse("--dataset_name=[1-3].txt]")["dataset_name"] == ["[1-3].txt]"]  # no list, but a name
+@parametrize(
+    ("argv", "line", "name", "value"),
+    [
+        ("--max_steps 7", "", "max_steps", 7),
+        ("--learning_rate 5e-4", "", "learning_rate", 5e-4),
+        ("", "learning_rate: 5e-4", "learning_rate", 5e-4),  # text for YAML 1.1
+        ("--max-steps=7", "", "max_steps", 7),
+        ("--dataset_name a b", "", "dataset_name", ["a", "b"]),
+        ("--dataset_name=['a','c']", "", "dataset_name", ["a", "c"]),  # as wandb's agent writes lists
+        ("--dataset_sampling=[0.5,1]", "", "dataset_sampling", [0.5, 1.0]),
+        ("--dataset_name=[1-3].txt]", "", "dataset_name", ["[1-3].txt]"]),  # no list, but a name
+        ("", "dataset_name: [a, b c]", "dataset_name", ["a", "b c"]),
+        ("--bf16", "", "bf16", True),
+        ("--bf16 False", "bf16: true", "bf16", False),
+        ("--bf16=True", "", "bf16", True),
+        ("--no_lowercase", "", "lowercase", False),
+        ("--no-lowercase", "", "lowercase", False),
+        ("--lowercase false", "", "lowercase", False),
+        ("--tie word", "", "tie", "word"),
+        ("", "experiment_name: 1e5", "experiment_name", "1e5"),
+        ("", "generator_steps: null", "generator_steps", None),
+        ("--seed 1", "seed: 2", "seed", 1),  # the word over the file
+        ("--logging_steps 100", "", "logging_steps", 100),  # given, also with its default
+    ],
+)
+def test_words_and_lines_give_values_of_the_options_types(tmp_path, argv, line, name, value):
+    parsed = CommandLine(GROUPS, "test").parse([*argv.split(), "--config", write(tmp_path / "a.yaml", line)])
+    found = next(vars(group)[name] for group in parsed.groups if name in vars(group))
+    assert found == value and isinstance(found, type(value))
+    assert parsed.given == ({name} if value is not None else frozenset())
 
 
 @parametrize(
@@ -129,6 +149,8 @@ def test_lists_of_an_agent_are_read_as_what_they_mean():
         ("--resume_from_checkpoint", "--resume_from_checkpoint"),
         ("--learning_rate fast", "--learning_rate fast"),
         ("--model_size huge", "--model_size huge small++"),
+        ("--max_steps many", "--max_steps many"),
+        ("--tie words", "--tie words"),
         ("--learning_rate nan", "--learning_rate nan"),
         ("--data_seed 7", "--data_seed --eval_seed"),
         ("-max_steps 3", "-max_steps --"),
