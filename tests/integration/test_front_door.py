@@ -296,6 +296,7 @@ def test_arguments_of_the_trainer_of_another_type_are_named(parts, tmp_path):
 
 
 def test_options_that_a_program_does_not_use_are_warned_of(parts, tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="electra")  # a program that has set up logging keeps it
     make_trainer(parts, tmp_path / "run", budget="2h", label_smoothing_factor=0.1)
     (warning,) = (message for message in caplog.messages if "no effect" in message)
     assert "--budget" in warning and "--label_smoothing_factor" in warning
