@@ -177,7 +177,6 @@ def test_the_base_of_rotary_positions_rises_with_the_length(folder):
         ({"adam_bias_correction": "false"}, "--adam_bias_correction True False"),
         ({"objective": "mlm", "generator_size": None}, "generator missing"),
         ({"objective": "two_stage"}, "--init_checkpoint two_stage"),
-        ({"rope_theta": 1e5}, "--rope_theta electra"),
     ],
     ids=str,
 )
