@@ -151,7 +151,7 @@ def test_several_held_out_texts_are_measured_side_by_side(folder, glue_tokenizer
 @parametrize(("what", "limit"), [("shard", 4096), ("tokenizer", 1000)])
 def test_a_cache_that_cannot_be_written_is_the_users_error(folder, glue_tokenizer, what, limit):
     glue_tokenizer.save_pretrained(folder / "tok")
-    refusal = raises(UserError, match=f"cannot write {folder}/cache.*; make room, or .* folder for .*{what}$")
+    refusal = raises(UserError, match=f"cannot write to {folder}/cache.*; make room, or .* folder for .*{what}$")
     # Captured output is a file, too. tqdm keeps its lock if it cannot write a bar: later bars would wait forever.
     with redirect_stderr(io.StringIO()), refusal, files_up_to(limit):
         load(folder, tokenizer_path=folder / "tok" if what == "shard" else None)
