@@ -17,7 +17,7 @@ import logging
 import os
 import platform
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -372,6 +372,25 @@ def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[
         endings = " ".join(sorted(set(map(ending, files)))[:MOST_ENDINGS])
         raise UserError(f"{option} {entry!r}: none of {len(files)} files ({endings}) is {SUPPORTED}")
     return found, skipped
+
+
+def check_apart(entries: Sequence[str], written: Mapping[str, str]) -> None:
+    """Refuse folders of text that hold what the program writes, which would be text of the next run.
+
+    Args:
+        entries: values of `train_file`.
+        written: folder that the program writes to, by the name of its option.
+    Raises:
+        UserError: a folder of text is, or is around, one of the folders that are written to.
+    """
+    for entry in entries:
+        folder = expand(entry).resolve()
+        for option, name in written.items():
+            if folder.is_dir() and expand(name).resolve().is_relative_to(folder):
+                raise UserError(
+                    f"--train_file {entry} has --{option} {name} in it, whose files would be read as text; keep "
+                    f"the text in a folder of its own, or name its files, such as '{entry.rstrip('/')}/*.txt'"
+                )
 
 
 def _files_below(folder: str) -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.data.corpus import Corpus
+from electra.data.corpus import Corpus, check_apart
 from electra.data.foreign import open_cache
 from electra.data.options import SegmentArguments, held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
@@ -288,6 +288,7 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
     folder = args.cache.cache_dir
     if checkpoint is not None:
         _refuse_moved_texts(args)
+    check_apart(args.corpus.train_file, {"output_dir": args.training.output_dir, "cache_dir": folder})
     corpus = None if args.cache.token_cache else Corpus(args.corpus, seed)
     without_data = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
     validation = {}  # opened early: a wrong path is refused at once

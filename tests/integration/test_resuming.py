@@ -16,7 +16,7 @@ from electra.pretraining.run import main
 from electra.report.metrics import make_panels
 from electra.report.page import write_run_report
 from electra.report.runs import read_run
-from tests.conftest import refused_command
+from tests.conftest import refused, refused_command
 from tests.helpers import contents, files_up_to, parametrize, read_json, run
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, write_corpus
 
@@ -245,13 +245,15 @@ def test_a_run_is_resumed_after_it_was_moved(finished, tmp_path, monkeypatch):
     assert (options["output_dir"], options["cache_dir"]) == (str(there), str(here / "cache"))
 
 
-def test_a_run_in_the_folder_of_its_texts_is_resumed(folder, monkeypatch):
+@parametrize("moved", ["output_dir", "cache_dir"])
+def test_a_run_writes_nothing_into_the_folder_of_its_texts(folder, tmp_path, monkeypatch, moved):
     monkeypatch.chdir(folder)
-    options = {**FAST, "train_file": ".", "output_dir": None, "cache_dir": None, "auto_resume": True, "save_steps": 2}
-    for steps in (2, 4):
-        main(flags(folder, **options, max_steps=steps))
-    metrics = read_json(folder / "output" / "run" / "metrics.json")
-    assert metrics["plan"]["documents"] == 30
+    elsewhere = tmp_path / "elsewhere"
+    options = {**FAST, "train_file": ".", "output_dir": None, "cache_dir": None, moved: elsewhere}
+    (written,) = {"output_dir", "cache_dir"} - {moved}
+    assert f"--{written}" in refused(lambda: main(flags(folder, **options, max_steps=2)))
+    assert not elsewhere.exists() and not (folder / "output").exists()
+    main(flags(folder, **options | {"train_file": "./*.txt"}, max_steps=2))
 
 
 def test_a_text_that_was_moved_is_named_anew(tmp_path, monkeypatch):

@@ -176,9 +176,14 @@ def test_a_sentence_longer_than_the_network_is_refused(tmp_path, number_tokenize
     assert "a.jsonl:1 has 20 tokens" in refused(read)
 
 
-@parametrize("more", [{"eval_strategy": "no"}, {"validation_fraction": 0}, {"fsdp": "full_shard"}])
-def test_probes_without_evaluations_or_with_parts_of_a_network_are_refused(folder, more):
-    options = {"eval_pairs": folder / "pairs.jsonl", **more}
+@parametrize("more", [{"eval_strategy": "no"}, {"validation_fraction": 0}])
+def test_probes_without_evaluations_have_no_effect(folder, caplog, more):
+    parse_pretraining_arguments(flags(folder, eval_pairs=folder / "pairs.jsonl", **more))
+    assert "no effect: --eval_pairs" in caplog.text
+
+
+def test_probes_with_parts_of_a_network_are_refused(folder):
+    options = {"eval_pairs": folder / "pairs.jsonl", "fsdp": "full_shard"}
     assert "--eval_pairs" in refused(lambda: parse_pretraining_arguments(flags(folder, **options)))
 
 
