@@ -33,14 +33,15 @@ from electra.runtime.device import computes_bf16
 if TYPE_CHECKING:  # its modules take seconds to import: help and errors of the options come before
     from electra.finetuning.heads import Encoder
 
-HeadName = Literal["google", "hf", "mean_pool", "bilstm"]
+HeadName = Literal["google", "hf", "hf_mean", "mean_pool", "bilstm"]
 """The heads of `EncoderWithHead` in electra/finetuning/heads.py."""
 FeatureName = Literal["last", "second_to_last", "concat_4", "mix_4", "mix_all", "embeddings"]
 """Features that a tagger reads of a frozen encoder, see electra/finetuning/features.py."""
 HEADS = (
-    "hf: that of transformers for this architecture, the only one that --save_model keeps; google: first token, "
-    "dropout, linear layer; mean_pool: the two layers of rc2020_electra on the mean of all tokens; bilstm: a layer on "
-    "the last states of a two-layer BiLSTM of 768, as in table 5 of BERT's paper."
+    "hf: that of transformers for this architecture; hf_mean: the same on the mean of all tokens, for architectures "
+    "whose class can do so, as ModernBERT's (tiny, mini, modern-small, the quickstart); --save_model keeps these two. "
+    "google: first token, dropout, linear layer; mean_pool: rc2020_electra's two layers on the mean of all tokens; "
+    "bilstm: a layer on the last states of a two-layer BiLSTM of 768, as in table 5 of BERT's paper."
 )
 """The values of --head in words, for the help of several commands."""
 

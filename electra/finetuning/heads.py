@@ -109,8 +109,9 @@ class TransformersHead(nn.Module):
         config: the encoder's configuration.
         dropout: probability of all dropout layers of the head.
         num_labels: number of logits; ignored by classes with a fixed number.
+        reads_mean: whether the class reads the mean of all tokens, in place of what its configuration says.
     Raises:
-        UserError: transformers has no such class for this architecture.
+        UserError: transformers has no such class for this architecture, or the class cannot read the mean.
     """
 
     def __init__(
@@ -119,11 +120,17 @@ class TransformersHead(nn.Module):
         config: PreTrainedConfig,
         dropout: float,
         num_labels: int = 2,
+        reads_mean: bool = False,
     ) -> None:
         super().__init__()
         self.output_range: Any = (0.0, 1.0)  # of a regression: what outputs of 0 and 1 become in the saved model
         config = copy.deepcopy(config)
         config.num_labels = num_labels
+        if reads_mean and not hasattr(config, "classifier_pooling"):
+            message = f"transformers' class for {config.model_type} cannot read the mean of all tokens"
+            raise UserError(f"--head hf_mean: {message}; use --head mean_pool, which --save_model does not keep")
+        if reads_mean:
+            config.classifier_pooling = "mean"
         try:
             with torch.random.fork_rng(devices=[]):
                 model = auto_class.from_config(config, dtype=torch.float32)
@@ -286,18 +293,18 @@ class TaskModel(nn.Module):
 
 
 class EncoderWithHead(TaskModel):
-    """An encoder of width D with one of four heads.
+    """An encoder of width D with one of five heads.
 
     In an encoder that is fine-tuned left to right, the first token sees no other, so the last one takes its part.
 
     Args:
         encoder: a base model whose output begins with the last hidden states (B, L, D).
-        head: "hf", that of transformers; "google", that of google-research/electra,
-            finetune/classification/classification_tasks.py; "mean_pool", that of rc2020_electra; "bilstm", that of
-            section 5.1 of BERT's paper.
+        head: "hf", that of transformers; "hf_mean", the same on the mean of all tokens; "google", that of
+            google-research/electra, finetune/classification/classification_tasks.py; "mean_pool", that of
+            rc2020_electra; "bilstm", that of section 5.1 of BERT's paper.
         num_labels: number of classes; 1 for a regression.
         dropout: probability of the head's dropout.
-        auto_class: the class of transformers whose head is "hf".
+        auto_class: the class of transformers whose head is "hf" and "hf_mean".
     """
 
     def __init__(
@@ -310,8 +317,8 @@ class EncoderWithHead(TaskModel):
     ) -> None:
         module: nn.Module
         width = encoder.config.hidden_size
-        if head == "hf":
-            module = TransformersHead(auto_class, encoder.config, dropout, num_labels)
+        if head in ("hf", "hf_mean"):
+            module = TransformersHead(auto_class, encoder.config, dropout, num_labels, reads_mean=head == "hf_mean")
         elif head == "bilstm":
             module = BiLstmHead(width, num_labels, dropout)
         else:
@@ -333,7 +340,7 @@ class EncoderWithHead(TaskModel):
         if self.is_left_to_right:
             last = gather_hidden(hidden, attention_mask.sum(1, keepdim=True) - 1)
             hidden = torch.cat([last, hidden[:, 1:]], dim=1)
-        if self.head_name == "hf":
+        if self.head_name in ("hf", "hf_mean"):
             return self.head(hidden, attention_mask).logits
         with full_precision(hidden):
             if self.head_name == "bilstm":

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 CARDS_NAME = "cards.json"
 """File of an evaluation: name of a task -> hash (hex sha256) of the card that was written for its model."""
-SAVED_HEADS = {"hf", "linear"}
+SAVED_HEADS = {"hf", "hf_mean", "linear"}
 """Names of heads that are a `TransformersHead`, which can be saved; linear is the name in results of taggers."""
 
 
@@ -57,7 +57,10 @@ def check_can_save(args: Arguments) -> None:
     """Refuse --save_model before any work if a head is not one of transformers."""
     heads = heads_of(args)
     if args.options.save_model and not heads <= SAVED_HEADS:
-        raise UserError(f"--save_model: transformers has no class with the head {' '.join(heads)}; use --head hf")
+        raise UserError(
+            f"--save_model: transformers has no class with the head {' '.join(sorted(heads - SAVED_HEADS))}; use "
+            "--head hf, or hf_mean for layers of ModernBERT"
+        )
     if args.options.save_model and args.tuning.left_to_right:
         raise UserError("--save_model: transformers has no class that is --left_to_right; leave one of them out")
 

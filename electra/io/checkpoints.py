@@ -113,6 +113,19 @@ def find_damage(folder: Path, *ignored: str) -> str | None:
     return None
 
 
+def edited_json(folder: Path) -> list[str]:
+    """Return the names of the json files of a folder that differ from its manifest; [] if that cannot be read.
+
+    The config.json of an exported network is its user's to edit. Whether such a file can be read, its readers say.
+    """
+    try:
+        files = read_json(folder / MANIFEST_NAME, Manifest)["files"]
+        written = [(folder / name, entry["blake2b"]) for name, entry in files.items() if name.endswith(".json")]
+        return [path.name for path, checksum in written if path.is_file() and _checksum(path) != checksum]
+    except (OSError, UserError):
+        return []
+
+
 def _checksum(path: Path) -> str:
     """Return BLAKE2b of a file: of all bytes, or of 64 MiB of a large file, which may have hundreds of gigabytes."""
     size = path.stat().st_size

@@ -29,7 +29,7 @@ from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 
 from electra.backbones import BACKBONES
-from electra.io.checkpoints import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_damage, step_of
+from electra.io.checkpoints import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, edited_json, find_damage, step_of
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand, may_be_hub_id
 from electra.layer_decay import LAYER
@@ -82,7 +82,7 @@ def _model_folder(folder: Path) -> Path:
         if not (candidate / CONFIG_NAME).is_file():
             continue
         has_manifest = (candidate / MANIFEST_NAME).is_file()
-        wrong = find_damage(candidate, *RESUME_ONLY) if has_manifest else None
+        wrong = find_damage(candidate, *RESUME_ONLY, *said_edits(candidate)) if has_manifest else None
         if wrong:
             raise UserError(f"{candidate} {wrong}; name another model, or remove its {MANIFEST_NAME} to use it so")
         return candidate
@@ -95,6 +95,14 @@ def _model_folder(folder: Path) -> Path:
     raise UserError(
         f"{folder} holds no model: no {CONFIG_NAME}, no discriminator/ and no complete checkpoint-N; name another one"
     )
+
+
+def said_edits(folder: Path) -> list[str]:
+    """Return the names of the json files of an exported folder that differ from its manifest; a warning names them."""
+    edited = edited_json(folder)
+    if edited:
+        logger.warning("%s: %s is not as it was written, and is used as it is", folder, ", ".join(edited))
+    return edited
 
 
 def read_config(source: str) -> PreTrainedConfig:
@@ -235,8 +243,10 @@ def tokenizer_of(model: PreTrainedModel, processing_class: Any = None) -> PreTra
     """
     source = name_of(model)
     has_own = Path(source).is_dir() and may_have_tokenizer(source)
-    wrong = find_damage(Path(source), *RESUME_ONLY, "model") if (Path(source) / MANIFEST_NAME).is_file() else None
-    if has_own and wrong:
+    wrong = None
+    if has_own and (Path(source) / MANIFEST_NAME).is_file():
+        wrong = find_damage(Path(source), *RESUME_ONLY, "model", *said_edits(Path(source)))
+    if wrong:
         raise UserError(f"{source} {wrong}; load the model from another folder, or remove its {MANIFEST_NAME}")
     if processing_class is None:
         if not has_own:

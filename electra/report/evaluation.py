@@ -39,7 +39,7 @@ from electra.report.results import (
     read_evaluation,
 )
 from electra.report.runs import names_of
-from electra.report.verdict import Rival, sampling_error, standing, too_few, too_unknown, verdict
+from electra.report.verdict import MOST_CUT, Rival, advice, sampling_error, standing, too_few, too_unknown, verdict
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation."
 """Sentence above the overview of every report."""
@@ -68,8 +68,6 @@ BAG_OF_WORDS = "bag of words"
 """Title of the baseline of tf-idf and a linear model, which reads whole texts."""
 CUT_TEXTS = "dev_texts_cut"
 """Setting of a result: share of the texts of the development set that the network reads the beginning of only."""
-MOST_CUT = 0.1
-"""Share of texts that are cut, above which a verdict says that the bag of words reads more than the network."""
 UNKNOWN_SHARE = "unknown_share"
 """Setting of a result: share of the tokens that are unknown, in the split that has most, if it is worth a warning."""
 PLAIN_NAMES = {CONSTANT: "one answer to all"}
@@ -125,7 +123,8 @@ class Reporting:
         scores = [column for column in columns if column[0] not in ABOUT_RUNS]
         terminal = Table(["percent, median ± std", *names[1:]], scores)
         details = self.details(names_of(folders), own) if self.details else []
-        blocks = [*lines_about(folders, self.unit), *self.verdicts(folders), *self.blocks(runs, details)]
+        sentences = [*self.verdicts(folders), *self.advice(folders)]
+        blocks = [*lines_about(folders, self.unit), *sentences, *self.blocks(runs, details)]
         titles = [task.title for task in self.tasks_in(runs).values()]
         what = ", ".join(titles) if len(titles) <= MOST_TITLES else f"{len(titles)} tasks"
         commands = folded_commands(self.verb, [read_options(folder) or {} for folder in folders])
@@ -136,21 +135,35 @@ class Reporting:
         found = []
         for folder, name in names_of(folders).items():
             results = read_evaluation(folder)
-            baselines = {
-                title: self.summarize(scores, title)[0] for title, scores in read_baselines(folder, results).items()
-            }
+            baselines = self.baselines_of(folder, results)
             for run in self.summarize(results, name):
                 sentence = self.verdict(run, baselines)
                 text = sentence.text if len(folders) == 1 and run.name == name else f"{run.name}: {sentence.text}"
                 found.append(sentence._replace(text=text))
         return found
 
+    def advice(self, folders: Sequence[Path]) -> list[Verdict]:
+        """Return a sentence that says what to try, about the first low score of a single folder; else []."""
+        if len(folders) != 1:
+            return []
+        results = read_evaluation(folders[0])
+        baselines = self.baselines_of(folders[0], results)
+        for run in self.summarize(results, ""):
+            for summary in run.tasks.values():
+                one = summary.results[0]
+                rivals = [] if self.why_no_verdict(summary) else rivals_of(summary, baselines)
+                text = advice(score_for_verdict(summary), rivals, one, one.settings.get(CUT_TEXTS, 0.0))
+                if text:
+                    return [Verdict(text if len(run.tasks) == 1 else f"{summary.task.title}: {text}", None)]
+        return []
+
+    def baselines_of(self, folder: Path, results: Sequence[Result]) -> dict[str, RunSummary]:
+        """Return the baselines of an evaluation by title."""
+        return {title: self.summarize(scores, title)[0] for title, scores in read_baselines(folder, results).items()}
+
     def verdict(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> Verdict:
         """Return the sentence about a run, which for several tasks says on how many it is above every baseline."""
-        rivals = {}
-        for name, summary in run.tasks.items():
-            of_task = {title: one.tasks[name] for title, one in baselines.items() if name in one.tasks}
-            rivals[name] = rivals_of(summary, of_task)
+        rivals = {name: rivals_of(summary, baselines) for name, summary in run.tasks.items()}
         if len(run.tasks) == 1:
             ((name, summary),) = run.tasks.items()
             metric = self.metrics.get(summary.task.headline, summary.task.headline)
@@ -414,7 +427,7 @@ def examples_of(summary: TaskSummary) -> int:
     return min(sum(n for split, n in one.rows.items() if split.startswith("dev")) for one in summary.results)
 
 
-def rivals_of(summary: TaskSummary, baselines: Mapping[str, TaskSummary]) -> list[Rival]:
+def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary]) -> list[Rival]:
     """Return what a task's headline is compared with, the best baseline first.
 
     The error of a difference is that of both scores: of the seeds, and of the size of the development set. Answers of
@@ -434,8 +447,10 @@ def rivals_of(summary: TaskSummary, baselines: Mapping[str, TaskSummary]) -> lis
         f"({percent(cut, 0)} % are longer)"
     )
     rivals = []
-    for title, one in baselines.items():
-        spread = one.spread(metric)
+    for title, baseline in baselines.items():
+        if summary.task.name not in baseline.tasks:
+            continue
+        spread = baseline.tasks[summary.task.name].spread(metric)
         error = math.hypot(error_of(summary.headline), error_of(spread))
         note = reads_more if title == BAG_OF_WORDS and cut > MOST_CUT else ""
         rivals.append(Rival(PLAIN_NAMES.get(title, f"the {title}"), spread.median or 0.0, error, note))

@@ -1,4 +1,4 @@
-"""The sentence that says whether a score is above, level with or below what it is compared with. No torch.
+"""The sentences that say where a score stands to what it is compared with, and what to try if it is low. No torch.
 
 All verdicts on scores are made here: those of fine-tuning, minimal pairs, `electra detect`, sweeps and generators.
 A difference is clear from twice its standard error on. There is no verdict without an error, from a handful of
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from electra.report.blocks import Verdict
+from electra.report.results import Result
 
 CLEAR_ERRORS = 2.0
 """Margin in standard errors from which a score is called above or below another."""
@@ -19,6 +20,19 @@ MOST_UNKNOWN = 1 / 3
 """Share of unknown tokens above which there is no verdict: a network cannot read such texts."""
 CORRELATIONS = ("mcc", "pearson", "spearman")
 """Metrics in [-1, 1] whose standard error is that of a correlation."""
+FEW_STEPS = 500
+"""Steps of fine-tuning below which a sentence says that they are few."""
+MOST_ADVISED_EPOCHS = 40
+"""Epochs that are advised, at most."""
+SMALL_NETWORK = 10_000_000
+"""Parameters below which a network learns a task with a higher learning rate, the same in all layers: it is smaller
+than the networks for which the defaults were published."""
+SMALL_RATE = 1e-3
+"""Learning rate that is advised for small networks."""
+MOST_CUT = 0.1
+"""Share of texts that are cut, from which on the rest of the texts is worth a word."""
+FIRST_TOKEN_HEADS = ("hf", "google")
+"""Values of --head that read the first token alone."""
 
 
 class Rival(NamedTuple):
@@ -77,6 +91,60 @@ def verdict(
                 text = f"level with {rival.name} ({show(rival.score)}), {by} {side} ({error})"
         found.append(f"{text}{rival.note}")
     return Verdict(f"{what}: {'; '.join(found)}.", all(standing(score, rival) > 0 for rival in rivals))
+
+
+def is_disappointing(score: float, rivals: Sequence[Rival]) -> bool:
+    """Return True if a score is not clearly above the lowest rival, or lower than the highest one.
+
+    The lowest is one answer to all, or another rule without words; the highest a bag of words, where there is one.
+    """
+    if not rivals:
+        return False
+    ordered = sorted(rivals, key=lambda rival: rival.score)
+    return standing(score, ordered[0]) <= 0 or score < ordered[-1].score
+
+
+def advice(score: float, rivals: Sequence[Rival], result: Result, cut: float) -> str:
+    """Return a sentence that says what to try if a score disappoints; "" if it does not, or nothing is known to help.
+
+    Networks that start from random weights are baselines themselves, and get no advice.
+
+    Args:
+        result: one of the runs with this score.
+        cut: share of the texts of which the network reads the beginning only.
+    """
+    settings = result.settings
+    is_known = "num_train_epochs" in settings and not settings.get("features")  # whose encoder is frozen
+    if not is_known or result.start == "scratch" or not is_disappointing(score, rivals):
+        return ""
+    parts = []
+    rows = result.rows.get("train", 0)
+    in_windows = settings.get("long_texts") == "windows"
+    batch = math.prod(
+        settings.get(name, 1) for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "processes")
+    )
+    epochs = settings["num_train_epochs"]
+    steps = math.ceil(math.ceil(rows / batch) * epochs)
+    wanted = min(MOST_ADVISED_EPOCHS, math.ceil(FEW_STEPS / math.ceil(rows / batch))) if rows else 0
+    are_few = steps < FEW_STEPS and wanted > epochs and not in_windows  # of which there are more than texts
+    options = [f"--num_train_epochs {wanted}"] if are_few else []
+    if result.parameters < SMALL_NETWORK:
+        if settings.get("learning_rate", SMALL_RATE) < SMALL_RATE:
+            options.append("--learning_rate 1e-3")
+        if settings.get("layerwise_lr_decay", 1.0) < 1:
+            options.append("--layerwise_lr_decay 1")
+        if settings.get("head") in FIRST_TOKEN_HEADS:
+            options.append("--head hf_mean")
+    if options:
+        why = f"{steps} steps are few" if are_few else "this network is small"
+        parts.append(f"{why}: try {' '.join(options)}")
+    if cut > MOST_CUT and "long_texts" in settings and not in_windows:
+        length = settings["max_length"]
+        parts.append(f"{100 * cut:.0f} % of the texts are cut at {length} tokens: try --long_texts windows")
+    if not are_few and not result.collapsed:
+        parts.append("pre-training for longer, or on more text, may help")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def too_few(examples: int, unit: str) -> str:

@@ -7,6 +7,7 @@ from pytest import approx
 from torch import nn
 from torch.testing import assert_close
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
@@ -62,9 +63,14 @@ def make_batch(width=9, padding_id=0, lengths=LENGTHS):
     }
 
 
+def type_with(head):
+    """Return the model type of an encoder that can have the head."""
+    return "modernbert" if head == "hf_mean" else "electra"
+
+
 def make_model(head, encoder=None):
     """In evaluation, with biases and weights of the head that are not small either, but for an LSTM."""
-    model = EncoderWithHead(encoder or make_encoder(), head, 3).eval()
+    model = EncoderWithHead(encoder or make_encoder(type_with(head)), head, 3).eval()
     with torch.no_grad():
         for name, parameter in model.head.named_parameters():
             if "lstm" not in name:
@@ -127,6 +133,30 @@ def test_the_mean_head_reads_every_token_but_the_padding_equally():
         assert_close(model(**batch)[row], out(nn.functional.gelu(dense(mean))))
 
 
+@parametrize("model_type", ["modernbert", "eurobert"])
+def test_a_class_of_transformers_that_can_reads_the_mean_and_is_saved_so(model_type):
+    if model_type == "modernbert":
+        encoder = make_encoder(model_type)
+    else:
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+        encoder = AutoModel.from_config(AutoConfig.for_model(model_type, vocab_size=60, pad_token_id=0, **sizes))
+    model = make_model("hf_mean", encoder.eval())
+    batch = make_batch()
+    logits = model(**batch)
+    del batch["token_type_ids"]
+    saved = model.exported().eval()
+    assert_close(saved(**batch).logits, logits, rtol=1e-4, atol=1e-5)
+    assert saved.config.classifier_pooling == "mean" and encoder.config.classifier_pooling != "mean"
+    first, *others = (torch.zeros(2, 9, 16).index_fill(1, torch.tensor([place]), 1.0) for place in range(3))
+    ones = torch.ones(2, 9, dtype=torch.long)
+    for other in others:  # the mean does not know places
+        assert_close(model.head(first, ones).logits, model.head(other, ones).logits)
+
+
+def test_the_mean_is_refused_for_a_class_that_cannot_read_it():
+    assert "mean_pool" in refused(lambda: EncoderWithHead(make_encoder("electra"), "hf_mean", 3))
+
+
 @parametrize("head", get_args(HeadName))
 def test_more_padding_changes_no_logit(head):
     model = make_model(head)
@@ -170,22 +200,22 @@ def test_our_heads_compute_in_float32(head):
 
 @parametrize("head", get_args(HeadName))
 def test_head_dropout_is_that_of_the_head_alone(head):
-    model = EncoderWithHead(make_encoder(hidden_dropout_prob=0.0), head, 2, dropout=0.37)
+    model = EncoderWithHead(make_encoder(type_with(head), hidden_dropout_prob=0.0), head, 2, dropout=0.37)
     assert {layer.p for layer in model.head.modules() if isinstance(layer, nn.Dropout)} == {0.37}
-    assert {layer.p for layer in model.encoder.modules() if isinstance(layer, nn.Dropout)} == {0.0, 0.1}
+    assert 0.37 not in {layer.p for layer in model.encoder.modules() if isinstance(layer, nn.Dropout)}
 
 
 @parametrize("head", get_args(HeadName))
 def test_weights_of_the_head_are_drawn_as_the_encoder_s(head):
     models = []
     for seed in (3, 3, 4):
-        encoder = make_encoder(initializer_range=0.5)
+        encoder = make_encoder(type_with(head), initializer_range=0.5)
         torch.manual_seed(seed)
         models.append(EncoderWithHead(encoder, head, 100))
     for layer, again, other in zip(*map(linear_layers, models), strict=True):
         assert layer.weight.std().item() == approx(0.5, rel=0.15)
         assert layer.weight.abs().max() > 1.1  # a uniform distribution of this deviation ends at 0.87
-        assert not layer.bias.any()
+        assert layer.bias is None or not layer.bias.any()
         assert torch.equal(layer.weight, again.weight) and not torch.equal(layer.weight, other.weight)
 
 

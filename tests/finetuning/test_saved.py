@@ -5,8 +5,11 @@ import os
 from dataclasses import replace
 from types import SimpleNamespace
 
+import torch
 import yaml
 from huggingface_hub import ModelCard, parse_eval_result_entries
+from pytest import approx
+from transformers import AutoModel, pipeline
 
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import EncoderWithHead
@@ -16,8 +19,28 @@ from electra.report.eval_results import EVAL_RESULTS
 from electra.report.results import Result
 from electra.tasks.glue.task import GLUE
 from tests.conftest import refused
-from tests.finetuning.encoders import tiny_electra
+from tests.finetuning.encoders import tiny_configs, tiny_electra
 from tests.helpers import files_up_to, parametrize, read_json
+
+
+def test_the_pipeline_answers_as_a_head_on_the_mean_was_scored(tmp_path, framed_tokenizer):
+    result = Result("mine", 4, {"accuracy": 0.5}, False, 3.0, "pretrained", "m", 1, {"dev": 9}, {})
+    args = SimpleNamespace(options=SimpleNamespace(save_model=True), tuning=None, overrides={})
+    evaluation = Evaluation(args, SimpleNamespace(tokenizer=framed_tokenizer), [], tmp_path, [])
+    task = SimpleNamespace(name="mine", headline=lambda metrics: metrics["accuracy"])
+    data = SimpleNamespace(labels=["a", "b", "c"], problem_type="single_label_classification", saved={})
+    config = tiny_configs(vocab_size=len(framed_tokenizer))["modernbert"]
+    config.initializer_range = 0.5
+    model = EncoderWithHead(AutoModel.from_config(config), "hf_mean", 3).eval()
+    save_model(evaluation, task, data, result, model, {})
+    texts = ["bab dadad kok", "mum bab bab dadad kok mum", "kok"]
+    with torch.no_grad():
+        scored = model(**framed_tokenizer(texts, padding=True, return_tensors="pt")).softmax(1)
+    ask = pipeline("text-classification", str(tmp_path / "models" / "mine"))
+    for answer, expected in zip(ask(texts, top_k=None), scored, strict=True):
+        found = {one["label"]: one["score"] for one in answer}
+        assert [found[name] for name in "abc"] == approx(expected.tolist(), abs=1e-5)
+    assert scored.std(0).min() > 1e-3
 
 
 @parametrize(("head", "overrides"), [("google", {}), ("hf", {"rte": {"head": "mean_pool"}})])

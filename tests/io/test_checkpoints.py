@@ -19,6 +19,7 @@ from electra.io.checkpoints import (
     checkpoints_of,
     commit,
     discard,
+    edited_json,
     find_damage,
     latest_valid_checkpoint,
     translate_write_errors,
@@ -95,6 +96,20 @@ def test_each_recorded_file_is_guarded_and_no_other(tmp_path, name, harm):
     else:
         assert wrong is not None and Path(name).name in wrong
     assert (find_damage(tmp_path, "optimizer") is None) == (wrong is None or name == "optimizer.pt")
+
+
+@parametrize("harm", [cut, alter])
+def test_edited_json_is_told_from_other_damage(tmp_path, harm):
+    for name in ("a.json", "b.json", "weights.bin"):
+        (tmp_path / name).write_bytes(CONTENT)
+    write_manifest(tmp_path)
+    assert edited_json(tmp_path) == []
+    harm(tmp_path / "b.json")
+    assert edited_json(tmp_path) == ["b.json"] and find_damage(tmp_path, *edited_json(tmp_path)) is None
+    harm(tmp_path / "weights.bin")
+    assert "weights.bin" in find_damage(tmp_path, *edited_json(tmp_path))
+    (tmp_path / "a.json").unlink()
+    assert "a.json" in find_damage(tmp_path, *edited_json(tmp_path))
 
 
 @parametrize("content", ["", "{}"])

@@ -276,3 +276,20 @@ def test_thresholds_that_do_not_help_are_not_kept():
     assert useful_thresholds({"dev": ANSWERS}, {"dev": ONE}) is None
     assert "threshold_macro_f1" not in score_splits({"dev": ANSWERS}, {"dev": ONE})
     assert useful_thresholds({"dev": right * np.nan}, {"dev": labels}) is None
+
+
+def test_a_score_below_the_bag_of_words_ends_with_what_to_try(tmp_path):
+    settings = {"num_train_epochs": 3.0, "per_device_train_batch_size": 32, "learning_rate": 1e-3, "max_length": 128}
+    low = evaluation_of(tmp_path / "a", (0.4, 0.42), **settings)
+    first, last = (block for block in CLASSIFY_REPORTING.report([low]).blocks if isinstance(block, Verdict))
+    assert "below the bag of words" in first.text and not first.is_good
+    assert last.is_good is None and "12 steps" in last.text and "--num_train_epochs 40" in last.text
+    (last,) = CLASSIFY_REPORTING.advice([evaluation_of(tmp_path / "b", (0.25,), bag_of_words=0.2, **settings)])
+    for number, folders in enumerate(
+        [
+            [low, evaluation_of(tmp_path / "c", (0.4,), **settings)],  # a comparison is not about one of the two
+            [evaluation_of(tmp_path / "d", (0.8,), **settings)],
+            [evaluation_of(tmp_path / "e", (0.4,), texts=49, **settings)],  # no verdict
+        ]
+    ):
+        assert CLASSIFY_REPORTING.advice(folders) == [], number

@@ -1,0 +1,75 @@
+"""What is said after a score that disappoints."""
+
+from dataclasses import replace
+
+from electra.report.results import Result
+from electra.report.verdict import Rival, advice, is_disappointing
+from tests.helpers import parametrize
+
+CLASSIFY = {
+    "num_train_epochs": 3.0, "per_device_train_batch_size": 32, "gradient_accumulation_steps": 1, "processes": 1,
+    "learning_rate": 3e-4, "layerwise_lr_decay": 0.8, "head": "hf", "long_texts": "truncate", "max_length": 128,
+}  # fmt: skip
+"""Settings of `electra classify` with its defaults."""
+SMALL = ["--learning_rate 1e-3", "--layerwise_lr_decay 1", "--head hf_mean"]
+WINDOWS = "--long_texts windows"
+
+
+def result_of(settings, rows=745, parameters=3_000_000, **changes):
+    one = Result("mine", 1, {}, False, 3.0, "pretrained", "m", parameters, {"train": rows, "dev": 90}, settings)
+    return replace(one, **changes)
+
+
+def rivals(*scores):
+    return [Rival("it", score, 0.02) for score in scores]
+
+
+@parametrize(
+    ("scores", "expected"),
+    [
+        ((0.15, 0.61), True),  # below the bag of words
+        ((0.15, 0.53), True),  # below, but not clearly
+        ((0.15, 0.51), False),
+        ((0.49,), True),  # as good as one answer to all
+        ((0.4,), False),
+        ((), False),
+    ],
+)
+def test_a_score_disappoints_that_needs_no_network(scores, expected):
+    assert is_disappointing(0.52, rivals(*scores)) == expected
+
+
+@parametrize(
+    ("changes", "rows", "parameters", "cut", "expected"),
+    [
+        ({}, 745, 3_000_000, 0.0, ["72 steps", "--num_train_epochs 21", *SMALL]),
+        ({}, 745, 3_000_000, 0.98, ["72 steps", "--num_train_epochs 21", *SMALL, "98 %", "128 tokens", WINDOWS]),
+        ({}, 745, 110_000_000, 0.0, ["72 steps", "--num_train_epochs 21"]),  # of a large one the rate is right
+        ({}, 20, 110_000_000, 0.0, ["3 steps", "--num_train_epochs 40"]),
+        ({"processes": 2}, 745, 110_000_000, 0.0, ["36 steps", "--num_train_epochs 40"]),
+        ({"num_train_epochs": 60.0}, 20, 110_000_000, 0.0, ["re-training"]),
+        ({}, 10_000, 3_000_000, 0.0, [*SMALL, "re-training"]),
+        ({}, 10_000, 110_000_000, 0.5, [WINDOWS, "re-training"]),
+        ({"long_texts": "windows"}, 745, 110_000_000, 0.98, ["re-training"]),
+        ({"learning_rate": 1e-3, "layerwise_lr_decay": 1.0, "head": "mean_pool"}, 10**4, 10**6, 0.0, ["re-training"]),
+    ],
+)
+def test_advice_follows_the_numbers_of_the_run(changes, rows, parameters, cut, expected):
+    text = advice(0.2, rivals(0.15, 0.61), result_of({**CLASSIFY, **changes}, rows, parameters), cut)
+    assert all(part in text for part in expected)
+    known = ["steps", "--num_train_epochs", *SMALL, WINDOWS, "re-training"]
+    assert [part for part in known if part in text] == [
+        part for part in known if any(part in wanted for wanted in expected)
+    ]
+    assert text.endswith(".") and "\n" not in text
+
+
+def test_no_advice_where_none_is_known():
+    for one in (
+        result_of({}),  # of another program
+        result_of({**CLASSIFY, "features": "last"}),
+        result_of(CLASSIFY, start="scratch"),
+        result_of(CLASSIFY, 10_000, 110_000_000, collapsed=True),
+    ):
+        assert advice(0.2, rivals(0.15, 0.61), one, 0.0) == ""
+    assert advice(0.7, rivals(0.15, 0.61), result_of(CLASSIFY), 0.0) == ""
