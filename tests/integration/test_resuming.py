@@ -245,15 +245,15 @@ def test_a_run_is_resumed_after_it_was_moved(finished, tmp_path, monkeypatch):
     assert (options["output_dir"], options["cache_dir"]) == (str(there), str(here / "cache"))
 
 
-@parametrize("moved", ["output_dir", "cache_dir"])
-def test_a_run_writes_nothing_into_the_folder_of_its_texts(folder, tmp_path, monkeypatch, moved):
+@parametrize("elsewhere", ["output_dir", "cache_dir"])
+def test_a_run_writes_nothing_into_the_folder_of_its_texts(folder, tmp_path_factory, monkeypatch, elsewhere):
     monkeypatch.chdir(folder)
-    elsewhere = tmp_path / "elsewhere"
-    options = {**FAST, "train_file": ".", "output_dir": None, "cache_dir": None, moved: elsewhere}
-    (written,) = {"output_dir", "cache_dir"} - {moved}
-    assert f"--{written}" in refused(lambda: main(flags(folder, **options, max_steps=2)))
-    assert not elsewhere.exists() and not (folder / "output").exists()
-    main(flags(folder, **options | {"train_file": "./*.txt"}, max_steps=2))
+    other = tmp_path_factory.mktemp("other")
+    options = {**FAST, "train_file": ".", "output_dir": None, "cache_dir": None, elsewhere: other, "max_steps": 2}
+    (inside,) = {"output_dir", "cache_dir"} - {elsewhere}
+    assert f"--{inside}" in refused(lambda: main(flags(folder, **options)))
+    assert {path.name for path in (*other.rglob("*"), *folder.glob("output/**/*")) if path.is_file()} <= {".run.lock"}
+    main(flags(folder, **options | {"train_file": "./*.txt"}))
 
 
 def test_a_text_that_was_moved_is_named_anew(tmp_path, monkeypatch):
