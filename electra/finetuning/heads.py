@@ -9,6 +9,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -24,8 +25,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.utils import CONFIG_NAME
 
 from electra.backbones import BACKBONES
+from electra.io.checkpoints import edited_json
 from electra.io.errors import UserError
 from electra.model.configuration import (
     CAUSAL_KEY,
@@ -484,15 +487,15 @@ def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, na
 
 
 def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:
-    """Return a hash, 12 hexadecimal digits, of tokenizer and weights; for a fresh encoder, of the configuration."""
+    """Return a hash, 12 hexadecimal digits, of tokenizer, weights, and a configuration that is fresh or edited."""
     model = encoder.model
     digest = hashlib.sha256(tokenizer_fingerprint(encoder.tokenizer).encode())
-    if is_fresh:
+    if is_fresh or CONFIG_NAME in edited_json(Path(name_of(model))):
         config = model.config.to_diff_dict()
         config.pop("transformers_version", None)
         shown = {name: value for name, value in config.items() if name[0] != "_"}
         digest.update(json.dumps(shown, sort_keys=True, default=str).encode())
-    else:
+    if not is_fresh:
         for name, value in sorted(model.state_dict().items()):
             content = value.detach().cpu().contiguous().flatten()
             digest.update(name.encode())

@@ -18,7 +18,7 @@ from transformers import (
     GPT2Config,
 )
 
-from electra.finetuning.heads import fresh_encoder, load_encoder
+from electra.finetuning.heads import encoder_fingerprint, fresh_encoder, load_encoder
 from electra.io.checkpoints import write_manifest
 from electra.model.configuration import (
     DROPOUTS,
@@ -311,6 +311,15 @@ def test_a_tokenizer_must_pad_and_may_bound_the_length(electra):
 
 
 # ---- fresh encoders
+
+
+def test_an_edited_configuration_is_another_encoder(electra):
+    fingerprint = lambda: encoder_fingerprint(load_encoder(str(electra)), is_fresh=False)  # noqa: E731
+    before = fingerprint()
+    write_manifest(electra)
+    assert fingerprint() == before
+    edit_config(electra, layer_norm_eps=1e-3)
+    assert fingerprint() != before
 
 
 def test_a_fresh_encoder_follows_from_the_seed(checkpoint):
