@@ -1,5 +1,6 @@
 """What tests of every folder use: files, and the scripts as a user starts them."""
 
+import atexit
 import io
 import json
 import multiprocessing
@@ -76,7 +77,11 @@ def load_late_imports():
     """Import, once for all copies of this process, what commands import when they begin and draw."""
     import wandb  # noqa: F401
     from matplotlib.figure import Figure
+    from wandb.sdk.data_types._private import MEDIA_TMP
 
+    # The end of one copy would remove the folder of wandb that all copies use.
+    atexit.unregister(MEDIA_TMP.cleanup)
+    MEDIA_TMP._finalizer.detach()
     Figure().savefig(io.BytesIO())  # fonts, and the writer of PNG files
 
 

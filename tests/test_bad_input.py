@@ -222,7 +222,7 @@ def test_a_hostile_encoder_is_refused_and_runs_nothing(world, capsys):
     write_payload(world / "encoder" / "pytorch_model.bin")
     assert "encoder" in refused_command(glue, argv_of(glue, {}), capsys)
     argv = argv_of(pretrain, {"init_discriminator": "encoder", "embedding_size": 8})
-    assert "--init_discriminator " in refused_command(pretrain, argv, capsys)
+    assert "encoder" in refused_command(pretrain, argv, capsys)
     assert not Path("ran").exists()
 
 

@@ -113,17 +113,16 @@ def find_damage(folder: Path, *ignored: str) -> str | None:
     return None
 
 
-def edited_json(folder: Path) -> list[str]:
-    """Return the names of the json files of a folder that differ from its manifest; [] if that cannot be read.
+def is_edited(folder: Path, name: str) -> bool:
+    """Return True if a file of a folder is there and differs from the folder's manifest; False without a manifest.
 
     The config.json of an exported network is its user's to edit. Whether such a file can be read, its readers say.
     """
     try:
-        files = read_json(folder / MANIFEST_NAME, Manifest)["files"]
-        written = [(folder / name, entry["blake2b"]) for name, entry in files.items() if name.endswith(".json")]
-        return [path.name for path, checksum in written if path.is_file() and _checksum(path) != checksum]
+        entry = read_json(folder / MANIFEST_NAME, Manifest)["files"].get(name)
+        return entry is not None and (folder / name).is_file() and _checksum(folder / name) != entry["blake2b"]
     except (OSError, UserError):
-        return []
+        return False
 
 
 def _checksum(path: Path) -> str:

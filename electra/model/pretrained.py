@@ -29,7 +29,7 @@ from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 
 from electra.backbones import BACKBONES
-from electra.io.checkpoints import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, edited_json, find_damage, step_of
+from electra.io.checkpoints import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_damage, is_edited, step_of
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand, may_be_hub_id
 from electra.layer_decay import LAYER
@@ -98,11 +98,11 @@ def _model_folder(folder: Path) -> Path:
 
 
 def said_edits(folder: Path) -> list[str]:
-    """Return the names of the json files of an exported folder that differ from its manifest; a warning names them."""
-    edited = edited_json(folder)
-    if edited:
-        logger.warning("%s: %s is not as it was written, and is used as it is", folder, ", ".join(edited))
-    return edited
+    """Return [config.json] if that of an exported folder was edited, which a warning says, else []."""
+    if not is_edited(folder, CONFIG_NAME):
+        return []
+    logger.warning("%s: %s is not as it was written, and is used as it is", folder, CONFIG_NAME)
+    return [CONFIG_NAME]
 
 
 def read_config(source: str) -> PreTrainedConfig:

@@ -127,6 +127,7 @@ def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path, capl
 @pytest.mark.slow
 def test_a_run_is_quiet_on_request(parts, tmp_path, capsys):
     logging.getLogger("electra").handlers = []
+    logging.getLogger("electra").setLevel(logging.NOTSET)  # as in a program that has set up no logging
     try:
         for level, is_quiet in (("passive", False), ("warning", True)):
             make_trainer(parts, tmp_path / level, max_steps=2, eval_strategy="no", log_level=level).train()

@@ -19,8 +19,8 @@ from electra.io.checkpoints import (
     checkpoints_of,
     commit,
     discard,
-    edited_json,
     find_damage,
+    is_edited,
     latest_valid_checkpoint,
     translate_write_errors,
     write_manifest,
@@ -99,17 +99,16 @@ def test_each_recorded_file_is_guarded_and_no_other(tmp_path, name, harm):
 
 
 @parametrize("harm", [cut, alter])
-def test_edited_json_is_told_from_other_damage(tmp_path, harm):
-    for name in ("a.json", "b.json", "weights.bin"):
+def test_an_edited_file_is_told_from_a_missing_one(tmp_path, harm):
+    for name in ("a.json", "b.json"):
         (tmp_path / name).write_bytes(CONTENT)
+    assert not is_edited(tmp_path, "a.json")
     write_manifest(tmp_path)
-    assert edited_json(tmp_path) == []
     harm(tmp_path / "b.json")
-    assert edited_json(tmp_path) == ["b.json"] and find_damage(tmp_path, *edited_json(tmp_path)) is None
-    harm(tmp_path / "weights.bin")
-    assert "weights.bin" in find_damage(tmp_path, *edited_json(tmp_path))
+    assert not is_edited(tmp_path, "a.json") and is_edited(tmp_path, "b.json")
+    assert find_damage(tmp_path, "b.json") is None and "b.json" in find_damage(tmp_path)
     (tmp_path / "a.json").unlink()
-    assert "a.json" in find_damage(tmp_path, *edited_json(tmp_path))
+    assert not is_edited(tmp_path, "a.json") and "a.json" in find_damage(tmp_path, "b.json")
 
 
 @parametrize("content", ["", "{}"])

@@ -93,8 +93,8 @@ def test_memory_that_ends_while_compiling_is_no_failure_to_compile(where, error,
     assert is_out_of_memory(raised.value) and options.torch_compile and not told(caplog)
 
 
-def test_a_program_compiles_more_networks_than_torch_allows_by_default(monkeypatch):
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
+@torch._dynamo.config.patch(recompile_limit=2)
+def test_a_program_compiles_more_networks_than_torch_allows_by_default():
     options = make_options("eager")
     compiled = 0
     for rows in range(1, 5):  # another shape each, or the graph of the first network would do for all

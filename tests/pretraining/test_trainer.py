@@ -197,6 +197,7 @@ def unscale_gradients(trainer, scaler):
 @parametrize("optim", FUSED)
 def test_a_scaled_loss_changes_nothing_but_what_is_skipped(folder, caplog, monkeypatch, optim):
     """fp16 on a GPU: the device skips, the schedule goes on, and nobody is warned where the scale was too large."""
+    caplog.set_level(logging.INFO, logger="electra")  # a program that has set up logging keeps it
     trainers = []
     for scaler in (None, torch.amp.GradScaler("cpu", init_scale=2.0**10)):
         trainer = make(folder, **FAST, max_steps=6, logging_steps=1, max_grad_norm=0.05, optim=optim)
@@ -207,8 +208,7 @@ def test_a_scaled_loss_changes_nothing_but_what_is_skipped(folder, caplog, monke
         weight = next(trainer.model.parameters())
         weight.register_hook(lambda g, t=trainer: g * math.inf if t.state.global_step == 3 else g)
         torch.manual_seed(0)
-        with caplog.at_level(logging.WARNING):
-            trainer.train()
+        trainer.train()
         trainers.append(trainer)
     for plain, scaled in zip(*(trainer.model.parameters() for trainer in trainers), strict=True):
         assert_close(scaled, plain, rtol=1e-5, atol=1e-7)
@@ -216,7 +216,8 @@ def test_a_scaled_loss_changes_nothing_but_what_is_skipped(folder, caplog, monke
     assert logged[1] == approx(logged[0], rel=1e-5)
     assert scaler.get_scale() == 2.0**9
     assert trainer.lr_scheduler.last_epoch == 6
-    assert caplog.text.count("were skipped") == 1
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert sum("were skipped" in message for message in warnings) == 1
 
 
 @parametrize(
