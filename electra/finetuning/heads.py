@@ -28,7 +28,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import CONFIG_NAME
 
 from electra.backbones import BACKBONES
-from electra.io.checkpoints import is_edited
+from electra.io.checkpoints import differs_from_manifest
 from electra.io.errors import UserError
 from electra.model.configuration import (
     CAUSAL_KEY,
@@ -490,7 +490,7 @@ def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:
     """Return a hash, 12 hexadecimal digits, of tokenizer, weights, and a configuration that is fresh or edited."""
     model = encoder.model
     digest = hashlib.sha256(tokenizer_fingerprint(encoder.tokenizer).encode())
-    if is_fresh or is_edited(Path(name_of(model)), CONFIG_NAME):
+    if is_fresh or differs_from_manifest(Path(name_of(model)), CONFIG_NAME):
         config = model.config.to_diff_dict()
         config.pop("transformers_version", None)
         shown = {name: value for name, value in config.items() if name[0] != "_"}

@@ -113,7 +113,7 @@ def find_damage(folder: Path, *ignored: str) -> str | None:
     return None
 
 
-def is_edited(folder: Path, name: str) -> bool:
+def differs_from_manifest(folder: Path, name: str) -> bool:
     """Return True if a file of a folder is there and differs from the folder's manifest; False without a manifest.
 
     The config.json of an exported network is its user's to edit. Whether such a file can be read, its readers say.

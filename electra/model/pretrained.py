@@ -29,7 +29,14 @@ from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 
 from electra.backbones import BACKBONES
-from electra.io.checkpoints import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_damage, is_edited, step_of
+from electra.io.checkpoints import (
+    MANIFEST_NAME,
+    RESUME_ONLY,
+    checkpoints_of,
+    differs_from_manifest,
+    find_damage,
+    step_of,
+)
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand, may_be_hub_id
 from electra.layer_decay import LAYER
@@ -99,7 +106,7 @@ def _model_folder(folder: Path) -> Path:
 
 def said_edits(folder: Path) -> list[str]:
     """Return [config.json] if that of an exported folder was edited, which a warning says, else []."""
-    if not is_edited(folder, CONFIG_NAME):
+    if not differs_from_manifest(folder, CONFIG_NAME):
         return []
     logger.warning("%s: %s is not as it was written, and is used as it is", folder, CONFIG_NAME)
     return [CONFIG_NAME]

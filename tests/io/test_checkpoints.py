@@ -18,9 +18,9 @@ from electra.io.checkpoints import (
     UNFINISHED,
     checkpoints_of,
     commit,
+    differs_from_manifest,
     discard,
     find_damage,
-    is_edited,
     latest_valid_checkpoint,
     translate_write_errors,
     write_manifest,
@@ -102,13 +102,13 @@ def test_each_recorded_file_is_guarded_and_no_other(tmp_path, name, harm):
 def test_an_edited_file_is_told_from_a_missing_one(tmp_path, harm):
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_bytes(CONTENT)
-    assert not is_edited(tmp_path, "a.json")
+    assert not differs_from_manifest(tmp_path, "a.json")
     write_manifest(tmp_path)
     harm(tmp_path / "b.json")
-    assert not is_edited(tmp_path, "a.json") and is_edited(tmp_path, "b.json")
+    assert not differs_from_manifest(tmp_path, "a.json") and differs_from_manifest(tmp_path, "b.json")
     assert find_damage(tmp_path, "b.json") is None and "b.json" in find_damage(tmp_path)
     (tmp_path / "a.json").unlink()
-    assert not is_edited(tmp_path, "a.json") and "a.json" in find_damage(tmp_path, "b.json")
+    assert not differs_from_manifest(tmp_path, "a.json") and "a.json" in find_damage(tmp_path, "b.json")
 
 
 @parametrize("content", ["", "{}"])
