@@ -1,7 +1,7 @@
 """What mkdocs does not do by itself: pages from the top of the repository, and links out of docs/.
 
-README.md, CONTRIBUTING.md and CHANGELOG.md become pages of the site. A link to a file that is no page leads to the
-repository; a link to a file that does not exist ends the build.
+README.md, CONTRIBUTING.md and CHANGELOG.md become pages of the site. A link to a file that is no page, or is of
+the raw log, leads to the repository; a link to a file that does not exist ends the build.
 """
 
 import posixpath
@@ -15,6 +15,8 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).parents[1]
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """File at the top of the repository -> page of the site."""
+RAW_LOG = "docs/studies/log"
+"""Folder of measurements by date, which are in the repository alone."""
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 
 
@@ -39,12 +41,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     def rewrite(match: re.Match[str]) -> str:
         path, anchor = match[1], match[2] or ""
         target = posixpath.normpath(posixpath.join(folder, path))
-        if target in PAGES:
-            return PAGES[target] + anchor
         if not (ROOT / target).exists():
             raise PluginError(f"{name} links to {path}, which does not exist")
-        if target.startswith("docs/") and not target.endswith(".py"):
-            return target.removeprefix("docs/") + anchor
+        on_site = PAGES.get(target)
+        if target.startswith("docs/") and not target.endswith(".py") and not target.startswith(RAW_LOG):
+            on_site = target.removeprefix("docs/")
+        if on_site:
+            return posixpath.relpath(on_site, posixpath.dirname(name) or ".") + anchor
         return f"{config.repo_url}/blob/main/{target}{anchor}"
 
     return LINK.sub(rewrite, markdown)

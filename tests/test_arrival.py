@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -25,6 +26,7 @@ def test_the_pages_are_a_site_without_dead_links(tmp_path):
     assert "Pre-train" in start and 'href="results/' in start
     assert "/blob/main/examples/pretrain.py" in start  # code is in the repository
     assert {"search", "python", "changelog"} <= {path.name for path in (tmp_path / "site").iterdir()}
+    assert not (tmp_path / "site" / "studies" / "log").exists()  # the raw log is no part of the site and its search
 
 
 def test_a_link_to_a_file_that_is_missing_ends_the_build():
@@ -35,17 +37,21 @@ def test_a_link_to_a_file_that_is_missing_ends_the_build():
     hooks = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hooks)
 
-    class Page:
-        file = File("glue.md", "docs", "site", use_directory_urls=True)
-
     class Config:
         repo_url = "https://example.org/repo"
 
-    def rewritten(text):
-        return hooks.on_page_markdown(text, Page, Config, None)
+    def rewritten(text, name="glue.md"):
+        page = SimpleNamespace(file=File(name, "docs", "site", use_directory_urls=True))
+        return hooks.on_page_markdown(text, page, Config, None)
 
     assert rewritten("[a](results.md#quickstart) [b](#c)") == "[a](results.md#quickstart) [b](#c)"
     assert rewritten("[a](../README.md#two-commands)") == "[a](index.md#two-commands)"
+    study = "studies/start.md"
+    assert rewritten("[a](../results.md) [b](../../README.md) [c](speed.md)", study) == (
+        "[a](../results.md) [b](../index.md) [c](speed.md)"
+    )
+    raw = "https://example.org/repo/blob/main/docs/studies/log/log.md"
+    assert rewritten("[a](log/log.md#b)", study) == rewritten("[a](studies/log/log.md#b)") == f"[a]({raw}#b)"
     assert rewritten("[a](../Makefile)") == "[a](https://example.org/repo/blob/main/Makefile)"
     with pytest.raises(PluginError, match="links to nothing"):
         rewritten("[a](nothing.md)")

@@ -18,7 +18,7 @@ from electra.tasks.tagging import task as tagging
 from electra.tokenizers import command as train_tokenizer
 from tests.helpers import ROOT, parametrize
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SCRIPTS = {"run_pretraining.py": "pretrain", "run_glue.py": "glue", "train_tokenizer.py": "tokenizer"}
 OPTIONS = {
     "pretrain": GROUPS,

@@ -2,9 +2,9 @@
 
 `--initialization local` is this project's own: two attention heads look at the neighbouring tokens. Whether a token
 was replaced shows in its neighbours first. A fresh network has to discover them: its attention is flat, and for
-millions of tokens the discriminator is no better than token frequencies (docs/results.md). Here two heads of the first
-layer look at the previous and the next token from the first step on. Architecture and training stay as they are. The
-score of a neighbour must not depend on the text:
+millions of tokens the discriminator is no better than token frequencies (docs/studies/start.md). Here two heads of the
+first layer look at the previous and the next token from the first step on. Architecture and training stay as they are.
+The score of a neighbour must not depend on the text:
 
 - rotary positions (ModernBERT) turn queries and keys, so their biases are enough;
 - with learned positions (ELECTRA), some dimensions of the embeddings are sinusoids of the position, and no part of

@@ -116,7 +116,7 @@ def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> f
 
 
 def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> dict[str, Any]:
-    """Return the known values of `compute` in metrics.json (docs/glossary.md), at the end of training."""
+    """Return the known values of `compute` in metrics.json (docs/metrics.md), at the end of training."""
     tokens = state.num_input_tokens_seen
     done = state.global_step / plan.steps
     dtype = dtype_of(args)

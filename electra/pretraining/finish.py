@@ -74,7 +74,7 @@ def finish_run(
         options: options of the run by name, for the model cards.
         first_column: title of the column of the networks before the first step.
     Returns:
-        the content of metrics.json (docs/glossary.md): `["held_out"]["trained"]["discriminator_auc"]`, ...; on other
+        the content of metrics.json (docs/metrics.md): `["held_out"]["trained"]["discriminator_auc"]`, ...; on other
         processes than the first, nothing, {}.
 
     With FSDP each process has a part of each weight: the first process gathers the whole model, which becomes the

@@ -1,6 +1,6 @@
 """Held-out metrics, computed from one record per token.
 
-docs/glossary.md defines the metrics and gives their names in other code bases. Trainer gathers one record per token
+docs/metrics.md defines the metrics. Trainer gathers one record per token
 (`token_records`) from all batches and processes; `evaluation_metrics` computes exact means over all tokens from them,
 not means of batch means.
 """
@@ -102,7 +102,7 @@ def evaluation_metrics(
     discriminator_weight: float,
     objective: Objective = ELECTRA,
 ) -> dict[str, float]:
-    """Return all held-out metrics of a model by their names in docs/glossary.md, without a prefix.
+    """Return all held-out metrics of a model by their names in docs/metrics.md, without a prefix.
 
     Undefined metrics are nan: AUC where nothing or everything was replaced, or a logit is not finite; an accuracy over
     no positions. Precision, recall, F1 and MCC are 0 where they would be 0/0, as usual.

@@ -90,7 +90,7 @@ THEIR_METRICS: dict[str, dict[str, str]] = {
         "learning_rate": "learning_rate",
     },
 }
-"""Code base -> metric of its training plots -> the metric's name there. docs/glossary.md compares definitions."""
+"""Code base -> metric of its training plots -> the metric's name there. See docs/reference_flags.md."""
 
 
 def their_value(names: str, metric: str, value: float, options: Mapping[str, Any]) -> float:

@@ -22,7 +22,7 @@ from electra.io.console import counted
 
 # ---- CPUs: faster memory, matrix products, dropout and attention
 
-# Costs in a training step of ELECTRA-Small in fp32, on two cores of an AMD EPYC with AVX-512 (docs/results.md):
+# Costs in a training step of ELECTRA-Small in fp32, on two cores of an AMD EPYC with AVX-512 (docs/studies/speed.md):
 #
 #     memory           glibc returns large blocks to the system, which clears every page again: a quarter of the step
 #     matrix products  on AMD processors oneDNN's are about twice as fast as MKL's
