@@ -17,6 +17,7 @@ from electra.options import (
     AT_LEAST_8,
     BELOW_ONE,
     FOLDER_NAME,
+    INSIDE,
     NOT_EMPTY,
     NOT_NEGATIVE,
     POSITIVE,
@@ -200,7 +201,19 @@ class ProtocolArguments(Options):
 
 
 @dataclass(frozen=True)
-class FileTaskArguments(ProtocolArguments):
+class HeldOutArguments(ProtocolArguments):
+    """Rows that are held out, and output."""
+
+    validation_fraction: float = option(
+        0.1, "Share of the training data that becomes the development set, if there is none.", INSIDE
+    )
+    eval_seed: int = option(
+        0, "Seed of the choice of rows for --validation_fraction and, in `electra classify`, --train_fractions."
+    )
+
+
+@dataclass(frozen=True)
+class FileTaskArguments(HeldOutArguments):
     """Data of the user, and output."""
 
     dataset_name: str | None = option(

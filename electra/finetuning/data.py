@@ -291,6 +291,13 @@ def data_settings(options: Any, rows: Mapping[str, NamedRows]) -> dict[str, str]
     return dataset_settings(options.dataset_name, getattr(options, "dataset_config_name", None))
 
 
+def held_out_settings(options: Any, rows: Mapping[str, NamedRows]) -> dict[str, Any]:
+    """Return the settings that decide which training rows are held out; {} if the user names a development set."""
+    if options.dataset_name is not None or "dev" in {**files_by_split(options), **rows}:
+        return {}
+    return {"validation_fraction": options.validation_fraction, "eval_seed": options.eval_seed}
+
+
 def file_settings(files: Mapping[str, Sequence[str | Path]]) -> dict[str, str]:
     return {f"{SPLITS[split]}_data": fingerprint(paths) for split, paths in files.items()}
 

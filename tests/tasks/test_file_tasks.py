@@ -68,7 +68,8 @@ def test_the_kind_of_a_task_is_where_its_report_is_found(kind):
 @parametrize("parse", [parse_squad, parse_tagging, parse_swag])
 def test_data_are_two_files_or_a_data_set(parse):
     assert parse([*FILES]).options.dataset_name is None
-    for argv in ([*FILES, "--dataset_name=d"], FILES[:2], [FILES[0], FILES[2]], [FILES[0], "--dataset_name="]):
+    assert parse(FILES[:2]).options.validation_fraction == 0.1
+    for argv in ([*FILES, "--dataset_name=d"], [FILES[0], FILES[2]], [FILES[0], "--dataset_name="]):
         refused(lambda argv=argv: parse(argv))
 
 

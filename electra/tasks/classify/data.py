@@ -27,7 +27,7 @@ from electra.finetuning.row_checks import is_unlabelled, read_all
 from electra.io.cells import PAGE
 from electra.io.errors import UserError
 from electra.io.rows import Columns, PlacedRow, shown_names, text_of
-from electra.options import INSIDE, NOT_EMPTY, UP_TO_ONE, option
+from electra.options import NOT_EMPTY, UP_TO_ONE, option
 from electra.tasks.classify.labels import Example, check_written
 
 logger = logging.getLogger(__name__)
@@ -45,10 +45,9 @@ class ClassifyArguments(LabelledFileArguments):
         replaced_by=("dataset_name",),
     )
     validation_file: str | None = option(
-        None, "Development set in one of these formats. Default: see the next option.", replaced_by=("dataset_name",)
-    )
-    validation_fraction: float = option(
-        0.1, "Share of the training data that becomes the development set, if there is none.", INSIDE
+        None,
+        "Development set in one of these formats. Default: see --validation_fraction.",
+        replaced_by=("dataset_name",),
     )
     test_file: str | None = option(
         None, "Test set in one of these formats; rows without a label are predicted, but not scored."
@@ -81,7 +80,6 @@ class ClassifyArguments(LabelledFileArguments):
         "Share of the training texts to use, in (0, 1], drawn for each seed; a smaller share is part of a larger one.",
         UP_TO_ONE,
     )
-    eval_seed: int = option(0, "Seed of the choice of rows for --validation_fraction and --train_fractions.")
 
 
 TEXT_COLUMNS = ("text", "sentence")

@@ -2,6 +2,7 @@
 
 import logging
 
+from electra.finetuning.held_out import warn_of_repeated
 from electra.finetuning.words import NUMBER, SINGLE
 from electra.tasks.classify.labels import MOST_WHOLE_NUMBERS, LabelledTexts
 from electra.tasks.classify.selection import content_of
@@ -41,8 +42,4 @@ def log_labels(data: LabelledTexts) -> None:
         )  # fmt: skip
     if shares.max() >= IMBALANCED * shares.min():
         logger.info("               imbalanced: consider --class_weights balanced, and macro F1")
-    known = {*map(content_of, data.splits["train"])}
-    for split in data.splits.keys() - {"train"}:
-        repeated = sum(content_of(example) in known for example in data.splits[split])
-        if repeated:
-            logger.warning("%d texts of %s are also in the training data: scores are too good", repeated, split)
+    warn_of_repeated(data.splits, content_of, "texts")

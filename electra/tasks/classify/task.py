@@ -23,6 +23,7 @@ from electra.finetuning.config import (
 from electra.finetuning.data import SPLITS, Array, NamedRows, data_settings, rows_by_split, task_name
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import Encoder, EncoderWithHead
+from electra.finetuning.held_out import with_development
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.row_checks import is_named, is_unlabelled, read_all, set_apart, warn_if_unused
 from electra.finetuning.runner import evaluate
@@ -58,7 +59,7 @@ from electra.tasks.classify.scores import (
     score_splits,
     useful_thresholds,
 )
-from electra.tasks.classify.selection import hold_out, nested_order
+from electra.tasks.classify.selection import content_of, label_order, nested_order
 
 logger = logging.getLogger(__name__)
 
@@ -192,11 +193,9 @@ def read_labelled(options: Any, given: Mapping[str, NamedRows] = {}) -> Labelled
             splits[split] = [example._replace(label=None) for example in examples]
         else:
             splits[split] = number_labels(examples, labels, separator)
-    seed = options.eval_seed
-    if "dev" not in splits:
-        splits["dev"], splits["train"] = hold_out(splits["train"], options.validation_fraction, seed)
-    if not round(options.train_fractions[0] * len(splits["train"])) or not splits["dev"]:
-        raise UserError("there are too few texts to train on and to hold out; add some, or give a --validation_file")
+    splits = with_development(splits, options, content_of, "texts", label_order)
+    if not round(options.train_fractions[0] * len(splits["train"])):
+        raise UserError("there are too few texts to train on; add some, or raise --train_fractions")
     no_label = sorted(options.no_label) if named - {"test"} else []
     data = LabelledTexts(labels, splits, no_label)
     log_labels(data)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from electra.finetuning.config import LabelledFileArguments
 from electra.finetuning.data import NamedRows, rows_by_split
+from electra.finetuning.held_out import plain_content, with_development
 from electra.finetuning.row_checks import is_named, is_unlabelled, plain_name, read_all, set_apart, warn_if_unused
 from electra.io.errors import UserError, abridged
 from electra.io.rows import Columns, PlacedRow, parse_value, shown_names
@@ -36,7 +37,9 @@ class MultipleChoiceArguments(LabelledFileArguments):
         "allenai/swag from the Hub.",
         replaced_by=("dataset_name",),
     )
-    validation_file: list[str] = option([], "Development set in the same format.", replaced_by=("dataset_name",))
+    validation_file: list[str] = option(
+        [], "Development set in the same format. Default: see --validation_fraction.", replaced_by=("dataset_name",)
+    )
     test_file: list[str] = option(
         [], "Test set in the same format; rows without a label are predicted, but not scored."
     )
@@ -82,12 +85,18 @@ def load_choice_splits(options: Any, given: Mapping[str, NamedRows] = {}) -> dic
         if not read[split]:
             raise UserError(f"there are no questions for {split}; name a file or a data set of questions")
     warn_if_unused(options.no_label, named > 0)
-    splits = set_apart(read, lambda question: question.answer is not None, lambda question: question.place)
+    apart = set_apart(read, lambda question: question.answer is not None, lambda question: question.place)
+    splits = with_development(apart, options, shared_context, "questions")
     for split, questions in splits.items():
         answers = [question.answer for question in questions if question.answer is not None]
         if len(answers) >= MANY_ANSWERS and min(answers) > 0:
             logger.warning("no answer of %s is 0, the first choice: labels count from 0", split)
     return splits
+
+
+def shared_context(question: ChoiceQuestion) -> tuple[str, ...]:
+    """Return the first text of a question, such as its context, as `plain_content` writes it."""
+    return plain_content(question.first)
 
 
 def parse_question(row: Columns, place: str, no_label: Collection[str] = ()) -> ChoiceQuestion:

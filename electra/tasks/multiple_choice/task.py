@@ -34,6 +34,7 @@ from electra.finetuning.data import (
     PaddingCollator,
     data_settings,
     encode_examples,
+    held_out_settings,
     pad,
     task_name,
 )
@@ -75,7 +76,7 @@ CHOICE_GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArgume
 def parse_choice_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
     about = "Fine-tune an encoder on multiple-choice questions and score it."
     return parse_data_options(
-        CHOICE_GROUPS, about, argv, rows, dataset_name="allenai/swag", dataset_config_name="regular"
+        CHOICE_GROUPS, about, argv, rows, ["train"], dataset_name="allenai/swag", dataset_config_name="regular"
     )
 
 
@@ -114,6 +115,7 @@ def open_choice_task(args: Arguments) -> Task:
         headlines=("accuracy",),
         settings={
             **data_settings(options, args.rows),
+            **held_out_settings(options, args.rows),
             **({"no_label": sorted(options.no_label)} if options.no_label else {}),
         },
         load=partial(load_choice_task, options, args.rows),

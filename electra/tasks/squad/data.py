@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.config import FineTuningArguments, ProtocolArguments
+from electra.finetuning.config import FineTuningArguments, HeldOutArguments
 from electra.finetuning.data import (
     Array,
     ColumnRows,
@@ -21,6 +21,7 @@ from electra.finetuning.data import (
     tokenize,
     windows_with_most_context,
 )
+from electra.finetuning.held_out import plain_content, with_development
 from electra.io.errors import UserError
 from electra.io.rows import Columns
 from electra.options import AT_LEAST_8, BELOW_ONE, NOT_EMPTY, POSITIVE, option
@@ -40,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class SquadArguments(ProtocolArguments):
+class SquadArguments(HeldOutArguments):
     """Questions, windows, answers and output."""
 
     dataset_name: str | None = option(
@@ -52,11 +53,13 @@ class SquadArguments(ProtocolArguments):
     train_file: list[str] = option(
         [],
         "Training set in SQuAD's JSON, version 1.1 or 2.0, or .jsonl, .parquet or .csv with the columns of a data "
-        "set; several files are trained on together. Needs --validation_file.",
+        "set; several files are trained on together.",
         replaced_by=("dataset_name",),
     )
     validation_file: str | None = option(
-        None, "Development set in one of these formats.", replaced_by=("dataset_name",)
+        None,
+        "Development set in one of these formats. Default: see --validation_fraction.",
+        replaced_by=("dataset_name",),
     )
     max_query_length: int = option(64, "Maximum length of a question in tokens; longer ones are truncated.", POSITIVE)
     doc_stride: int = option(128, "Tokens between the starts of two windows on a long paragraph.", POSITIVE)
@@ -89,8 +92,14 @@ class SpanArguments(FineTuningArguments):
     head_dropout: float = option(0.0, "Dropout before the head, in [0, 1); the original code has none.", BELOW_ONE)
 
 
+FEW_ARTICLES = 10
+"""Articles below which paragraphs are held out, not whole articles."""
+
+
 def load_questions(options: Any, given: Mapping[str, NamedRows] = {}) -> dict[str, Questions]:
     """Return the splits `train` and `dev` of files, or of rows of a data set or a program with SQuAD's columns.
+
+    Without a development set, the questions on some articles, or paragraphs if articles are few, are held out.
 
     Args:
         given: see `data_settings`.
@@ -102,16 +111,30 @@ def load_questions(options: Any, given: Mapping[str, NamedRows] = {}) -> dict[st
         for part in files["train"]:
             check_answers(part)
             logger.info("training file  %s: %d questions, %d paragraphs", part.source, len(part), len(part.paragraphs))
-        for part in files["dev"]:
+        for part in files.get("dev", []):
             warn_of_unfindable(part)
-        return {split: join(parts) for split, parts in files.items()}
+        return with_held_out({split: join(parts) for split, parts in files.items()}, options)
     rows = rows_by_split(options, given, names_classes=False)
     sources = {split: f"{options.dataset_name} ({split})" for split in ("train", "dev")}
-    sources |= {split: part.argument for split, part in given.items()}
+    if given:
+        sources = {split: part.argument for split, part in given.items()}
     loaded = {split: parse_questions(rows[split], source) for split, source in sources.items()}
     check_answers(loaded["train"])
-    warn_of_unfindable(loaded["dev"])
-    return loaded
+    if "dev" in loaded:
+        warn_of_unfindable(loaded["dev"])
+    return with_held_out(loaded, options)
+
+
+def with_held_out(splits: Mapping[str, Questions], options: Any) -> dict[str, Questions]:
+    """Return the splits; without `dev`, questions of the training data become it, so that no paragraph is in both."""
+    if "dev" in splits:
+        return dict(splits)
+    data = splits["train"]
+    places = data.articles if len({*data.articles}) >= FEW_ARTICLES else data.paragraphs
+    parts = with_development(
+        {"train": data.questions}, options, lambda question: plain_content(places[question.paragraph]), "questions"
+    )
+    return {split: data.with_questions(questions) for split, questions in parts.items()}
 
 
 # ---- windows of tokens

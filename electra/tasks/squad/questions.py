@@ -7,7 +7,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -39,6 +39,7 @@ class Questions:
     questions: list[SquadQuestion]
     is_version_2: bool
     source: str  # file or data set, for messages
+    articles: Sequence[str] = ()  # title of the article of each paragraph; the paragraph itself if it has none
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -47,6 +48,16 @@ class Questions:
     def references(self) -> dict[str, tuple[str, ...]]:
         """Return id of each question -> its correct answers."""
         return {question.id: question.answers for question in self.questions}
+
+    def with_questions(self, questions: Sequence[SquadQuestion]) -> "Questions":
+        """Return some of the questions as a split of their own, with the paragraphs that they are about."""
+        numbers = {number: new for new, number in enumerate(sorted({question.paragraph for question in questions}))}
+        return replace(
+            self,
+            paragraphs=[self.paragraphs[number] for number in numbers],
+            questions=[question._replace(paragraph=numbers[question.paragraph]) for question in questions],
+            articles=[self.articles[number] for number in numbers],
+        )
 
 
 def read_questions(path: str | Path) -> Questions:
@@ -68,7 +79,8 @@ def join(parts: Sequence[Questions]) -> Questions:
         questions += [question._replace(paragraph=first + question.paragraph) for question in part.questions]
         paragraphs += part.paragraphs
     is_version_2 = any(part.is_version_2 for part in parts)
-    return Questions(paragraphs, questions, is_version_2, " ".join(part.source for part in parts))
+    articles = [*chain.from_iterable(part.articles for part in parts)]
+    return Questions(paragraphs, questions, is_version_2, " ".join(part.source for part in parts), articles)
 
 
 # ---- reading
@@ -80,6 +92,8 @@ QUESTION_FORM = (
     "SQuAD's JSON or in a row"
 )
 """The form of a question in words, for messages."""
+KEYS_OF_PARTS = {"paragraphs": ("title",), "qas": ("title", "context")}
+"""Name of a list in SQuAD's JSON -> keys beside the list that each of its parts has, too."""
 
 
 def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
@@ -89,9 +103,14 @@ def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
         UserError: questions have another form; the message has the first one and their number.
     """
     paragraphs: dict[str, int] = {}
+    articles: list[str] = []
 
     def read(placed: PlacedRow) -> SquadQuestion:
-        return _parse_question(*placed, paragraphs)
+        question = _parse_question(*placed, paragraphs)
+        if question.paragraph == len(articles):  # a new one
+            _, row = placed
+            articles.append(str(row.get("title") or row["context"]))
+        return question
 
     asked = [*chain.from_iterable(_questions_in(row, place) for place, row in rows)]
     questions = read_all(asked, read)
@@ -107,13 +126,13 @@ def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
             "%s: %d of %d questions have no answer (first: question %s), so this is version 2.0; without them, 1.1",
             source, len(unanswered), len(questions), unanswered[0],
         )  # fmt: skip
-    return Questions([*paragraphs], questions, are_marked or bool(unanswered), source)
+    return Questions([*paragraphs], questions, are_marked or bool(unanswered), source, articles)
 
 
 def _questions_in(row: Any, place: str) -> Iterator[PlacedRow]:
     """Yield the place and the columns of each question in SQuAD's JSON, or in a part of it, or in a row.
 
-    The columns of a question in a paragraph have the paragraph's context.
+    The columns of a question in a paragraph have the paragraph's context and the title of its article.
     """
     parts = row if isinstance(row, dict) else {}
     name = next((name for name in ("data", "paragraphs", "qas") if name in parts), None)
@@ -122,7 +141,7 @@ def _questions_in(row: Any, place: str) -> Iterator[PlacedRow]:
         return
     if not isinstance(parts[name], list):
         raise UserError(f"{place} has '{name}' that is no list; {QUESTION_FORM}, see {PAGE}")
-    inherited = {"context": parts.get("context")} if name == "qas" else {}
+    inherited = {key: parts[key] for key in KEYS_OF_PARTS.get(name, ()) if key in parts}
     for part in parts[name]:
         yield from _questions_in({**inherited, **part} if isinstance(part, dict) else part, place)
 

@@ -14,7 +14,7 @@ from scipy.special import expit
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, EncoderArguments, HyperParameters, parse_data_options
-from electra.finetuning.data import Array, NamedRows, data_settings
+from electra.finetuning.data import Array, NamedRows, data_settings, held_out_settings
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import Encoder
 from electra.finetuning.predict import Predictor, Saved
@@ -49,9 +49,8 @@ SQUAD_GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 
 
 def parse_squad_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
-    return parse_data_options(
-        SQUAD_GROUPS, "Fine-tune an encoder on SQuAD and score it.", argv, rows, dataset_name="squad"
-    )
+    about = "Fine-tune an encoder on SQuAD and score it."
+    return parse_data_options(SQUAD_GROUPS, about, argv, rows, ["train"], dataset_name="squad")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -99,7 +98,7 @@ def open_squad_task(args: Arguments) -> Task:
         kind=SQUAD,
         name="squad_v2" if is_version_2 else "squad_v1",
         headlines=("f1",),
-        settings=settings | data_settings(options, args.rows),
+        settings={**settings, **data_settings(options, args.rows), **held_out_settings(options, args.rows)},
         load=partial(load_squad_task, data, options),
         head=build_reader,
         loss=span_loss,

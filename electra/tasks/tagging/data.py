@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from electra.finetuning.data import (
     rows_by_split,
     windows_with_most_context,
 )
+from electra.finetuning.held_out import plain_content, warn_of_repeated, with_development
 from electra.finetuning.row_checks import is_unlabelled, set_apart, warn_if_unused
 from electra.io.lines import form_of, open_lines
 from electra.io.rows import TABLES, TEXT_COLUMN
@@ -46,7 +47,9 @@ class TaggingArguments(LabelledFileArguments):
         "(.csv, .tsv, .jsonl, .parquet) with tokens and tags, or with text and spans: [[start, end, label], ...].",
         replaced_by=("dataset_name",),
     )
-    validation_file: str | None = option(None, "Development set in the same format.", replaced_by=("dataset_name",))
+    validation_file: str | None = option(
+        None, "Development set in the same format. Default: see --validation_fraction.", replaced_by=("dataset_name",)
+    )
     test_file: str | None = option(
         None, "Test set in the same format; sentences without labels are predicted, but not scored."
     )
@@ -188,8 +191,25 @@ def tagged_sentences(sentences: Sequence[TaggedSentence]) -> TaggedSentences:
     return TaggedSentences([sentence.words for sentence in sentences], labels or None)
 
 
+def plain_words(sentence: TaggedSentence) -> tuple[str, ...]:
+    """Return the words of a sentence, as `plain_content` writes them."""
+    return plain_content(*sentence.words)
+
+
+def with_every_label(parts: Mapping[str, list[TaggedSentence]]) -> dict[str, list[TaggedSentence]]:
+    """Return splits in which the held-out sentences with labels that no other sentence has are trained on."""
+    known = set(chain.from_iterable(sentence.labels or [] for sentence in parts["train"]))
+    is_known = [known.issuperset(sentence.labels or []) for sentence in parts["dev"]]
+    rare = [sentence for sentence, is_in in zip(parts["dev"], is_known, strict=True) if not is_in]
+    if rare:
+        logger.info("%-14s %d sentences with the only ones of a label are trained on", "dev", len(rare))
+    return {**parts, "train": [*parts["train"], *rare], "dev": [*compress(parts["dev"], is_known)]}
+
+
 def load_tagging_splits(options: Any, given: Mapping[str, NamedRows] = {}) -> dict[str, TaggedSentences]:
     """Return the splits train, dev and, if there is one, test, of a data set, files or a program; see `set_apart`.
+
+    Without a development set, sentences of the training data are held out.
 
     Args:
         given: see `data_settings`.
@@ -220,8 +240,12 @@ def load_tagging_splits(options: Any, given: Mapping[str, NamedRows] = {}) -> di
     are_labelled = [sentence.labels is not None for sentence in chain.from_iterable(sentences.values())]
     warn_if_unused(options.no_label, not all(are_labelled))
     apart = set_apart(sentences, lambda sentence: sentence.labels is not None, lambda sentence: sentence.place)
-    splits = {split: tagged_sentences(found) for split, found in apart.items()}
-    known = splits["train"].labels or [] if "train" in splits else []
+    parts = with_development(apart, options, plain_words, "sentences")
+    if "dev" not in apart:
+        parts = with_every_label(parts)
+    warn_of_repeated(parts, plain_words, "sentences")
+    splits = {split: tagged_sentences(found) for split, found in parts.items()}
+    known = splits["train"].labels or []
     foreign = foreign_label(known) if options.scheme == "auto" else None
     if foreign is not None:
         raise no_form(

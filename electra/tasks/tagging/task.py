@@ -24,7 +24,15 @@ from electra.finetuning.config import (
     HyperParameters,
     parse_data_options,
 )
-from electra.finetuning.data import IGNORED, Array, NamedRows, PaddingCollator, data_settings, task_name
+from electra.finetuning.data import (
+    IGNORED,
+    Array,
+    NamedRows,
+    PaddingCollator,
+    data_settings,
+    held_out_settings,
+    task_name,
+)
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.features import FEATURES_KEY, FeatureCollator, FeatureTagger, add_features
 from electra.finetuning.heads import Encoder, TaskModel, TransformersHead
@@ -85,7 +93,7 @@ TAGGING_GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
 
 def parse_tagging_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
     about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
-    return parse_data_options(TAGGING_GROUPS, about, argv, rows)
+    return parse_data_options(TAGGING_GROUPS, about, argv, rows, needs=("train",))
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -144,6 +152,7 @@ def open_tagging_task(args: Arguments) -> Task:
             **({"word_column": options.word_column} if options.word_column else {}),
             **({"no_label": sorted(options.no_label)} if options.no_label else {}),
             **data_settings(options, args.rows),
+            **held_out_settings(options, args.rows),
         },
         load=partial(load_tagging_task, options, args.rows),
         head=partial(build_feature_tagger, features) if features else build_tagger,

@@ -10,6 +10,7 @@ from functools import partial
 import datasets
 
 from electra.finetuning.data import table_rows
+from electra.finetuning.held_out import choose_share, hold_out
 from electra.finetuning.row_checks import is_unlabelled
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.io.rows import read_rows
@@ -22,7 +23,7 @@ from electra.tasks.classify.labels import (
     number_labels,
     parse_cell,
 )
-from electra.tasks.classify.selection import choose_examples, hold_out, nested_order
+from electra.tasks.classify.selection import content_of, label_order, nested_order
 from electra.tasks.classify.task import LabelledTexts, read_labelled
 from tests.conftest import refused
 from tests.helpers import parametrize
@@ -213,7 +214,7 @@ def test_thousands_of_classes_need_seconds_and_megabytes():
     begun = time.process_time()
     labels = find_labels(rows, "auto", None)
     numbered = number_labels(rows, labels, None)
-    dev, train = hold_out(numbered, 0.1, seed=1)
+    dev, train = hold_out_examples(numbered, 0.1, seed=1)
     shares = LabelledTexts(labels, {"train": train, "dev": dev}).shares("train")
     assert time.process_time() - begun < 20
     assert tracemalloc.get_traced_memory()[1] < 60e6
@@ -342,6 +343,9 @@ def test_names_of_classes_come_from_a_data_set():
 
 # ---- choosing rows
 
+choose_examples = partial(choose_share, key=label_order)
+hold_out_examples = partial(hold_out, content_of=content_of, key=label_order)
+
 
 def test_a_share_has_each_class_in_its_proportion():
     rows = examples([(0,)] * 300 + [(1,)] * 100)
@@ -384,13 +388,13 @@ def test_equal_texts_are_held_out_together():
     rng = random.Random(0)
     texts = [f"{'Text' if n % 3 else 'text '} {rng.randrange(150)}" for n in range(400)]
     rows = [Example(text, pair, (n % 2,), f"{n}") for n, text in enumerate(texts) for pair in (None, "b")]
-    dev, train = hold_out(rows, 0.1, seed=1)
+    dev, train = hold_out_examples(rows, 0.1, seed=1)
     sides = [{(" ".join(row.text.lower().split()), row.pair) for row in side} for side in (dev, train)]
     assert not sides[0] & sides[1]
     assert 0.08 < len(sides[0]) / (len(sides[0]) + len(sides[1])) < 0.12
     assert sorted([*dev, *train], key=str) == sorted(rows, key=str)
     different = examples([(0,)] * 300 + [(1,)] * 100)
-    assert hold_out(different, 0.1, seed=3) == choose_examples(different, 0.1, seed=3)
+    assert hold_out_examples(different, 0.1, seed=3) == choose_examples(different, 0.1, seed=3)
 
 
 @parametrize("labels", [[(0,), (2,), (1,)], [(0, 2), (0, 1), (), (1,), (2,), (0,), (0, 1, 2)]])
@@ -398,7 +402,7 @@ def test_the_choice_is_that_of_rows_of_zeros_and_ones(labels):
     """So the held-out rows of earlier versions stay held out."""
     rows = examples(labels * 20)
     written = examples([[float(n in label) for n in range(3)] for label in labels * 20])
-    for choose in (partial(choose_examples, share=0.3, seed=5), partial(hold_out, share=0.3, seed=5)):
+    for choose in (partial(choose_examples, share=0.3, seed=5), partial(hold_out_examples, share=0.3, seed=5)):
         assert [row.place for row in choose(rows)[0]] == [row.place for row in choose(written)[0]]
     assert nested_order(rows, 3) == nested_order(written, 3)
 

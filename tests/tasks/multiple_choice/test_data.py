@@ -84,7 +84,8 @@ def test_questions_without_a_label_are_left_out_or_only_predicted(tmp_path, capl
     assert len(counted) == 3
     assert "2 of 2 rows" in refused(lambda: load(train_file=write(tmp_path / "b.jsonl", rows[3:5])))
     hidden = write(tmp_path / "c.jsonl", rows[3:5])
-    assert [q.answer for q in load(train_file=path, test_file=hidden, no_label=["-1"])["test"]] == [None] * 2
+    found = load(train_file=path, validation_file=path, test_file=hidden, no_label=["-1"])
+    assert [question.answer for question in found["test"]] == [None] * 2
     message = refused(lambda: load(train_file=path))
     assert "a.jsonl:2" in message and "1 of 6 rows" in message and "--no_label" in message
 
@@ -114,9 +115,11 @@ def test_labels_that_count_from_one_are_noticed(tmp_path, caplog):
             writer = csv.writer(file)
             writer.writerow(["question", "choices", "label"])
             writer.writerows([f"Q{n}?", '["a", "b", "c", "d"]', first + n % 3] for n in range(30))
-        load(train_file=str(path))
+        return load(train_file=str(path))
 
-    read(0)
-    assert not caplog.text
+    found = read(0)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [len(found[split]) for split in ("train", "dev")] == [27, 3]  # without a development set
+    assert not {question.first for question in found["dev"]} & {question.first for question in found["train"]}
     read(1)
     assert "labels count from 0" in caplog.text

@@ -252,3 +252,34 @@ def test_questions_that_look_like_a_mistake_are_counted(tmp_path, caplog, asked,
     load_questions(SquadArguments(train_file=[str(good)], validation_file=str(path)))
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert any(named in message for message in warned) if named else warned == []
+
+
+@parametrize(("articles", "unit"), [(20, "title"), (4, "paragraph")])
+def test_questions_of_whole_articles_are_held_out_or_of_paragraphs_if_articles_are_few(tmp_path, articles, unit):
+    data = [
+        {
+            "title": f"t{article}",
+            "paragraphs": [
+                {
+                    "context": f"Rome {article} {part}.",
+                    "qas": [question(f"{article}-{part}-{n}", ("Rome", 0)) for n in "ab"],
+                }
+                for part in range(60 // articles)
+            ],
+        }
+        for article in range(articles)
+    ]
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps({"version": "1.1", "data": data}))
+    splits = load_questions(SquadArguments(train_file=[str(path)]))
+    assert len(splits["dev"]) == 12 and len(splits["train"]) == 108
+    assert not {*splits["dev"].paragraphs} & {*splits["train"].paragraphs}
+    shared = {*splits["dev"].articles} & {*splits["train"].articles}
+    assert not shared if unit == "title" else shared
+    for split in splits.values():
+        for asked in split.questions:  # is still about its own paragraph
+            article, part, _ = asked.id.split("-")
+            assert split.paragraphs[asked.paragraph] == f"Rome {article} {part}."
+            assert split.articles[asked.paragraph] == f"t{article}"
+    again = load_questions(SquadArguments(train_file=[str(path)], eval_seed=7))
+    assert again["dev"].paragraphs != splits["dev"].paragraphs

@@ -1,11 +1,14 @@
 """Tagging without training: labels and windows of files, the loss of a step, the head."""
 
+from dataclasses import replace
+
 import torch
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.runner import open_encoder
+from electra.tasks.tagging.data import load_tagging_splits
 from electra.tasks.tagging.task import (
     EncoderWithTagger,
     load_tagging_task,
@@ -92,3 +95,24 @@ def test_the_words_of_a_row_read_their_first_tokens(files):
         with torch.no_grad():
             hidden = encoder.model(torch.tensor(row["input_ids"][None]))[0][0]
         assert_close(torch.tensor(row["features"][:, 0]), hidden[row["positions"]], rtol=1e-4, atol=1e-5)
+
+
+def test_a_tenth_of_the_sentences_is_held_out_and_every_label_is_trained_on(files, tmp_path, caplog):
+    lines = [f"{word} B-LOC\nran{number} O\n" for number, word in enumerate(["Rome"] * 59)]
+    (tmp_path / "train.txt").write_text("\n".join([*lines, "Ann B-PER\n"]))
+    args = parse_tagging_arguments(flags(files, train_file=tmp_path / "train.txt", validation_file=None))
+    task = open_tagging_task(args)
+    assert task.settings["validation_fraction"] == 0.1 and task.settings["eval_seed"] == 0
+    for seed in range(20):
+        options = replace(args.options, eval_seed=seed)
+        splits = load_tagging_splits(options)
+        assert 5 <= len(splits["dev"]) <= 6 and len(splits["dev"]) + len(splits["train"]) == 60
+        assert ["B-PER"] in splits["train"].labels
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "validation_fraction" not in open_tagging_task(parse_tagging_arguments(flags(files))).settings
+
+
+def test_a_development_set_that_is_the_training_file_is_said(files, caplog):
+    train = files / "names" / "train.txt"
+    load_tagging_splits(parse_tagging_arguments(flags(files, validation_file=train)).options)
+    assert "100 of 100 sentences of dev are also in the training data" in caplog.text

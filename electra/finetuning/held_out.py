@@ -1,0 +1,108 @@
+"""Which rows are held out for development where the user names none, and which rows are in two splits.
+
+All tasks on data of the user do so in one way: what belongs together, such as equal texts or the questions on one
+article, stays on one side, and a seed decides.
+"""
+
+import logging
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import compress
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from electra.io.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+_Item = TypeVar("_Item")
+"""Type of the rows of a task."""
+Content = Callable[[_Item], Hashable]
+"""Function of a row that returns what it shares with rows that it must not be separated from."""
+Key = Callable[[_Item], Any]
+"""Function of a row that returns the label by which rows are ordered, so that each label has its share."""
+
+
+class Parts(NamedTuple):
+    """Two parts of some rows, each in the order of the rows: those that were chosen, and the others."""
+
+    chosen: list[Any]
+    others: list[Any]
+
+
+def no_label(item: Any) -> int:
+    """Return the same label for every row: rows are then chosen at random."""
+    return 0
+
+
+def ordered(items: Sequence[_Item], key: Key[_Item], rng: np.random.Generator) -> list[int]:
+    """Return the numbers of the rows, ordered by label, those with equal labels at random."""
+    ranks = rng.permutation(len(items))
+    keys = [key(item) for item in items]
+    return sorted(range(len(items)), key=lambda number: (keys[number], ranks[number]))
+
+
+def choose_share(items: Sequence[_Item], share: float, seed: int, key: Key[_Item] = no_label) -> Parts:
+    """Return a share of the rows, the same of each label or of each range of numbers, and the others.
+
+    Rows are ordered by label, those with equal labels at random; of this order every (1 / share)-th is chosen.
+    """
+    rng = np.random.default_rng(seed)
+    order = ordered(items, key, rng)
+    positions = np.arange(len(items) + 1) * share + rng.random()
+    is_chosen = np.zeros(len(items), bool)
+    is_chosen[order] = np.diff(np.floor(positions)) > 0
+    return Parts([*compress(items, is_chosen)], [*compress(items, ~is_chosen)])
+
+
+def hold_out(
+    items: Sequence[_Item], share: float, seed: int, content_of: Content[_Item], key: Key[_Item] = no_label
+) -> Parts:
+    """Return a share of the rows, drawn by `choose_share`, and the others; rows of equal content stay together.
+
+    Rows of equal content count once, with the label of the first.
+    """
+    first: dict[Hashable, _Item] = {}
+    for item in items:
+        first.setdefault(content_of(item), item)
+    chosen, _ = choose_share([*first.values()], share, seed, key)
+    contents = {content_of(item) for item in chosen}
+    is_chosen = np.array([content_of(item) in contents for item in items], bool)
+    return Parts([*compress(items, is_chosen)], [*compress(items, ~is_chosen)])
+
+
+def with_development(
+    splits: Mapping[str, list[_Item]], options: Any, content_of: Content[_Item], unit: str, key: Key[_Item] = no_label
+) -> dict[str, list[_Item]]:
+    """Return the splits; without `dev`, the share --validation_fraction of the training rows becomes it.
+
+    Args:
+        options: `HeldOutArguments`.
+        unit: what the rows are, in the plural, for messages.
+    Raises:
+        UserError: there are too few rows.
+    """
+    if "dev" in splits:
+        return dict(splits)
+    dev, train = hold_out(splits["train"], options.validation_fraction, options.eval_seed, content_of, key)
+    if not dev or not train:
+        raise UserError(f"there are too few {unit} to train on and to hold out; add some, or give a --validation_file")
+    logger.info("%-14s %d of %d %s of the training data are held out", "dev", len(dev), len(dev) + len(train), unit)
+    return {**splits, "train": train, "dev": dev}
+
+
+def plain_content(*texts: str | None) -> tuple[str, ...]:
+    """Return texts in one case, without white space at the ends or repeated: many tokenizers see no difference."""
+    return tuple(" ".join((text or "").casefold().split()) for text in texts)
+
+
+def warn_of_repeated(splits: Mapping[str, Sequence[_Item]], content_of: Content[_Item], unit: str) -> None:
+    """Log a warning for each split with rows that are also in the training data: all of them, if it is this file."""
+    known = {*map(content_of, splits["train"])}
+    for split, items in splits.items():
+        repeated = sum(content_of(item) in known for item in items) if split != "train" else 0
+        if repeated:
+            logger.warning(
+                "%d of %d %s of %s are also in the training data: scores are too good",
+                repeated, len(items), unit, split,
+            )  # fmt: skip
