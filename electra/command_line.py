@@ -15,11 +15,13 @@ An option is given if a word of the command line or a line of the file says so, 
 no effect beside the others (`Need`) has the value of the layers below; if it is given, a warning says so.
 """
 
+import functools
 import inspect
 import logging
 import sys
-from argparse import Action, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from argparse import ONE_OR_MORE, SUPPRESS, Action, Namespace
+from argparse import HelpFormatter as ArgparseFormatter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
@@ -70,6 +72,37 @@ class Parsed(NamedTuple):
     record: dict[str, Any]
 
 
+class HelpFormatter(ArgparseFormatter):
+    """A formatter of help with short names of values, and with a default only where an option has one.
+
+    Args:
+        by_recipe: names of the options whose default is that of the recipe.
+    """
+
+    def __init__(self, prog: str, *, by_recipe: Collection[str] = (), **kwargs: Any) -> None:
+        super().__init__(prog, **kwargs)
+        self.by_recipe = by_recipe
+
+    def _get_help_string(self, action: Action) -> str:
+        default = action.default
+        if default in (None, "", [], False, SUPPRESS):
+            return action.help or ""
+        values = default if isinstance(default, list) else [default]
+        text = " ".join("true" if value is True else str(value) for value in values).replace("%", "%%")
+        where = f"that of --{RECIPE}; small: " if action.dest in self.by_recipe else ""
+        return f"{action.help} (default: {where}{text})"
+
+    def _get_default_metavar_for_optional(self, action: Action) -> str:
+        kind: Any = action.type
+        names = {int: "N", float: "X", string_to_bool: "true|false"}
+        return names.get(kind) or action.dest.rpartition("_")[2].upper()
+
+    def _format_args(self, action: Action, default_metavar: str) -> str:
+        if action.nargs == ONE_OR_MORE:
+            return f"{self._metavar_formatter(action, default_metavar)(1)[0]} ..."
+        return super()._format_args(action, default_metavar)
+
+
 class CommandLine(Parser, HfArgumentParser):
     """A `Parser` that fills dataclasses, each field from the highest layer that has it.
 
@@ -87,7 +120,9 @@ class CommandLine(Parser, HfArgumentParser):
         recipes: Mapping[str, Values] = MappingProxyType({}),
     ) -> None:
         usage = "%(prog)s [--option value ...]"
-        super().__init__(list(groups), description=description, usage=usage)
+        by_recipe = frozenset().union(*recipes.values())
+        formatter = functools.partial(HelpFormatter, by_recipe=by_recipe)
+        super().__init__(list(groups), description=description, usage=usage, formatter_class=formatter)
         self.needs = needs
         self.recipes = recipes
         self.options = {f.name: (f, group) for group in self.dataclass_types for f in fields(group) if f.init}
@@ -111,11 +146,24 @@ class CommandLine(Parser, HfArgumentParser):
             sections.append((title.rstrip("."), set().union(*map(inspect.get_annotations, ours))))
         for title, names in sections:
             formatter.start_section(title)
-            for action in self._actions:
-                if action.dest in names and not action.option_strings[0].startswith("--no_"):
-                    formatter.add_argument(action)
+            formatter.add_arguments(action for action in self._shown() if action.dest in names)
             formatter.end_section()
         return formatter.format_help()
+
+    def format_basic_help(self, names: Sequence[str]) -> str:
+        """Return the help of some options, in their order, with a line about the others."""
+        shown = {action.dest: action for action in self._shown()}
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, [], [])
+        formatter.add_text(self.description)
+        formatter.start_section("Basic options")
+        formatter.add_arguments(shown[name] for name in names)
+        formatter.end_section()
+        return formatter.format_help()
+
+    def _shown(self) -> list[Action]:
+        """Return the options that a help may show: each once, without its negation."""
+        return [action for action in self._actions if not action.option_strings[0].startswith("--no_")]
 
     def parse(
         self,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pytest import mark, raises
 
+from docs.help_files import FOLDER, help_of
 from electra import commands
 from electra.io.errors import OPTIONAL
 from tests.helpers import ROOT, parametrize
@@ -37,16 +38,21 @@ def test_every_package_is_listed():
     assert found <= listed and listed - found <= {"electra.configs", "electra.tasks"}
 
 
-@parametrize("name", commands.VERBS)
-def test_the_help_of_a_verb_starts_with_an_example(name, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["electra", name, "--help"])
+@parametrize("verb", commands.VERBS)
+def test_the_help_of_a_verb_is_that_of_its_declarations(verb):
+    written = (FOLDER / f"{verb}.txt").read_text(encoding="utf-8")
+    assert written.split() == help_of(verb).split(), "run: python -m docs.help_files"  # versions of Python break lines
+    assert written.startswith("example: ") and f"usage: electra {verb} " in written
+    assert len(list(FOLDER.iterdir())) == len(commands.VERBS)
+
+
+def test_help_all_has_every_option(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["electra", "pretrain", "--help", "all"])
     with raises(SystemExit) as stop:
         commands.main()
-    said = capsys.readouterr().out
-    introduction, usage, rest = said.partition(f"usage: electra {name}")
-    assert not stop.value.code and introduction.startswith("example: ") and usage
-    for option in re.findall(r"^  (--\w+)", introduction, re.MULTILINE):
-        assert option in rest
+    every, basic = capsys.readouterr().out, (FOLDER / "pretrain.txt").read_text(encoding="utf-8")
+    shown = [set(re.findall(r"^  (--\w+)", text, re.MULTILINE)) for text in (basic, every)]
+    assert not stop.value.code and shown[0] < shown[1] and "--adam_beta1" in shown[1]
 
 
 def test_the_command_of_the_package_runs_a_verb():
@@ -61,7 +67,10 @@ def run_electra(*words):
     return done, set(done.stdout.splitlines()[-1].split())
 
 
-@parametrize(("words", "code", "line"), [(["--help"], 0, "  tag "), (["tagg"], 2, "did you mean tag?")])
+@parametrize(
+    ("words", "code", "line"),
+    [(["--help"], 0, "  tag "), (["tag", "-h"], 0, "  --train_file FILE"), (["tagg"], 2, "did you mean tag?")],
+)
 def test_electra_answers_without_importing_libraries(words, code, line):
     done, imported = run_electra(*words)
     assert done.returncode == code and line in done.stdout + done.stderr

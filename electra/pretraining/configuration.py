@@ -222,7 +222,8 @@ class ElectraTrainingArguments(TrainingArguments):
     )
     budget: str | None = option(
         None,
-        "Time that training may take, such as 90m or 2h: sets size and steps that were not given, by ten steps.",
+        "Time that training may take, such as 90m or 2h: sets size and steps that were not given, by ten steps. Not "
+        "set: 1h on a CPU, for a text without a size and a length.",
         Range(lambda value: seconds_of(value) > 0, "a time such as 90m, 2h or 1.5d"),
     )
     torch_compile: bool | None = option(None, "Compile the training step. Not set: true on a GPU.")
