@@ -5,7 +5,7 @@ import itertools
 import json
 import logging
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import regex
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
@@ -44,6 +45,10 @@ HELD_OUT_FRACTION = 0.05
 """Share of the documents on which a tokenizer is measured and not trained."""
 MANY_UNKNOWN = 0.01
 """Share of characters in unknown words above which a tokenizer does not fit its text."""
+FEW_CAPITALS = 0.01
+"""Share of words with a capital below which lower-casing loses too little to be said."""
+INNER_WORD = regex.compile(r"(?<=[\p{Ll},;] )\p{L}+")
+"""A word behind a word or a comma, where a capital is not that of a sentence."""
 HELD_OUT_BYTES = 5_000_000
 """Bytes of held-out text, at most, that are kept in memory and measured on."""
 REPORT_NAME = "tokenizer_report.json"
@@ -129,6 +134,8 @@ def train_on_corpus(
     if source is not None:
         report["before"] = _measure("before", source, stream.held_out)
     report |= _measure("now", tokenizer, stream.held_out)
+    if source is None and options.lowercase:
+        _log_lost_case(stream.held_out)
     if not stream.held_out:
         logger.warning(
             "there are too few documents to hold some out, so the tokenizer is not measured; if each line of the text "
@@ -197,6 +204,27 @@ def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]
             "read: choose a larger --vocab_size, or --tokenizer_algorithm unigram or byte_bpe"
         )
     return {**sizes, **measured}
+
+
+def _log_lost_case(documents: Sequence[str]) -> None:
+    """Log what is lost by lower-casing: the share of words with a capital, and two words that become one.
+
+    Words at the beginning of a sentence do not count.
+    """
+    words = Counter(word for document in documents for word in INNER_WORD.findall(document))
+    capitals = {word: count for word, count in words.items() if word != word.lower()}
+    share = sum(capitals.values()) / max(1, words.total())
+    if share < FEW_CAPITALS:
+        return
+    merged = {word: min(count, words[word.lower()]) for word, count in capitals.items() if word.lower() in words}
+    example = ""
+    if merged:
+        word = max(merged, key=lambda word: (merged[word], word))
+        example = f", and '{word}' is the same as '{word.lower()}'"
+    logger.info(
+        "lower-cased: %.0f %% of the words in sentences have capitals, which are lost%s; --no_lowercase keeps them",
+        100 * share, example,
+    )  # fmt: skip
 
 
 def is_held_out(document: str, seed: int) -> bool:

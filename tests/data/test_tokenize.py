@@ -61,6 +61,20 @@ def test_characters_in_unknown_words_are_counted(write_corpus, caplog):
     assert "unknown words" in caplog.text
 
 
+def test_what_lower_casing_loses_is_said(write_corpus, caplog):
+    caplog.set_level("INFO")
+    german = [f"Heute {'essen' if n % 2 else 'das Essen'} wir gut, Anna {n}." for n in range(400)]
+    train_on_corpus(write_corpus(german), OPTIONS)
+    (said,) = [line for line in caplog.messages if "lower-cased" in line]
+    assert "--no_lowercase" in said and "'Essen'" in said and "'essen'" in said
+    (percent,) = [int(word) for word in said.split() if word.isdecimal()]
+    assert 25 < percent < 45  # 3 of 9 words behind others, sentences begun not counted
+    caplog.clear()
+    train_on_corpus(write_corpus(german), TokenizerArguments(vocab_size=120, lowercase=False))
+    train_on_corpus(write_corpus(texts(300)), OPTIONS)
+    assert "lower-cased" not in caplog.text
+
+
 def test_only_some_held_out_text_is_kept_in_memory(write_corpus, monkeypatch):
     monkeypatch.setattr(tokenizer_module, "HELD_OUT_BYTES", 100)
     documents = texts(300)
