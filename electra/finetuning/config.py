@@ -204,6 +204,11 @@ class ProtocolArguments(Options):
 class HeldOutArguments(ProtocolArguments):
     """Rows that are held out, and output."""
 
+    num_seeds: int = option(
+        1,
+        "Number of runs of each task, with the seeds --seed, --seed + 1 ... One for a first look; five give a spread.",
+        POSITIVE,
+    )
     validation_fraction: float = option(
         0.1, "Share of the training data that becomes the development set, if there is none.", INSIDE
     )

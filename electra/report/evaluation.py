@@ -412,7 +412,8 @@ def score_of(summary: TaskSummary) -> str:
     shown = "undefined" if spread.median is None else percent(spread.median)
     if spread.std is not None:
         shown += f" ± {percent(spread.std)}"
-    seeds = f"over {len(spread.values)} seeds" if len(spread.values) > 1 else "with 1 seed, so without a spread"
+    count = len(spread.values)
+    seeds = f"over {count} seeds" if count > 1 else "with 1 seed, so without a spread (--num_seeds 5 gives one)"
     failed = f", of which {summary.collapsed} collapsed" if summary.collapsed else ""
     return f"{shown}{'' if spread.median is None else ' %'} {seeds}{failed}"
 

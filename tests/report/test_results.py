@@ -189,7 +189,7 @@ def test_without_a_baseline_a_verdict_is_neither_good_nor_bad(tmp_path):
     one = result("squad_v1", 1, {"exact_match": 0.5, "f1": 0.6}, rows={"dev": 10_570})
     folder = run_folder(tmp_path / "a", [one], "squad")
     (verdict,) = SQUAD.verdicts([folder])
-    assert verdict == ("SQuAD 1.1 F1 60.0 % with 1 seed, so without a spread.", None)
+    assert verdict == ("SQuAD 1.1 F1 60.0 % with 1 seed, so without a spread (--num_seeds 5 gives one).", None)
     assert '<p class="verdict">' in to_html("", [verdict])
 
 
