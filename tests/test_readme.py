@@ -4,11 +4,13 @@ import re
 import shlex
 from importlib.util import find_spec
 
-from docs import babylm_tables
+import electra
+from docs import babylm_tables, reference
 from electra.command_line import CommandLine
 from electra.commands import VERBS
 from electra.data import command as cache
 from electra.pretraining.configuration import GROUPS
+from electra.schema import VERBS_WITH_CONFIG
 from electra.tasks.classify import task as classify
 from electra.tasks.glue import task as glue
 from electra.tasks.minimal_pairs import task as minimal_pairs
@@ -114,6 +116,25 @@ def test_the_scores_of_babylm_are_those_of_their_file():
     for path, made in ((babylm_tables.PAGE, babylm_tables.page), (babylm_tables.README, babylm_tables.readme)):
         text = path.read_text(encoding="utf-8")
         assert made(text, data) == text, "run: python -m docs.babylm_tables"
+
+
+def test_the_pages_that_are_made_of_the_code_are_those_of_the_code():
+    for path, text in reference.pages().items():
+        assert path.read_text(encoding="utf-8") == text, "run: python -m docs.reference"
+
+
+def test_the_reference_has_each_option_file_and_name():
+    texts = {path.name: text for path, text in reference.pages().items()}
+    for groups in VERBS_WITH_CONFIG.values():
+        options = {name: f for name, (f, _) in CommandLine(groups, "").options.items() if "rules" in f.metadata}
+        assert not [name for name in options if f"| `--{name}` |" not in texts["options.md"]]
+    files = [path for path in (ROOT / "configs").glob("*/*.yaml") if f"/{path.name})" not in texts["configs.md"]]
+    assert not files
+    assert not [name for name in electra.__all__ if f"### {name}\n" not in texts["python.md"]]
+    examples = re.findall(r"```python\n(from electra .*?)```", texts["python.md"], flags=re.DOTALL)
+    assert len(examples) == 3
+    for example in examples:
+        compile(example, "python.md", "exec")
 
 
 def anchors(text):

@@ -16,7 +16,6 @@ from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTok
 
 import electra
 from docs.notebook import NOTEBOOK, executed
-from docs.python_page import PAGE, page
 from electra import (
     ElectraForJointPretraining,
     ElectraPretrainingConfig,
@@ -215,10 +214,6 @@ def kinds_of_outputs(notebook):
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for cell in cells[1:]:
         yield {kind for output in cell["outputs"] for kind in output.get("data", [output.get("name")])}
-
-
-def test_the_page_of_the_public_names_is_that_of_the_docstrings():
-    assert PAGE.read_text(encoding="utf-8") == page()
 
 
 def test_given_means_given(parts, tmp_path):

@@ -1,0 +1,375 @@
+"""Write the pages that are made of the code, docs/options.md, configs.md and python.md, and the help of the verbs.
+
+python -m docs.reference
+
+Options come from their declarations, files of configs/ from their first lines, names of Python from their docstrings.
+"""
+
+import argparse
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from textwrap import fill
+from typing import Any, NamedTuple
+
+import electra
+from docs import help_files
+from electra.command_line import CommandLine
+from electra.commands import VERBS
+from electra.options import default_of, rules_of
+from electra.recipes import RECIPES
+from electra.schema import VERBS_WITH_CONFIG
+
+FOLDER = Path(__file__).parent
+CONFIGS = FOLDER.parent / "configs"
+WIDTH = 119
+"""Characters of a line of text, at most."""
+
+
+def pages() -> dict[Path, str]:
+    """Return the text of each page, by its path."""
+    return {
+        FOLDER / "options.md": options_page(),
+        FOLDER / "configs.md": configs_page(),
+        FOLDER / "python.md": python_page(),
+    }
+
+
+# ---- options
+
+OPTIONS = """# Options
+
+All options of the commands, made of their declarations by `python -m docs.reference`.
+
+- `electra VERB --help` prints the basic ones, `--help all` every one.
+- The command line wins over the file of `--config FILE`, a file over the recipe of `--model_size`, a recipe over the
+  defaults. `--name value`, `--name=value` and `--model-size` are accepted.
+- "by `--model_size`": each recipe has a value of its own. An empty default: not set; the text says what happens then.
+- A switch is on by its name alone (`--save_model`), or with `true` or `false`.
+- `electra pretrain` accepts all options of
+  [transformers.TrainingArguments](https://huggingface.co/docs/transformers/main_classes/trainer), too: `--optim`,
+  `--lr_scheduler_type`, `--fsdp`, `--push_to_hub`, `--hub_model_id`, `--use_cpu` and others. Below are those that are
+  declared here.
+- An option without effect in a run is warned of; an unknown one is an error that names the one that was meant.
+- [reference_flags.md](reference_flags.md) translates the flags of other code bases, [configs.md](configs.md) lists the
+  files of options. Verbs that are not here have a short `--help`.
+"""
+FINE_TUNING = ("glue", "classify", "squad", "tag", "choose")
+"""Verbs that share most of their options."""
+
+
+class Row(NamedTuple):
+    """An option as a row of a table: its name, its default in words, and what it means."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+def options_page() -> str:
+    """Return the page of all options, by verb and group; what several verbs share is written once."""
+    groups = {verb: list(groups_of(verb)) for verb in VERBS_WITH_CONFIG}
+    rows_of = {verb: {row for _, rows in groups[verb] for row in rows} for verb in FINE_TUNING}
+    shared = set.intersection(*rows_of.values())
+    lines = [OPTIONS]
+    places: dict[tuple[str, tuple[Row, ...]], str] = {}
+    for verb in VERBS_WITH_CONFIG:
+        if verb == FINE_TUNING[0]:
+            names = ", ".join(f"`electra {name}`" for name in FINE_TUNING)
+            common = [row for _, rows in groups[verb] for row in rows if row in shared]
+            lines += ["## All fine-tuning", "", fill(f"Options of {names}.", WIDTH), "", *table(common)]
+        lines += [f"## electra {verb}", "", f"{VERBS[verb].about[0].upper()}{VERBS[verb].about[1:]}.", ""]
+        lines += ["```bash", f"electra {verb} {VERBS[verb].example}", "```", ""]
+        if VERBS[verb].basic:
+            basic = ", ".join(f"`--{name}`" for name in VERBS[verb].basic.split())
+            lines += [fill(f"Basic options: {basic}.", WIDTH, break_on_hyphens=False), ""]
+        if verb in FINE_TUNING:
+            lines += [f"Beside those of [all fine-tuning](#all-fine-tuning), `electra {verb}` has:", ""]
+        for title, rows in groups[verb]:
+            own = tuple(row for row in rows if verb not in FINE_TUNING or row not in shared)
+            other = places.setdefault((title, own), verb)
+            if own and other == verb:
+                lines += [f"**{title}**", "", *table(own)]
+            elif own:
+                lines += [f"**{title}**: as [electra {other}](#electra-{other}).", ""]
+    return "\n".join(lines)
+
+
+def groups_of(verb: str) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the title and the rows of each group of a verb's options, without those of transformers alone."""
+    command = CommandLine(VERBS_WITH_CONFIG[verb], "")
+    for group in command.dataclass_types:
+        ours = [base for base in group.__mro__ if not base.__module__.startswith("transformers.")]
+        names = set().union(*map(inspect.get_annotations, ours))
+        options = [f for name, (f, owner) in command.options.items() if owner is group and name in names]
+        title = str(inspect.getdoc(group)).splitlines()[0].rstrip(".")
+        yield title, [row_of(f, verb) for f in options]
+
+
+def row_of(option: Any, verb: str) -> Row:
+    """Return an option as a row."""
+    valid = rules_of(option).valid
+    text = option.metadata.get("help", "").replace("%%", "%")
+    if valid:
+        text += f" Range: {valid.expected}."
+    default = default_of(option)
+    if verb == "pretrain" and option.name in RECIPES["small"]:
+        words = "by `--model_size`"
+    elif default is None or default == [] or default == "":
+        words = ""
+    elif isinstance(default, bool):
+        words = "on" if default else "off"
+    else:
+        words = f"`{' '.join(map(str, default)) if isinstance(default, list) else getattr(default, 'value', default)}`"
+    return Row(option.name, words, as_cell(text))
+
+
+def as_cell(text: str) -> str:
+    """Return a text as a cell of a table: options and patterns are code, and no character ends the cell."""
+    text = re.sub(r"(?<![`\w-])(--\w+|[\w./]*\*[\w./*]*)", r"`\1`", " ".join(text.split()))
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def table(rows: Any) -> list[str]:
+    """Return rows as the lines of a table, and an empty line."""
+    lines = [f"| `--{row.name}` | {row.default} | {row.meaning} |" for row in rows]
+    return ["| option | default | meaning |", "|---|---|---|", *lines, ""]
+
+
+# ---- files of options
+
+CONFIGURATIONS = """# Configuration files
+
+The files of [configs/](../configs), from their first lines, made by `python -m docs.reference`. Each file names its
+source, the published result and what cannot be reproduced. `electra VERB --config FILE` reads it; options on the
+command line win. `configs/electra.schema.json` lets editors complete and check such files.
+"""
+USES = {
+    "pretraining": "electra pretrain --config",
+    "glue": "electra glue --config",
+    "tagging": "electra tag --config",
+    "squad": "electra squad --config",
+    "swag": "electra choose --config",
+    "sweeps": "electra sweep",
+}
+"""Folder of configs/ -> the command that reads its files."""
+
+
+def configs_page() -> str:
+    """Return the page of the files of options, by folder."""
+    lines = [CONFIGURATIONS]
+    for folder, use in USES.items():
+        lines += [f"## `{use} configs/{folder}/...`", "", "| file | what it is | to reach |", "|---|---|---|"]
+        for path in sorted((CONFIGS / folder).glob("*.yaml")):
+            about, goal = first_lines(path.read_text(encoding="utf-8"))
+            link = f"[{path.name}](../configs/{folder}/{path.name})"
+            lines.append(f"| {link} | {as_cell(about)} | {as_cell(goal)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def first_lines(text: str) -> tuple[str, str]:
+    """Return what a file's comment says: its first sentence, with "This file: ...", and "To reach ..." or ""."""
+    comment = re.match(r"# yaml-language-server.*\n((?:#.*\n)+)", text)
+    words = " ".join(line.removeprefix("#").strip() for line in comment[1].splitlines()) if comment else ""
+    words = re.sub(r" \(docs/[\w/.]+\)", "", words.replace("et al.", "et al"))
+    sentences = re.split(r"(?<=[.?]) (?=[A-Z\[`-])", words)
+    about = [sentences[0], *(sentence for sentence in sentences[1:] if sentence.startswith("This file: "))]
+    goals = [match[1] for sentence in sentences if (match := re.match(r"To reach:? (.*)", sentence))]
+    return " ".join(about).replace("et al", "et al."), goals[0] if goals else ""
+
+
+# ---- Python
+
+PYTHON = """# Python
+
+`from electra import NAME` imports a name when it is first used. Options are those of the commands: `--num_seeds 3` is
+`num_seeds=3`, also where a message names an option ([options](options.md)). A path may be a string or a `Path`. Wrong
+arguments and files raise `UserError`, a `ValueError` of one line; a missing file raises `FileNotFoundError`.
+
+- A model in memory needs its tokenizer, as `processing_class`, unless it was loaded from a folder that has one.
+- After each call the settings of the process are as before (threads, precision of products, malloc, signals), and
+  after `fine_tune`, `predict` and `replaced_token_probabilities` the random states, too.
+- What a command prints is printed here, too, unless the program sets up `logging` for INFO itself.
+- `AutoModel` opens the joint model of a run's `checkpoint-N` after `from electra import` of any name of a model.
+
+[examples/](../examples) has programs and [a notebook](../examples/electra.ipynb). This page is made of the docstrings
+by `python -m docs.reference`.
+"""
+PRE_TRAIN = """```python
+from electra import ElectraForJointPretraining, ElectraTrainer, ElectraTrainingArguments
+from electra import finish_run, tokenize_corpus, train_tokenizer
+
+tokenizer = train_tokenizer("corpus/*.txt", vocab_size=4096)
+corpus = tokenize_corpus("corpus/*.txt", tokenizer)
+model = ElectraForJointPretraining.from_recipe("tiny", tokenizer)
+args = ElectraTrainingArguments.from_recipe("tiny", "output/mine", max_steps=2000)
+trainer = ElectraTrainer(model=model, args=args, train_dataset=corpus, processing_class=tokenizer)
+trainer.train()  # the same call continues after an interruption
+print(finish_run(trainer)["verdict"])
+```
+"""
+FINE_TUNE = """```python
+from electra import fine_tune, predict
+
+tuned = fine_tune("output/mine", "reviews.csv", num_seeds=3)
+print(tuned.scores["accuracy"])  # median over the seeds
+print(predict(tuned, ["What a film!"]))  # [{"prediction": "good", "probability": 0.98}]
+```
+"""
+DETECT = """```python
+from electra import replaced_token_probabilities
+
+for token in replaced_token_probabilities("the chef ate the meal", "output/mine")[0]:
+    print(token.piece, round(token.probability, 2))
+```
+"""
+EXTEND = """Names for programs that add an objective, a task or an optimizer of their own; their modules have the whole
+description, and [CONTRIBUTING.md](../CONTRIBUTING.md) the steps.
+"""
+TASKS = {
+    "Pre-train": (
+        PRE_TRAIN,
+        (
+            "train_tokenizer",
+            "load_tokenizer",
+            "tokenize_corpus",
+            "TokenCache",
+            "ElectraForJointPretraining",
+            "RECIPES",
+            "ElectraTrainingArguments",
+            "SegmentArguments",
+            "ElectraTrainer",
+            "finish_run",
+        ),
+    ),
+    "Fine-tune and predict": (FINE_TUNE, ("fine_tune", "FineTuned", "predict")),
+    "Find words that look wrong": (DETECT, ("replaced_token_probabilities", "TokenProbability")),
+}
+"""What a program does -> an example, and the names that it needs."""
+
+
+def python_page() -> str:
+    """Return the page of the public names: by what a program does, the rest as means to extend."""
+    lines = [PYTHON]
+    for task, (example, names) in TASKS.items():
+        lines += [f"## {task}", "", example, *(section(name, getattr(electra, name)) for name in names)]
+    described = {name for _, names in TASKS.values() for name in names}
+    lines += ["## Extend", "", EXTEND]
+    for name in electra.__all__:
+        if name not in described:
+            value = getattr(electra, name)
+            about = str(inspect.getdoc(value)).split("\n\n")[0]
+            source = value.__module__.replace(".", "/")
+            lines += [f"### {name}", "", "```python", signature(name, value), "```", ""]
+            lines += [about, "", f"[{source}.py](../{source}.py)", ""]
+    return "\n".join(lines)
+
+
+SECTION = re.compile(r"^(Args|Returns|Raises|Attributes|Yields):$")
+
+
+def section(name: str, value: Any) -> str:
+    """Return the section of a public name: how it is called, then its docstring."""
+    lines = [f"### {name}", ""]
+    if isinstance(value, dict):
+        names = ", ".join(f"`{key}`" for key in value)
+        text = fill(f"{RECIPES_ARE} The names are {names}. `RECIPES['small']` is:", WIDTH)
+        return "\n".join([*lines, text, "", "```python", *values_of(value["small"]), "```", ""])
+    lines += ["```python", signature(name, value), "```", "", *as_markdown(inspect.getdoc(value) or ""), ""]
+    if name == "SegmentArguments":
+        items = [f"- `{f.name}`: {f.metadata['help']}" for f in fields(value)]
+        lines += ["**Args**", "", *(fill(item, WIDTH, subsequent_indent="  ") for item in items), ""]
+    if inspect.isclass(value):
+        for method_name in PUBLIC_METHODS.get(name, ()):
+            method = inspect.getattr_static(value, method_name)
+            function = getattr(method, "__func__", method)
+            lines += ["```python", signature(f"{name}.{method_name}", function), "```", ""]
+            lines += [*as_markdown(inspect.getdoc(function) or ""), ""]
+    return "\n".join(lines)
+
+
+RECIPES_ARE = (
+    "The sizes of networks and their training, by name: a dictionary of options for each recipe. `from_recipe` uses "
+    "those of the networks."
+)
+"""Meaning of `RECIPES`, which is a value and has no docstring."""
+
+
+def values_of(options: Mapping[str, Any]) -> list[str]:
+    """Return a dictionary of options as lines of Python."""
+    return ["{", *(f"    {name!r}: {value!r}," for name, value in options.items()), "}"]
+
+
+PUBLIC_METHODS = {"ElectraForJointPretraining": ("from_recipe",), "ElectraTrainer": ("train",)}
+"""Methods that have a paragraph of their own."""
+
+
+def signature(name: str, value: Any) -> str:
+    """Return a call of a function or class with its parameters, those of options by group left out."""
+    parameters = [p for p in inspect.signature(value).parameters.values() if p.name not in ("self", "cls")]
+    if len(parameters) > 20:  # options by name
+        first = [parameters[0].name] if parameters[0].default is inspect.Parameter.empty else []
+        return f"{name}({', '.join([*first, '**options'])})"
+    words = []
+    is_keyword_only = False
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY and not is_keyword_only:
+            words.append("*")
+            is_keyword_only = True
+        prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        default = "" if p.default is p.empty else f"={getattr(p.default, '__name__', repr(p.default))}"
+        if default == "=<factory>":  # of a dataclass: an empty list
+            default = "=[]"
+        words.append(f"{prefix}{p.name}{default}")
+    return f"{name}({', '.join(words)})"
+
+
+def as_markdown(docstring: str) -> list[str]:
+    """Return a docstring as Markdown: sections become lists, other indented lines become code."""
+    lines: list[str] = []
+    in_section = in_list = in_code = False
+    for line in docstring.splitlines():
+        indent = len(line) - len(line.lstrip())
+        text = line.strip()
+        if in_code and text and indent == 0:
+            while not lines[-1]:
+                lines.pop()
+            lines += ["```", ""]
+            in_code = False
+        if SECTION.match(line):
+            lines += [*([""] if lines and lines[-1] else []), f"**{text[:-1]}**", ""]
+            in_section = True
+            in_list = text != "Returns:"  # a paragraph, which may have colons
+        elif in_section and text and not in_list:
+            lines.append(text)
+        elif in_section and text and indent == 4 and ":" in text:
+            name, _, meaning = text.partition(":")
+            lines.append(f"- `{name}`:{meaning}")
+        elif in_section and text and indent:
+            lines.append(f"  {text}")
+        elif text and indent >= 4 and not in_section and not in_code:
+            lines += ["```", line[4:]]
+            in_code = True
+        elif in_code:
+            lines.append(line[4:])
+        else:
+            in_section = in_section and not text
+            lines.append(line)
+    if in_code:
+        lines.append("```")
+    return lines
+
+
+def main() -> None:
+    """Write the pages, and the help of the verbs."""
+    argparse.ArgumentParser(description="Write the pages that are made of the code.").parse_args()
+    help_files.main()
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
