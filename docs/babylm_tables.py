@@ -1,4 +1,4 @@
-"""Write the tables of docs/babylm.md, and the README's row of GPT-2, from docs/babylm.json: scores and their sources.
+"""Write the tables of docs/babylm.md from docs/babylm.json: scores and their sources.
 
 python -m docs.babylm_tables
 """
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).with_name("babylm.md")
-README = Path(__file__).parents[1] / "README.md"
 DATA = Path(__file__).with_name("babylm.json")
 TASKS = {"mnli": "MNLI", "xnli": "XNLI", "sib200": "SIB-200"}
 TABLE = r"(?:^\|.*\n)+"
@@ -77,18 +76,6 @@ def other_rows(data: Mapping[str, Any]) -> str:
     return table(columns, rows)
 
 
-def row_of_readme(data: Mapping[str, Any]) -> str:
-    """Return the README's row of GPT-2: the range of the networks that have not collapsed, and how many have."""
-    networks = [row for row in data["results"] if "model" in row]
-    cells = []
-    for task in TASKS:
-        values = [row[task] for row in networks if task not in row.get("collapsed", ())]
-        collapsed = len(networks) - len(values)
-        note = f"; {collapsed} of {len(networks)} collapsed" if collapsed else ""
-        cells.append(f"{number(min(values))} to {number(max(values))}{note}")
-    return f"| GPT-2 of the BabyLM challenge, 98 million parameters | | | | | {' | '.join(cells)} |\n"
-
-
 def page(text: str, data: Mapping[str, Any]) -> str:
     """Return docs/babylm.md with both tables made anew."""
     for column, made in (("FLOPs", results), ("rows", other_rows)):
@@ -98,18 +85,10 @@ def page(text: str, data: Mapping[str, Any]) -> str:
     return text
 
 
-def readme(text: str, data: Mapping[str, Any]) -> str:
-    """Return README.md with the row of GPT-2 made anew."""
-    text, count = re.subn(r"^\| GPT-2 of the BabyLM.*\n", row_of_readme(data), text, flags=re.MULTILINE)
-    assert count == 1
-    return text
-
-
 def main() -> None:
     argparse.ArgumentParser(prog="python -m docs.babylm_tables", description=__doc__.split("\n\n")[0]).parse_args()
     data = read_data()
-    for path, make in ((PAGE, page), (README, readme)):
-        path.write_text(make(path.read_text(encoding="utf-8"), data), encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), data), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 """File at the top of the repository -> page of the site."""
 RAW_LOG = "docs/studies/log"
 """Folder of measurements by date, which are in the repository alone."""
+BADGES = re.compile(r"<!-- badges -->.*?<!-- badges -->\n", re.DOTALL)
+"""Pictures of other servers at the top of README.md, of which the site loads none."""
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 
 
@@ -50,4 +52,4 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
             return posixpath.relpath(on_site, posixpath.dirname(name) or ".") + anchor
         return f"{config.repo_url}/blob/main/{target}{anchor}"
 
-    return LINK.sub(rewrite, markdown)
+    return LINK.sub(rewrite, BADGES.sub("", markdown))

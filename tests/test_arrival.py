@@ -45,7 +45,7 @@ def test_a_link_to_a_file_that_is_missing_ends_the_build():
         return hooks.on_page_markdown(text, page, Config, None)
 
     assert rewritten("[a](results.md#quickstart) [b](#c)") == "[a](results.md#quickstart) [b](#c)"
-    assert rewritten("[a](../README.md#two-commands)") == "[a](index.md#two-commands)"
+    assert rewritten("[a](../README.md#links)") == "[a](index.md#links)"
     study = "studies/start.md"
     assert rewritten("[a](../results.md) [b](../../README.md) [c](speed.md)", study) == (
         "[a](../results.md) [b](../index.md) [c](speed.md)"

@@ -91,7 +91,7 @@ def test_questions_are_read_as_the_page_says(file, name):
 @parametrize("name", [*CHOICES])
 def test_choices_are_read_as_the_page_says(file, name):
     path = file(name, CHOICES[name][1])
-    questions = load_choice_splits(MultipleChoiceArguments(train_file=[path]))["train"]
+    questions = load_choice_splits(MultipleChoiceArguments(train_file=[path], validation_file=path))["train"]
     answers = [question.choices[question.answer] for question in questions]
     expected = {
         "quiz.jsonl": ["a dog", "a bird", "Ann", "ice"],
