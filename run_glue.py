@@ -10,7 +10,7 @@ configs/glue/paper.yaml with 5 instead of 10 seeds; --tasks demo uses configs/gl
 An interrupted evaluation continues with the same command.
 """
 
-from electra.commands import run
+from electra.tools.commands import run
 
 if __name__ == "__main__":
     run("glue")

@@ -9,7 +9,7 @@
 --help lists the options. Flags override --config, which overrides the recipe of --model_size and the defaults.
 """
 
-from electra.commands import run
+from electra.tools.commands import run
 
 if __name__ == "__main__":
     run("pretrain")

@@ -8,7 +8,7 @@
 AutoTokenizer opens the resulting folder; the other commands take it as --tokenizer_path.
 """
 
-from electra.commands import run
+from electra.tools.commands import run
 
 if __name__ == "__main__":
     run("tokenizer")

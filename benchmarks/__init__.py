@@ -1,4 +1,4 @@
-"""Benchmarks. Threads that wait spin as briefly as those of the commands (`SPINS` of electra/commands.py)."""
+"""Benchmarks. Threads that wait spin as briefly as those of the commands (`SPINS` of electra/tools/commands.py)."""
 
 import os
 

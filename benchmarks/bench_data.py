@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from electra.core.segments import SegmentCollator, TrainingSegments
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.policies import POLICIES, make_policy
-from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.data.shards import load_or_build_cache
 from electra.data.token_cache import TokenCache
 from electra.tokenizers.load import load_tokenizer, plain_backend

@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from electra.io.errors import run_script
-from electra.model.networks import encode, lm_logits
+from electra.base.errors import run_script
+from electra.base.parser import Parser
+from electra.core.networks import encode, lm_logits
 from electra.model.pretrained import load_networks
-from electra.parser import Parser
 from electra.report.blocks import table_of, to_markdown
 from electra.runtime.device import prepare_network
 from electra.tasks.detect.scores import Detector

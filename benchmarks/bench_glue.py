@@ -23,11 +23,11 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, PrinterCallback, Trainer, TrainingArguments
 
+from electra.base.console import setup_logging
 from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.data import Examples, PaddingCollator, encode_examples
 from electra.finetuning.heads import Encoder, EncoderWithHead, fresh_encoder
 from electra.finetuning.trainer import FineTuner, step_loss, training_arguments
-from electra.io.console import setup_logging
 from electra.runtime.device import tune_networks
 from electra.tasks.glue.data import load_task
 from electra.tasks.glue.task import parse_glue_arguments

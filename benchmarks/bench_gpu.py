@@ -25,8 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from electra.io.console import environment
-from electra.io.files import read_json
+from electra.base.console import environment
+from electra.base.files import read_json
 from electra.report.blocks import table_of, to_markdown
 
 

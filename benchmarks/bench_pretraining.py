@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerState
 
-from electra.parser import as_flags
+from electra.base.parser import as_flags
 from electra.pretraining import model as pretraining_model
 from electra.pretraining import trainer as pretraining_trainer
 from electra.pretraining.data import load_data

@@ -27,8 +27,8 @@ CHUNK = 2**20
 
 def write_index(folder: Path, documents: int) -> None:
     """Write a cache without text: lengths are exponential with a mean of 500 tokens, hashes are random."""
+    from electra.base.checkpoints import write_manifest
     from electra.data.token_cache import FORMAT_VERSION
-    from electra.io.checkpoints import write_manifest
 
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
@@ -81,10 +81,10 @@ class AnonymousMemory(threading.Thread):
 
 def start(folder: Path) -> None:
     """Do what a rank does at its start, and print its time and memory."""
+    from electra.base.checkpoints import find_damage
+    from electra.core.segments import SegmentCollator, TrainingSegments
     from electra.data.policies import make_policy
-    from electra.data.segments import SegmentCollator, TrainingSegments
     from electra.data.token_cache import Documents, TokenCache, held_out_documents, load_or_compute, text_fingerprint
-    from electra.io.checkpoints import find_damage
 
     memory = AnonymousMemory()
     cpu_before = time.process_time()
@@ -118,8 +118,8 @@ def start(folder: Path) -> None:
 
 def count_places(folder: Path) -> None:
     """Print how much of the file 2^20 samples in a row touch, and the documents in a batch, by order of reading."""
+    from electra.core.rng import permute, permute_locally
     from electra.data.policies.windows import WindowPolicy
-    from electra.data.rng import permute, permute_locally
     from electra.data.token_cache import TokenCache
 
     cache = TokenCache(folder)

@@ -15,10 +15,10 @@ from scipy.special import logit
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
+from electra.base.errors import run_script
+from electra.base.parser import Parser
 from electra.finetuning.data import Array
 from electra.finetuning.words import SEVERAL
-from electra.io.errors import run_script
-from electra.parser import Parser
 from electra.report.blocks import table_of, to_markdown
 from electra.tasks.classify.labels import LabelSet
 from electra.tasks.classify.report import CLASSIFY_REPORTING

@@ -37,7 +37,7 @@ from torch._inductor.graph import GraphLowering
 from torch._inductor.virtualized import V
 from torch.func import functional_call
 
-from electra.recipes import RECIPES
+from electra.core.recipes import RECIPES
 from electra.runtime.device import tune_compiler, tune_for_gpu, tune_networks
 
 H100 = SimpleNamespace(

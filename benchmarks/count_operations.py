@@ -31,9 +31,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from electra.model.configuration import ElectraPretrainingConfig, generator_config, network_config
+from electra.core.configuration import ElectraPretrainingConfig, generator_config, network_config
+from electra.core.recipes import RECIPES
 from electra.model.joint import ElectraForJointPretraining
-from electra.recipes import RECIPES
 from electra.runtime.device import tune_for_gpu, tune_networks
 
 

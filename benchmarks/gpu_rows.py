@@ -36,9 +36,9 @@ from torch.utils.data import Dataset
 from transformers import TrainerCallback
 
 from benchmarks.bench_pretraining import bare_loop, make_trainer_of, wait_for_device
-from electra.data.segments import Segment, TrainingSegments, segment_length
-from electra.io.files import read_json, write_json
-from electra.parser import as_flags
+from electra.base.files import read_json, write_json
+from electra.base.parser import as_flags
+from electra.core.segments import Segment, TrainingSegments, segment_length
 from electra.pretraining.run import main as pretrain
 from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.device import device_name, measure_matmul_flops, tune_compiler

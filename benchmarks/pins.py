@@ -8,7 +8,7 @@ one thread. The table at the end names each pin, and what differs; exit code 1: 
 the last bit, so both commits run on one machine. An idle core takes ten minutes.
 
 What is meant to differ is in `EXPLAINED`, with its reason. An option that is gone must be in `REMOVED` of
-electra/io/errors.py, with what a user does instead. Whoever moves a function that is named here adds its new place.
+electra/base/errors.py, with what a user does instead. Whoever moves a function that is named here adds its new place.
 """
 
 import argparse
@@ -31,7 +31,7 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks.compare_commits import FINE_TUNING, PRETRAINING, checkout_of, write_data
-from benchmarks.sides import Side, SideError
+from benchmarks.sides import Side, SideError, module_of
 
 REFERENCE = "1a1def8"
 """The commit whose files, numbers and options are kept."""
@@ -494,7 +494,7 @@ def removed(before: Side, after: Side, data: Path) -> Differences:
 
 
 def removed_options() -> dict[str, str]:
-    return dict(getattr(import_module("electra.io.errors"), "REMOVED", {}))
+    return dict(getattr(module_of("electra.base.errors", "electra.base.errors"), "REMOVED", {}))
 
 
 def options_of_verbs() -> dict[str, set[str]]:
@@ -503,7 +503,7 @@ def options_of_verbs() -> dict[str, set[str]]:
     from io import StringIO
 
     found = {}
-    for verb, row in import_module("electra.commands").VERBS.items():
+    for verb, row in module_of("electra.tools.commands", "electra.tools.commands").VERBS.items():
         text = StringIO()
         sys.argv = [f"electra {verb}", "--help"]
         with redirect_stdout(text), suppress(SystemExit):

@@ -108,6 +108,14 @@ class Side:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
 
+def module_of(name: str, earlier_name: str) -> Any:
+    """Return a module of the package, which an earlier commit may have under another name."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        return import_module(earlier_name)
+
+
 def _serve(checkout: Path, folder: Path, connection: Connection) -> None:
     """Import the libraries of a commit, and call each function that is asked for in a copy of this process.
 
@@ -116,7 +124,7 @@ def _serve(checkout: Path, folder: Path, connection: Connection) -> None:
     os.environ.update(ENVIRONMENT, PYTHONPATH=str(checkout))  # a sweep starts processes of its own
     os.chdir(folder)
     sys.path.insert(0, str(checkout))
-    for verb in import_module("electra.commands").VERBS.values():
+    for verb in module_of("electra.tools.commands", "electra.tools.commands").VERBS.values():
         import_module(verb.module)
     for library in ("datasets", "sklearn.linear_model", "wandb"):
         import_module(library)

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from PIL import Image, ImageChops
 
-from electra.io.errors import UserError, run_script
+from electra.base.errors import run_script
+from electra.core.errors import UserError
 from electra.report.blocks import to_html
 from electra.report.runs import read_run
 

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import electra
 from docs import help_files
-from electra.command_line import CommandLine
-from electra.commands import VERBS
-from electra.options import default_of, rules_of
-from electra.recipes import RECIPES
-from electra.schema import VERBS_WITH_CONFIG
+from electra.base.command_line import CommandLine
+from electra.base.options import default_of, rules_of
+from electra.core.recipes import RECIPES
+from electra.tools.commands import VERBS
+from electra.tools.schema import VERBS_WITH_CONFIG
 
 FOLDER = Path(__file__).parent
 CONFIGS = FOLDER.parent / "configs"

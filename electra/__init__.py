@@ -27,39 +27,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from electra.core.configuration import ElectraPretrainingConfig as ElectraPretrainingConfig
+    from electra.core.layer_decay import layer_decay_groups as layer_decay_groups
+    from electra.core.recipes import RECIPES as RECIPES
     from electra.data.options import SegmentArguments as SegmentArguments
     from electra.data.shards import tokenize_corpus as tokenize_corpus
     from electra.data.token_cache import TokenCache as TokenCache
     from electra.data.tokenize import train_tokenizer as train_tokenizer
-    from electra.downstream import fine_tune as fine_tune
     from electra.finetuning.predict import FineTuned as FineTuned
     from electra.finetuning.predict import predict as predict
     from electra.finetuning.task import Task as Task
-    from electra.layer_decay import layer_decay_groups as layer_decay_groups
-    from electra.model.configuration import ElectraPretrainingConfig as ElectraPretrainingConfig
     from electra.model.joint import ElectraForJointPretraining as ElectraForJointPretraining
     from electra.pretraining.configuration import ElectraTrainingArguments as ElectraTrainingArguments
     from electra.pretraining.finish import finish_run as finish_run
     from electra.pretraining.trainer import ElectraTrainer as ElectraTrainer
-    from electra.recipes import RECIPES as RECIPES
     from electra.tasks.detect.task import TokenProbability as TokenProbability
     from electra.tasks.detect.task import replaced_token_probabilities as replaced_token_probabilities
     from electra.tokenizers.load import load_tokenizer as load_tokenizer
+    from electra.tools.downstream import fine_tune as fine_tune
 
 _HOMES = {
     "ElectraForJointPretraining": "electra.model.joint",
-    "ElectraPretrainingConfig": "electra.model.configuration",
+    "ElectraPretrainingConfig": "electra.core.configuration",
     "ElectraTrainer": "electra.pretraining.trainer",
     "ElectraTrainingArguments": "electra.pretraining.configuration",
     "FineTuned": "electra.finetuning.predict",
-    "RECIPES": "electra.recipes",
+    "RECIPES": "electra.core.recipes",
     "SegmentArguments": "electra.data.options",
     "Task": "electra.finetuning.task",
     "TokenCache": "electra.data.token_cache",
     "TokenProbability": "electra.tasks.detect.task",
-    "fine_tune": "electra.downstream",
+    "fine_tune": "electra.tools.downstream",
     "finish_run": "electra.pretraining.finish",
-    "layer_decay_groups": "electra.layer_decay",
+    "layer_decay_groups": "electra.core.layer_decay",
     "load_tokenizer": "electra.tokenizers.load",
     "predict": "electra.finetuning.predict",
     "replaced_token_probabilities": "electra.tasks.detect.task",

@@ -15,7 +15,7 @@ repositories unless the options say otherwise. A job that is started again begin
 import os
 import sys
 
-from electra.commands import run
+from electra.tools.commands import run
 
 
 def main() -> None:

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from electra.io.errors import UserError, run_script
+from electra.base.errors import run_script
+from electra.core.errors import UserError
 from electra.report.results import read_results
 
 

@@ -26,7 +26,7 @@ from sentence_transformers import (
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import average_precision_score
 
-from electra.io.rows import read_rows
+from electra.data.rows import read_rows
 
 FIRST = ("sentence1", "#1 String", "premise", "sentence_A")
 SECOND = ("sentence2", "#2 String", "hypothesis", "sentence_B")

@@ -23,9 +23,9 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
+from electra.base.checkpoints import MANIFEST_NAME, checkpoints_of, find_damage
 from electra.data.command import main as tokenize
 from electra.finetuning.predict import main as predict
-from electra.io.checkpoints import MANIFEST_NAME, checkpoints_of, find_damage
 from electra.pretraining.run import main as pretrain
 from electra.tasks.classify.task import main as classify
 from electra.tokenizers.command import main as make_tokenizer

@@ -23,10 +23,11 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from electra.base.errors import run_script
+from electra.core.errors import UserError
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.shards import load_or_build_cache
-from electra.io.errors import UserError, run_script
 from electra.report.metrics import make_panels
 from electra.runtime.device import measure_matmul_flops
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend

@@ -20,7 +20,7 @@ import pytest
 import torch
 from accelerate.state import PartialState
 
-from electra.io.errors import run_script
+from electra.base.errors import run_script
 
 parametrize = pytest.mark.parametrize
 ROOT = Path(__file__).parents[1]

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from electra.commands import VERBS
 from electra.pretraining.options import parse_pretraining_arguments
+from electra.tools.commands import VERBS
 from tests.helpers import ROOT, parametrize
 from tests.tasks.minimal_pairs.networks import write_run
 

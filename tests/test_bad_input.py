@@ -16,7 +16,7 @@ import torch
 from transformers import Trainer
 from transformers.training_args import OptimizerNames
 
-from electra.io.checkpoints import find_damage, write_manifest
+from electra.base.checkpoints import find_damage, write_manifest
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run import main as pretrain
 from electra.report.command import main as report

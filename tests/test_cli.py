@@ -9,12 +9,13 @@ from pathlib import Path
 import yaml
 from pytest import raises
 
-from electra.command_line import CommandLine, write_yaml
-from electra.io.errors import MEANT, UserError
-from electra.parser import Parser
+from electra.base.command_line import CommandLine, write_yaml
+from electra.base.errors import MEANT
+from electra.base.parser import Parser
+from electra.core.errors import UserError
+from electra.core.recipes import RECIPES
 from electra.pretraining.configuration import GROUPS, NOT_USED
 from electra.pretraining.options import parse_pretraining_arguments
-from electra.recipes import RECIPES
 from electra.tasks.glue.task import GLUE_GROUPS
 from electra.tasks.squad.data import SquadArguments
 from electra.tokenizers.options import TokenizerArguments

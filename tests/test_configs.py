@@ -4,11 +4,11 @@ import torch
 import yaml
 from pytest import approx
 
+from electra.core.recipes import RECIPES
+from electra.core.schedules import create_schedule
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.plan import parameter_counts
-from electra.recipes import RECIPES
-from electra.schedules import create_schedule
 from tests.helpers import ROOT, parametrize
 
 FOLDER = ROOT / "configs" / "pretraining"

@@ -10,13 +10,14 @@ import datasets
 import pytest
 from transformers import ElectraConfig, ElectraForSequenceClassification
 
+from electra.base.checkpoints import latest_valid_checkpoint, write_manifest
+from electra.base.files import check_results, read_json
+from electra.base.samples import Sample, write_samples
+from electra.core.errors import UserError
 from electra.data.foreign import _tables_of
 from electra.data.shards import Sums
 from electra.data.token_cache import TokenCache, find_cache_damage
 from electra.finetuning.predict import open_saved
-from electra.io.checkpoints import latest_valid_checkpoint, write_manifest
-from electra.io.errors import UserError
-from electra.io.files import check_results, read_json
 from electra.model.pretrained import load_networks
 from electra.pretraining.run_folder import find_run
 from electra.report.blocks import to_html, to_markdown
@@ -25,12 +26,11 @@ from electra.report.metrics import make_panels
 from electra.report.page import report_blocks
 from electra.report.results import Result
 from electra.report.runs import read_run
-from electra.samples import Sample, write_samples
 from electra.tasks.classify.report import CLASSIFY_REPORTING as CLASSIFY
 from electra.tasks.minimal_pairs.report import report_pairs
+from tests.base.test_checkpoints import write_checkpoint
+from tests.core.helpers import make_model
 from tests.helpers import parametrize
-from tests.io.test_checkpoints import write_checkpoint
-from tests.model.helpers import make_model
 from tests.report.folders import finished_run
 
 SUMS_PATH = "cache/shard-00000-of-00001/shard.json"

@@ -123,7 +123,7 @@ def steps(tmp_path_factory, short_end):
 @pytest.mark.slow
 def test_a_step_is_in_few_files(steps):
     _, files = steps
-    assert "model/joint.py" in files["step 4"]
+    assert "core/joint.py" in files["step 4"]
     assert len(files["step 4"]) <= FILES_OF_STEP, [*files["step 4"]]
 
 

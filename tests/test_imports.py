@@ -1,18 +1,27 @@
-"""The layer rule of docs/architecture.md: imports point down, without cycles."""
+"""The rule of imports of docs/architecture.md: rings around a heart; imports point down, without cycles."""
 
 import ast
+import sys
 from graphlib import TopologicalSorter
 
 from tests.helpers import ROOT
 
 LAYERS = (
+    "core",
+    "base",
+    "runtime tokenizers",
     "data model",
     "report",
     "finetuning pretraining",
     "tasks",
-    "downstream tools",
+    "tools",
 )
-"""Packages and commands of electra/, lowest first. What is not named here is the base, below all of them."""
+"""Packages of electra/, lowest first."""
+LIBRARIES_OF_CORE = {"torch", "transformers", "numpy"}
+NOT_IN_CORE = {"argparse", "csv", "json", "logging", "subprocess"}
+"""Modules of the standard library that belong to commands and files."""
+ENTRY_POINTS = {"electra", "electra.__main__", "electra.pretraining.run"}
+"""Modules that may import tools: the front door, the commands, and the run, whose probes are tools."""
 
 
 def module_name(path):
@@ -36,17 +45,11 @@ def imports_of(path, modules):
 
 def layer(module):
     """Commands and the front door are above everything else."""
-    if module == "electra" or module.rpartition(".")[2] in (
-        "run",
-        "command",
-        "commands",
-        "schema",
-        "checks",
-        "__main__",
-    ):
-        return len(LAYERS) + 1
-    room = module.split(".")[1] if "." in module else ""
-    return next((level for level, names in enumerate(LAYERS, start=1) if room in names.split()), 0)
+    if module in ENTRY_POINTS:
+        return len(LAYERS)
+    if module.rpartition(".")[2] == "command":
+        return len(LAYERS) - 1
+    return next(level for level, names in enumerate(LAYERS) if module.split(".")[1] in names.split())
 
 
 def graph():
@@ -76,16 +79,33 @@ def test_rooms_of_one_layer_do_not_import_each_other():
         f"{name} imports {other}"
         for name, imported in graph().items()
         for other in imported
-        if layer(name) == layer(other) and layer(name) in (1, 3, 4) and room(name) != room(other)
+        if layer(name) == layer(other) < len(LAYERS) - 1 and room(name) != room(other)
     ]
     assert mixed == []
 
 
-def test_only_verbs_import_the_tools():
+def test_only_entry_points_import_the_tools():
     others = [
         f"{name} imports {other}"
         for name, imported in graph().items()
         for other in imported
-        if other.startswith("electra.tools.") and layer(name) < layer(other)
+        if other.startswith("electra.tools.") and not name.startswith("electra.tools.") and name not in ENTRY_POINTS
     ]
     assert others == []
+
+
+def test_the_heart_stands_alone():
+    """core imports itself, torch, transformers and numpy, inside functions too: the folder can be copied elsewhere."""
+    allowed = LIBRARIES_OF_CORE | (sys.stdlib_module_names - NOT_IN_CORE)
+    strangers = []
+    for path in (ROOT / "electra/core").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = ["." * node.level + (node.module or "")]
+            strangers += [
+                f"{path.name}: {name}"
+                for name in names
+                if name.split(".")[0] not in allowed and not name.startswith("electra.core.")
+            ]
+    assert strangers == []

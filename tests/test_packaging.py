@@ -13,8 +13,8 @@ from pathlib import Path
 from pytest import mark, raises
 
 from docs.help_files import FOLDER, help_of
-from electra import commands
-from electra.io.errors import OPTIONAL
+from electra.base.errors import OPTIONAL
+from electra.tools import commands
 from tests.helpers import ROOT, parametrize
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -62,7 +62,7 @@ def test_the_command_of_the_package_runs_a_verb():
 
 def run_electra(*words):
     """The finished command, and the names of the modules that it imported."""
-    program = "import sys; from electra.commands import main\ntry: main()\nfinally: print(*sys.modules)"
+    program = "import sys; from electra.tools.commands import main\ntry: main()\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
     return done, set(done.stdout.splitlines()[-1].split())
 

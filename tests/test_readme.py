@@ -6,11 +6,9 @@ from importlib.util import find_spec
 
 import electra
 from docs import babylm_tables, reference
-from electra.command_line import CommandLine
-from electra.commands import VERBS
+from electra.base.command_line import CommandLine
 from electra.data import command as cache
 from electra.pretraining.configuration import GROUPS
-from electra.schema import VERBS_WITH_CONFIG
 from electra.tasks.classify import task as classify
 from electra.tasks.glue import task as glue
 from electra.tasks.minimal_pairs import task as minimal_pairs
@@ -18,6 +16,8 @@ from electra.tasks.multiple_choice import task as multiple_choice
 from electra.tasks.squad import task as squad
 from electra.tasks.tagging import task as tagging
 from electra.tokenizers import command as train_tokenizer
+from electra.tools.commands import VERBS
+from electra.tools.schema import VERBS_WITH_CONFIG
 from tests.helpers import ROOT, parametrize
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

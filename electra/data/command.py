@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from electra.command_line import CommandLine
+from electra.base.command_line import CommandLine
+from electra.base.console import setup_logging
+from electra.base.options import SEED, Options, option
 from electra.data.options import CacheArguments, CorpusArguments
-from electra.io.console import setup_logging
-from electra.options import SEED, Options, option
 from electra.tokenizers.options import PATH_NEEDS, TOKENIZER_NEEDS, TokenizerArguments, TokenizerPathArguments
 
 

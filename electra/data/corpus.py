@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 import datasets
 import xxhash
 
+from electra.base.files import absolute, expand
+from electra.core.errors import UserError
 from electra.data.options import CorpusArguments
 from electra.data.readers import (
     MOST_ENDINGS,
@@ -41,8 +43,6 @@ from electra.data.readers import (
     read_file,
     warn_of_files,
 )
-from electra.io.errors import UserError
-from electra.io.files import absolute, expand
 
 logger = logging.getLogger(__name__)
 

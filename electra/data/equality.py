@@ -9,7 +9,7 @@ import numpy as np
 import xxhash
 from transformers import PreTrainedTokenizerBase
 
-from electra.data.rng import Bits, Ints, TokenIds
+from electra.core.rng import Bits, Ints, TokenIds
 from electra.tokenizers.load import plain_backend, vocabulary_size
 
 PART = "\ufffd"

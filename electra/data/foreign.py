@@ -19,10 +19,15 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 from typing_extensions import TypedDict
 
+from electra.base.checkpoints import build_folder, find_damage
+from electra.base.console import shows_bars
+from electra.base.files import read_json
+from electra.core.errors import UserError
+from electra.core.rng import Flags, Ints
+from electra.core.segments import first_outside
 from electra.data.corpus import content_hashes
 from electra.data.equality import DocumentHasher
 from electra.data.readers import naming_errors
-from electra.data.rng import Flags, Ints
 from electra.data.token_cache import (
     DESCRIPTION_NAME,
     FORMAT_VERSION,
@@ -31,16 +36,11 @@ from electra.data.token_cache import (
     Lengths,
     TokenCache,
     as_lengths,
-    first_outside,
     locate_tokens,
     map_tokens,
     read_arrow,
     write_index,
 )
-from electra.io.checkpoints import build_folder, find_damage
-from electra.io.console import shows_bars
-from electra.io.errors import UserError
-from electra.io.files import read_json
 from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
 
 BLOCK_TOKENS = 2**20

@@ -4,20 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from electra.io.files import absolute, absolute_if_there, absolute_named, split_name
-from electra.options import (
-    AT_LEAST_8,
-    BELOW_ONE,
-    NOT_EMPTY,
-    POSITIVE,
-    UP_TO_ONE,
-    Need,
-    Options,
-    Resuming,
-    check,
-    from_recipe,
-    option,
-)
+from electra.base.files import absolute, absolute_if_there, absolute_named, split_name
+from electra.base.options import AT_LEAST_8, NOT_EMPTY, Need, Options, Resuming, from_recipe, option
+from electra.core.ranges import BELOW_ONE, POSITIVE, UP_TO_ONE, check
 
 TEXT_OPTIONS = ("dataset_name", "train_file", "token_cache")
 """Options that name a text to train on; on a command line, one of them replaces the data sets of a file."""

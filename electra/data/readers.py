@@ -1,4 +1,4 @@
-"""A file becomes a stream of documents: plain text is read here, rows by io/rows.py, Parquet by pyarrow.
+"""A file becomes a stream of documents: plain text is read here, rows by data/rows.py, Parquet by pyarrow.
 
 Memory is bounded by the longest document. What cannot be read stops the run with the file's name: a corpus that is
 silently cut short or decoded wrongly costs a training run. `datasets` streams text too, but it splits paragraphs only
@@ -21,11 +21,12 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from electra.io.console import is_encodable
-from electra.io.errors import UserError, first_line
-from electra.io.files import HELD_OUT_WORDS
-from electra.io.lines import NOT_UTF8, open_bytes
-from electra.io.rows import JSON_LINES, PlacedRow, is_object, json_rows, read_rows, shown_names
+from electra.base.console import is_encodable
+from electra.base.errors import first_line
+from electra.base.files import HELD_OUT_WORDS
+from electra.core.errors import UserError
+from electra.data.lines import NOT_UTF8, open_bytes
+from electra.data.rows import JSON_LINES, PlacedRow, is_object, json_rows, read_rows, shown_names
 
 logger = logging.getLogger(__name__)
 

@@ -27,6 +27,18 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 from typing_extensions import TypedDict
 
+from electra.base.checkpoints import (
+    MANIFEST_NAME,
+    build_folder,
+    find_damage,
+    locked,
+    remove_leftovers,
+    translate_write_errors,
+    write_manifest,
+)
+from electra.base.console import log_by_default, shows_bars
+from electra.base.files import given_paths, read_json, sync_folder, write_json
+from electra.core.errors import UserError
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.token_cache import (
@@ -42,18 +54,6 @@ from electra.data.token_cache import (
     write_index,
 )
 from electra.data.tokenize import DocumentEncoder
-from electra.io.checkpoints import (
-    MANIFEST_NAME,
-    build_folder,
-    find_damage,
-    locked,
-    remove_leftovers,
-    translate_write_errors,
-    write_manifest,
-)
-from electra.io.console import log_by_default, shows_bars
-from electra.io.errors import UserError
-from electra.io.files import given_paths, read_json, sync_folder, write_json
 from electra.runtime.threads import usable_cores
 from electra.tokenizers.load import given_tokenizer, tokenizer_fingerprint
 from electra.tokenizers.unknown import UnknownTokens

@@ -32,11 +32,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
+from electra.base.checkpoints import find_damage
+from electra.base.files import given_path, read_json, write_file, write_json
+from electra.core.errors import UserError
+from electra.core.rng import Bits, Ints, TokenIds, random_bits
 from electra.data.readers import naming_errors
-from electra.data.rng import Bits, Ints, TokenIds, random_bits
-from electra.io.checkpoints import find_damage
-from electra.io.errors import UserError
-from electra.io.files import given_path, read_json, write_file, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -229,23 +229,6 @@ def map_tokens(path: Path, dtype: str) -> TokenIds:
     if count == 0:
         return np.empty(0, dtype=dtype)  # an empty file cannot be mapped
     return np.asarray(np.memmap(path, dtype, mode="r", shape=(count,)))
-
-
-def first_outside(ids: TokenIds, vocabulary: int) -> int | None:
-    """Return the first of some ids, of any shape, that is not in [0, vocabulary); None if all are."""
-    if ids.size == 0 or 0 <= ids.min() <= ids.max() < vocabulary:
-        return None
-    return int(ids[(ids < 0) | (ids >= vocabulary)][0])
-
-
-def check_ids(ids: TokenIds, vocabulary: int) -> None:
-    """Raise a UserError if an id of a cache is not in [0, vocabulary), because embeddings have no row for it."""
-    wrong = first_outside(ids, vocabulary)
-    if wrong is not None:
-        raise UserError(
-            f"the token cache has the id {wrong}, but the tokenizer has only the ids 0 to {vocabulary - 1}; a file of "
-            "tokens was changed or damaged after the cache was made: copy it, or build the cache, again"
-        )
 
 
 def as_lengths(counts: NDArray[Any]) -> Lengths:

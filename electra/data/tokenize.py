@@ -18,14 +18,14 @@ import regex
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
+from electra.base.checkpoints import build_folder
+from electra.base.console import log_by_default, shows_bars
+from electra.base.files import given_paths, write_json
+from electra.core.errors import UserError
+from electra.core.rng import TokenIds
 from electra.data.corpus import Corpus
 from electra.data.equality import DocumentHasher
 from electra.data.options import CorpusArguments
-from electra.data.rng import TokenIds
-from electra.io.checkpoints import build_folder
-from electra.io.console import log_by_default, shows_bars
-from electra.io.errors import UserError
-from electra.io.files import given_paths, write_json
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import load_tokenizer, plain_backend, vocabulary_size
 from electra.tokenizers.options import TokenizerArguments

@@ -9,26 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from electra.command_line import CommandLine
+from electra.base.command_line import CommandLine
+from electra.base.options import AT_LEAST_8, FOLDER_NAME, NOT_EMPTY, SEED, Options, Values, option, rules_of
+from electra.core.errors import UserError
+from electra.core.ranges import BELOW_ONE, INSIDE, NOT_NEGATIVE, POSITIVE, UP_TO_ONE, check
+from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
 from electra.finetuning.data import DATASET_ARGUMENTS, SPLITS, NamedRows, files_by_split
-from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
-from electra.io.errors import UserError
-from electra.options import (
-    AT_LEAST_8,
-    BELOW_ONE,
-    FOLDER_NAME,
-    INSIDE,
-    NOT_EMPTY,
-    NOT_NEGATIVE,
-    POSITIVE,
-    SEED,
-    UP_TO_ONE,
-    Options,
-    Values,
-    check,
-    option,
-    rules_of,
-)
 from electra.runtime.device import computes_bf16
 
 if TYPE_CHECKING:  # its modules take seconds to import: help and errors of the options come before

@@ -20,10 +20,11 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from electra.io.errors import UserError, abridged, first_line
-from electra.io.files import HELD_OUT_WORDS, check_regular, expand
-from electra.io.lines import COMPRESSIONS, form_of
-from electra.io.rows import TABLES, Columns, PlacedRow, classes_of, name_classes, read_rows
+from electra.base.errors import first_line
+from electra.base.files import HELD_OUT_WORDS, check_regular, expand
+from electra.core.errors import UserError, abridged
+from electra.data.lines import COMPRESSIONS, form_of
+from electra.data.rows import TABLES, Columns, PlacedRow, classes_of, name_classes, read_rows
 from electra.tokenizers.load import state_kept
 
 # ---- rows of token ids, windows on long texts, padded batches

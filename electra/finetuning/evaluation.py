@@ -28,14 +28,14 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from filelock import BaseFileLock, FileLock, Timeout
 
-from electra.command_line import write_yaml
+from electra.base.command_line import write_yaml
+from electra.base.console import environment
+from electra.base.files import OPTIONS_TITLE, expand, holds_files, write_file, write_json
+from electra.core.errors import UserError
 from electra.finetuning.config import Arguments
 from electra.finetuning.heads import Encoder
 from electra.finetuning.task import Task, TaskKind
 from electra.finetuning.trainer import Logits
-from electra.io.console import environment
-from electra.io.errors import UserError
-from electra.io.files import OPTIONS_TITLE, expand, holds_files, write_file, write_json
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, append_result, read_results
 
 NETWORKS = ("discriminator", "generator")

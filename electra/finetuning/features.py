@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import MODEL_MAPPING, PreTrainedConfig, PreTrainedModel
 
+from electra.base.console import format_bytes
+from electra.core.errors import UserError
+from electra.core.networks import gather_hidden, pooling_option
+from electra.data.rows import Columns
 from electra.finetuning.config import FeatureName, HyperParameters
 from electra.finetuning.data import Array, ColumnRows, PaddingCollator
 from electra.finetuning.heads import BiLstm, TaskModel, full_precision
 from electra.finetuning.task import TaskData
-from electra.io.console import format_bytes
-from electra.io.errors import UserError
-from electra.io.rows import Columns
-from electra.model.networks import gather_hidden, pooling_option
 from electra.runtime.device import tune_networks
 
 logger = logging.getLogger(__name__)

@@ -27,10 +27,9 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import CONFIG_NAME
 
-from electra.backbones import BACKBONES
-from electra.io.checkpoints import differs_from_manifest
-from electra.io.errors import UserError
-from electra.model.configuration import (
+from electra.base.checkpoints import differs_from_manifest
+from electra.core.backbones import BACKBONES
+from electra.core.configuration import (
     CAUSAL_KEY,
     DROPOUTS,
     SIZE_NAMES,
@@ -38,7 +37,9 @@ from electra.model.configuration import (
     longest_text,
     network_config,
 )
-from electra.model.networks import attention_inputs, can_share_rows, causal_bias, gather_hidden
+from electra.core.errors import UserError
+from electra.core.networks import attention_inputs, can_share_rows, causal_bias, gather_hidden
+from electra.core.recipes import RECIPES
 from electra.model.pretrained import (
     base_model_of,
     load_tokenizer_beside_model,
@@ -51,7 +52,6 @@ from electra.model.pretrained import (
     tokenizer_of,
     without_pooling,
 )
-from electra.recipes import RECIPES
 from electra.runtime.device import row_multiple
 from electra.tokenizers.load import load_tokenizer, tokenizer_fingerprint, vocabulary_size
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 
 logger = logging.getLogger(__name__)
 

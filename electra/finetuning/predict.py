@@ -26,22 +26,20 @@ import torch
 import transformers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
-from electra.finetuning.data import Array, ColumnRows, PaddingCollator, placed_rows
-from electra.finetuning.features import FEATURE_TAGGING, tagger_class
-from electra.finetuning.heads import TaskModel, longest_input
-from electra.finetuning.row_checks import ids_of_rows, read_all
-from electra.finetuning.trainer import Collator, FineTuner
-from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
-from electra.io.console import setup_logging
-from electra.io.errors import UserError
-from electra.io.files import (
+from electra.base.console import setup_logging
+from electra.base.files import (
     RESULT_NAME,
     expand,
     open_new,
     saved_models,
 )
-from electra.io.lines import COMPRESSIONS, form_of
-from electra.io.rows import (
+from electra.base.parser import Parser
+from electra.core.errors import UserError
+from electra.core.networks import check_finite
+from electra.core.ranges import check
+from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
+from electra.data.lines import COMPRESSIONS, form_of
+from electra.data.rows import (
     DELIMITERS,
     JSON_LINES,
     TABLES,
@@ -53,7 +51,11 @@ from electra.io.rows import (
     open_table,
     read_rows,
 )
-from electra.model.networks import check_finite
+from electra.finetuning.data import Array, ColumnRows, PaddingCollator, placed_rows
+from electra.finetuning.features import FEATURE_TAGGING, tagger_class
+from electra.finetuning.heads import TaskModel, longest_input
+from electra.finetuning.row_checks import ids_of_rows, read_all
+from electra.finetuning.trainer import Collator, FineTuner
 from electra.model.pretrained import (
     check_given_tokenizer,
     load_network,
@@ -62,8 +64,6 @@ from electra.model.pretrained import (
     read_config,
     tokenizer_of,
 )
-from electra.options import check
-from electra.parser import Parser
 from electra.report.results import Result, read_result
 from electra.runtime.device import computes_bf16, computing, keep_freed_memory, keeping_random_states, tune_networks
 from electra.runtime.threads import most_threads

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from electra.core.errors import UserError
+from electra.data.cells import PAGE
 from electra.finetuning.data import SPLITS, Array, ColumnRows
-from electra.io.cells import PAGE
-from electra.io.errors import UserError
 
 logger = logging.getLogger(__name__)
 

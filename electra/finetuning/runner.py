@@ -18,6 +18,10 @@ from accelerate import PartialState
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, set_seed
 
+from electra.base.checkpoints import translate_write_errors
+from electra.base.console import format_seconds, printable, shows_bars
+from electra.base.files import read_json, replace_folder, write_file, write_json
+from electra.core.errors import UserError
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, HyperParameters, resolve_hyperparameters
 from electra.finetuning.evaluation import Evaluation, check_same, is_sweep, on_main, open_evaluation
 from electra.finetuning.heads import (
@@ -31,10 +35,6 @@ from electra.finetuning.row_checks import ids_of_rows
 from electra.finetuning.saved import check_can_save, describe_model, is_saved, save_model, write_scores
 from electra.finetuning.task import Task, TaskData
 from electra.finetuning.trainer import Logits, train_and_score
-from electra.io.checkpoints import translate_write_errors
-from electra.io.console import format_seconds, printable, shows_bars
-from electra.io.errors import UserError
-from electra.io.files import read_json, replace_folder, write_file, write_json
 from electra.report.blocks import write_report
 from electra.report.evaluation import UNKNOWN_SHARE, percent
 from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results

@@ -15,13 +15,9 @@ from typing import Any
 from huggingface_hub import ModelCardData
 from transformers.utils import CONFIG_NAME
 
-from electra.finetuning.config import Arguments
-from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.task import Task, TaskData
-from electra.io.checkpoints import translate_write_errors
-from electra.io.console import shown_command
-from electra.io.errors import UserError
-from electra.io.files import (
+from electra.base.checkpoints import translate_write_errors
+from electra.base.console import shown_command
+from electra.base.files import (
     CARD,
     RESULT_NAME,
     expand,
@@ -31,10 +27,14 @@ from electra.io.files import (
     write_file,
     write_json,
 )
+from electra.base.parser import as_flags
+from electra.core.errors import UserError
+from electra.finetuning.config import Arguments
+from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.task import Task, TaskData
 from electra.model.pretrained import (
     silent_transformers,
 )
-from electra.parser import as_flags
 from electra.report.blocks import Card, Table, card_content
 from electra.report.eval_results import HubData, hub_scores, model_index, write_eval_results
 from electra.report.evaluation import percent

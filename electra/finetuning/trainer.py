@@ -34,14 +34,14 @@ from transformers import (
 )
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
+from electra.core.errors import UserError
+from electra.core.layer_decay import layer_decay_groups
+from electra.core.schedules import AdamWNoBiasCorrection, product_scheduler
+from electra.data.rows import Columns
 from electra.finetuning.config import HyperParameters
 from electra.finetuning.data import IGNORED, Array, ColumnRows
-from electra.io.errors import UserError
-from electra.io.rows import Columns
-from electra.layer_decay import layer_decay_groups
 from electra.runtime.device import tune_networks
 from electra.runtime.tracking import guard_trackers
-from electra.schedules import AdamWNoBiasCorrection, product_scheduler
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
 """Function of the model's output, labels and number of labels of the step that returns the batch's part of the loss,

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.corruption import replace_tokens, sample_tokens
-from electra.io.files import run_options
-from electra.model.configuration import ElectraPretrainingConfig, longest_text
-from electra.model.joint import MaskedText, mask_text
-from electra.model.networks import check_finite, encode, gather_hidden, is_detector, lm_logits, replaced_logits
+from electra.base.files import run_options
+from electra.base.samples import REPLACED, Sample
+from electra.core.configuration import ElectraPretrainingConfig, longest_text
+from electra.core.corruption import replace_tokens, sample_tokens
+from electra.core.joint import MaskedText, mask_text
+from electra.core.networks import check_finite, encode, gather_hidden, is_detector, lm_logits, replaced_logits
 from electra.model.options import MASKING
 from electra.model.pretrained import Networks
-from electra.samples import REPLACED, Sample
 from electra.tokenizers.load import state_kept
 
 OPTIONS_OF_CORRUPTION = {

@@ -5,18 +5,9 @@ from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
-from electra.backbones import BACKBONES, NEWER, UNIFORM, Backbone
-from electra.io.errors import UserError
-from electra.io.files import absolute_if_there
-from electra.objectives import OBJECTIVES, Objective, objective_of
-from electra.options import (
-    BELOW_ONE,
-    INSIDE,
+from electra.base.files import absolute_if_there
+from electra.base.options import (
     NOT_EMPTY,
-    NOT_NEGATIVE,
-    POSITIVE,
-    SHARE,
-    UP_TO_ONE,
     Need,
     Options,
     Resuming,
@@ -26,10 +17,12 @@ from electra.options import (
     option,
     without_effect,
 )
-from electra.recipes import RECIPES
-
-Tie = Literal["none", "word", "embeddings", "all", "gdes"]
-"""What generator and discriminator share."""
+from electra.core.backbones import BACKBONES, NEWER, UNIFORM, Backbone
+from electra.core.configuration import Tie
+from electra.core.errors import UserError
+from electra.core.objectives import OBJECTIVES, SET_BY_OBJECTIVE, SHARE_TOLERANCE, Objective, objective_of
+from electra.core.ranges import BELOW_ONE, INSIDE, NOT_NEGATIVE, POSITIVE, SHARE, UP_TO_ONE
+from electra.core.recipes import RECIPES
 
 
 @dataclass(frozen=True)
@@ -177,13 +170,9 @@ class ObjectiveArguments(Options):
 
 # ---- what the options of an objective and its networks need
 
-SET_BY_OBJECTIVE = ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight")
-"""Options that have the objective's values unless they are given."""
 OF_A_RUN = ("model_size", "init_discriminator", "init_generator", "init_generator_layers", "generator_gate")
 """Options that the networks of a recipe in Python do not have: the recipe is named otherwise, there are no trained
 weights, and the gate belongs to the trainer."""
-SHARE_TOLERANCE = 1e-9
-"""Difference up to which a sum of shares counts as 1."""
 SHARES = ("mlm_replacement_probability", "mlm_random_probability")
 """Options of what the chosen positions become."""
 MASKING = ("mlm_probability", *SHARES)

@@ -28,8 +28,7 @@ from transformers import (
 from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 
-from electra.backbones import BACKBONES
-from electra.io.checkpoints import (
+from electra.base.checkpoints import (
     MANIFEST_NAME,
     RESUME_ONLY,
     checkpoints_of,
@@ -37,14 +36,16 @@ from electra.io.checkpoints import (
     find_damage,
     step_of,
 )
-from electra.io.errors import UserError, first_line
-from electra.io.files import expand, may_be_hub_id
-from electra.layer_decay import LAYER
-from electra.model.configuration import ElectraPretrainingConfig
+from electra.base.errors import first_line
+from electra.base.files import expand, may_be_hub_id
+from electra.core.backbones import BACKBONES
+from electra.core.configuration import ElectraPretrainingConfig
+from electra.core.errors import UserError
+from electra.core.layer_decay import LAYER
+from electra.core.networks import class_of, is_detector, pooling_option
+from electra.core.tying import plain_state
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.networks import class_of, is_detector, pooling_option
 from electra.model.transfer import POSITIONS_KEY
-from electra.model.tying import plain_state
 from electra.tokenizers.load import (
     TOKENIZER_FILES,
     check_tokenizer,

@@ -18,9 +18,9 @@ from tokenizers.models import WordPiece
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.io.errors import UserError
-from electra.model.configuration import first_position, longest_text
-from electra.model.networks import embedding_modules
+from electra.core.configuration import first_position, longest_text
+from electra.core.errors import UserError
+from electra.core.networks import embedding_modules
 from electra.tokenizers.load import TOKEN_ROLES, vocabulary_size
 
 POSITIONS_KEY = "pretraining_positions"

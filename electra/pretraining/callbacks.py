@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from electra.io.console import format_seconds, shows_bars
+from electra.base.console import format_seconds, shows_bars
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.checkpoints import SavesAt
 from electra.pretraining.configuration import ElectraTrainingArguments

@@ -28,7 +28,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from electra.io.checkpoints import (
+from electra.base.checkpoints import (
     PROVENANCE_NAME,
     UNFINISHED,
     checkpoints_of,
@@ -38,7 +38,7 @@ from electra.io.checkpoints import (
     translate_write_errors,
     write_manifest,
 )
-from electra.io.files import CARD, write_json
+from electra.base.files import CARD, write_json
 from electra.pretraining.run_folder import RunProvenance
 
 logger = logging.getLogger(__name__)

@@ -13,23 +13,15 @@ from typing import Any, ClassVar, Self
 import torch
 from transformers import TrainingArguments
 
-from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
-from electra.io.checkpoints import checkpoint_named
-from electra.io.errors import UserError, hint_of_unknown
-from electra.io.files import absolute, expand
-from electra.model.options import ModelArguments, ObjectiveArguments, given_objective
-from electra.objectives import Objective
-from electra.options import (
-    BELOW_ONE,
+from electra.base.checkpoints import checkpoint_named
+from electra.base.errors import hint_of_unknown
+from electra.base.files import absolute, expand
+from electra.base.options import (
     FOLDER_NAME,
     NOT_EMPTY,
-    NOT_NEGATIVE,
-    POSITIVE,
     SEED,
     STEPS,
-    UP_TO_ONE,
     Need,
-    Range,
     Resuming,
     check_options,
     from_recipe,
@@ -37,8 +29,13 @@ from electra.options import (
     option,
     rules_of,
 )
+from electra.core.errors import UserError
+from electra.core.objectives import Objective
+from electra.core.ranges import BELOW_ONE, NOT_NEGATIVE, POSITIVE, UP_TO_ONE, Range
+from electra.core.recipes import RECIPES
+from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
+from electra.model.options import ModelArguments, ObjectiveArguments, given_objective
 from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes, uses_cuda_graphs
-from electra.recipes import RECIPES
 from electra.tokenizers.options import OF_TRAINING, TokenizerArguments, TokenizerPathArguments
 
 MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}

@@ -15,13 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from electra.base.checkpoints import MANIFEST_NAME, start_checkpoint
+from electra.base.files import split_name
+from electra.core.errors import UserError
+from electra.core.rng import Ints
+from electra.core.segments import EvaluationSegments, SegmentCollator, SegmentPolicy
 from electra.data.corpus import Corpus, check_apart
 from electra.data.foreign import open_cache
 from electra.data.options import SegmentArguments, held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.policies.packed import PackedPolicy
-from electra.data.rng import Ints
-from electra.data.segments import EvaluationSegments, SegmentCollator, SegmentPolicy
 from electra.data.shards import cache_folder, describe_sources, load_or_build_cache
 from electra.data.token_cache import (
     NONE,
@@ -35,9 +38,6 @@ from electra.data.token_cache import (
     text_fingerprint,
 )
 from electra.data.tokenize import load_or_train_tokenizer
-from electra.io.checkpoints import MANIFEST_NAME, start_checkpoint
-from electra.io.errors import UserError
-from electra.io.files import split_name
 from electra.model.pretrained import load_tokenizer_beside_model, read_config, trained_source
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.device import main_process_first

@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from accelerate import PartialState
 from torch import Tensor, nn
 
-from electra.io.errors import UserError, is_out_of_memory
+from electra.base.errors import is_out_of_memory
+from electra.core.errors import UserError
 from electra.runtime.device import computes_bf16, keeping_random_states, tune_compiler
 from electra.runtime.threads import share_of_cores
 

@@ -19,15 +19,16 @@ import pandas as pd
 from huggingface_hub import ModelCardData
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.io.checkpoints import UNFINISHED, how_to_go_on, translate_write_errors, write_manifest
-from electra.io.console import environment, without_secrets
-from electra.io.errors import UserError
-from electra.io.files import CARD, replace_folder, write_as_yaml, write_file, write_json
+from electra.base.checkpoints import UNFINISHED, how_to_go_on, translate_write_errors, write_manifest
+from electra.base.console import environment, without_secrets
+from electra.base.files import CARD, replace_folder, write_as_yaml, write_file, write_json
+from electra.base.samples import write_samples
+from electra.core.errors import UserError
+from electra.core.tying import plain_state
 from electra.model.inference import corrupt_and_detect, to_samples
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import ENERGY_KEY, STEP_KEY
 from electra.model.transfer import POSITIONS_KEY
-from electra.model.tying import plain_state
 from electra.pretraining.callbacks import DiscriminatorHealth, compute_ledger, last_evaluation
 from electra.pretraining.checkpoints import WHERE_NETWORKS_ARE
 from electra.pretraining.metrics import (
@@ -47,7 +48,6 @@ from electra.report.page import try_to_report
 from electra.report.runs import HAS_LEARNED, METRICS_NAME, STATE_NAME, TEST
 from electra.runtime.device import computing
 from electra.runtime.tracking import track_results
-from electra.samples import write_samples
 
 logger = logging.getLogger(__name__)
 
@@ -313,7 +313,7 @@ ABOUT = {
     "generator": "Fills in masked tokens. It was trained to challenge the other network, not for use downstream.",
     "masked language model": f"Predicts the original tokens. {_TO_FINE_TUNE}",
     "causal language model": "Predicts each token from those before it. As a masked language model of transformers it "
-    f"sees all tokens; electra.model.networks.encode hides the later ones. {_TO_FINE_TUNE}",
+    f"sees all tokens; electra.core.networks.encode hides the later ones. {_TO_FINE_TUNE}",
 }
 """Kind of a network -> sentences of its model card that say what the network does."""
 HOW_IT_WAS_TRAINED = {
@@ -334,7 +334,7 @@ HOW_IT_WAS_TRAINED = {
 """Objective and network -> a sentence of the model card that says how the network was trained."""
 OWN_HEAD = (
     " transformers has no such head for this architecture: it is in the file as discriminator_predictions, and "
-    "electra.model.networks.class_of gives the class that reads it."
+    "electra.core.networks.class_of gives the class that reads it."
 )
 """A sentence for the card of a detector that is no ELECTRA."""
 

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from sklearn.metrics import matthews_corrcoef, precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
 
-from electra.data.token_cache import Documents, TokenCache, check_ids
-from electra.io.errors import UserError
-from electra.model.networks import ElectraPretrainingOutput
-from electra.objectives import OBJECTIVES, Objective
+from electra.core.errors import UserError
+from electra.core.networks import ElectraPretrainingOutput
+from electra.core.objectives import OBJECTIVES, Objective
+from electra.core.segments import check_ids
+from electra.data.token_cache import Documents, TokenCache
 from electra.report.blocks import Verdict
 from electra.report.evaluation import percent
 from electra.report.metrics import METRIC_LABELS

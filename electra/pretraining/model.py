@@ -9,13 +9,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.backbones import BACKBONES
-from electra.data.options import SegmentArguments
-from electra.data.policies.packed import PackedPolicy
-from electra.io.checkpoints import ALONE, PROVENANCE_NAME, checkpoints_of, start_checkpoint
-from electra.io.errors import UserError
-from electra.io.files import read_json
-from electra.model.configuration import (
+from electra.base.checkpoints import ALONE, PROVENANCE_NAME, checkpoints_of, start_checkpoint
+from electra.base.files import read_json
+from electra.core.backbones import BACKBONES
+from electra.core.configuration import (
     DROPOUTS,
     ElectraPretrainingConfig,
     embedding_width,
@@ -24,9 +21,14 @@ from electra.model.configuration import (
     option_of_dropout,
     value_of,
 )
-from electra.model.initialization import joint_config, untrained_discriminator
+from electra.core.errors import UserError
+from electra.core.networks import can_share_rows, embedding_modules
+from electra.core.objectives import OBJECTIVES
+from electra.core.tying import load_plain_state, plain_state
+from electra.data.options import SegmentArguments
+from electra.data.policies.packed import PackedPolicy
+from electra.model.build import joint_config, untrained_discriminator
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.networks import can_share_rows, embedding_modules
 from electra.model.pretrained import (
     STEP_KEY,
     check_given_tokenizer,
@@ -38,8 +40,6 @@ from electra.model.pretrained import (
     trained_source,
 )
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
-from electra.model.tying import load_plain_state, plain_state
-from electra.objectives import OBJECTIVES
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.options import resolve_options

@@ -18,16 +18,18 @@ import torch
 from transformers.trainer_utils import IntervalStrategy
 from typing_extensions import TypedDict
 
-from electra.command_line import CommandLine
+from electra.base.checkpoints import ALONE, PROVENANCE_NAME, checkpoint_named
+from electra.base.command_line import CommandLine
+from electra.base.files import CONFIGS, expand, read_json, run_options
+from electra.base.options import Need, Values, never
+from electra.core.errors import UserError
+from electra.core.objectives import OBJECTIVES
+from electra.core.recipes import RECIPES
+from electra.core.schedules import check_schedule, stage_lengths
 from electra.data import options as data_options
 from electra.data.options import TEXT_OPTIONS, held_out_texts
-from electra.io.checkpoints import ALONE, PROVENANCE_NAME, checkpoint_named
-from electra.io.errors import UserError
-from electra.io.files import CONFIGS, expand, read_json, run_options
 from electra.model import options as model_options
 from electra.model.options import MASKING, ModelArguments, ObjectiveArguments, check_objective, given_objective
-from electra.objectives import OBJECTIVES
-from electra.options import Need, Values, never
 from electra.pretraining import configuration
 from electra.pretraining.configuration import (
     CONFIG_NAME,
@@ -39,8 +41,6 @@ from electra.pretraining.configuration import (
     ElectraTrainingArguments,
     seconds_of,
 )
-from electra.recipes import RECIPES
-from electra.schedules import check_schedule, stage_lengths
 from electra.tokenizers import options as tokenizer_options
 
 if TYPE_CHECKING:

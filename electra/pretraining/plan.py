@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedConfig
 
-from electra.backbones import BACKBONES
-from electra.data.segments import PackedRow, SegmentPolicy, segment_length
-from electra.flops import (
+from electra.base.console import counted
+from electra.core.backbones import BACKBONES
+from electra.core.configuration import ElectraPretrainingConfig, embedding_width, value_of
+from electra.core.flops import (
     GOOGLE_MLM_POSITIONS_FRACTION,
     TransformerShape,
     google_training_flops,
     six_n_t_flops,
 )
-from electra.io.console import counted
-from electra.model.configuration import ElectraPretrainingConfig, embedding_width, value_of
+from electra.core.objectives import OBJECTIVES, objective_of
+from electra.core.schedules import stage_lengths
+from electra.core.segments import PackedRow, SegmentPolicy, segment_length
 from electra.model.joint import ElectraForJointPretraining
-from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.checkpoints import fraction_steps, word_steps
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData
-from electra.schedules import stage_lengths
 
 logger = logging.getLogger(__name__)
 

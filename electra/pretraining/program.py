@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from electra.base.options import without_effect
+from electra.core.configuration import ElectraPretrainingConfig, longest_text
+from electra.core.errors import UserError
+from electra.core.objectives import SET_BY_OBJECTIVE
 from electra.data.options import SegmentArguments
 from electra.data.token_cache import TokenCache
-from electra.io.errors import UserError
-from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.options import SET_BY_OBJECTIVE, ObjectiveArguments
+from electra.model.options import ObjectiveArguments
 from electra.model.pretrained import tokenizer_of
-from electra.options import without_effect
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, data_of_run
 from electra.pretraining.model import check_can_hide, take_start, tune_model

@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 
 from transformers import PreTrainedTokenizerBase
 
-from electra.io.console import RunLog, setup_logging, show_from, without_secrets
+from electra.base.console import RunLog, setup_logging, show_from, without_secrets
+from electra.core.schedules import check_optimizer
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks import Probe
 from electra.pretraining.checkpoints import StopRequests
@@ -34,7 +35,6 @@ from electra.report.page import REPORT_NAMES, try_to_report
 from electra.runtime.device import keep_freed_memory
 from electra.runtime.threads import use_threads
 from electra.runtime.tracking import RecordSettings, TrackerError, log_in
-from electra.schedules import check_optimizer
 
 
 def main(argv: list[str] | None = None) -> None:

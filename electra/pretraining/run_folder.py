@@ -2,7 +2,7 @@
 
 The samples of a run are numbered, and a step takes the next `batch_size` of them. With another batch size or another
 corpus a resumed run would see some text twice and some never, unnoticed; with other masks its metrics could not be
-compared with earlier ones. So each option has a rule (`Resuming` in electra/options.py): its value is kept, or
+compared with earlier ones. So each option has a rule (`Resuming` in electra/base/options.py): its value is kept, or
 recorded, or its effect is compared (documents, tokenizer, batch size), or it changes nothing that is learned or
 measured. The README lists the files of a run.
 """
@@ -22,10 +22,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 from transformers import PreTrainedTokenizerBase
 from transformers.trainer import OPTIMIZER_NAME
 
-from electra.command_line import write_yaml
-from electra.data.corpus import absolute_dataset_name
-from electra.data.token_cache import OF_TOKENS
-from electra.io.checkpoints import (
+from electra.base.checkpoints import (
     ALONE,
     PROVENANCE_NAME,
     UNFINISHED,
@@ -34,12 +31,15 @@ from electra.io.checkpoints import (
     translate_write_errors,
     why_not_resumable,
 )
-from electra.io.console import without_secrets
-from electra.io.errors import UserError
-from electra.io.files import OPTIONS_TITLE, absolute, expand, holds_files, read_json, read_options
-from electra.io.hub import push_run
-from electra.model.configuration import option_of_dropout
-from electra.options import default_of
+from electra.base.command_line import write_yaml
+from electra.base.console import without_secrets
+from electra.base.files import OPTIONS_TITLE, absolute, expand, holds_files, read_json, read_options
+from electra.base.hub import push_run
+from electra.base.options import default_of
+from electra.core.configuration import option_of_dropout
+from electra.core.errors import UserError
+from electra.data.corpus import absolute_dataset_name
+from electra.data.token_cache import OF_TOKENS
 from electra.pretraining.configuration import (
     CONFIG_NAME,
     GROUPS,

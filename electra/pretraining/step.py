@@ -17,12 +17,12 @@ from torch.nn.utils import get_total_norm
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerCallback, TrainerState
 
-from electra.io.console import format_seconds
-from electra.io.errors import UserError
+from electra.base.console import format_seconds
+from electra.core.errors import UserError
+from electra.core.networks import ElectraPretrainingOutput
+from electra.core.objectives import Objective, weighted_mean
+from electra.core.tying import encoder_weights
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.networks import ElectraPretrainingOutput
-from electra.model.tying import encoder_weights
-from electra.objectives import Objective, weighted_mean
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.plan import Plan
 

@@ -36,20 +36,22 @@ from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.command_line import CommandLine
+from electra.base.command_line import CommandLine
+from electra.base.console import setup_logging
+from electra.base.errors import first_line
+from electra.base.files import expand, run_options, write_file
+from electra.base.options import AT_LEAST_8, SEED, Options, option
+from electra.core.configuration import CAUSAL_KEY, ElectraPretrainingConfig, longest_text
+from electra.core.errors import UserError
+from electra.core.networks import is_detector
+from electra.core.ranges import INSIDE, POSITIVE, check
+from electra.core.segments import EvaluationSegments, SegmentCollator
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.policies import WindowPolicy
-from electra.data.segments import EvaluationSegments, SegmentCollator
 from electra.data.shards import load_or_build_cache
-from electra.io.console import setup_logging
-from electra.io.errors import UserError, first_line
-from electra.io.files import expand, run_options, write_file
-from electra.model.configuration import CAUSAL_KEY, ElectraPretrainingConfig, longest_text
 from electra.model.inference import corrupt
-from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
-from electra.options import AT_LEAST_8, INSIDE, POSITIVE, SEED, Options, check, option
 from electra.pretraining.metrics import PADDING, Field, token_counts, unigram_metrics
 from electra.runtime.threads import limit_threads
 from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size

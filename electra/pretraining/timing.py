@@ -15,7 +15,7 @@ import torch
 from accelerate.utils import broadcast_object_list
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 
-from electra.io.console import format_bytes, format_seconds
+from electra.base.console import format_bytes, format_seconds
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.configuration import MOST, Configuration, seconds_of
 from electra.pretraining.data import PretrainingData

@@ -41,12 +41,18 @@ from transformers import (
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from transformers.trainer_utils import EvalLoopOutput
 
+from electra.base.checkpoints import ALONE, EARLIER, UNFINISHED, translate_read_errors
+from electra.base.console import log_by_default, show_from
+from electra.core.errors import UserError
+from electra.core.schedules import (
+    AdamWNoBiasCorrection,
+    create_schedule,
+    stage_lengths,
+    translate_option_errors,
+)
+from electra.core.segments import TrainingSegments
 from electra.data.options import SegmentArguments
-from electra.data.segments import TrainingSegments
 from electra.data.token_cache import TokenCache
-from electra.io.checkpoints import ALONE, EARLIER, UNFINISHED, translate_read_errors
-from electra.io.console import log_by_default, show_from
-from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.options import ObjectiveArguments
 from electra.model.pretrained import check_given_tokenizer, load_tokenizer_beside_model
@@ -76,12 +82,6 @@ from electra.pretraining.testset import CorruptedTestSet
 from electra.report.runs import TEST
 from electra.runtime.device import computing
 from electra.runtime.tracking import KeepRunId, guard_trackers, resumed_in_wandb, send_alert
-from electra.schedules import (
-    AdamWNoBiasCorrection,
-    create_schedule,
-    stage_lengths,
-    translate_option_errors,
-)
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class ElectraTrainer(Trainer):
         data: Any = train_dataset
         plan = make_plan(args, model, data, provenance.changes if provenance else ())
         args = args.with_values(
-            train_sampling_strategy="sequential",  # position p is sample p of the run (data/segments.py)
+            train_sampling_strategy="sequential",  # position p is sample p of the run (core/segments.py)
             max_grad_norm=args.max_grad_norm or math.inf,  # Trainer asks for the norm only where it clips
             push_to_hub=False,  # a finished run uploads its exported networks, never the joint one
         )

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from electra.io.console import shown_command
-from electra.io.files import read_json, read_options
+from electra.base.console import shown_command
+from electra.base.files import read_json, read_options
 from electra.report.blocks import Blocks, Code, Fold, Text, without_folders
 from electra.report.results import ENVIRONMENT_NAME, Environment, read_evaluation
 from electra.report.runs import names_of

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from huggingface_hub import ModelCardData
 from jinja2 import Environment, PackageLoader, Template
 
-from electra.io.console import columns_of, printable
-from electra.io.files import write_file
-from electra.samples import Sample
+from electra.base.console import columns_of, printable
+from electra.base.files import write_file
+from electra.base.samples import Sample
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from electra.io.console import log_plainly
-from electra.io.errors import UserError
-from electra.io.files import read_json
-from electra.parser import Parser
+from electra.base.console import log_plainly
+from electra.base.files import read_json
+from electra.base.parser import Parser
+from electra.core.errors import UserError
 from electra.report.blocks import PAGE_MARK, Blocks, BulletList, Heading, Report, Text, write_report
 from electra.report.metrics import THEIR_METRICS
 from electra.report.page import efficiency_section

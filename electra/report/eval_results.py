@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_yaml
 
-from electra.io.files import write_as_yaml, write_file
+from electra.base.files import write_as_yaml, write_file
 from electra.report.evaluation import Reporting
 from electra.report.results import Spread, TaskSummary
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from electra.io.errors import UserError
-from electra.io.files import read_options
+from electra.base.files import read_options
+from electra.core.errors import UserError
 from electra.report.about import folded_commands, lines_about, shown_name
 from electra.report.blocks import (
     Blocks,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.report.drawing import Curve
 from electra.report.runs import RunRecord
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.flops import pfs_days
-from electra.io.console import format_seconds
-from electra.io.errors import UserError
-from electra.io.files import write_file
+from electra.base.console import format_seconds
+from electra.base.files import write_file
+from electra.core.errors import UserError
+from electra.core.flops import pfs_days
 from electra.report.about import folded_commands, shown_name
 from electra.report.blocks import (
     Block,

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from electra.io.files import read_yaml
+from electra.base.files import read_yaml
 
 PUBLISHED_FILE = Path(__file__).with_name("published.yaml")
 """File with all published rows, by kind of task, and the costs."""

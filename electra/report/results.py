@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from typing_extensions import TypedDict
 
-from electra.io.errors import UserError
-from electra.io.files import read_json
-from electra.io.typed import check_type, parse_json
+from electra.base.files import read_json
+from electra.base.typed import check_type, parse_json
+from electra.core.errors import UserError
 
 RESULTS_NAME = "results.jsonl"
 """File in the folder of an evaluation with a line per finished run."""

@@ -11,11 +11,11 @@ from typing import Any, NotRequired, Required
 
 from typing_extensions import TypedDict
 
-from electra.io.checkpoints import checkpoints_of
-from electra.io.console import without_secrets
-from electra.io.errors import UserError
-from electra.io.files import read_json, read_options
-from electra.samples import Sample, read_samples
+from electra.base.checkpoints import checkpoints_of
+from electra.base.console import without_secrets
+from electra.base.files import read_json, read_options
+from electra.base.samples import Sample, read_samples
+from electra.core.errors import UserError
 
 STATE_NAME = "trainer_state.json"
 """File of a run or checkpoint with Trainer's state and its log."""

@@ -18,7 +18,9 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from electra.io.console import counted
+from electra.base.console import counted
+from electra.core.backbones import BACKBONES
+from electra.core.networks import ATTENTION
 
 # ---- CPUs: faster memory, matrix products, dropout and attention
 
@@ -43,8 +45,6 @@ dropout torch keeps them, too."""
 NOT_ROUNDED = ("none", "ieee")
 """Values of `torch.backends.mkldnn.matmul.fp32_precision` without permission to round: the default, and what torch's
 "highest" sets."""
-ATTENTION = "sdpa_or_dense"
-"""Name of `attend` as an attention implementation of transformers."""
 
 
 def keep_freed_memory(*, use_cpu: bool = False) -> None:
@@ -275,9 +275,18 @@ def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ..
 
 
 def tune_for_gpu(model: nn.Module) -> None:
-    """Tune a model for training on a GPU: one product for query, key and value, token types without an index."""
+    """Tune a model for training on a GPU.
+
+    Weights are cast at once, query, key and value are one product, token types need no index, and rows of logits are
+    aligned.
+    """
     module: Any
     for module in model.modules():
+        if isinstance(module, PreTrainedModel) and module.base_model is not module:
+            module.call_encoder = call_with_cast_weights
+            for layer in (getattr(module, name, None) for name in BACKBONES[module.config.model_type].lm_head):
+                if type(layer) is nn.Linear:
+                    layer.__class__ = AlignedLinear
         layers = [getattr(module, name, None) for name in ("query", "key", "value")]
         adds_its_input = hasattr(module, "LayerNorm")  # ALBERT's, which must not be cast
         if all(type(layer) is nn.Linear for layer in layers) and not adds_its_input:
@@ -332,6 +341,15 @@ class TwoEmbeddings(nn.Embedding):
         if not torch.compiler.is_compiling():
             return super().forward(input)
         return torch.where(input.unsqueeze(-1) == 0, self.weight[0], self.weight[1])
+
+
+class AlignedLinear(nn.Linear):
+    """The last layer of an LM head, whose rows of logits are aligned in training on a GPU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.is_cuda and self.training:
+            return linear_of_aligned_rows(input, self)
+        return super().forward(input)
 
 
 def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear) -> Tensor:

@@ -17,8 +17,8 @@ from transformers import TrainerCallback
 from transformers.integrations import get_available_reporting_integrations
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-from electra.io.errors import UserError
-from electra.io.files import write_file
+from electra.base.files import write_file
+from electra.core.errors import UserError
 
 logger = logging.getLogger(__name__)
 

@@ -3,11 +3,11 @@
 import logging
 from pathlib import Path
 
-from electra.command_line import CommandLine
+from electra.base.command_line import CommandLine
+from electra.base.console import setup_logging
+from electra.base.files import expand
+from electra.core.errors import UserError
 from electra.data.options import CorpusArguments
-from electra.io.console import setup_logging
-from electra.io.errors import UserError
-from electra.io.files import expand
 from electra.tokenizers.options import EXTEND_NEEDS, TOKENIZER_NEEDS, TokenizerArguments, TokenizerTrainingArguments
 
 logger = logging.getLogger("electra.tokenizers")
@@ -24,9 +24,9 @@ def main(argv: list[str] | None = None) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
     refuse_taken(folder)
     # These take seconds: help and errors of the options come before.
+    from electra.base.checkpoints import build_folder
     from electra.data.corpus import Corpus
     from electra.data.tokenize import save_tokenizer, train_on_corpus
-    from electra.io.checkpoints import build_folder
     from electra.tokenizers.load import load_tokenizer
 
     corpus = Corpus(corpus_args, output.seed)

@@ -19,7 +19,7 @@ from typing import Any
 from tokenizers import Tokenizer, models, trainers
 from transformers import PreTrainedTokenizerBase
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.tokenizers.load import UNMATCHABLE_PREFIX, vocabulary_size
 from electra.tokenizers.train import count_words, train_on_words
 

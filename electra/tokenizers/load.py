@@ -17,8 +17,9 @@ from typing import Any
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from electra.io.errors import UserError, first_line
-from electra.io.files import expand, given_path, may_be_hub_id
+from electra.base.errors import first_line
+from electra.base.files import expand, given_path, may_be_hub_id
+from electra.core.errors import UserError
 
 logger = logging.getLogger(__name__)
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
-from electra.io.files import absolute_if_there
-from electra.options import NOT_EMPTY, POSITIVE, SEED, VOCAB_SIZE, Need, Options, Resuming, option
+from electra.base.files import absolute_if_there
+from electra.base.options import NOT_EMPTY, SEED, VOCAB_SIZE, Need, Options, Resuming, option
+from electra.core.ranges import POSITIVE
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizers.options import TokenizerArguments
 

@@ -10,12 +10,12 @@ log probability of each token given the others, from one pass.
 
 import logging
 
-from electra.io.console import setup_logging
-from electra.options import INSIDE, check
-from electra.parser import Parser
+from electra.base.console import setup_logging
+from electra.base.parser import Parser
+from electra.base.samples import Sample, marked
+from electra.core.ranges import INSIDE, check
 from electra.report.blocks import Table, text_table
 from electra.runtime.threads import limit_threads
-from electra.samples import Sample, marked
 
 logger = logging.getLogger("electra.inspect")
 

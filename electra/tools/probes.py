@@ -25,13 +25,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from transformers import PreTrainedTokenizerBase
 
+from electra.core.configuration import longest_text
+from electra.core.errors import UserError
+from electra.core.networks import encode
+from electra.core.objectives import Objective
+from electra.data.rows import Columns, read_rows, text_of
 from electra.finetuning.data import Array, ColumnRows, Examples, PaddingCollator, encode_examples, first_of
-from electra.io.errors import UserError
-from electra.io.rows import Columns, read_rows, text_of
-from electra.model.configuration import longest_text
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.networks import encode
-from electra.objectives import Objective
 from electra.pretraining.callbacks import Probe
 from electra.tasks.classify.data import LABEL_COLUMNS, TEXT_COLUMNS
 from electra.tasks.minimal_pairs.data import Pair, load_pairs

@@ -3,14 +3,14 @@
     electra push output/small_owt --hub_model_id me/small_owt --private
     electra push output/classify_reviews_small_owt --hub_model_id me/reviews
 
-What is uploaded where is said in io/hub.py.
+What is uploaded where is said in base/hub.py.
 """
 
 from pathlib import Path
 
-from electra.io.console import setup_logging
-from electra.io.hub import push_run
-from electra.parser import Parser
+from electra.base.console import setup_logging
+from electra.base.hub import push_run
+from electra.base.parser import Parser
 
 
 def main(argv: list[str] | None = None) -> None:

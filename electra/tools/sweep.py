@@ -46,11 +46,12 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from electra.io.console import counted, format_seconds, log_plainly, shown_command
-from electra.io.errors import UserError, first_line
-from electra.io.files import config_path, expand, write_file
-from electra.options import check
-from electra.parser import Parser
+from electra.base.console import counted, format_seconds, log_plainly, shown_command
+from electra.base.errors import first_line
+from electra.base.files import config_path, expand, write_file
+from electra.base.parser import Parser
+from electra.core.errors import UserError
+from electra.core.ranges import check
 from electra.report.blocks import Blocks, Heading, Report, Text, Verdict, table_of, write_report
 from electra.report.evaluation import percent
 from electra.report.metrics import metric_title

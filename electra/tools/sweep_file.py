@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import regex
 
+from electra.base.console import SECRET, hide_secrets, without_secrets
+from electra.base.errors import hint_of_unknown
+from electra.base.files import YAML_ERRORS, config_path, holds_files, read_json, read_plain
+from electra.core.errors import UserError
+from electra.core.ranges import check
 from electra.finetuning.saved import check_can_save
-from electra.io.console import SECRET, hide_secrets, without_secrets
-from electra.io.errors import UserError, hint_of_unknown
-from electra.io.files import YAML_ERRORS, config_path, holds_files, read_json, read_plain
-from electra.options import check
 from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.report.evaluation import Reporting, examples_of, score_for_verdict

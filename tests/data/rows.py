@@ -1,6 +1,6 @@
 """What tests of policies and of segments compare."""
 
-from electra.data.segments import PackedRow
+from electra.core.segments import PackedRow
 
 
 def contents(rows):

@@ -9,11 +9,11 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
+from electra.base.checkpoints import write_manifest
 from electra.data.foreign import open_cache
 from electra.data.policies import POLICIES, make_policy
 from electra.data.shards import load_or_build_cache
 from electra.data.token_cache import TokenCache
-from electra.io.checkpoints import write_manifest
 from tests.conftest import refused
 from tests.data.rows import all_ids
 from tests.helpers import parametrize, read_json

@@ -10,11 +10,11 @@ import torch
 from pytest import approx, raises
 from scipy import stats
 
-from electra.corruption import choose_in_segments
+from electra.core.corruption import choose_in_segments
+from electra.core.errors import UserError
+from electra.core.segments import PackedRow, Segment, SegmentCollator
 from electra.data.policies import POLICIES, GooglePolicy, make_policy
 from electra.data.policies.packed import pack_lengths
-from electra.data.segments import PackedRow, Segment, SegmentCollator
-from electra.io.errors import UserError
 from tests.data.rows import contents
 from tests.helpers import parametrize
 

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
+from electra.core.rng import random_bits
 from electra.data import shards
 from electra.data.command import main
 from electra.data.corpus import Corpus
 from electra.data.foreign import open_cache
 from electra.data.options import CorpusArguments
-from electra.data.rng import random_bits
 from electra.data.shards import build_shard, cache_folder, describe_sources, load_or_build_cache
 from electra.data.token_cache import (
     Documents,

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from pytest import raises
 
+from electra.base.checkpoints import MANIFEST_NAME
+from electra.core.errors import UserError
 from electra.data import tokenize as encode
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.shards import load_or_build_cache
 from electra.data.token_cache import DESCRIPTION_NAME, FORMAT_VERSION
-from electra.io.checkpoints import MANIFEST_NAME
-from electra.io.errors import UserError
 from electra.tokenizers.load import load_tokenizer
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import ALGORITHMS, train_on_documents

@@ -2,11 +2,11 @@
 
 import random
 
+from electra.base.checkpoints import find_damage
 from electra.data import tokenize as tokenizer_module
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.tokenize import REPORT_NAME, _measure, is_held_out, load_or_train_tokenizer, train_on_corpus
-from electra.io.checkpoints import find_damage
 from electra.tokenizers import command
 from electra.tokenizers.command import main
 from electra.tokenizers.load import load_tokenizer, tokenizer_fingerprint

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 from pytest import raises
 
+from electra.core.errors import UserError
 from electra.finetuning.evaluation import Evaluation, check_same, model_name, open_evaluation
 from electra.finetuning.runner import keep, unfinished_seeds
 from electra.finetuning.task import Task
-from electra.io.errors import UserError
 from electra.report.results import Result, append_result, read_results
 from electra.tasks.multiple_choice.task import parse_choice_arguments
 from tests.helpers import parametrize

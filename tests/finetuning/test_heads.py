@@ -18,6 +18,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from electra.core.configuration import CAUSAL_KEY
 from electra.finetuning.config import HeadName
 from electra.finetuning.heads import (
     BILSTM_UNITS,
@@ -26,7 +27,6 @@ from electra.finetuning.heads import (
     TransformersHead,
     fine_tuned_left_to_right,
 )
-from electra.model.configuration import CAUSAL_KEY
 from electra.runtime.device import row_multiple
 from tests.conftest import refused
 from tests.finetuning.encoders import tiny_configs

@@ -18,9 +18,8 @@ from transformers import (
     GPT2Config,
 )
 
-from electra.finetuning.heads import encoder_fingerprint, fresh_encoder, load_encoder
-from electra.io.checkpoints import write_manifest
-from electra.model.configuration import (
+from electra.base.checkpoints import write_manifest
+from electra.core.configuration import (
     DROPOUTS,
     SIZE_NAMES,
     ElectraPretrainingConfig,
@@ -28,8 +27,9 @@ from electra.model.configuration import (
     generator_config,
     value_of,
 )
+from electra.core.recipes import RECIPES
+from electra.finetuning.heads import encoder_fingerprint, fresh_encoder, load_encoder
 from electra.model.joint import ElectraForJointPretraining
-from electra.recipes import RECIPES
 from electra.tokenizers.load import load_tokenizer
 from tests.conftest import make_number_tokenizer, refused
 from tests.finetuning.encoders import tiny_configs

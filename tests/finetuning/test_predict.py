@@ -15,9 +15,9 @@ from pytest import approx
 from sklearn.metrics import accuracy_score
 from transformers import BertConfig, BertForTokenClassification, pipeline
 
+from electra.data.rows import open_table, read_rows
 from electra.finetuning import predict as module
 from electra.finetuning.predict import RESULT_NAME, Saved, main, write_rows
-from electra.io.rows import open_table, read_rows
 from electra.report.results import read_results
 from electra.tasks.classify.task import main as classify
 from electra.tasks.glue.task import main as glue
@@ -28,8 +28,8 @@ from electra.tasks.tagging.task import main as tag
 from electra.tasks.tagging.task import parse_tagging_row
 from electra.tasks.tagging.task import predictor as predictor_of_tags
 from tests.conftest import refused, refused_command
+from tests.data.workbooks import xlsx
 from tests.helpers import parametrize, read_json
-from tests.io.workbooks import xlsx
 from tests.tasks.classify.files import flags as text_flags
 from tests.tasks.classify.files import write_lines, write_texts
 from tests.tasks.glue.files import flags as glue_flags

@@ -1,7 +1,7 @@
 """What is said of rows that are refused."""
 
+from electra.core.errors import UserError
 from electra.finetuning.row_checks import PAGE, read_all
-from electra.io.errors import UserError
 from tests.conftest import refused
 from tests.helpers import parametrize
 

@@ -7,11 +7,11 @@ from pytest import approx
 from torch import nn
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
+from electra.core.schedules import product_schedule
 from electra.finetuning.config import ClassificationArguments
 from electra.finetuning.data import Examples, PaddingCollator, encode_examples
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.trainer import ShuffledLengthGroups, step_loss, train_and_score, training_arguments
-from electra.schedules import product_schedule
 from tests.finetuning.encoders import tiny_electra
 from tests.helpers import parametrize
 

@@ -25,7 +25,7 @@ from electra import (
     load_tokenizer,
     tokenize_corpus,
 )
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.pretraining.run import main
 from tests.conftest import refused
 from tests.helpers import ROOT, read_json, run

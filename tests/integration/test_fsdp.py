@@ -13,7 +13,7 @@ from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from electra.io.checkpoints import find_damage
+from electra.base.checkpoints import find_damage
 from electra.pretraining.run import main
 from tests.helpers import exit_codes, fork_ranks, parametrize
 from tests.pretraining.runs import flags, write_corpus

@@ -16,8 +16,8 @@ from pytest import approx
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
+from electra.base.checkpoints import checkpoints_of, latest_valid_checkpoint
 from electra.data import shards
-from electra.io.checkpoints import checkpoints_of, latest_valid_checkpoint
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run import main as pretrain
@@ -213,7 +213,7 @@ def test_a_process_that_is_killed_while_tokenizing_ends_the_other(tmp_path, monk
 LEAVING = """
 import atexit, pathlib, sys, time
 import torch.distributed
-from electra.io.errors import run_script
+from electra.base.errors import run_script
 
 written, told = map(pathlib.Path, sys.argv[1:])
 

@@ -7,10 +7,10 @@ import torch
 from pytest import approx, raises
 from safetensors.torch import load_file
 
+from electra.core.errors import UserError
+from electra.core.objectives import OBJECTIVES, objective_of
 from electra.finetuning.heads import load_encoder
-from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
-from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run import main

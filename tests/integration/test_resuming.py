@@ -9,9 +9,9 @@ import torch
 import yaml
 from pytest import approx, raises
 
-from electra.backbones import BACKBONES
-from electra.io.checkpoints import find_damage, write_manifest
-from electra.io.errors import UserError
+from electra.base.checkpoints import find_damage, write_manifest
+from electra.core.backbones import BACKBONES
+from electra.core.errors import UserError
 from electra.pretraining.run import main
 from electra.report.metrics import make_panels
 from electra.report.page import write_run_report

@@ -17,8 +17,8 @@ from transformers import (
     pipeline,
 )
 
+from electra.core.errors import UserError
 from electra.finetuning.heads import BiLstm, load_encoder
-from electra.io.errors import UserError
 from electra.report.command import main as report
 from electra.report.results import read_results
 from electra.tasks.multiple_choice.data import MultipleChoiceArguments, load_choice_splits

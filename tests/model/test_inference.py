@@ -8,8 +8,8 @@ from electra.model.inference import corrupt_and_detect, inspect_texts, to_sample
 from electra.model.pretrained import Networks
 from electra.tools.inspect import to_terminal
 from tests.conftest import make_number_tokenizer
+from tests.core.helpers import VOCAB_SIZE, joint_model, make_batch, make_model, tiny_network_config
 from tests.helpers import parametrize
-from tests.model.helpers import VOCAB_SIZE, joint_model, make_batch, make_model, tiny_network_config
 
 
 def pair(objective="electra"):

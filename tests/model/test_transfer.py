@@ -4,8 +4,8 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModelForMaskedLM, BertTokenizer
 
-from electra.model.configuration import longest_text, network_config
-from electra.model.networks import embedding_modules, masked_lm, rtd_model
+from electra.core.configuration import longest_text, network_config
+from electra.core.networks import embedding_modules, masked_lm, rtd_model
 from electra.model.pretrained import load_network, read_config
 from electra.model.transfer import (
     POSITIONS_KEY,

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from electra.core.segments import Segment
 from electra.data.options import SegmentArguments
-from electra.data.segments import Segment
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.plan import make_plan
 from electra.pretraining.run import main
-from tests.model.helpers import make_model
+from tests.core.helpers import make_model
 from tests.pretraining.runs import flags, write_corpus
 
 

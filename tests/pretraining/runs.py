@@ -5,7 +5,7 @@ import random
 import torch
 from safetensors.torch import load_file
 
-from electra.backbones import BACKBONES, UNIFORM
+from electra.core.backbones import BACKBONES, UNIFORM
 from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.data import load_data
 from electra.pretraining.model import prepare_model

@@ -5,10 +5,10 @@ from huggingface_hub import ModelCard
 from pytest import approx
 from transformers import TrainerState, TrainingArguments
 
+from electra.base.samples import read_samples
 from electra.pretraining.callbacks import compute_ledger, training_seconds
 from electra.pretraining.run import main
 from electra.report.metrics import make_panels
-from electra.samples import read_samples
 from tests.helpers import read_json
 from tests.pretraining.runs import flags
 

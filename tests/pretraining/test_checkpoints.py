@@ -15,7 +15,7 @@ from torch.distributed import TCPStore
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
-from electra.io.checkpoints import find_damage
+from electra.base.checkpoints import find_damage
 from electra.pretraining.checkpoints import (
     KEPT_NAME,
     REPEAT,

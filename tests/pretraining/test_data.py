@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from pytest import raises
 
+from electra.core.errors import UserError
 from electra.data.options import held_out_texts
 from electra.data.policies import POLICIES
-from electra.io.errors import UserError
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run import main

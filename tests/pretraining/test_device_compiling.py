@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from electra.io.errors import is_out_of_memory
+from electra.base.errors import is_out_of_memory
 from electra.pretraining.device import MOST_GRAPHS, compile_model
 from electra.pretraining.step import count_compilations
 from tests.conftest import refused

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch.distributed as dist
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.pretraining.device import main_process_first
 from tests.helpers import exit_codes, fork_ranks, parametrize
 

@@ -17,8 +17,8 @@ import pytest
 from filelock import FileLock
 from pytest import raises
 
-from electra.io.checkpoints import write_manifest
-from electra.io.errors import UserError
+from electra.base.checkpoints import write_manifest
+from electra.core.errors import UserError
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run_folder import find_run, open_run
 from tests.helpers import ROOT, parametrize, read_json

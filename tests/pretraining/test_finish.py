@@ -19,7 +19,7 @@ from transformers import (
 )
 from transformers.pipelines import get_supported_tasks
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.model.pretrained import locate_model
 from electra.pretraining.finish import ENGLISH, export_networks, fine_tuning_command
 from electra.report.runs import HAS_LEARNED

@@ -8,9 +8,9 @@ import torch
 from pytest import approx
 from transformers.trainer_pt_utils import nested_concat
 
+from electra.core.networks import ElectraPretrainingOutput
+from electra.core.objectives import OBJECTIVES
 from electra.data.token_cache import Documents
-from electra.model.joint import ElectraPretrainingOutput
-from electra.objectives import OBJECTIVES
 from electra.pretraining import metrics as metrics_module
 from electra.pretraining.finish import results_table
 from electra.pretraining.metrics import (

@@ -5,17 +5,17 @@ import math
 import torch
 from pytest import approx, raises
 
-from electra.io.errors import UserError
-from electra.model.initialization import LOCAL_SCORES, allow_local_heads, initialize, set_local_heads
+from electra.base.parser import as_flags
+from electra.core.errors import UserError
+from electra.core.initialization import LOCAL_SCORES, allow_local_heads, initialize, set_local_heads
+from electra.core.networks import rtd_model
+from electra.core.tying import plain_state
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.networks import rtd_model
-from electra.model.tying import plain_state
-from electra.parser import as_flags
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_pretraining_arguments
 from tests.conftest import make_number_tokenizer
+from tests.core.helpers import joint_model, tiny_network_config
 from tests.helpers import parametrize
-from tests.model.helpers import joint_model, tiny_network_config
 
 CONFIG = tiny_network_config(
     vocab_size=500, embedding_size=64, hidden_size=128, num_hidden_layers=1, initializer_range=0.05

@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
-from electra.backbones import BACKBONES
-from electra.model.configuration import network_config
-from electra.model.networks import masked_lm
+from electra.core.backbones import BACKBONES
+from electra.core.configuration import network_config
+from electra.core.networks import masked_lm
 from electra.pretraining.run import main
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer

@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from electra import ElectraForJointPretraining, ElectraTrainer, ElectraTrainingArguments
+from electra.core.schedules import create_schedule
 from electra.pretraining.run import main
 from electra.pretraining.run_folder import check_optimizer_of
-from electra.schedules import create_schedule
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, make, write_corpus

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from pytest import raises
 
-from electra.command_line import write_yaml
-from electra.io.errors import UserError
-from electra.io.files import CONFIGS
-from electra.objectives import OBJECTIVES
+from electra.base.command_line import write_yaml
+from electra.base.files import CONFIGS
+from electra.core.errors import UserError
+from electra.core.objectives import OBJECTIVES
+from electra.core.recipes import RECIPES
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.metrics import evaluation_metrics
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.run import main
 from electra.pretraining.run_folder import Run, RunProvenance, open_run
-from electra.recipes import RECIPES
+from tests.base.test_checkpoints import write_checkpoint
 from tests.conftest import refused
 from tests.helpers import parametrize
-from tests.io.test_checkpoints import write_checkpoint
 from tests.pretraining.runs import TWO_STAGE, flags
 
 STABLE = "warmup_stable_decay"

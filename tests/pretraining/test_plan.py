@@ -9,8 +9,8 @@ from unittest.mock import Mock
 import pytest
 from pytest import approx
 
+from electra.core.flops import TransformerShape, google_training_flops
 from electra.data.options import SegmentArguments
-from electra.flops import TransformerShape, google_training_flops
 from electra.pretraining import plan as plan_module
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.plan import Plan, announce_plan, check_documents, make_plan

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from pytest import raises
 
-from electra.command_line import write_yaml
-from electra.io.checkpoints import write_manifest
-from electra.io.console import RunLog
-from electra.io.errors import UserError
+from electra.base.checkpoints import write_manifest
+from electra.base.command_line import write_yaml
+from electra.base.console import RunLog
+from electra.core.errors import UserError
 from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run_folder import (
@@ -23,9 +23,9 @@ from electra.pretraining.run_folder import (
     provenance_of,
     save_options,
 )
+from tests.base.test_checkpoints import write_checkpoint
 from tests.conftest import refused
 from tests.helpers import files_up_to, parametrize
-from tests.io.test_checkpoints import write_checkpoint
 from tests.pretraining.runs import flags
 
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from sklearn.metrics import roc_auc_score
 from transformers import AutoModelForPreTraining
 
-from electra.io.files import write_json
+from electra.base.files import write_json
 from electra.pretraining.run import main
 from electra.pretraining.testset import main as make_set
 from electra.pretraining.testset import read_test_set

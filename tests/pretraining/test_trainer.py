@@ -19,12 +19,12 @@ from transformers import TrainerCallback
 
 import electra.finetuning.trainer
 import electra.pretraining.trainer
-from electra.io.checkpoints import find_damage
-from electra.io.errors import UserError
-from electra.objectives import OBJECTIVES
+from electra.base.checkpoints import find_damage
+from electra.core.errors import UserError
+from electra.core.objectives import OBJECTIVES
+from electra.core.schedules import AdamWNoBiasCorrection
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.step import LogWindow
-from electra.schedules import AdamWNoBiasCorrection
 from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import FAST, assert_same_state, history, make, write_corpus
 

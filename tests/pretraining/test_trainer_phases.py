@@ -2,11 +2,11 @@
 
 from pytest import approx, raises
 
-from electra.io.errors import UserError
-from electra.model.options import SET_BY_OBJECTIVE
+from electra.core.errors import UserError
+from electra.core.objectives import SET_BY_OBJECTIVE
+from electra.core.schedules import stage_lengths
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.step import Phase, phase_at
-from electra.schedules import stage_lengths
 from tests.helpers import parametrize
 from tests.pretraining.runs import TWO_STAGE, flags, make
 

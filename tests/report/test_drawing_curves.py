@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pytest import approx, raises
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.report.metrics import make_panels, metric_title
 from electra.report.runs import RunRecord
 from tests.report.folders import HELD_OUT, evaluation_logs, logs_until, training_logs

@@ -14,14 +14,14 @@ import pytest
 from PIL import Image
 from pytest import approx, raises
 
-from electra.io.errors import UserError
+from electra.base.samples import Sample, write_samples
+from electra.core.errors import UserError
 from electra.report.blocks import Table, to_html
 from electra.report.command import main
 from electra.report.drawing import Curve, draw_curves
 from electra.report.metrics import make_panels, metric_title
 from electra.report.page import efficiency_section, report_blocks, try_to_report, write_run_report
 from electra.report.runs import RunRecord, read_run
-from electra.samples import Sample, write_samples
 from tests.helpers import ROOT
 from tests.report.folders import finished_run, logs_until, write_state
 from tests.tasks.glue.runs import all_tasks, run_folder

@@ -7,8 +7,8 @@ import os
 import yaml
 from pytest import approx, raises
 
-from electra.io.console import columns_of
-from electra.io.errors import UserError
+from electra.base.console import columns_of
+from electra.core.errors import UserError
 from electra.report.blocks import Table, Text, Verdict, text_table, to_html, write_report
 from electra.report.command import main
 from electra.report.results import Spread, append_result, read_results

@@ -2,7 +2,7 @@
 
 from pytest import raises
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.report.runs import names_of, read_run
 from tests.helpers import parametrize
 from tests.report.folders import finished_run, logs_until, write_state

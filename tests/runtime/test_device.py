@@ -8,7 +8,7 @@ import torch
 from pytest import approx
 from torch.utils.benchmark import Timer
 
-from electra.io.console import counted
+from electra.base.console import counted
 from electra.runtime.device import (
     computes_bf16,
     device_name,

@@ -9,11 +9,11 @@ from pytest import approx
 from torch import nn
 from torch.testing import assert_close
 
-from electra.backbones import BACKBONES
-from electra.model.networks import masked_lm
-from electra.runtime.device import ATTENTION, LONGEST_DENSE, Dropout, attend, drop, tune_networks
+from electra.core.backbones import BACKBONES
+from electra.core.networks import ATTENTION, masked_lm
+from electra.runtime.device import LONGEST_DENSE, Dropout, attend, drop, tune_networks
+from tests.core.helpers import tiny_network_config
 from tests.helpers import ROOT, parametrize
-from tests.model.helpers import tiny_network_config
 
 
 def heads(length):

@@ -15,13 +15,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from benchmarks.count_operations import LIBRARY, build_library
-from electra.backbones import BACKBONES
-from electra.model.networks import can_share_rows, encode, masked_lm
-from electra.objectives import OBJECTIVES
+from electra.core.backbones import BACKBONES
+from electra.core.networks import can_share_rows, encode, masked_lm
+from electra.core.objectives import OBJECTIVES
 from electra.pretraining.metrics import token_records
 from electra.runtime.device import PartOfProduct, TwoEmbeddings, linear_of_aligned_rows, tune_for_gpu, tune_networks
+from tests.core.helpers import joint_model, tiny_network_config
 from tests.helpers import ROOT, parametrize
-from tests.model.helpers import joint_model, tiny_network_config
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
-from electra.commands import SPINS, VERBS, WITHOUT_TORCH
 from electra.runtime.threads import most_threads, share_of_cores, threads_of_user, usable_cores, use_threads
+from electra.tools.commands import SPINS, VERBS, WITHOUT_TORCH
 from tests.helpers import ENVIRONMENT, ROOT, parametrize
 
 # ---- cores

@@ -2,8 +2,8 @@
 
 from importlib import import_module
 
+from electra.base.files import CONFIGS
 from electra.finetuning.data import task_name
-from electra.io.files import CONFIGS
 from electra.report.command import REPORTS
 from electra.tasks.glue.task import GLUE
 from electra.tasks.multiple_choice.task import MULTIPLE_CHOICE

@@ -17,8 +17,8 @@ from tokenizers import (
 )
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
-from electra.io.console import log_plainly
-from electra.io.errors import UserError
+from electra.base.console import log_plainly
+from electra.core.errors import UserError
 from electra.tokenizers.load import (
     SPECIAL_TOKENS,
     check_tokenizer,

@@ -12,7 +12,7 @@ from transformers import (
     BertForPreTraining,
 )
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.model.inference import inspect_texts
 from electra.model.pretrained import load_networks
 from electra.tools.inspect import main

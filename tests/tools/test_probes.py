@@ -20,8 +20,8 @@ from electra.tasks.minimal_pairs.task import main as pairs
 from electra.tools import probes
 from electra.tools.probes import LabelProbe, PairsProbe, draw_rows, make_probes
 from tests.conftest import refused
+from tests.core.helpers import make_model
 from tests.helpers import parametrize, read_json
-from tests.model.helpers import make_model
 from tests.pretraining.runs import WORDS, flags, make, write_corpus
 
 

@@ -14,7 +14,7 @@ import yaml
 from pytest import approx, raises
 from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.report.evaluation import CONSTANT, PLAIN_NAMES
 from electra.tools import sweep as module
 from electra.tools.sweep import judge, main, ranking, sweep_rows

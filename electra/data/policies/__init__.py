@@ -12,13 +12,13 @@ per token.
 
 from collections.abc import Callable
 
+from electra.core.errors import UserError
+from electra.core.rng import Ints
+from electra.core.segments import SegmentPolicy
 from electra.data.policies.google import GooglePolicy
 from electra.data.policies.packed import PackedPolicy
 from electra.data.policies.windows import PAIR_SPECIALS, DocumentPolicy, PairPolicy, WindowPolicy
-from electra.data.rng import Ints
-from electra.data.segments import SegmentPolicy
 from electra.data.token_cache import Documents, TokenCache
-from electra.io.errors import UserError
 
 POLICIES: dict[str, Callable[..., SegmentPolicy]] = {
     "windows": WindowPolicy,

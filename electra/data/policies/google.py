@@ -6,10 +6,10 @@ from array import array
 import numpy as np
 from tqdm.auto import tqdm
 
+from electra.base.console import shows_bars
+from electra.core.rng import Ints, TokenIds
+from electra.core.segments import Segment
 from electra.data.policies.windows import PAIR_SPECIALS, SINGLE_SPECIALS, TWO_SEGMENT_PROBABILITY, Policy
-from electra.data.rng import Ints, TokenIds
-from electra.data.segments import Segment
-from electra.io.console import shows_bars
 
 SHORT_TARGET_PROBABILITY = 0.05
 SHORTEST_TARGET = 5

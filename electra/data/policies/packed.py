@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from electra.corruption import count_share, slots_of
+from electra.core.corruption import count_share, slots_of
+from electra.core.rng import Ints, permute, uniform
+from electra.core.segments import PackedRow, Segment
 from electra.data.policies.windows import (
     MEMBER,
     MEMBER_SINGLE,
@@ -20,8 +22,6 @@ from electra.data.policies.windows import (
     WindowPolicy,
     split_windows,
 )
-from electra.data.rng import Ints, permute, uniform
-from electra.data.segments import PackedRow, Segment
 
 RowKind = tuple[tuple[int, ...], int]
 """A kind of row: the lengths of the items in such a row, and the number of rows of this kind."""

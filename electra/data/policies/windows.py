@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from electra.data.rng import Flags, Floats, Ints, permute, uniform
-from electra.data.segments import Segment
+from electra.core.rng import Flags, Floats, Ints, permute, uniform
+from electra.core.segments import Segment
 from electra.data.token_cache import DOCUMENTS_PER_BLOCK, Documents, TokenCache
 
 # ---- special tokens of a row, and streams of random numbers, of all policies

@@ -12,6 +12,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from electra.base.options import NOT_EMPTY, option
+from electra.core.errors import UserError
+from electra.core.ranges import UP_TO_ONE
+from electra.data.cells import PAGE
+from electra.data.rows import Columns, PlacedRow, shown_names, text_of
 from electra.finetuning.config import LabelledFileArguments
 from electra.finetuning.data import (
     TOKENIZER_BATCH,
@@ -24,10 +29,6 @@ from electra.finetuning.data import (
     tokenize,
 )
 from electra.finetuning.row_checks import is_unlabelled, read_all
-from electra.io.cells import PAGE
-from electra.io.errors import UserError
-from electra.io.rows import Columns, PlacedRow, shown_names, text_of
-from electra.options import NOT_EMPTY, UP_TO_ONE, option
 from electra.tasks.classify.labels import Example, check_written
 
 logger = logging.getLogger(__name__)

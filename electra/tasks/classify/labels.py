@@ -12,13 +12,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from electra.core.errors import UserError, abridged
+from electra.core.ranges import check
+from electra.data.cells import PAGE
+from electra.data.rows import parse_value
 from electra.finetuning.data import Array
 from electra.finetuning.row_checks import is_missing, plain_name, read_all, truth_of
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
-from electra.io.cells import PAGE
-from electra.io.errors import UserError, abridged
-from electra.io.rows import parse_value
-from electra.options import check
 
 MOST_WHOLE_NUMBERS = 20
 """Different whole numbers up to which labels are classes; more are numbers."""

@@ -11,7 +11,7 @@ from typing import NotRequired, Required
 
 from typing_extensions import TypedDict
 
-from electra.io.files import read_json
+from electra.base.files import read_json
 from electra.report.blocks import Blocks, Fold, Heading, Table, Text, table_of
 from electra.report.evaluation import Reporting, percent
 from electra.report.results import Result, RunSummary, defined, read_evaluation

@@ -13,6 +13,11 @@ from scipy.special import expit, logit, softmax
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.base.console import setup_logging
+from electra.base.options import Values
+from electra.core.errors import UserError, abridged
+from electra.data.cells import PAGE
+from electra.data.rows import Columns
 from electra.finetuning.config import (
     Arguments,
     ClassificationArguments,
@@ -30,11 +35,6 @@ from electra.finetuning.runner import evaluate
 from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example
 from electra.finetuning.trainer import Logits, step_loss
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
-from electra.io.cells import PAGE
-from electra.io.console import setup_logging
-from electra.io.errors import UserError, abridged
-from electra.io.rows import Columns
-from electra.options import Values
 from electra.report.evaluation import CUT_TEXTS
 from electra.runtime.device import keep_freed_memory
 from electra.tasks.classify.baselines import make_baselines

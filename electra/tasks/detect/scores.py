@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from electra.core.errors import UserError
+from electra.core.networks import check_finite, encode, replaced_logits
+from electra.data.rows import parse_value, read_rows
 from electra.finetuning.data import Array, PaddingCollator, cut_windows
 from electra.finetuning.row_checks import is_missing, truth_of
-from electra.io.errors import UserError
-from electra.io.rows import parse_value, read_rows
-from electra.model.networks import check_finite, encode, replaced_logits
 from electra.runtime.device import computing
 from electra.runtime.threads import most_threads
 from electra.tokenizers.unknown import UnknownTokens

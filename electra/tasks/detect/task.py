@@ -22,17 +22,17 @@ from sklearn.metrics import average_precision_score, fbeta_score, roc_auc_score
 from sklearn.model_selection import StratifiedGroupKFold
 from transformers import PreTrainedModel
 
+from electra.base.console import environment, setup_logging
+from electra.base.files import check_results, expand, new_folder, open_new, write_json
+from electra.base.parser import Parser
+from electra.core.configuration import longest_text
+from electra.core.errors import UserError, abridged
+from electra.core.networks import is_detector
+from electra.core.ranges import check
+from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
 from electra.finetuning.data import Array
 from electra.finetuning.words import SINGLE, fit_words
-from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
-from electra.io.console import environment, setup_logging
-from electra.io.errors import UserError, abridged
-from electra.io.files import check_results, expand, new_folder, open_new, write_json
-from electra.model.configuration import longest_text
-from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, check_given_tokenizer, load_networks, networks_of
-from electra.options import check
-from electra.parser import Parser
 from electra.report.blocks import Table, Verdict, table_of, text_table
 from electra.report.evaluation import BAG_OF_WORDS, UNKNOWN_SHARE
 from electra.report.verdict import Rival, too_few, too_unknown, verdict

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from electra.base.files import expand
+from electra.base.options import option
+from electra.core.errors import UserError
 from electra.finetuning.config import HEADS, ClassificationArguments, HeadName, ProtocolArguments
 from electra.finetuning.data import Examples, dataset_settings, file_settings, load_tables
-from electra.io.errors import UserError
-from electra.io.files import expand
-from electra.options import option
 from electra.tasks.glue.demo import demo_data
 from electra.tasks.glue.tasks import GLUE_TASKS, REGRESSION_RANGE, GlueTask
 

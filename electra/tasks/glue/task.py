@@ -15,7 +15,12 @@ import pandas as pd
 from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.command_line import CommandLine
+from electra.base.command_line import CommandLine
+from electra.base.console import setup_logging
+from electra.base.files import CONFIGS, write_file
+from electra.base.options import Values
+from electra.base.parser import as_flags
+from electra.core.errors import UserError
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArguments, HyperParameters
 from electra.finetuning.data import Array, Examples, both_orders, encode_examples
 from electra.finetuning.evaluation import Evaluation
@@ -32,11 +37,6 @@ from electra.finetuning.task import (
 )
 from electra.finetuning.trainer import Logits
 from electra.finetuning.words import NUMBER, SINGLE, fit_words
-from electra.io.console import setup_logging
-from electra.io.errors import UserError
-from electra.io.files import CONFIGS, write_file
-from electra.options import Values
-from electra.parser import as_flags
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, CUT_TEXTS
 from electra.runtime.device import keep_freed_memory
 from electra.tasks.glue.data import GlueArguments, GlueTuningArguments, load_task, task_data_settings

@@ -6,7 +6,7 @@ is not part of GLUE: it has the form and the metrics of CoLA, see demo.py.
 
 from dataclasses import dataclass
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.report.results import ScoredTask
 
 

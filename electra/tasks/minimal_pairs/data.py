@@ -10,14 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from electra.base.errors import first_line
+from electra.base.files import expand
+from electra.base.options import FOLDER_NAME, NOT_EMPTY, Options, option
+from electra.core.errors import UserError
+from electra.core.ranges import POSITIVE, check
+from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
+from electra.data.lines import form_of
+from electra.data.rows import TABLES, Columns, PlacedRow, read_rows, text_of
 from electra.finetuning.data import load_tables, table_rows
 from electra.finetuning.row_checks import read_all
-from electra.io.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
-from electra.io.errors import UserError, first_line
-from electra.io.files import expand
-from electra.io.lines import form_of
-from electra.io.rows import TABLES, Columns, PlacedRow, read_rows, text_of
-from electra.options import FOLDER_NAME, NOT_EMPTY, POSITIVE, Options, check, option
 
 logger = logging.getLogger(__name__)
 

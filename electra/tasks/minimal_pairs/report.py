@@ -6,7 +6,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from electra.io.files import read_json
+from electra.base.files import read_json
 from electra.report.about import date_of
 from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Report, Table, Text, Verdict, table_of
 from electra.report.drawing import Dot, Dots, draw_dots, render

@@ -44,12 +44,12 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.backbones import BACKBONES
+from electra.base.console import shows_bars
+from electra.core.backbones import BACKBONES
+from electra.core.errors import UserError
+from electra.core.networks import encode, lm_logits, replaced_logits
+from electra.core.objectives import generator_nll
 from electra.finetuning.data import Array, lengths_of
-from electra.io.console import shows_bars
-from electra.io.errors import UserError
-from electra.model.networks import encode, lm_logits, replaced_logits
-from electra.objectives import generator_nll
 
 
 class SentenceBatch(NamedTuple):

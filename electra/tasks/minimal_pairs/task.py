@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from electra.backbones import BACKBONES
-from electra.command_line import CommandLine, write_yaml
+from electra.base.command_line import CommandLine, write_yaml
+from electra.base.console import environment, setup_logging
+from electra.base.files import OPTIONS_TITLE, check_results, expand, may_be_hub_id, new_folder, write_file, write_json
+from electra.core.backbones import BACKBONES
+from electra.core.configuration import CAUSAL_KEY, longest_text
+from electra.core.errors import UserError
+from electra.core.networks import is_detector
 from electra.finetuning.data import Array
 from electra.finetuning.evaluation import model_name
-from electra.io.console import environment, setup_logging
-from electra.io.errors import UserError
-from electra.io.files import OPTIONS_TITLE, check_results, expand, may_be_hub_id, new_folder, write_file, write_json
-from electra.model.configuration import CAUSAL_KEY, longest_text
 from electra.model.inference import run_corruption
-from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
 from electra.report.blocks import write_report
 from electra.report.eval_results import HubData, HubScore, write_eval_results

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import Any, NamedTuple
 
+from electra.base.options import option
+from electra.core.errors import UserError, abridged
+from electra.data.rows import Columns, PlacedRow, parse_value, shown_names
 from electra.finetuning.config import LabelledFileArguments
 from electra.finetuning.data import NamedRows, rows_by_split
 from electra.finetuning.held_out import plain_content, with_development
 from electra.finetuning.row_checks import is_named, is_unlabelled, plain_name, read_all, set_apart, warn_if_unused
-from electra.io.errors import UserError, abridged
-from electra.io.rows import Columns, PlacedRow, parse_value, shown_names
-from electra.options import option
 
 logger = logging.getLogger(__name__)
 

@@ -19,6 +19,9 @@ from scipy.special import softmax
 from torch import Tensor
 from transformers import AutoModelForMultipleChoice, PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.base.console import setup_logging
+from electra.base.options import Values
+from electra.data.rows import Columns
 from electra.finetuning.config import (
     Arguments,
     ClassificationArguments,
@@ -54,9 +57,6 @@ from electra.finetuning.task import (
     score_all,
 )
 from electra.finetuning.trainer import Logits
-from electra.io.console import setup_logging
-from electra.io.rows import Columns
-from electra.options import Values
 from electra.runtime.device import keep_freed_memory
 from electra.tasks.multiple_choice.data import (
     ChoiceQuestion,

@@ -9,6 +9,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from electra.base.options import AT_LEAST_8, NOT_EMPTY, option
+from electra.core.errors import UserError
+from electra.core.ranges import BELOW_ONE, POSITIVE
+from electra.data.rows import Columns
 from electra.finetuning.config import FineTuningArguments, HeldOutArguments
 from electra.finetuning.data import (
     Array,
@@ -22,9 +26,6 @@ from electra.finetuning.data import (
     windows_with_most_context,
 )
 from electra.finetuning.held_out import plain_content, with_development
-from electra.io.errors import UserError
-from electra.io.rows import Columns
-from electra.options import AT_LEAST_8, BELOW_ONE, NOT_EMPTY, POSITIVE, option
 from electra.tasks.squad.questions import (
     Questions,
     SquadQuestion,

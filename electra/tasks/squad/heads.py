@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, gelu, pad
 from transformers import AutoModelForQuestionAnswering, PreTrainedConfig, PreTrainedModel
 
+from electra.core.networks import gather_hidden
 from electra.finetuning.data import Array
 from electra.finetuning.heads import BiLstm, TaskModel, TransformersHead, full_precision
-from electra.model.networks import gather_hidden
 from electra.tasks.squad.data import ANSWER_END, ANSWER_START, UNANSWERABLE
 
 HIDDEN_SIZE = 512

@@ -13,10 +13,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from electra.core.errors import UserError, abridged
+from electra.data.cells import PAGE
+from electra.data.rows import Columns, PlacedRow, parse_value, read_rows, shown_names
 from electra.finetuning.row_checks import is_missing, read_all, truth_of
-from electra.io.cells import PAGE
-from electra.io.errors import UserError, abridged
-from electra.io.rows import Columns, PlacedRow, parse_value, read_rows, shown_names
 
 logger = logging.getLogger(__name__)
 

@@ -13,6 +13,11 @@ import numpy as np
 from scipy.special import expit
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.base.console import setup_logging
+from electra.base.files import RESULT_NAME
+from electra.base.options import Values
+from electra.core.errors import UserError
+from electra.data.rows import Columns, text_of
 from electra.finetuning.config import Arguments, EncoderArguments, HyperParameters, parse_data_options
 from electra.finetuning.data import Array, NamedRows, data_settings, held_out_settings
 from electra.finetuning.evaluation import Evaluation
@@ -29,11 +34,6 @@ from electra.finetuning.task import (
     by_split,
     of_one_split,
 )
-from electra.io.console import setup_logging
-from electra.io.errors import UserError
-from electra.io.files import RESULT_NAME
-from electra.io.rows import Columns, text_of
-from electra.options import Values
 from electra.runtime.device import keep_freed_memory
 from electra.tasks.squad.data import QuestionWindows, SpanArguments, SquadArguments, encode_questions, load_questions
 from electra.tasks.squad.heads import Candidates, SpanModel, span_loss

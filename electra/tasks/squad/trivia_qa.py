@@ -18,11 +18,12 @@ from typing import Any, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
 
-from electra.io.console import setup_logging
-from electra.io.errors import UserError, run_script
-from electra.io.files import expand, read_json, write_json
-from electra.options import check
-from electra.parser import Parser
+from electra.base.console import setup_logging
+from electra.base.errors import run_script
+from electra.base.files import expand, read_json, write_json
+from electra.base.parser import Parser
+from electra.core.errors import UserError
+from electra.core.ranges import check
 
 logger = logging.getLogger("electra.trivia_qa")
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import chain, groupby, pairwise, takewhile
 from typing import NamedTuple
 
-from electra.io.errors import UserError
-from electra.io.lines import form_of, open_lines
+from electra.core.errors import UserError
+from electra.data.lines import form_of, open_lines
 from electra.tasks.tagging.schemes import LABEL, OUTSIDE
 
 logger = logging.getLogger(__name__)

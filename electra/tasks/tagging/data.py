@@ -11,6 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from electra.base.options import NOT_EMPTY, option
+from electra.data.lines import form_of, open_lines
+from electra.data.rows import TABLES, TEXT_COLUMN
 from electra.finetuning.config import FeatureName, LabelledFileArguments
 from electra.finetuning.data import (
     Array,
@@ -24,9 +27,6 @@ from electra.finetuning.data import (
 )
 from electra.finetuning.held_out import plain_content, warn_of_repeated, with_development
 from electra.finetuning.row_checks import is_unlabelled, set_apart, warn_if_unused
-from electra.io.lines import form_of, open_lines
-from electra.io.rows import TABLES, TEXT_COLUMN
-from electra.options import NOT_EMPTY, option
 from electra.tasks.tagging.columns import TaggedSentences, no_form, read_columns
 from electra.tasks.tagging.rows import TOKENS_COLUMNS, TaggedSentence, read_sentences
 from electra.tasks.tagging.schemes import foreign_label

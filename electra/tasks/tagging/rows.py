@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from electra.core.errors import UserError, abridged
+from electra.data.rows import TEXT_COLUMN, Columns, PlacedRow, parse_value, shown_names, text_of
 from electra.finetuning.row_checks import is_unlabelled, read_all
-from electra.io.errors import UserError, abridged
-from electra.io.rows import TEXT_COLUMN, Columns, PlacedRow, parse_value, shown_names, text_of
 from electra.tasks.tagging.columns import DOCUMENT, no_form
 from electra.tasks.tagging.schemes import LabelledSpan, labels_of, words_of
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import regex
 from sklearn.metrics import accuracy_score, f1_score
 
+from electra.core.errors import UserError
 from electra.finetuning.data import UNSPACED
-from electra.io.errors import UserError
 
 OUTSIDE = "O"
 """Label of a word that belongs to no entity."""

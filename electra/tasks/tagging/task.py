@@ -16,6 +16,12 @@ from scipy.special import softmax
 from torch import Tensor
 from transformers import AutoModel, AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.base.console import setup_logging
+from electra.base.options import Values
+from electra.core.errors import UserError
+from electra.core.networks import gather_hidden
+from electra.data.lines import form_of
+from electra.data.rows import PAGE, Columns, PlacedRow, text_of
 from electra.finetuning.config import (
     Arguments,
     EncoderArguments,
@@ -50,12 +56,6 @@ from electra.finetuning.task import (
     score_all,
 )
 from electra.finetuning.trainer import Logits, step_loss
-from electra.io.console import setup_logging
-from electra.io.errors import UserError
-from electra.io.lines import form_of
-from electra.io.rows import PAGE, Columns, PlacedRow, text_of
-from electra.model.networks import gather_hidden
-from electra.options import Values
 from electra.runtime.device import keep_freed_memory
 from electra.tasks.tagging import schemes
 from electra.tasks.tagging.columns import TaggedSentences, as_columns, read_columns

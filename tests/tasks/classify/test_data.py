@@ -9,11 +9,11 @@ from functools import partial
 
 import datasets
 
+from electra.data.rows import read_rows
 from electra.finetuning.data import table_rows
 from electra.finetuning.held_out import choose_share, hold_out
 from electra.finetuning.row_checks import is_unlabelled
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
-from electra.io.rows import read_rows
 from electra.tasks.classify.data import ClassifyArguments, TextColumns, read_examples
 from electra.tasks.classify.labels import (
     Example,

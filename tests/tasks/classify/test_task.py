@@ -15,10 +15,10 @@ from scipy.special import softmax
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from transformers import ElectraForSequenceClassification, pipeline
 
+from electra.base.parser import as_flags
 from electra.finetuning.predict import Saved
 from electra.finetuning.trainer import step_loss
 from electra.finetuning.words import SEVERAL
-from electra.parser import as_flags
 from electra.report.command import main as report
 from electra.report.evaluation import CONSTANT, CUT_TEXTS
 from electra.report.results import Result, append_result, read_results

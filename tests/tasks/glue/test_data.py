@@ -3,8 +3,8 @@
 import datasets
 from pytest import raises
 
+from electra.core.errors import UserError
 from electra.finetuning.data import Examples
-from electra.io.errors import UserError
 from electra.tasks.glue.data import load_task, read_tsv
 from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS
 from tests.helpers import parametrize

@@ -11,12 +11,12 @@ import torch
 from pytest import approx, raises
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, ElectraConfig, ElectraModel, pipeline
 
+from electra.base.files import CONFIGS
+from electra.core.errors import UserError
 from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.data import Examples
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import Encoder, load_encoder
-from electra.io.errors import UserError
-from electra.io.files import CONFIGS
 from electra.report.command import main as report
 from electra.report.results import read_results
 from electra.tasks.glue.task import main as glue

@@ -7,7 +7,7 @@ import torch
 from pytest import approx, raises
 from transformers import AutoModelForMaskedLM
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.tasks.minimal_pairs.data import PAIR_SCORES
 from electra.tasks.minimal_pairs.scores import Scorer, corrected, encode_sentences
 from tests.finetuning.encoders import tiny_configs

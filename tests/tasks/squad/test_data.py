@@ -9,7 +9,7 @@ import datasets
 from datasets import ClassLabel
 from pytest import raises
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.tasks.squad.data import SquadArguments, load_questions
 from electra.tasks.squad.questions import check_answers, read_questions
 from tests.conftest import refused

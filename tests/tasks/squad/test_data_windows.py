@@ -7,8 +7,8 @@ import torch
 from pytest import raises
 from tokenizers.processors import TemplateProcessing
 
+from electra.core.errors import UserError
 from electra.finetuning.data import PaddingCollator, cut_windows, windows_with_most_context
-from electra.io.errors import UserError
 from electra.tasks.squad.data import encode_questions
 from electra.tasks.squad.questions import Questions, SquadQuestion
 from electra.tokenizers.options import TokenizerArguments

@@ -5,8 +5,8 @@ import json
 import datasets
 from pytest import raises
 
+from electra.core.errors import UserError
 from electra.finetuning.data import table_rows
-from electra.io.errors import UserError
 from electra.tasks.tagging.columns import TaggedSentences, as_columns, read_columns
 from electra.tasks.tagging.data import TaggingArguments, load_tagging_splits
 from electra.tasks.tagging.rows import read_sentences

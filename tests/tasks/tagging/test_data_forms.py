@@ -8,7 +8,7 @@ import datasets
 import pandas as pd
 from pytest import raises
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.tasks.tagging.columns import FORMS_PAGE
 from electra.tasks.tagging.data import TaggingArguments, is_table, load_tagging_splits
 from electra.tasks.tagging.task import parse_tagging_row, rows_of_words

@@ -6,7 +6,7 @@ from pytest import approx, raises
 from seqeval.metrics import classification_report
 from seqeval.metrics.sequence_labeling import get_entities
 
-from electra.io.errors import UserError
+from electra.core.errors import UserError
 from electra.tasks.tagging import schemes
 from tests.helpers import parametrize
 

@@ -1,0 +1,356 @@
+"""Checkpoints and manifests: a folder is complete, or it is not there.
+
+`manifest.json` holds size and checksum of every file of a folder, so that truncated, edited and missing files are
+found. Checkpoints, exported networks and caches get their manifest when all is written, and are renamed into place
+afterwards.
+
+    run/unfinished/checkpoint-N/    being written; what a killed process left there is removed at the next start
+    run/checkpoint-N/               complete
+
+Trainer itself writes in place, and resumes from some incomplete checkpoints with a fresh optimizer without a warning.
+"""
+
+import hashlib
+import logging
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock
+from safetensors import SafetensorError
+from typing_extensions import TypedDict
+
+from electra.base.errors import first_line, is_out_of_memory
+from electra.base.files import expand, read_json, replace_folder, share_weights, sync_folder, write_json
+from electra.core.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+
+MANIFEST_NAME = "manifest.json"
+"""File with size and checksum of all other files of its folder."""
+PROVENANCE_NAME = "origin.json"
+"""File of a checkpoint that says what the run is trained on: `RunProvenance` of pretraining/run_folder.py."""
+UNFINISHED = "unfinished"
+"""Folder of a run in which checkpoints and exported networks are written before they get their names."""
+EARLIER = "move this folder out of its run and resume the run, which goes on from the checkpoint before"
+"""What to do where a checkpoint cannot be read, the end of messages."""
+ALONE = "start from the networks alone with --init_discriminator and --init_generator"
+"""What to do where a run cannot go on from a checkpoint, but its networks can be used, the end of messages."""
+RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
+"""Beginnings of the names of files that only resuming reads; users who want the networks alone may delete them."""
+_PIECE_BYTES = 2**20
+_SAMPLES = 64
+"""Pieces of a large file that enter its checksum, of 1 MiB each, evenly spaced."""
+
+# ---- manifests
+
+
+def write_manifest(folder: Path, *editable: str) -> None:
+    """Sync all files of a complete folder to the disk, and write a manifest of all but the `editable` ones."""
+    share_weights(folder)
+    paths = sorted(folder.rglob("*"))
+    files = [path for path in paths if path.is_file() and path.name not in (MANIFEST_NAME, *editable)]
+    for path in files:
+        with open(path, "rb+") as file:
+            os.fsync(file.fileno())
+    entries = {
+        path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "blake2b": _checksum(path)}
+        for path in files
+    }
+    write_json({"files": entries}, folder / MANIFEST_NAME)
+    for subfolder in (folder, *(path for path in paths if path.is_dir())):
+        sync_folder(subfolder)
+
+
+class Entry(TypedDict):
+    """A file of a folder: its size in bytes and its checksum."""
+
+    size: int
+    blake2b: str
+
+
+class Manifest(TypedDict):
+    """The content of manifest.json: the files of its folder by their path in the folder."""
+
+    files: dict[str, Entry]
+
+
+def find_damage(folder: Path, *ignored: str) -> str | None:
+    """Return how a folder differs from its manifest, such as "has no config.json"; None if it does not.
+
+    Files whose names begin with `ignored` may differ or be missing.
+
+    Raises:
+        UserError: this user may not read a file.
+    """
+    path = folder / MANIFEST_NAME
+    try:
+        if not path.exists():
+            return f"has no {MANIFEST_NAME}"
+        files = read_json(path, Manifest)["files"]
+        if not files:
+            return f"is damaged: {MANIFEST_NAME} names no files"
+        for name, entry in files.items():
+            path = folder / name
+            if name.startswith(ignored):
+                continue
+            if not path.is_file():
+                return f"has no {name}"
+            size = path.stat().st_size
+            if size != entry["size"]:
+                return f"is damaged: {path.name} has {size:,} of {entry['size']:,} bytes"
+            if _checksum(path) != entry["blake2b"]:
+                return f"is damaged: {path.name} is not what was written"
+    except PermissionError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}; get the permission, or name another one") from error
+    except (OSError, UserError):
+        return f"is damaged: {path.name} cannot be read"
+    return None
+
+
+def differs_from_manifest(folder: Path, name: str) -> bool:
+    """Return True if a file of a folder is there and differs from the folder's manifest; False without a manifest.
+
+    The config.json of an exported network is its user's to edit. Whether such a file can be read, its readers say.
+    """
+    try:
+        entry = read_json(folder / MANIFEST_NAME, Manifest)["files"].get(name)
+        return entry is not None and (folder / name).is_file() and _checksum(folder / name) != entry["blake2b"]
+    except (OSError, UserError):
+        return False
+
+
+def _checksum(path: Path) -> str:
+    """Return BLAKE2b of a file: of all bytes, or of 64 MiB of a large file, which may have hundreds of gigabytes."""
+    size = path.stat().st_size
+    checksum = hashlib.blake2b(digest_size=32)
+    is_sampled = path.suffix in (".arrow", ".npy") and size > _SAMPLES * _PIECE_BYTES
+    evenly = ((size - _PIECE_BYTES) * sample // (_SAMPLES - 1) for sample in range(_SAMPLES))
+    with open(path, "rb") as file:
+        for start in evenly if is_sampled else range(0, size, _PIECE_BYTES):
+            file.seek(start)
+            checksum.update(file.read(_PIECE_BYTES))
+    return checksum.hexdigest()
+
+
+# ---- finding checkpoints
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    """Return the checkpoint-N folders of a run, valid or not, the last step first; none if there is no such folder."""
+    paths = run.iterdir() if run.is_dir() else ()
+    named = [path for path in paths if re.fullmatch(r"checkpoint-\d+", path.name) and path.is_dir()]
+    return sorted(named, key=step_of, reverse=True)
+
+
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def checkpoint_named(path: str) -> str:
+    """Return the absolute path of the checkpoint that a user names; for a run, that of its latest valid checkpoint.
+
+    A name that is no folder, or a folder that is no run, is returned as it is.
+
+    Raises:
+        UserError: the folder is a run without a checkpoint from which training can go on.
+    """
+    folder = expand(path)
+    if not folder.is_dir():
+        return path
+    folder = folder.resolve()
+    is_run = not (folder / PROVENANCE_NAME).is_file() and bool(checkpoints_of(folder))
+    return str(latest_valid_checkpoint(folder) if is_run else folder)
+
+
+def start_checkpoint(path: str) -> Path:
+    """Return the checkpoint that --init_checkpoint names, which has networks and the optimizer's state.
+
+    Raises:
+        UserError: there is no such checkpoint, or it is not complete.
+    """
+    checkpoint = Path(checkpoint_named(path))
+    if not checkpoint.is_dir():
+        raise UserError(f"--init_checkpoint {path}: there is no such folder; name a run or its checkpoint-N")
+    wrong = why_not_resumable(checkpoint)
+    if wrong is not None:
+        raise UserError(f"--init_checkpoint {path} {wrong}; name another one, or {ALONE}")
+    return checkpoint
+
+
+def why_not_resumable(checkpoint: Path) -> str | None:
+    """Return why a run cannot be resumed from a checkpoint, such as "has no origin.json"; None if a run can be.
+
+    A valid checkpoint can lack the optimizer (--save_only_model): Trainer would continue with a fresh one.
+    """
+    wrong = find_damage(checkpoint)
+    if wrong is None and not [*checkpoint.glob("optimizer*"), *checkpoint.glob("global_step*")]:
+        return "has no optimizer (--save_only_model), so training cannot be resumed from it"
+    return wrong
+
+
+def latest_valid_checkpoint(run: Path) -> Path:
+    """Return the latest checkpoint from which a run can be resumed; log which checkpoints are skipped, and why."""
+    reasons = []
+    for checkpoint in checkpoints_of(run):
+        wrong = why_not_resumable(checkpoint)
+        if wrong is None:
+            return checkpoint
+        logger.warning("skipping %s: it %s", checkpoint, wrong)
+        reasons.append(f"{checkpoint.name} {wrong}")
+    found = "; ".join(reasons) or "there is no checkpoint-N"
+    raise UserError(f"nothing to resume in {run}: {found}; start a new run with another --experiment_name")
+
+
+@contextmanager
+def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLIER) -> Iterator[None]:
+    """Turn any error of the block, which reads `what` from a checkpoint, into a UserError that says so."""
+    try:
+        yield
+    except Exception as error:  # an unpickler may raise anything
+        if is_out_of_memory(error):
+            raise
+        reason = first_line(error).split(". ")[0]  # without torch's advice to run the code in a file
+        said = f"{what} of {checkpoint} cannot be read ({type(error).__name__}: {reason})"
+        raise UserError(f"{said}; {advice}") from error
+
+
+def how_to_go_on(run: Path) -> str:
+    """Return what to do where a file of a run cannot be written, the end of a message."""
+    again = f"--resume_from_checkpoint {shlex.quote(str(run))} goes on from its latest checkpoint"
+    return f"make room, or get the permission, and start it again; {again}"
+
+
+# ---- writing and moving checkpoints
+
+
+def commit(checkpoint: Path, target: Path) -> None:
+    """Rename a complete folder to `target`; an older checkpoint of this name is deleted."""
+    if target.exists():
+        discard(target)
+    os.rename(checkpoint, target)
+    sync_folder(target.parent)
+
+
+def discard(checkpoint: Path) -> None:
+    """Delete a checkpoint atomically: it is renamed into `unfinished` first, so a kill never leaves half of it."""
+    aside = checkpoint.parent / UNFINISHED / f"discarded-{checkpoint.name}"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.parent.mkdir(exist_ok=True)
+    with suppress(FileNotFoundError):  # it is not there any more
+        os.rename(checkpoint, aside)
+    shutil.rmtree(aside, ignore_errors=True)
+    with suppress(OSError):  # another checkpoint is being written there
+        aside.parent.rmdir()
+
+
+@contextmanager
+def translate_write_errors(folder: Path, advice: str) -> Iterator[None]:
+    """Turn errors of a block that writes into `folder`, as on a full disk, into a UserError that ends in `advice`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        is_named = isinstance(error, OSError | SafetensorError)
+        failure = error if is_named else find_write_error(folder)  # torch and tokenizers have no class for it
+        if failure is None:
+            raise
+        raise UserError(f"cannot write to {folder}: {first_line(failure)}; {advice}") from error
+
+
+def find_write_error(folder: Path) -> OSError | None:
+    """Return the system's error if a MiB cannot be written into a folder, or where it would be made; else None."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(_PIECE_BYTES))
+            file.flush()
+    except OSError as error:
+        return error
+    return None
+
+
+# ---- folders that are built once
+
+# Such folders are complete or absent, and written by one process at a time:
+#
+#     NAME               complete, with a manifest
+#     NAME.lock          held by the process that builds the folder; the system frees it if the process dies
+#     NAME.unfinished    being built, or left by a killed process: then nobody holds the lock
+#     NAME.previous      a damaged folder that is just being replaced
+
+
+_LOCK = ".lock"
+_UNFINISHED = ".unfinished"
+_PREVIOUS = ".previous"
+"""Ends of the names that stand beside a folder while it is built, see above."""
+
+
+def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None:
+    """Make the folder `target` by calling `build`, once for all processes, so that nobody ever sees it incomplete.
+
+    `build` writes to a folder of another name. When it returns, the folder gets a manifest and is renamed. A folder
+    that is damaged is built again.
+    """
+    if find_damage(target) is None:
+        return  # without the lock, which a read-only folder would refuse
+    with locked(target, what):
+        wrong = find_damage(target)
+        if wrong is None:  # another process has built it meanwhile
+            return
+        if target.exists() and any(target.iterdir()):
+            logger.warning("Building %s %s again: it %s", what, target, wrong)
+        unfinished = Path(f"{target}{_UNFINISHED}")
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a build that was killed
+        try:
+            with translate_write_errors(target, f"make room, or name another folder for {what}"):
+                unfinished.mkdir()
+                build(unfinished)
+                write_manifest(unfinished)
+                replace_folder(unfinished, target)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextmanager
+def locked(target: Path, what: str) -> Iterator[None]:
+    """Hold the lock of a folder while the block writes `what` there; wait for the lock first.
+
+    If the writing fails, no lock file is left, nor a folder that is still empty.
+    """
+    path = Path(f"{target}{_LOCK}")
+    lock = FileLock(path)
+    try:
+        while not lock.is_locked:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # the folder was empty, and another process has removed it
+                lock.acquire()
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(
+            f"cannot write {what} to {target.parent}: {reason}; name another folder with --cache_dir or --output_dir"
+        ) from error
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # it has files, or was never made
+            target.rmdir()
+        path.unlink(missing_ok=True)  # still held: nobody gets the lock of a file that is gone
+        raise
+    finally:
+        lock.release()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove unfinished folders that killed processes left in a folder, but none that is being built."""
+    for path in folder.glob(f"*{_LOCK}"):
+        with suppress(OSError), FileLock(path, timeout=0):  # filelock.Timeout: a process is at work
+            for ending in (_UNFINISHED, _PREVIOUS):
+                shutil.rmtree(path.with_suffix(ending), ignore_errors=True)

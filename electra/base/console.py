@@ -1,0 +1,274 @@
+"""What a command says and records: log lines, times and sizes with units, host and versions, no secrets."""
+
+import io
+import itertools
+import logging
+import logging.handlers
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO
+
+from tqdm import tqdm
+
+import electra
+from electra.base.streams import silence
+
+# ---- text of others: what can be written as UTF-8, and what a terminal may be sent
+
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters other than tab and newline, marks that turn the direction of writing, halves of surrogates.
+
+Joiners (U+200C, U+200D) are letters of Persian and of emoji, and not among them.
+"""
+
+
+def is_encodable(text: str) -> bool:
+    """Return True if a text can be written as UTF-8: JSON and file names may hold half of a surrogate pair."""
+    return re.search("[\ud800-\udfff]", text) is None
+
+
+def printable(text: str) -> str:
+    """Return a text with escapes such as `\\x1b` for all that would move the cursor or reorder a line."""
+    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes: marks on letters take none, Chinese characters two."""
+    marks = sum(unicodedata.category(letter) in ("Mn", "Me", "Cf") for letter in text)
+    return len(text) - marks + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number and what there are, such as `1 layer` or `2 layers`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+LOG_NAME = "log.txt"
+"""File in the folder of a run with all lines of its log."""
+SECRET = re.compile(r"token$|password|secret|api_?key")
+"""Names of options with secret values, such as `hub_token`."""
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time in its two largest units: 83 -> '1 min 23 s', 7500 -> '2 h 05 min', 200000 -> '2 d 07 h'."""
+    seconds = round(seconds)
+    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+    for (name, unit), (smaller_name, smaller) in itertools.pairwise(units):
+        if seconds >= unit:
+            rest = seconds % unit // smaller
+            return f"{seconds // unit} {name} {rest:02d} {smaller_name}"
+    return f"{seconds} s"
+
+
+def format_bytes(count: float) -> str:
+    """Return a size in powers of ten: 2_500_000 -> '2.5 MB'."""
+    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
+        if round(count / unit, 1) >= 1:
+            return f"{count / unit:.1f} {name}"
+    return f"{count / 1e3:.1f} kB"
+
+
+class _Printable(logging.Formatter):
+    """A log formatter that escapes characters which would steer a terminal, such as those in names of files."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+class _StopsAtFailure(logging.StreamHandler[TextIO]):
+    """A handler that writes no more lines once a write has failed, on a full disk or to a pipe without a reader.
+
+    The command goes on, so that no work is lost because a line cannot be shown. With `says_so`, one line on stderr
+    tells of the failure, unless the reader has ended.
+    """
+
+    failure: OSError | None = None
+    says_so = True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.failure is None:
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self.failure = error
+        if self.says_so and not isinstance(error, BrokenPipeError):
+            with suppress(OSError):
+                name = getattr(self.stream, "name", "the output")
+                print(f"cannot write {name}: {error.strerror}; going on without it", file=sys.stderr)  # noqa: T201
+
+
+class _LogFile(_StopsAtFailure, logging.FileHandler):
+    """A handler that writes the log of a run to a file."""
+
+
+class _Lines(_StopsAtFailure):
+    """A log handler whose lines stand above a progress bar, if there is one."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        super().handleError(record)
+        if self.failure is not None:
+            silence(self.stream)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with tqdm.external_write_mode():
+            super().emit(record)
+
+
+class _CurrentOutput(_Lines):
+    """A handler like `_Lines` that looks up the standard output for each line: a notebook has one for each cell."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:  # type: ignore[override]
+        return sys.stdout
+
+
+def log_plainly(stream: TextIO | None = None) -> None:
+    """Set up logging of plain lines, by default to stdout; processes other than the main one log errors only."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without "±" shows an escape instead of failing
+        sys.stdout.reconfigure(errors="backslashreplace")
+    _log_to(_Lines(stream or sys.stdout))
+
+
+def log_by_default() -> None:
+    """Set up logging as `log_plainly` does, unless the program has set up logging."""
+    package = logging.getLogger("electra")
+    if not package.handlers and not (package.hasHandlers() and package.isEnabledFor(logging.INFO)):
+        _log_to(_CurrentOutput())
+        _hide_bars_of_transformers()
+
+
+def show_from(level: int) -> None:
+    """Show lines of the package from a level of `logging` on; the log.txt of a run has all lines."""
+    for handler in logging.getLogger("electra").handlers:
+        if isinstance(handler, _Lines):
+            handler.setLevel(level)
+
+
+def _log_to(handler: logging.Handler) -> None:
+    handler.setFormatter(_Printable("%(message)s"))
+    package = logging.getLogger("electra")
+    package.handlers = [handler]
+    package.propagate = False
+    package.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.ERROR)
+
+
+def shows_bars() -> bool:
+    """Return True if progress bars can be seen: in a terminal and in a notebook."""
+    notebooks = sys.modules.get("IPython")
+    shell = notebooks.get_ipython() if notebooks is not None else None
+    return sys.stderr.isatty() or "IPKernelApp" in getattr(shell, "config", ())
+
+
+def setup_logging(stream: TextIO | None = None) -> None:
+    """Set up logging as `log_plainly` does, without progress bars for reading and writing weights."""
+    log_plainly(stream)
+    _hide_bars_of_transformers()
+
+
+def _hide_bars_of_transformers() -> None:
+    import transformers  # here, because commands without torch use this module too
+
+    transformers.utils.logging.disable_progress_bar()
+
+
+class RunLog(logging.handlers.MemoryHandler):
+    """A log that keeps a command's lines until its folder is known, then writes these and later ones to `log.txt`."""
+
+    def __init__(self) -> None:
+        # Each line is written at once when there is a target; until then lines are kept.
+        super().__init__(capacity=0, flushOnClose=False)
+        logging.getLogger("electra").addHandler(self)
+
+    def write_to(self, folder: Path) -> None:
+        """Append the kept lines and all later ones to log.txt of a folder; raise an OSError if that fails now."""
+        path = folder / LOG_NAME
+        file = _LogFile(path, encoding="utf-8")
+        file.setFormatter(_Printable("%(asctime)s  %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
+        file.says_so = False
+        self.setTarget(file)
+        self.flush()
+        if file.failure is not None:
+            raise OSError(file.failure.errno, file.failure.strerror, str(path))
+        file.says_so = True
+
+
+def environment() -> dict[str, Any]:
+    """Return `host`, `date`, `git_commit` of the package's checkout, and `versions` of libraries that matter."""
+    packages = ("torch", "transformers", "tokenizers", "datasets", "accelerate", "numpy")
+    return {
+        "host": platform.node(),
+        "date": str(date.today()),
+        "git_commit": git_commit(Path(electra.__file__).resolve().parent),
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+    }
+
+
+def git_commit(package: Path) -> str | None:
+    """Return the commit of the checkout from which a package is imported, with `-dirty` if tracked files were changed.
+
+    Return None if the package is no part of a checkout of its own project, but a wheel or a copy within another
+    repository. In a checkout of its own, pyproject.toml has the name of the package.
+    """
+    root = package.parent
+    try:
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    if project != package.name or not (root / ".git").exists():
+        return None
+    # Variables such as GIT_DIR, which hooks have, name another repository. A container may run as another user.
+    others = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-c", "safe.directory=*", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        done = subprocess.run([*command, "--exclude=*"], env=others, capture_output=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode().strip()
+
+
+def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options without those whose values are secrets."""
+    return {name: value for name, value in options.items() if not SECRET.search(str(name))}
+
+
+def hide_secrets(argv: Sequence[str]) -> list[str]:
+    """Return the words of a command line, with `...` in place of secret values, also of `WANDB_API_KEY=...`."""
+    words = []
+    is_secret = False
+    for word in argv:
+        name, equals, _ = word.partition("=")
+        if not word.startswith("--"):
+            is_variable = bool(equals) and name.isupper() and bool(SECRET.search(name.lower()))
+            shown = f"{name}=..." if is_variable else word
+            words.append("..." if is_secret else shown)
+            continue
+        is_secret = bool(SECRET.search(name.replace("-", "_")))
+        words.append(f"{name}=..." if is_secret and equals else word)
+    return words
+
+
+def shown_command(script: str, argv: Sequence[str]) -> str:
+    """Return a command line that can be pasted into a shell, with `...` in place of secret values.
+
+    `script` is what Python runs, such as `run_glue.py` or `-m electra squad`.
+    """
+    return shlex.join(["python", *script.split(), *hide_secrets(argv)])

@@ -1,0 +1,212 @@
+"""Errors of the user: one line on stderr and exit code 2, no traceback."""
+
+import atexit
+import difflib
+import errno
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from electra.base.console import is_encodable, printable
+from electra.base.streams import flush_outputs
+from electra.core.errors import UserError
+
+OPTIONAL = {"datatrove", "optuna", "python-calamine", "tensorboard", "wandb"}
+"""Packages that only some commands need; each has an extra of this package."""
+WHAT_TO_DO = {
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOENT: "correct the name",
+    errno.EEXIST: "remove it, or choose another name",
+    errno.EISDIR: "name a file in it",
+    errno.ENOTDIR: "name a folder",
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get the permission, or name another file or folder"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or name another folder"),
+}
+"""Number of an error of the system -> what a user can do."""
+REMOVED: dict[str, str] = {
+    "shard": "one host tokenizes with all its cores, several with examples/tokenize_datatrove.py (docs/clusters.md)",
+    "merge": "`electra cache` without it completes the cache, also of shards that are there",
+}
+"""Option or verb of an earlier version -> what a user does instead, such as "set --max_steps".
+
+A command line that has the option is refused with these words. A file of --config, which may be the config.yaml of an
+earlier run, is read without it, and one line of the log says so.
+"""
+MEANT: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("lr", "peak_lr", "max_lr"), ("learning_rate",)),
+    **dict.fromkeys(
+        ("batch_size", "bs", "train_batch_size", "per_gpu_train_batch_size", "micro_batch_size"),
+        ("per_device_train_batch_size", "per_device_eval_batch_size"),
+    ),
+    **dict.fromkeys(("eval_batch_size", "per_gpu_eval_batch_size"), ("per_device_eval_batch_size",)),
+    **dict.fromkeys(
+        ("model_name_or_path", "model_name", "model", "checkpoint", "init_from"),
+        ("pretrain_path", "init_discriminator"),
+    ),
+    **dict.fromkeys(("init_checkpoint", "pretrained_model", "electra_path"), ("pretrain_path",)),
+    **dict.fromkeys(("config_name", "model_type"), ("from_scratch", "discriminator_type")),
+    **dict.fromkeys(("tokenizer_name", "tokenizer", "vocab_file"), ("tokenizer_path",)),
+    **dict.fromkeys(("epochs", "num_epochs", "n_epochs"), ("num_train_epochs",)),
+    **dict.fromkeys(("steps", "num_train_steps", "train_steps", "total_steps", "max_train_steps"), ("max_steps",)),
+    **dict.fromkeys(("num_warmup_steps", "warmup_ratio", "warmup_proportion", "warmup"), ("warmup_steps",)),
+    **dict.fromkeys(("max_seq_length", "max_seq_len", "seq_length", "block_size", "sequence_length"), ("max_length",)),
+    **dict.fromkeys(("mlm_prob", "mask_prob", "masking_prob"), ("mlm_probability",)),
+    **dict.fromkeys(("accumulation_steps", "grad_accum", "gradient_accumulation"), ("gradient_accumulation_steps",)),
+    **dict.fromkeys(("grad_clip", "clip_grad", "clip_norm", "max_norm"), ("max_grad_norm",)),
+    **dict.fromkeys(("weight_decay_rate", "wd"), ("weight_decay",)),
+    **dict.fromkeys(("disc_weight", "rtd_weight"), ("discriminator_weight",)),
+    **dict.fromkeys(("task", "task_name", "task_names"), ("tasks",)),
+    **dict.fromkeys(("dataset", "dataset_path", "data_set"), ("dataset_name",)),
+    **dict.fromkeys(("data_dir", "data_path", "input_file", "corpus", "corpus_dir", "train_data"), ("train_file",)),
+    **dict.fromkeys(("dev_file", "eval_file", "valid_file", "eval_data", "predict_file"), ("validation_file",)),
+    **dict.fromkeys(("validation_split", "validation_split_percentage", "val_fraction"), ("validation_fraction",)),
+    **dict.fromkeys(("output", "out_dir", "save_dir", "model_dir"), ("output_dir",)),
+    **dict.fromkeys(("run_name", "exp_name", "name"), ("experiment_name",)),
+    **dict.fromkeys(("random_seed", "rand_seed"), ("seed",)),
+    **dict.fromkeys(("num_trials", "n_seeds", "seeds"), ("num_seeds",)),
+    **dict.fromkeys(("evaluation_strategy",), ("eval_strategy",)),
+    **dict.fromkeys(("save_checkpoints_steps", "save_every", "checkpoint_steps"), ("save_steps",)),
+    "eval_every": ("eval_steps",),
+    **dict.fromkeys(("keep_checkpoint_max", "max_checkpoints"), ("save_total_limit",)),
+    **dict.fromkeys(("resume", "resume_from"), ("resume_from_checkpoint",)),
+    **dict.fromkeys(("no_cuda", "cpu"), ("use_cpu",)),
+    **dict.fromkeys(("num_workers", "workers"), ("dataloader_num_workers",)),
+    **dict.fromkeys(("layerwise_lr_decay_rate", "llrd", "layer_decay"), ("layerwise_lr_decay",)),
+    **dict.fromkeys(("hidden_dropout", "dropout"), ("hidden_dropout_prob", "head_dropout")),
+    **dict.fromkeys(("cased", "no_lower_case"), ("lowercase false",)),
+    **dict.fromkeys(("do_lower_case", "uncased"), ("lowercase",)),
+    **dict.fromkeys(("num_layers", "n_layers"), ("num_hidden_layers",)),
+    **dict.fromkeys(("num_heads", "n_heads"), ("num_attention_heads",)),
+    **dict.fromkeys(("adam_eps", "eps", "epsilon"), ("adam_epsilon",)),
+    "adafactor": ("optim adafactor",),
+    "optimizer": ("optim",),
+    "scheduler": ("lr_scheduler_type",),
+    "generator_hidden_size": ("generator_size",),
+    "generator_layers": ("generator_layer_size",),
+    "wandb": ("report_to wandb",),
+    "use_wandb": ("report_to wandb",),
+    "do_predict": ("predict_test",),
+}
+"""Option of run_glue.py, run_mlm.py, google-research/electra, other trainers and other spellings -> options here with
+the same meaning, of which a command has one."""
+
+_NO_MEMORY = re.compile(
+    "can't allocate memory|cannot allocate memory|not enough memory|out of memory|"
+    "failed to map segment(?!.*not permitted)|could not create a (primitive|memory)|can't start new thread",
+    re.IGNORECASE,
+)
+"""Messages of torch's allocator for CPUs, of oneDNN, of CUDA, of Python's threads and of libraries that cannot be
+loaded, which have no class of their own."""
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or the error's type if the message is empty."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__
+
+
+def hint_of_unknown(name: str, known: Collection[str], otherwise: str, prefix: str = "") -> str:
+    """Return the end of a message about an unknown name: what replaces it if it was removed, else known names.
+
+    Known names are the one with its meaning (`MEANT`), else one that is near, or up to three that contain it.
+
+    Args:
+        otherwise: the end if no known name is near.
+        prefix: what is written before each known name, such as "--".
+    """
+    if name in REMOVED:
+        return f"it was removed: {REMOVED[name]}"
+    meant = [option for option in MEANT.get(name, ()) if option.partition(" ")[0] in known]
+    if meant:
+        return f"did you mean {prefix}{meant[0]}?"
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1) or [one for one in names if f"_{name}_" in f"_{one}_"]
+    return f"did you mean {' or '.join(prefix + one for one in near[:3])}?" if near else otherwise
+
+
+def check_words(words: Iterable[str]) -> None:
+    """Refuse words of a command line that are not UTF-8 or hold NUL, because no file of results can hold them."""
+    for word in words:
+        if not is_encodable(word) or "\0" in word:
+            raise UserError(f"{word!r:.200} is not UTF-8; convert the text, or rename the file or folder")
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return True if an error says that the host or the device has no memory left."""
+    has_no_class = isinstance(error, RuntimeError | ImportError)
+    return isinstance(error, MemoryError) or (has_no_class and bool(_NO_MEMORY.search(str(error))))
+
+
+def own_words(error: Exception) -> str:
+    """Return the message of an error, without the traceback that a worker of a data loader puts before it."""
+    return str(error).rpartition(f"{UserError.__module__}.{UserError.__name__}: ")[2]
+
+
+def run_script(main: Callable[[], None]) -> NoReturn:
+    """Run `main` as a command: a `UserError` or `OSError` becomes one line on stderr and exit code 2.
+
+    `ELECTRA_DEBUG=1` shows the traceback, too.
+    """
+    code: Any = 2  # the user's error, unless it is set to something else
+    message = ""
+    try:
+        try:
+            main()
+            code = 0
+        except Exception:
+            if os.environ.get("ELECTRA_DEBUG") == "1":
+                traceback.print_exc()
+            raise
+    except SystemExit as stop:  # all processes raise it at the same point
+        code = stop.code
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process without a traceback
+        code = 130  # 128 + SIGINT, the convention of shells
+        message = "stopped"
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
+        code = 141  # 128 + SIGPIPE
+    except (MemoryError, RuntimeError, ImportError) as error:
+        if is_out_of_memory(error):
+            advice = "use smaller batches (with more --gradient_accumulation_steps) or networks"
+            message = f"error: not enough memory; {advice}"
+        elif isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
+            message = f"error: this needs {error.name}, which is not installed; run: pip install {error.name}"
+        elif str(error).startswith("Symlink loop"):  # of pathlib before Python 3.13, then an OSError
+            message = f"error: {error}"
+        else:
+            raise
+    except (UserError, OSError) as error:  # OSError: a full disk, a folder that became unreadable
+        if isinstance(error, OSError) and error.filename is None and error.errno is None:
+            raise
+        message = f"error: {' '.join(own_words(error).split())}"
+        if isinstance(error, OSError) and error.errno in WHAT_TO_DO:
+            message += f"; {WHAT_TO_DO[error.errno]}"
+    if message:
+        with suppress(OSError):  # stderr may be on a full disk, too
+            print(printable(message), file=sys.stderr)  # noqa: T201 - the command's own output
+    flush_outputs()
+    _exit(code, waits=not message)
+
+
+def _exit(code: Any, waits: bool) -> NoReturn:
+    """End the program with an exit code; a process of a distributed run ends without cleanup.
+
+    With `waits`, such a process first waits until all processes are here.
+
+    While the interpreter is torn down, threads of gloo may still run and abort the process (torch 2.13: one exit in
+    four on a busy machine). torchrun would report a failure and stop the other processes.
+    """
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)  # not every command imports torch
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        sys.exit(code)
+    if waits:
+        with suppress(RuntimeError):  # another process failed and has reported it
+            distributed.barrier()
+    atexit._run_exitfuncs()  # what wandb and others still have to write
+    flush_outputs()
+    os._exit(code or 0)

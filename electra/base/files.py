@@ -1,0 +1,438 @@
+"""Atomic writes, JSON of a known shape, the paths that users give, and YAML."""
+
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from io import IOBase
+from pathlib import Path
+from typing import Any, TextIO, overload
+
+import yaml
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
+
+import electra
+from electra.base.console import is_encodable
+from electra.base.typed import T, check_type, parse_json
+from electra.core.errors import UserError
+
+_PACKAGE = Path(electra.__file__).parent
+"""Folder of the installed package or of the checkout's `electra/`."""
+CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
+"""Folder of the experiment files: inside the installed package, or beside the package in a checkout."""
+
+# ---- writing
+
+
+@contextmanager
+def open_new(path: Path) -> Iterator[TextIO]:
+    """Open a text file to write, which appears at `path` when it is complete: no reader sees a part of the file.
+
+    Until then it is the hidden file .NAME.RANDOM.unfinished beside it. A symbolic link stays, and its target is
+    written. A file that is replaced keeps its mode. A device, a pipe and an open file such as /dev/stdout cannot be
+    replaced: they are written directly.
+    """
+    options: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+    if _is_stream(path):
+        with _naming(path), open(path, "a", **options) as file:  # "w" would empty a file that stdout is appended to
+            yield file
+        return
+    path = Path(os.path.realpath(path))
+    name = os.fsencode(path.name)[:200].decode(errors="ignore")  # a name may have 255 bytes
+    unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}.unfinished")
+    try:
+        with _naming(path), open(unfinished, "x", **options) as file:
+            with suppress(FileNotFoundError):
+                shutil.copymode(path, unfinished)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Add the name of a file to errors of the block that writes it, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def _is_stream(path: Path) -> bool:
+    """Return True if a path names a device, a pipe, or a file that a process has open, such as /dev/stdout."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return False
+    link = path
+    while link.is_symlink():
+        if str(link.parent.resolve()).startswith("/proc/"):
+            return True
+        link = link.parent / os.readlink(link)
+    return not stat.S_ISREG(mode)
+
+
+def write_file(content: bytes, path: Path) -> None:
+    """Write bytes to a file that is new or replaced, as `open_new` does."""
+    with open_new(path) as file:
+        file.buffer.write(content)
+
+
+def write_json(values: dict[str, Any], path: Path) -> None:
+    """Write a mapping as JSON, as `write_file` does; nan and infinity become null."""
+    text = json.dumps(_finite(values), indent=2, allow_nan=False)
+    write_file(f"{text}\n".encode(), path)
+
+
+@overload
+def read_json(path: Path) -> dict[str, Any]: ...
+
+
+@overload
+def read_json(path: Path, shape: type[T]) -> T: ...
+
+
+def read_json(path: Path, shape: Any = dict[str, Any]) -> Any:
+    """Return the content of a JSON file as a value of the type `shape`, see `parse_json`.
+
+    Raises:
+        UserError: the file is missing, is no JSON, or is not of the shape.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} is {'no file' if path.exists() else 'missing'}; restore it")
+    try:
+        return parse_json(path.read_text(encoding="utf-8"), shape)
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read: {error}; restore or remove it") from error
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def holds_files(folder: Path) -> bool:
+    """Return True if a folder has more than hidden entries, such as the temporary file of a killed `write_file`."""
+    return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
+
+
+def check_results(folder: Path, name: str, about: Mapping[str, Any]) -> None:
+    """Refuse a folder that holds other files than results, or results with other values of `about`."""
+    path = folder / name
+    found = read_json(path) if path.is_file() else {}
+    if holds_files(folder) and not about.items() <= found.items():
+        raise UserError(f"{folder} holds other files or other results; choose another --output_dir")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """Make a folder and its parents; if the block fails, remove the folders that were made and are still empty."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for path in made:
+            with suppress(OSError):  # it holds a file
+                path.rmdir()
+        raise
+
+
+def replace_folder(new: Path, target: Path) -> None:
+    """Rename `new` to `target`; after a kill in between, the old folder is complete as `target.previous`."""
+    share_weights(new)
+    previous = target.with_name(f"{target.name}.previous")
+    shutil.rmtree(previous, ignore_errors=True)
+    if target.exists():
+        os.rename(target, previous)
+    os.rename(new, target)
+    shutil.rmtree(previous, ignore_errors=True)
+
+
+def share_weights(folder: Path) -> None:
+    """Let everybody read the weights in a folder who may read its config.json; safetensors lets only their owner."""
+    config = folder / "config.json"
+    for path in folder.glob("*.safetensors") if config.is_file() else ():
+        with suppress(OSError):  # a file system without modes
+            path.chmod(stat.S_IMODE(config.stat().st_mode))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new files in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# ---- paths
+
+
+def given_path(given: Any, name: str) -> Path:
+    """Return a path that a program gives; raise a UserError that names the argument if it is of another type."""
+    if not isinstance(given, str | os.PathLike):
+        raise UserError(f"{name} is a {type(given).__name__}; give a path")
+    return Path(given)
+
+
+def given_paths(given: Any, name: str) -> list[str]:
+    """Return the paths that a program gives, one or several; raise a UserError if one is of another type."""
+    if isinstance(given, str | os.PathLike):
+        return [os.fspath(given)]
+    if isinstance(given, Mapping | IOBase) or not isinstance(given, Iterable):
+        raise UserError(f"{name} is a {type(given).__name__}; give a path, or several")
+    paths = list(given)
+    for number, one in enumerate(paths):
+        given_path(one, f"{name}[{number}]")
+    return [os.fspath(one) for one in paths]
+
+
+def config_path(name: str) -> Path:
+    """Return the path of a file, or of the package's file with this name: `configs/glue/paper.yaml` works anywhere."""
+    path = expand(name)
+    if path.exists() or path.is_absolute():
+        return path
+    packaged = CONFIGS.joinpath(*path.parts[path.parts[:1] == ("configs",) :])
+    return packaged if packaged.is_file() else path
+
+
+def expand(path: str | Path) -> Path:
+    """Return the path with `~` and variables such as `$HOME` replaced, if there is such a user or variable.
+
+    A path that exists as it is written stays.
+
+    Raises:
+        UserError: a name is not UTF-8 or holds NUL, which libraries and files of options cannot take.
+    """
+    text = _checked(os.fspath(path))
+    if "$" in text and not os.path.lexists(text):
+        text = os.path.expandvars(text)
+    return Path(_checked(os.path.expanduser(text)))
+
+
+def check_regular(path: str | Path) -> None:
+    """Refuse a pipe or a device: commands open a file more than once, and would wait for ever the second time."""
+    file = expand(path)
+    if file.exists() and not file.is_file() and not file.is_dir():
+        raise UserError(f"{path} is a pipe or a device, which can be read only once; write its content to a file")
+
+
+def absolute(path: str) -> str:
+    """Return the absolute path of a file or folder, with `~` and variables replaced; see `expand`."""
+    return _checked(os.path.abspath(expand(path)))
+
+
+def _checked(path: str) -> str:
+    if not is_encodable(path) or "\0" in path:
+        raise UserError(f"the path {path!r} has a name that is not UTF-8; rename that file or folder")
+    return path
+
+
+HELD_OUT_WORDS = frozenset({"valid", "validation", "val", "dev", "devel", "development", "test", "eval"})
+"""Words in the names of files with text or rows that are held out of training."""
+
+
+def split_name(given: str) -> tuple[str, str]:
+    """Return name and path of `name=path`; "" and the whole text if that is a path without a name."""
+    match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)=(.+)", given)
+    return match.groups() if match and not expand(given).exists() else ("", given)  # type: ignore[return-value]
+
+
+def absolute_named(given: str) -> str:
+    """Return `name=path`, or a path without a name, with the path made absolute."""
+    name, path = split_name(given)
+    return f"{name}={absolute(path)}" if name else absolute(path)
+
+
+def absolute_if_there(name: str) -> str:
+    """Return the absolute path of an existing file or folder; return anything else, such as a Hub id, unchanged."""
+    return absolute(name) if expand(name).exists() else name
+
+
+def may_be_hub_id(name: str) -> bool:
+    """Return True if the Hub may have `name`: it does not look like a path, and its parent is no folder here."""
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    is_below_folder = "/" in name and Path(name).parent.is_dir()
+    return not is_below_folder and Path(name).suffix not in (".json", ".yaml", ".safetensors", ".txt")
+
+
+# ---- fine-tuned models that were saved
+
+CARD = "README.md"
+"""File with the card of a model, by the Hub's convention."""
+RESULT_NAME = "result.json"
+"""File in the folder of a saved model with the line of results.jsonl of its run."""
+
+
+def saved_models(folder: Path) -> list[Path]:
+    """Return the folders of fine-tuned models: `folder` itself if it is one, else those in its `models/`, by name."""
+    if (folder / RESULT_NAME).is_file():
+        return [folder]
+    found = sorted(path.parent for path in folder.glob(f"models/[!.]*/{RESULT_NAME}"))
+    return [model for model in found if model.suffix != ".previous"]  # left by a killed command
+
+
+# ---- YAML
+
+YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError)
+"""Errors of reading a text that is no YAML; ValueError for an encoding other than UTF-8."""
+_FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z")
+"""Numbers such as 1e-4, which PyYAML takes for text."""
+
+
+class _Loader(yaml.SafeLoader):
+    """A YAML loader that reads 1e-4 as a number, and refuses keys that a mapping has twice."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                wrong = f"{key.value:.80} stands here twice; leave one of the two out"
+                raise yaml.composer.ComposerError(None, None, wrong, key.start_mark)
+            seen.add(key.value)
+        return node
+
+
+class _TextLoader(_Loader):
+    """A YAML loader that reads every scalar as text, except null and the key `<<` of a merge."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+
+class _PlainLoader(_Loader):
+    """A YAML loader for which only null, true, false and decimal numbers are no text, as in YAML 1.2.
+
+    YAML 1.1 reads `no` as false, `010` as 8 and `12:30` as 750.
+    """
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+
+class _Dumper(yaml.SafeDumper):
+    """A YAML dumper that quotes text that looks like a number, and repeats what occurs twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+for _class in (_Loader, _Dumper):
+    _class.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+for _class in (_TextLoader, _PlainLoader):
+    _class.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"<<\Z"), ["<"])
+_TextLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null|)\Z"), ["~", "n", ""])
+for _kind, _pattern, _beginnings in (
+    ("null", r"(~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
+    ("bool", r"(true|True|TRUE|false|False|FALSE)\Z", list("tTfF")),
+    ("int", r"[-+]?(0|[1-9][0-9_]*)\Z", list("-+0123456789")),
+    ("float", r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)\Z", list("-+.0123456789")),
+    ("float", _FLOAT.pattern, list("-+.0123456789")),
+    ("float", r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z", list("-+.")),
+):
+    _PlainLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _beginnings)
+
+
+def read_yaml(text: str) -> Any:
+    """Return the value that a text of YAML stands for.
+
+    Raises:
+        yaml.YAMLError, ValueError, RecursionError: see `YAML_ERRORS`.
+    """
+    return yaml.load(text, Loader=_Loader)
+
+
+def read_plain(text: str) -> Any:
+    """Return the value of a text of YAML in which `no`, `010` and `12:30` are words; errors as of `read_yaml`."""
+    return yaml.load(text, Loader=_PlainLoader)
+
+
+OPTIONS_TITLE = "Effective options"
+"""Beginning of the comment in the first line of a config.yaml that a command of this program writes."""
+
+
+def read_options(folder: Path) -> dict[str, Any] | None:
+    """Return the options of a run from its config.yaml; None if the folder has none.
+
+    Raises:
+        UserError: the file cannot be read, or is no mapping.
+    """
+    path = folder / "config.yaml"
+    if not path.is_file():
+        return None
+    try:
+        options = check_type(read_yaml(path.read_text(encoding="utf-8")), dict[str, Any])
+        check_type(options, RunOptions)
+    except (OSError, *YAML_ERRORS) as error:
+        raise UserError(f"{path} cannot be read: {error}; restore it") from error
+    return dict(options)
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of a run that other commands read, with the types that they have in its config.yaml."""
+
+    objective: str
+    max_length: int
+    mlm_probability: float
+    mlm_replacement_probability: float | None
+    mlm_random_probability: float | None
+    disallow_correct: bool
+    temperature: float
+    tie: str | None
+    hidden_dropout_prob: float
+    attention_probs_dropout_prob: float
+
+
+_PART_OF_RUN = re.compile(r"discriminator|generator|checkpoint-\d+")
+"""Names of folders in a run whose options are those of the run."""
+
+
+def run_options(path: str) -> dict[str, Any]:
+    """Return the options of a run, given its folder or a folder in it; {} for other folders and for Hub ids.
+
+    Only a folder with a `discriminator/` or checkpoints is a run: another program may have written another
+    config.yaml.
+    """
+    folder = expand(path).resolve()
+    if not folder.is_dir():
+        return {}
+    run = folder.parent if _PART_OF_RUN.fullmatch(folder.name) else folder
+    is_run = any(_PART_OF_RUN.fullmatch(part.name) for part in run.iterdir())
+    return (read_options(run) or {}) if is_run else {}
+
+
+def read_as_written(text: str) -> Any:
+    """Return the mapping of a text of YAML with values as text or lists of text, except for null and mappings.
+
+    The type of an option then decides how its value is read, as on a command line: `experiment_name: 1e5` is a name.
+    """
+    content = read_yaml(text)
+    if not isinstance(content, dict):
+        return content
+    written = yaml.load(text, Loader=_TextLoader)
+    return {key: content[key] if isinstance(content.get(key), dict) else value for key, value in written.items()}
+
+
+def write_as_yaml(values: Any) -> str:
+    """Return values as a text of YAML that `read_yaml` and other programs read back."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

@@ -1,0 +1,250 @@
+"""Options: each is declared once, beside what it configures, with all that is known about it.
+
+`option(...)` makes a field of a dataclass: default, help, range, what resuming a run with another value means, whether
+a score depends on it. A `Need` says without what an option would do nothing. command_line.py fills the dataclasses.
+"""
+
+import functools
+import logging
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, Literal, NamedTuple, get_origin, get_type_hints
+
+import numpy as np
+
+from electra.base.errors import hint_of_unknown
+from electra.base.typed import check_type
+from electra.core.errors import UserError
+from electra.core.ranges import Range, check
+from electra.core.recipes import RECIPES
+
+logger = logging.getLogger(__name__)
+
+Values = Mapping[str, Any]
+"""Options by name."""
+
+# ---- ranges
+
+AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8", {"minimum": 8})
+STEPS = Range(lambda value: value > 0 or value == -1, "positive, or -1", {"minimum": -1, "not": {"const": 0}})
+SEED = Range(lambda value: 0 <= value < 2**32, "in [0, 2^32)", {"minimum": 0, "exclusiveMaximum": 2**32})
+"""Ranges of numbers by name: heads and batches, steps (-1 for none), seeds of numpy."""
+_PART_OF_RUN = re.compile(r"checkpoint-.*|discriminator|generator|\.\.|")
+"""Names of folders in a run, and those that name no folder of their own."""
+FOLDER_NAME = Range(
+    lambda name: Path(name).name == name and not _PART_OF_RUN.fullmatch(name) and len(os.fsencode(name)) <= 200,
+    "a plain folder name, without slashes, of at most 200 bytes, and not that of a part of a run",
+)
+"""The range of a name for a new folder; file systems allow 255 bytes, with endings."""
+NOT_EMPTY = Range(lambda value: value != "", "a name or a folder, or left out")
+"""The range of a name or path: "" is a forgotten value."""
+# Larger ids are not exact in float32, in which held-out records are gathered.
+VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]", {"minimum": 6, "maximum": 2**24})
+
+# ---- options
+
+Resuming = Literal["kept", "recorded", "compared", "free"]
+"""What another value means for a run that is resumed.
+
+    kept      refused: the objective or the masks would change, or the option would have no effect any more
+    recorded  holds from here on; it is logged, and recorded with its step
+    compared  may differ if documents, tokenizer, networks and segments of a step stay the same
+    free      changes nothing that is learned or measured
+"""
+
+
+class Rules(NamedTuple):
+    """The rules of an option: all that is known about it, beside default and help."""
+
+    valid: Range | None = None
+    resuming: Resuming | None = None
+    """Effect of another value in a resumed run; None for `Options.resuming` of the group."""
+    always_recorded: bool = False
+    """Whether the option is recorded even at its default, so that a later change of the default does not matter."""
+    changes_score: bool = True
+    """Whether a score of fine-tuning depends on the option."""
+    absolute: Callable[[str], str] | None = None
+    """Function that makes the path in a value absolute, so that a run goes on from any folder; None for no path."""
+    replaced_by: Sequence[str] = ()
+    """Names of options of which one on the command line replaces a line of a file for this option."""
+
+
+def option(
+    default: Any,
+    help: str,
+    valid: Range | None = None,
+    choices: Iterable[str] = (),
+    without_value: Any = None,
+    **rules: Any,
+) -> Any:
+    """Return the dataclass field of an option: its default, help and rules.
+
+    Args:
+        valid: range of its values; None for any.
+        choices: values that it may have; () for any.
+        without_value: value where the command line has the option's name alone.
+        rules: fields of `Rules`.
+    """
+    metadata: dict[str, Any] = {"help": help, "rules": Rules(valid, **rules)}
+    if without_value is not None:
+        metadata |= {"nargs": "?", "const": without_value}
+    if choices:
+        metadata["choices"] = list(choices)
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def from_recipe(name: str, help: str, valid: Range | None = None, **rules: Any) -> Any:
+    """Return the field of an option that every recipe sets; its default is that of the paper's ELECTRA-Small."""
+    return option(RECIPES["small"][name], help, valid, always_recorded=True, **rules)
+
+
+def rules_of(option: Field[Any]) -> Rules:
+    return option.metadata.get("rules", Rules())
+
+
+def default_of(option: Field[Any]) -> Any:
+    return option.default if option.default_factory is MISSING else option.default_factory()
+
+
+def check_seed(seed: Any) -> None:
+    """Raise a UserError if a value that a program gives is no seed."""
+    is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    check(is_whole and SEED.holds(seed), "seed", repr(seed), f"a whole number {SEED.expected}")
+
+
+def check_known(
+    options: Iterable[str],
+    known: Collection[str],
+    prefix: str = "",
+    where: str = "",
+    without_hint: frozenset[str] = frozenset(),
+) -> None:
+    """Raise a UserError that names an option which is not known, and the one that was meant.
+
+    Args:
+        prefix: what is written before each name, such as "--".
+        where: the file that has the option, as the end of a clause.
+        without_hint: known names that are never recommended.
+    """
+    for name in options:
+        if name not in known:
+            otherwise = "--help lists the options" if prefix else f"the options are {', '.join(sorted(known))}"
+            hint = hint_of_unknown(name, {*known} - without_hint, otherwise, prefix)
+            raise UserError(f"unknown option {prefix}{name}{where}; {hint}")
+
+
+def check_options(options: Any) -> None:
+    """Refuse values that are of another type than the option, out of its range, or not finite.
+
+    Such values would break a run much later.
+
+    A program may give a path in place of text, and one text in place of a list: `options` then gets text or a list.
+    """
+    group: Any = type(options)
+    kinds = types_of(group)
+    for f in fields(options):
+        value = getattr(options, f.name, None)
+        typed = as_type(f, kinds[f.name], value)
+        if typed is not value:
+            object.__setattr__(options, f.name, typed)  # also of a frozen group
+            value = typed
+        valid = rules_of(f).valid
+        for one in value if isinstance(value, list) else [value]:
+            if valid and one is not None:
+                check(valid.holds(one), f.name, one, valid.expected)
+
+
+@dataclass(frozen=True)
+class Options:
+    """A group of options, checked when it is made and never changed.
+
+    The first line of a group's docstring is the group's title in `--help`.
+    """
+
+    resuming: ClassVar[Resuming] = "free"
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@functools.cache
+def types_of(group: Any) -> dict[str, Any]:
+    return get_type_hints(group)
+
+
+def as_type(f: Field[Any], kind: Any, value: Any) -> Any:
+    """Return the value of an option as a value of its type; as it is if only transformers declares the option.
+
+    Raises:
+        UserError: the value is of another type, or is not one of the option's choices.
+    """
+    if "rules" not in f.metadata:
+        return value
+    value = plain_value(value)
+    if get_origin(kind) is list and isinstance(value, str | tuple):
+        value = [value] if isinstance(value, str) else [*value]
+    try:
+        value = check_type(value, kind)
+    except ValueError as error:
+        raise UserError(f"--{f.name} {value!r:.80} is not possible: {error}") from error
+    choices = f.metadata.get("choices", ())
+    if choices and value is not None:
+        for one in value if isinstance(value, list) else [value]:
+            check(one in choices, f.name, one, f"one of {', '.join(choices)}")
+    return value
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value, or the values of a list, without enums, paths and types of numpy."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(plain_value, value))
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    return value.value if isinstance(value, Enum) else value
+
+
+# ---- options that need others
+
+
+def never(options: Any) -> bool:
+    """Return False: the condition of options that nothing here uses."""
+    return False
+
+
+class Need(NamedTuple):
+    """A condition without which options have no effect.
+
+    Attributes:
+        names: the names of the options.
+        holds: function that returns True if the condition holds; its argument has all options as attributes.
+        reason: why the options have no effect without the condition; `{name}` stands for the value of an option.
+    """
+
+    names: Sequence[str]
+    holds: Callable[[Any], bool]
+    reason: str
+
+
+def without_effect(needs: Iterable[Need], values: Values, given: Collection[str]) -> frozenset[str]:
+    """Return the names of the options that have no effect beside the others, and log a warning of the given ones.
+
+    Args:
+        values: all options by name.
+        given: names of options whose user must know.
+    """
+    options = SimpleNamespace(**values)
+    unmet = [need for need in needs if not need.holds(options)]
+    for need in unmet:
+        named = [name for name in need.names if name in given]
+        if named:
+            logger.warning("no effect: --%s (%s)", ", --".join(named), need.reason.format(**values))
+    return frozenset(name for need in unmet for name in need.names)

@@ -1,0 +1,50 @@
+"""Values of JSON and of Python, checked by pydantic: a value is of the type that its reader names, or is refused."""
+
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from electra.core.errors import abridged
+
+T = TypeVar("T")
+"""Type of a value that is read."""
+STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
+"""How values are checked: `1` is no text, nan is no number. Another version may have written more entries."""
+
+
+@lru_cache
+def checker(kind: Any) -> TypeAdapter[Any]:
+    """Return the checker of tuples with one value of a type: pydantic takes a configuration for parts alone."""
+    return TypeAdapter(tuple[kind], config=STRICT)
+
+
+def parse_json(text: str, shape: Any) -> Any:
+    """Return the value of a text of JSON as a value of a type, such as a `TypedDict` or a dataclass.
+
+    Raises:
+        ValueError: the text is not JSON, or its value or a part of it is of another type, or missing.
+    """
+    try:
+        return checker(shape).validate_json(f"[{text}]")[0]
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from error
+
+
+def check_type(value: Any, kind: Any) -> Any:
+    """Return a value of Python that is of a type, such as `float | None`; 3 as 3.0 for a float.
+
+    Raises:
+        ValueError: the value or a part of it is of another type, or missing.
+    """
+    try:
+        return checker(kind).validate_python((value,))[0]
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the place, the reason and the value of the first problem that pydantic has found, in one line."""
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(map(str, problem["loc"][1:]))
+    return f"{place or 'it'}: {problem['msg']}, not {abridged(problem['input'])}"

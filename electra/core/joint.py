@@ -1,0 +1,456 @@
+"""The joint model: a small generator corrupts text, and a discriminator tells which tokens were replaced.
+
+Both networks are models of transformers (networks.py), so the exported networks open anywhere: by default
+`ElectraForMaskedLM` and `ElectraForPreTraining`. Three things differ from calling one after the other:
+
+- they share weights (tying.py): the embeddings; the LM head is the word table;
+- the LM head sees the chosen positions only, 15 % of the rows of the largest matrix product of the step;
+- the losses are ours (objectives.py), because the discriminator's own includes padding.
+
+`JointModel.forward` is the training step. Its ablations are in ablations.py: some train a masked
+language model in the discriminator's place. It is called `discriminator` in checkpoints all the same; losses and
+outputs that belong to either are called main.
+"""
+
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, set_seed
+
+from electra.core.ablations import adversarial_loss, copy_or_predict, noisy_text, predict_originals
+from electra.core.configuration import ElectraPretrainingConfig
+from electra.core.corruption import (
+    choose_in_segments,
+    choose_positions,
+    count_chosen,
+    count_chosen_in_segments,
+    draw_tokens,
+    mask_tokens,
+    maskable_tokens,
+    replace_tokens,
+    sample_tokens,
+    segment_numbers,
+)
+from electra.core.errors import UserError
+from electra.core.initialization import initialize, set_local_heads
+from electra.core.networks import (
+    ElectraPretrainingOutput,
+    attention_bias,
+    detect_replaced,
+    encode,
+    gather_hidden,
+    lm_logits,
+    masked_lm,
+    put_at,
+    replaced_logits,
+    rtd_model,
+)
+from electra.core.objectives import (
+    discriminator_nll,
+    electra_loss,
+    nll_and_probabilities,
+    noise_logits,
+    objective_of,
+    weighted_mean,
+)
+from electra.core.tying import difference, disentangle, tied_weights
+
+# B rows of L tokens; K is the number of slots for chosen positions in a row.
+
+Fields = dict[str, Tensor | None]
+"""Values by name: fields of `ElectraPretrainingOutput`, or arguments of `encode`."""
+
+
+class MaskedText(NamedTuple):
+    """The generator's input, int64 (B, L), with the chosen positions and tokens, (B, K) each.
+
+    `ElectraPretrainingOutput` describes the fields; `mask_noise` are the numbers in [0, 1) that decided on [MASK].
+    """
+
+    input_ids: Tensor
+    mlm_positions: Tensor
+    mlm_mask: Tensor
+    is_mask_token: Tensor
+    original_ids: Tensor
+    mask_noise: Tensor
+
+
+class Generated(NamedTuple):
+    """The generator's answers about the K chosen positions of each of B rows.
+
+    Args:
+        hidden: the generator's last hidden states, (B * K, D), with gradient.
+        logits: the generator's logits, (B * K, V), with gradient.
+        probabilities: p_G, the softmax of the logits, float32 (B * K, V), without gradient.
+        loss: loss of masked language modelling, (), with gradient.
+        is_trained: whether the total loss includes the generator's.
+        fields: values of `ElectraPretrainingOutput`.
+    """
+
+    hidden: Tensor
+    logits: Tensor
+    probabilities: Tensor
+    loss: Tensor
+    is_trained: bool
+    fields: Fields
+
+
+class CorruptedText(NamedTuple):
+    """The main network's input, int64 (B, L), the mask of replaced tokens, bool (B, L), and the samples, int64 (B, K).
+
+    For Electric, a token is "replaced" if it is noise, even if the noise equals the original; `log_q` is the
+    generator's log probability of the tokens at the chosen positions, float32 (B, K).
+    """
+
+    input_ids: Tensor
+    is_replaced: Tensor | None = None
+    sampled_ids: Tensor | None = None
+    log_q: Tensor | None = None
+
+
+class JointModel(PreTrainedModel):
+    """A generator and a discriminator with shared embeddings, and the forward pass that trains both.
+
+    The attribute `most_in_shared_rows` says how training rows are packed: the largest number of positions that is
+    chosen in any training row that segments share, None if that is unknown. Evaluation ignores it.
+
+    Arguments of `forward`:
+        input_ids: original token ids, int64 (B, L).
+        attention_mask: 1 for real tokens, 0 for padding, (B, L). Leave it out where nothing is padded: attention has
+            faster kernels without a mask.
+        token_type_ids: 0 or 1, int64 (B, L).
+        mask_noise: see `mask_text`; drawn from the device's random state if not given.
+        sample_noise: a uniform number per position for the generator's sample, float (B, L); drawn likewise.
+        token_counts: divisors of the sums of losses, see `count_tokens`, float (2,); the counts of the batch if not
+            given. Where a step has several batches, pass their mean counts: the mean of the batches' losses is then
+            the mean over all tokens of the step, however rows of different lengths are split into batches.
+        segment_lengths: tokens of each of the segments that share a row, int64 (B, S); nothing passes from one segment
+            to another, and losses are those of segments in rows of their own.
+        corrupted_input_ids: a text that was corrupted before, int64 (B, L): the discriminator judges it, and nothing
+            is masked.
+        train_generator: whether the generator gets gradients in training; False runs it without.
+        train_discriminator: whether the discriminator is applied in training. Evaluation ignores both.
+    """
+
+    config_class = ElectraPretrainingConfig
+    config: ElectraPretrainingConfig
+    base_model_prefix = ""
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+    # Our loss is a mean: without this Trainer would multiply it by accumulation steps and by processes.
+    accepts_loss_kwargs = False
+    generator: PreTrainedModel | None
+    discriminator: PreTrainedModel
+    copy_gate: nn.Linear | None
+    baseline: nn.Linear | None
+
+    def __init__(self, config: ElectraPretrainingConfig) -> None:
+        if not isinstance(config, ElectraPretrainingConfig):
+            raise UserError(
+                f"config is a {type(config).__name__}; give an ElectraPretrainingConfig, or see from_recipe"
+            )
+        super().__init__(config)
+        self.objective = objective_of(config.objective, config.uniform_generator)
+        self.most_in_shared_rows: int | None = None
+        build_main = rtd_model if self.objective.finds_replaced else masked_lm
+        self.generator = masked_lm(config.generator) if self.objective.has_generator else None
+        self.discriminator = build_main(config.discriminator)
+        self.copy_gate = nn.Linear(config.discriminator.hidden_size, 1) if self.objective.has_copy_gate else None
+        self.baseline = None
+        # Target to source. A checkpoint holds shared weights under the generator's names, if there is one.
+        self._tied_weights_keys: dict[str, str] = {}
+        if self.generator is not None:
+            if self.objective.is_adversarial:
+                self.baseline = nn.Linear(self.generator.config.hidden_size, 1, bias=False)
+            self._tied_weights_keys |= tied_weights(self.generator, self.discriminator, config.tie)
+            if config.tie == "gdes":
+                disentangle(self.generator, self.discriminator)
+        # Trainer expects these to be missing when it resumes: shared weights, and those that a network ties itself.
+        self._keys_to_ignore_on_save = set(self._tied_weights_keys)
+        for role in ("generator", "discriminator"):
+            network = getattr(self, role)
+            if network is not None:
+                its_own = network.get_expanded_tied_weights_keys()
+                self._keys_to_ignore_on_save |= {f"{role}.{name}" for name in its_own}
+        self.post_init()
+
+    @classmethod
+    def untrained(cls, config: ElectraPretrainingConfig, initialization: str = "normal", seed: int = 42) -> Self:
+        """Build the networks of a configuration with initial weights, which follow from the seed.
+
+        Args:
+            initialization: see `initialize`.
+        Raises:
+            UserError: the second stage is to start from a generator of another size.
+        """
+        set_seed(seed)
+        model = cls(config)
+        if config.init_from_generator:
+            different = difference(model.generator, model.discriminator)
+            if different is not None:
+                raise UserError(
+                    f"the discriminator cannot start from the generator: {different}; choose equal sizes and "
+                    "--initialization normal, or --no_init_from_generator"
+                )
+        for network in filter(None, (model.discriminator, model.generator)):
+            initialize(network, initialization)
+        if initialization == "local":
+            set_local_heads(model.discriminator)
+        return model
+
+    def get_input_embeddings(self) -> nn.Module | None:
+        """Return the discriminator's embeddings, which FSDP shards as a group of their own.
+
+        Return None if the networks share embeddings, because a weight belongs to one group only.
+        """
+        embeddings = self.discriminator.get_input_embeddings()
+        if self.generator is not None and self.generator.get_input_embeddings().weight is embeddings.weight:
+            return None
+        return embeddings
+
+    def save_pretrained(self, save_directory: Any, *args: Any, **options: Any) -> None:
+        """Save the model as transformers does, but with the names that its weights have here.
+
+        For some architectures (GTE, NomicBERT, UltraBERT) transformers writes the names of the Hub's files, which it
+        translates when it reads a network. Trainer resumes without translating, and would leave these weights out.
+        """
+        super().save_pretrained(save_directory, *args, **{"save_original_format": False, **options})
+
+    def count_tokens(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        segment_lengths: Tensor | None = None,
+        **others: Tensor,
+    ) -> Tensor:
+        """Count the chosen positions and the real tokens of a batch, int64 (2,): the divisors of its losses."""
+        is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        maskable = maskable_tokens(input_ids, is_real, self.config.special_token_ids)
+        if segment_lengths is None:
+            chosen = count_chosen(maskable, is_real, self.config.mlm_probability)
+        else:
+            chosen = count_chosen_in_segments(maskable, segment_lengths, self.config.mlm_probability)
+        return torch.stack([chosen.sum(), is_real.sum()])
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        mask_noise: Tensor | None = None,
+        sample_noise: Tensor | None = None,
+        token_counts: Tensor | None = None,
+        segment_lengths: Tensor | None = None,
+        corrupted_input_ids: Tensor | None = None,
+        train_generator: bool = True,
+        train_discriminator: bool = True,
+    ) -> ElectraPretrainingOutput:
+        """Return losses of a batch: mask, generate, replace, discriminate (section 2 of the paper).
+
+        The class describes the arguments.
+        """
+        if corrupted_input_ids is not None:
+            return detect_replaced(self.discriminator, input_ids, corrupted_input_ids, attention_mask, token_type_ids)
+        is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        num_chosen, num_real = token_counts if token_counts is not None else (None, None)
+        if mask_noise is None:
+            mask_noise = torch.rand(*input_ids.shape, 2, device=input_ids.device)
+        if sample_noise is None:
+            sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
+        rows = self._rows(input_ids, attention_mask, token_type_ids, segment_lengths)
+
+        most = self.most_in_shared_rows if self.training else None
+        masked = mask_text(input_ids, is_real, mask_noise, self.config, segment_lengths, most)
+        slots: Fields = {"mlm_positions": masked.mlm_positions, "mlm_mask": masked.mlm_mask}
+        generated = self.generate(masked, rows, num_chosen, is_trained=train_generator or not self.training)
+        if generated is not None and self.training and not train_discriminator:
+            return ElectraPretrainingOutput(loss=generated.loss, **slots, **generated.fields)
+        corrupted = self.replace(input_ids, masked, generated, sample_noise)
+        hidden = encode(self.discriminator, corrupted.input_ids, **rows)
+        main_nll, main_fields = self.discriminate(hidden, input_ids, masked, corrupted)
+        if self.objective.at_all_tokens:
+            main_loss = weighted_mean(main_nll, is_real, num_real)
+        else:
+            is_chosen = put_at(masked.mlm_mask, masked.mlm_positions, input_ids.size(1))
+            main_loss = weighted_mean(main_nll, is_chosen, num_chosen)
+        loss, fields = self.add_generator(main_loss, main_nll, masked, generated, corrupted, num_chosen)
+        return ElectraPretrainingOutput(
+            loss=loss,
+            main_loss=main_loss.detach(),
+            main_nll=main_nll.detach(),
+            is_mask_token=masked.is_mask_token,
+            sampled_ids=corrupted.sampled_ids,
+            corrupted_input_ids=corrupted.input_ids,
+            is_replaced=corrupted.is_replaced,
+            **slots,
+            **fields,
+            **main_fields,
+        )
+
+    def _rows(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
+        segment_lengths: Tensor | None,
+    ) -> Fields:
+        """Return the arguments of `encode` that both networks share, which are all but the tokens."""
+        numbers = position_ids = None
+        if segment_lengths is not None:
+            numbers, position_ids = segment_numbers(segment_lengths, input_ids.size(1))
+        bias = attention_bias(attention_mask, self.dtype, numbers)
+        return {
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+            "bias": bias,
+            "position_ids": position_ids,
+        }
+
+    def generate(
+        self, masked: MaskedText, rows: Fields, num_chosen: Tensor | None, *, is_trained: bool = True
+    ) -> Generated | None:
+        """Return p_G(x_t | x_masked) at the chosen positions, with the MLM loss; None without a generator.
+
+        `rows` are the arguments of `encode` for both networks; `num_chosen` is the divisor of the sum of losses, ();
+        by default the number of chosen positions of the batch.
+        """
+        if self.generator is None:
+            return None
+        with torch.set_grad_enabled(torch.is_grad_enabled() and is_trained):
+            hidden = encode(self.generator, masked.input_ids, **rows)
+            hidden = gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)  # (B * K, D)
+            logits = lm_logits(self.generator, hidden)  # (B * K, V)
+            nll, probabilities = nll_and_probabilities(logits, masked.original_ids.flatten())
+            nll = nll.view_as(masked.mlm_mask)
+            loss = weighted_mean(nll, masked.mlm_mask, num_chosen)
+        fields: Fields = {"generator_loss": loss.detach(), "generator_nll": nll.detach()}
+        if not self.training:
+            fields["predicted_ids"] = logits.argmax(dim=1).view_as(masked.mlm_positions)
+        return Generated(hidden, logits, probabilities, loss, is_trained, fields)
+
+    def replace(
+        self, input_ids: Tensor, masked: MaskedText, generated: Generated | None, sample_noise: Tensor
+    ) -> CorruptedText:
+        """Return REPLACE(x, m, x_hat) with x_hat ~ p_G or uniform; for objectives without samples, x_masked.
+
+        `input_ids` and `sample_noise` are those of `forward`; `generated` is the result of `generate`.
+        """
+        noise = sample_noise.gather(1, masked.mlm_positions)
+        if generated is not None:
+            sampled_ids = sample_tokens(
+                generated.logits,
+                noise.flatten(),
+                probabilities=generated.probabilities,
+                temperature=self.config.sampling_temperature,
+                disallowed_ids=masked.original_ids.flatten() if self.config.disallow_correct else None,
+            ).view_as(noise)
+        elif self.objective.draws_uniformly:
+            sampled_ids = draw_tokens(noise, self.config.discriminator.vocab_size)
+        else:
+            return CorruptedText(masked.input_ids)
+        if self.objective.is_energy_based and generated is not None:
+            noise_only = noisy_text(
+                input_ids, masked.mlm_positions, masked.mlm_mask, masked.mask_noise, sampled_ids, generated.logits
+            )
+            return CorruptedText(noise_only.input_ids, noise_only.is_noise, sampled_ids, noise_only.log_q)
+        replaced = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)
+        return CorruptedText(*replaced, sampled_ids)
+
+    def discriminate(
+        self, hidden: Tensor, input_ids: Tensor, masked: MaskedText, corrupted: CorruptedText
+    ) -> tuple[Tensor, Fields]:
+        """Return the main network's loss at each token, float32 (B, L), and fields of the output.
+
+        ELECTRA's loss is that of telling replaced tokens; the losses of masked language models are in ablations.py.
+
+        `hidden` are the last hidden states of the main network, (B, L, D), whose input is the result of `replace`.
+        """
+        if corrupted.is_replaced is not None and self.objective.finds_replaced:
+            logits = replaced_logits(self.discriminator, hidden)
+            if corrupted.log_q is not None:
+                log_q = put_at(corrupted.log_q, masked.mlm_positions, input_ids.size(1))  # (B, K) -> (B, L)
+                logits = noise_logits(logits, log_q)
+            return discriminator_nll(logits, corrupted.is_replaced), {"discriminator_logits": logits.detach()}
+        if self.copy_gate is not None:
+            copy_logits = self.copy_gate(hidden).squeeze(2)
+            nll, predictions = copy_or_predict(self.discriminator, hidden, copy_logits, corrupted.input_ids, input_ids)
+            return nll, {"discriminator_logits": -copy_logits.detach(), "mlm_predictions": predictions}
+        nll, predictions = predict_originals(
+            self.discriminator, hidden, corrupted.input_ids, masked.mlm_positions, masked.original_ids
+        )
+        return nll, {"mlm_predictions": predictions}
+
+    def add_generator(
+        self,
+        main_loss: Tensor,
+        main_nll: Tensor,
+        masked: MaskedText,
+        generated: Generated | None,
+        corrupted: CorruptedText,
+        num_chosen: Tensor | None,
+    ) -> tuple[Tensor, Fields]:
+        """Return the total loss, the main one with the generator's, (), and the generator's fields of the output."""
+        if generated is None:
+            return main_loss, {}
+        generator_loss = generated.loss
+        fields = generated.fields
+        if self.baseline is not None and corrupted.sampled_ids is not None:
+            generator_loss, adversarial_fields = adversarial_loss(
+                generated.logits,
+                self.baseline(generated.hidden.detach()).squeeze(1),
+                corrupted.sampled_ids,
+                main_nll.gather(1, masked.mlm_positions),
+                masked.mlm_mask,
+                num_chosen,
+            )
+            fields = {**fields, **adversarial_fields}
+        weight = self.config.discriminator_weight
+        if not generated.is_trained:
+            return weight * main_loss, fields
+        return electra_loss(generator_loss, main_loss, weight), fields
+
+
+def mask_text(
+    input_ids: Tensor,
+    is_real: Tensor,
+    mask_noise: Tensor,
+    config: ElectraPretrainingConfig,
+    segment_lengths: Tensor | None = None,
+    most_in_shared_rows: int | None = None,
+) -> MaskedText:
+    """Return x_masked = REPLACE(x, m, [MASK]) for chosen positions m.
+
+    Args:
+        input_ids: original token ids, int64 (B, L).
+        is_real: 1 for real tokens, 0 for padding, (B, L).
+        mask_noise: uniform numbers in [0, 1) that choose positions, [..., 0], and mask them, [..., 1]; float (B, L,
+            2).
+        config: shares of chosen tokens, [MASK] and random tokens, and special tokens.
+        segment_lengths, most_in_shared_rows: see `JointModel`.
+    """
+    noise_of_choice, noise_of_mask = mask_noise.unbind(dim=2)  # (B, L)
+    maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
+    if segment_lengths is None:
+        positions, mlm_mask = choose_positions(maskable, is_real, noise_of_choice, config.mlm_probability)
+    else:
+        positions, mlm_mask = choose_in_segments(
+            maskable, noise_of_choice, config.mlm_probability, segment_lengths, most_in_shared_rows
+        )
+    noise = noise_of_mask.gather(1, positions)  # (B, K)
+    masked_input_ids, is_mask_token = mask_tokens(
+        input_ids,
+        positions,
+        mlm_mask,
+        noise,
+        mask_token_id=config.mask_token_id,
+        mlm_replacement_probability=config.mlm_replacement_probability,
+        mlm_random_probability=config.mlm_random_probability,
+        vocab_size=config.discriminator.vocab_size,
+    )
+    original_ids = input_ids.gather(1, positions)
+    return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, original_ids, noise)

@@ -1,0 +1,92 @@
+"""Files of text, compressed or not: their form, their encoding, and their lines."""
+
+import bz2
+import gzip
+import io
+import lzma
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from electra.base.console import is_encodable
+from electra.base.errors import first_line
+from electra.base.files import check_regular, expand
+from electra.core.errors import UserError
+
+COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": lambda file: pa.CompressedInputStream(file, "zstd"),
+}
+"""Ending of a compressed file -> function that opens it or wraps its bytes."""
+BYTE_ORDERS = (b"\xff\xfe", b"\xfe\xff")
+"""The first two bytes of a file in UTF-16, of either order."""
+NOT_UTF8 = (
+    "is not UTF-8; convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: cp1252 of Windows, latin1, "
+    "utf-16, gb18030 ...), or let its name end in its form, such as .gz, .xlsx or .parquet"
+)
+"""What is wrong with bytes that are no UTF-8, and what to do, behind the name of a file in a message."""
+
+
+def form_of(path: str | Path) -> str:
+    """Return the extension of a file in lower case, without a compression's; for "-" one that its bytes fit."""
+    if path == "-":
+        waiting: Any = sys.stdin.buffer
+        start = waiting.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
+        return ".jsonl" if start[:1] in (b"{", b"[") else ".csv"
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def open_bytes(path: str | Path) -> Any:
+    """Open a file to read its bytes, decompressed if its name ends in one of `COMPRESSIONS`.
+
+    Raises:
+        UserError: the path is that of a pipe.
+    """
+    check_regular(path)
+    raw = open(expand(path), "rb")  # noqa: SIM115 - closed with what reads it
+    decompress = COMPRESSIONS.get(Path(path).suffix.lower())
+    return raw if decompress is None else decompress(raw)
+
+
+@contextmanager
+def naming_damage(path: str | Path) -> Iterator[None]:
+    """Turn the errors of a damaged file into a UserError that names the file."""
+    try:
+        yield
+    except (pa.ArrowException, UnicodeDecodeError, EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
+
+
+def encoding_of(path: str | Path) -> str:
+    """Return Python's name of a file's encoding: UTF-16 if the first bytes say so, else UTF-8."""
+    with open_bytes(path) as file:
+        return "utf-16" if file.read(2) in BYTE_ORDERS else "utf-8-sig"
+
+
+def open_lines(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a file, or of the standard input for "-", with their ends and without a byte-order mark.
+
+    Raises:
+        UserError: a line is not UTF-8, or the file is damaged.
+    """
+    with naming_damage(path):
+        encoding = "utf-8-sig" if path == "-" else encoding_of(path)
+        raw: Any = sys.stdin.buffer if path == "-" else open_bytes(path)
+        errors = "strict" if encoding == "utf-16" else "surrogateescape"
+        with io.TextIOWrapper(raw, encoding, errors=errors, newline="") as file:
+            for number, line in enumerate(file, start=1):
+                if not is_encodable(line) or (number == 1 and "\0" in line):  # UTF-16 without a mark
+                    raise UserError(f"{path}:{number} {NOT_UTF8}")
+                yield line

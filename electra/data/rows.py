@@ -1,0 +1,403 @@
+"""Rows of a table, one at a time: csv, tsv, JSON lines or one JSON array, parquet, xlsx, ods; or lines of text.
+
+All commands read the rows of their files here, those of pre-training too (data/readers.py); docs/data.md shows the
+forms. The name of a file says its form; cells.py says how a csv or tsv is written.
+
+Memory holds one row, of parquet one batch, of a JSON array or a workbook all of them. A row comes with its place,
+"FILE:LINE", for messages; of a row with line breaks inside its cells that is the first line. A blank line is no row,
+but a row of empty cells is one.
+"""
+
+import csv
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from electra.base.errors import first_line
+from electra.base.files import check_regular, expand
+from electra.core.errors import UserError, abridged
+from electra.data.cells import (
+    PAGE,
+    Quoting,
+    as_delimiter,
+    check_no_space_before_marks,
+    find_delimiter,
+    records,
+    tab_quoting,
+    whole_lines,
+)
+from electra.data.lines import COMPRESSIONS, form_of, naming_damage, open_bytes, open_lines
+
+logger = logging.getLogger(__name__)
+
+Columns = dict[str, Any]
+"""Values by the name of their column."""
+PlacedRow = tuple[str, Columns]
+"""The place of a row, "FILE:LINE", and its columns."""
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+"""Ending of a table of text -> its usual delimiter."""
+SEP_LINE = re.compile(r'"?sep=(.)"?[,;\t]*[\r\n]*', re.IGNORECASE)
+"""The line `sep=;` before a table, with which Excel names the delimiter."""
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+"""Endings of files of JSON, lines or an array."""
+WORKBOOKS = (".xlsx", ".xls", ".ods")
+"""Endings of workbooks, whose first sheet is read."""
+TABLES = (*DELIMITERS, *JSON_LINES, ".parquet", *WORKBOOKS)
+"""Endings of files whose rows have named columns."""
+TEXT_COLUMN = "text"
+"""Name of the only column of a file of plain text."""
+INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
+"""Characters without width, which web pages and editors leave around the names of columns."""
+
+
+class OpenTable(NamedTuple):
+    """A table of cells that is open: its delimiter, the names of its columns, and its rows.
+
+    Args:
+        delimiter: what separates the cells of a csv or tsv.
+        names: columns of each row, in order; empty in an empty file.
+    """
+
+    delimiter: str
+    names: list[str]
+    rows: Iterator[PlacedRow]
+
+
+def read_rows(
+    path: str | Path,
+    delimiter: str | None = None,
+    quoting: str | None = None,
+    *,
+    names_classes: bool = True,
+    reads_text: bool = False,
+    skips_empty: bool = False,
+) -> Iterator[PlacedRow]:
+    """Yield place and columns of each row of a file; blank lines are left out.
+
+    The path "-" is the standard input: JSON if its first character is a brace or a bracket, otherwise csv.
+
+    Args:
+        delimiter, quoting: how a csv or tsv is written; None to find it.
+        names_classes: return classes in a parquet file of `datasets` by name, None where they are hidden.
+        reads_text: read a file with an extension that is not in `TABLES` as text, a row per line, instead of refusing
+            it.
+        skips_empty: leave out rows of empty cells, in which spreadsheets often end; not where rows are counted.
+    Raises:
+        UserError: the file is damaged, is not UTF-8 or can be read in two ways, or a row does not fit the header.
+    """
+    suffix = form_of(path)
+    if suffix in DELIMITERS or suffix in WORKBOOKS:
+        rows = open_table(path, delimiter, quoting).rows
+        yield from _filled_rows(rows, path) if skips_empty else rows
+        return
+    if suffix == ".parquet":
+        with naming_damage(path):
+            yield from _parquet_rows(path, names_classes)
+    elif suffix in JSON_LINES:
+        yield from _json_rows(path)
+    elif reads_text:
+        for place, line in _filled(open_lines(path), path):
+            yield place, {TEXT_COLUMN: line.rstrip("\r\n")}
+    else:
+        raise UserError(refusal(path))
+
+
+def _filled_rows(rows: Iterator[PlacedRow], path: str | Path) -> Iterator[PlacedRow]:
+    """Yield the rows with a cell that is not empty, and say how many have none.
+
+    A warning says that each cell of a column is in '…', which stays there.
+    """
+    count = empty = 0
+    marked: set[str] = set()
+    for place, row in rows:
+        if any(row.values()):
+            marked = {name for name in (marked if count else row) if re.fullmatch("'.*'", row[name], re.DOTALL)}
+            count += 1
+            yield place, row
+        else:
+            empty += 1
+    if empty:
+        logger.info("%s: %d rows whose cells are all empty are left out", path, empty)
+    if marked and count > 1:
+        logger.warning(
+            "%s: all cells of the column '%s' are in '...', which are read as part of them, because --quoting knows "
+            "double marks only; write \"...\" if they are no part of the text", path, min(marked),
+        )  # fmt: skip
+
+
+def refusal(path: str | Path) -> str:
+    """Return the message that a file cannot be read because of its extension."""
+    return f"{path} must be one of {', '.join(TABLES)}, also compressed as {', '.join(COMPRESSIONS)}; see {PAGE}"
+
+
+def text_of(row: Columns, column: str, place: str, option: str = "") -> str:
+    """Return the text in a column of a row; raise a UserError if there is none.
+
+    Args:
+        option: the option that names another column, for the message.
+    """
+    if column not in row:
+        advice = f"choose one with {option}" if option else "rename one"
+        raise UserError(f"{place} has no column '{column}'; its columns are {shown_names(row)}; {advice}, see {PAGE}")
+    text = row[column]
+    if not isinstance(text, str) or not text.strip():
+        raise UserError(
+            f"{place} has no text in the column '{column}' ({text!r:.40}); its columns are {shown_names(row)}"
+        )
+    return text
+
+
+def shown_names(row: Iterable[str]) -> str:
+    """Return the names of a row's columns for a message, long ones cut."""
+    return ", ".join(f"{name:.40}" for name in row)[:200]
+
+
+def parse_value(written: Any) -> list[Any] | dict[str, Any] | None:
+    """Return the list or mapping of a value, or of a cell that holds it as JSON; None if there is neither."""
+    if isinstance(written, list | dict):
+        return written
+    text = written.strip() if isinstance(written, str) else ""
+    if text[:1] + text[-1:] not in ("[]", "{}"):
+        return None
+    try:
+        value: list[Any] | dict[str, Any] = _value_of(text)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+# ---- csv, tsv and workbooks
+
+
+def open_table(path: str | Path, delimiter: str | None = None, quoting: str | None = None) -> OpenTable:
+    """Open a csv, a tsv or the first sheet of a workbook; arguments and errors are those of `read_rows`."""
+    form = form_of(path)  # before a line is read, because the standard input may end with it
+    if form in WORKBOOKS:
+        return _table(_sheet_records(path), path, ",")
+    lines = whole_lines(open_lines(path))
+    head = next(lines, "")
+    skipped = 0
+    if (sep := SEP_LINE.fullmatch(head)) is not None:
+        delimiter = delimiter or sep[1]
+        skipped = 1
+        head = next(lines, "")
+    while head and not head.strip("\r\n"):
+        skipped += 1
+        head = next(lines, "")
+    lines = chain([head], lines)
+    if delimiter is None:
+        delimiter = find_delimiter(head, DELIMITERS[form], path)
+    delimiter = as_delimiter(delimiter)
+    if quoting is None and delimiter == "\t":
+        kept = list(lines) if path == "-" else []  # the standard input can be read only once
+        lines = iter(kept) if path == "-" else lines
+        again = (lambda: iter(kept)) if path == "-" else lambda: islice(whole_lines(open_lines(path)), skipped, None)
+        quoting = tab_quoting(again, path, skipped)
+    style: Quoting = "none" if quoting == "none" else "minimal"
+    return _table(_csv_records(lines, delimiter, style, path, skipped), path, delimiter)
+
+
+def _csv_records(
+    lines: Iterable[str], delimiter: str, quoting: Quoting, path: str | Path, skipped: int
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield place and cells of each row of a csv or tsv."""
+    try:
+        for line, cells, text in records(lines, delimiter, quoting):
+            place = f"{path}:{skipped + line}"
+            if quoting != "none" and any(cell.startswith(" ") and '"' in cell for cell in cells):
+                check_no_space_before_marks(cells, text, delimiter, place)
+            yield place, cells
+    except csv.Error as error:
+        raise UserError(
+            f"{path}:{skipped + error.args[1]} cannot be read ({error.args[0]}); write a mark inside quotation marks "
+            f"twice, or give --quoting none if marks are part of the text; see {PAGE}"
+        ) from error
+
+
+def _sheet_records(path: str | Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield place and cells, as text, of each row in the first sheet of a workbook."""
+    try:
+        import python_calamine  # noqa: F401
+    except ImportError as error:
+        raise UserError(f"{path} needs `pip install 'electra[tables]'`, or save it as csv") from error
+    import pandas as pd
+
+    try:
+        with open_bytes(path) as file, pd.ExcelFile(file, engine="calamine") as workbook:
+            sheets = [str(name) for name in workbook.sheet_names]
+            cells = pd.read_excel(workbook, header=None, dtype=str, keep_default_na=False, na_filter=False)
+    except UserError:
+        raise
+    except Exception as error:  # calamine's, zipfile's, pandas' and xml's have no class in common
+        raise UserError(f"{path} cannot be read as a workbook ({first_line(error)}); save it as csv") from error
+    if len(sheets) > 1:
+        logger.warning("%s has %d sheets; the first one, '%s', is read", path, len(sheets), sheets[0])
+    for number, row in enumerate(cells.to_numpy().tolist(), start=1):
+        yield f"{path}:{number}", row
+
+
+def _table(records: Iterator[tuple[str, list[str]]], path: str | Path, delimiter: str) -> OpenTable:
+    """Return the table whose first row names the columns."""
+    header = next((cells for _, cells in records), [])
+    names = [cell.strip().strip(INVISIBLE).strip() for cell in header]
+    named = [name for name in names if name]
+    if len(set(named)) < len(named):
+        twice = next(name for name in named if named.count(name) > 1)
+        raise UserError(f"{path} has two columns of one name, '{twice:.60}', in {', '.join(names)[:200]}; rename one")
+    if header and not named:
+        raise UserError(f"{path} has no header; its first line must name the columns")
+    numbers = [number for number, name in enumerate(names) if name or number == 0]  # the first may count rows
+    kept = [names[number] for number in numbers]
+
+    def rows() -> Iterator[PlacedRow]:
+        unread = 0
+        for place, cells in records:
+            if [cells[0].removeprefix("\ufeff"), *cells[1:]] == header and len(names) > 1:
+                raise UserError(f"{place} names the columns again, as in files that were joined; leave this line out")
+            if len(cells) != len(names):
+                raise UserError(
+                    f"{place} has {len(cells)} cells, the header {len(names)} ('{', '.join(names):.60}', separated by "
+                    f"{delimiter!r}); see --delimiter and --quoting, and {PAGE}"
+                )
+            if len(kept) < len(names):
+                unread += any(cells[number] for number in range(1, len(names)) if not names[number])
+                cells = [cells[number] for number in numbers]
+            yield place, dict(zip(kept, cells, strict=True))
+        if unread:
+            logger.warning("%s: %d rows have cells in columns without a name, which are not read", path, unread)
+
+    return OpenTable(delimiter, kept, rows())
+
+
+# ---- JSON
+
+
+def _filled(lines: Iterable[str], path: str | Path) -> Iterator[tuple[str, str]]:
+    """Yield place and text of the lines that are not blank."""
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield f"{path}:{number}", line
+
+
+def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[PlacedRow]:
+    """Yield the rows of JSON lines."""
+    for place, line in _filled(lines, path):
+        try:
+            value = _value_of(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{place} is no JSON ({error}); write an object in each line; see {PAGE}") from error
+        yield place, _object(value, place)
+
+
+def _json_rows(path: str | Path) -> Iterator[PlacedRow]:
+    """Yield the rows of JSON lines or of one array; a file of one object is one row."""
+    lines = open_lines(path)
+    before: list[str] = []
+    for first in lines:
+        before.append(first)
+        if first.strip():
+            break
+    lines = chain(before, lines)
+    if not before or is_object(before[-1]):
+        yield from json_rows(lines, path)
+        return
+    try:
+        value = _value_of("".join(lines))
+    except json.JSONDecodeError as error:
+        found = f"{path}:{error.lineno} is no JSON ({error.msg}, column {error.colno})"
+        raise UserError(f"{found}; write an object in each line, or one array of objects; see {PAGE}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is no JSON ({error}); write an object in each line; see {PAGE}") from error
+    for number, row in enumerate(value if isinstance(value, list) else [value], start=1):
+        place = f"{path} row {number}"
+        yield place, _object(row, place)
+
+
+def _value_of(text: str) -> Any:
+    """Return the value of a text of JSON.
+
+    Raises:
+        ValueError: the text is no JSON, or an escape stands for half of a surrogate pair, which is no valid Unicode.
+    """
+    value = json.loads(text)
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def is_object(line: str) -> bool:
+    """Return True if a line is an object of JSON, as each line of JSON lines."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _object(value: Any, place: str) -> Columns:
+    if not isinstance(value, dict):
+        raise UserError(f"{place} is no object of JSON with named columns; see {PAGE}")
+    return value
+
+
+# ---- parquet
+
+
+def _parquet_rows(path: str | Path, names_classes: bool) -> Iterator[PlacedRow]:
+    check_regular(path)
+    file = pq.ParquetFile(expand(path))
+    classes = _classes(file.schema_arrow, path) if names_classes else {}
+    rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(batch_size=64))
+    for number, row in enumerate(rows, start=1):
+        place = f"{path}:{number}"
+        yield place, name_classes(row, classes, place)
+
+
+def _classes(schema: pa.Schema, path: str | Path) -> dict[str, Sequence[str]]:
+    if b"huggingface" not in (schema.metadata or {}):
+        return {}
+    import datasets  # takes a second
+
+    try:
+        return classes_of(datasets.Features.from_arrow_schema(schema))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # of another version, or no JSON
+        raise UserError(
+            f"{path} has metadata that this version of datasets cannot read ({first_line(error)}); write the file "
+            f"anew, for example with to_parquet of pandas"
+        ) from error
+
+
+def classes_of(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Return for each column of classes the names of its classes, from the features of a table of `datasets`."""
+    classes = {}
+    for column, kind in features.items():
+        names = getattr(getattr(kind, "feature", kind), "names", None)  # of a list, or of one class
+        if names:
+            classes[column] = names
+    return classes
+
+
+def name_classes(row: Columns, classes: Mapping[str, Sequence[str]], place: str) -> Columns:
+    """Return the row with classes by name in place of number, None where labels are hidden.
+
+    Raises:
+        UserError: a number is none of a class.
+    """
+    named = {column: _named(row[column], names, place) for column, names in classes.items() if column in row}
+    return {**row, **named}
+
+
+def _named(value: Any, names: Sequence[str], place: str) -> Any:
+    if isinstance(value, list):
+        return [_named(number, names, place) for number in value]
+    if value in (None, -1):
+        return None
+    if not 0 <= value < len(names):
+        raise UserError(f"{place} has the class {abridged(value)}, but there are {len(names)}, from 0; correct it")
+    return names[value]

@@ -1,0 +1,172 @@
+"""Fine-tuning from Python: `fine_tune`. The verbs classify, tag, choose, squad and glue of `electra` do the same.
+
+A command parses words, and this module takes values. From there on both go one way: `Arguments`, `Task`, `evaluate`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from electra.base.console import log_by_default
+from electra.base.errors import hint_of_unknown
+from electra.base.options import Values
+from electra.core.errors import UserError
+from electra.finetuning.config import (
+    Arguments,
+    ClassificationArguments,
+    EncoderArguments,
+    ProtocolArguments,
+    parse_options,
+)
+from electra.finetuning.data import DATASET_ARGUMENTS, SPLITS, NamedRows, as_table
+from electra.finetuning.evaluation import Evaluation, on_main
+from electra.finetuning.heads import Encoder, encoder_of
+from electra.finetuning.predict import FineTuned
+from electra.finetuning.runner import evaluate
+from electra.finetuning.saved import SAVED_HEADS, folder_of, heads_of, read_saved
+from electra.finetuning.task import Task
+from electra.model.pretrained import name_of
+from electra.runtime.device import keeping_random_states
+from electra.tasks.classify.task import evaluate_classification, parse_classify_arguments
+from electra.tasks.glue.task import evaluate_glue, parse_glue_arguments
+from electra.tasks.glue.tasks import KNOWN_TASKS
+from electra.tasks.multiple_choice.task import evaluate_choices, parse_choice_arguments
+from electra.tasks.squad.task import evaluate_squad, parse_squad_arguments
+from electra.tasks.tagging.task import evaluate_tagging, parse_tagging_arguments
+
+Parse = Callable[[Values, Mapping[str, NamedRows]], Arguments]
+"""Type of a function of options by name, and of rows by split, that returns the arguments of a task."""
+Evaluate = Callable[[Arguments, Encoder | None], Evaluation | None]
+"""Type of a function of arguments and an encoder, None for the one that they name, that fine-tunes."""
+TASKS_OF_USER: dict[str, tuple[Parse, Evaluate]] = {
+    "classify": (parse_classify_arguments, evaluate_classification),
+    "tag": (parse_tagging_arguments, evaluate_tagging),
+    "choose": (parse_choice_arguments, evaluate_choices),
+    "squad": (parse_squad_arguments, evaluate_squad),
+}
+"""Kinds of tasks on data of the user, by the verb of their command."""
+
+
+def fine_tune(
+    model: str | Path | PreTrainedModel | None,
+    train_dataset: Any = None,
+    eval_dataset: Any = None,
+    *,
+    test_dataset: Any = None,
+    task: str | Task = "classify",
+    name: str | None = None,
+    processing_class: Any = None,
+    save_model: bool | None = None,
+    **options: Any,
+) -> FineTuned:
+    """Fine-tune an encoder on a task with several seeds, with layer-wise learning rates, and score it.
+
+        tuned = fine_tune("output/mine", "reviews.csv", num_seeds=3)
+        tuned.scores["accuracy"]                        # on the development set, the median over the seeds
+        predict(tuned, ["What a film!"])
+
+    The scores and weights are those of the command: `electra classify --pretrain_path output/mine --train_file
+    reviews.csv --num_seeds 3 --save_model`. Results are kept in a folder, by default output/TASK_NAME_MODEL; the same
+    call again makes only the seeds that are missing, and a call with other rows or settings needs another name.
+
+    Args:
+        model: a run, a checkpoint, an exported folder, the Hub id of any encoder, or a model in memory, of which a
+            copy is fine-tuned; None with the option `from_scratch`.
+        train_dataset, eval_dataset, test_dataset: rows with the columns `text` and `label` (docs/classify.md), or
+            those of the task. The path of a .csv, .tsv, .jsonl or .parquet file; a list of dictionaries; a table of
+            `datasets` or pandas. A `DatasetDict` has all splits. Without a development set, a tenth of the training
+            rows is held out.
+        task: classify, tag, choose, squad; the name of a task of GLUE, such as rte, or demo, which needs no data; or
+            a `Task`, which brings its data.
+        name: name of the data in results and in the name of the folder, for classify, tag and choose; by default that
+            of the file, and of rows data.
+        processing_class: the tokenizer of a model in memory; by default that of the folder it was loaded from.
+        save_model: save the model of the seed with the best score; by default, if its head is one of transformers.
+        options: options of the command, such as num_seeds, seed, learning_rate, layerwise_lr_decay, num_train_epochs,
+            max_length, select, text_column, label_column, output_dir, experiment_name, use_cpu.
+    Returns:
+        a `FineTuned`, the same on every process: `scores`, metric -> median over the seeds; `results`, for each seed a
+        tuple with the attributes `seed`, `metrics` and `settings`; `folder`, with report.html; `model_folder`.
+    Raises:
+        UserError: an option is unknown or has a wrong value, a row cannot be read, there is no such model, or the
+            folder holds results of other settings.
+    """
+    log_by_default()
+    tables = {"train": train_dataset, "validation": eval_dataset, "test": test_dataset}
+    if isinstance(train_dataset, Mapping):  # a `DatasetDict`
+        tables |= train_dataset
+    data = {
+        split: NamedRows(DATASET_ARGUMENTS[split], tables[theirs])
+        for split, theirs in SPLITS.items()
+        if tables[theirs] is not None
+    }
+    is_in_memory = isinstance(model, PreTrainedModel)
+    if not is_in_memory and not isinstance(processing_class, str | Path | None):
+        raise UserError(f"processing_class is for a model in memory; {model} has its tokenizer, or see tokenizer_path")
+    values = {**options, "save_model": save_model, "pretrain_path": name_of(model) if is_in_memory else model}
+    if processing_class is not None and not is_in_memory:
+        values["tokenizer_path"] = processing_class
+    if name is not None:
+        values["task_name"] = name
+    if options.get("plan"):
+        raise UserError("fine_tune prints no plan; leave plan out, or use the command line")
+    args, run = _arguments(task, data, values)
+    record = dict(args.record)
+    encoder = None
+    if is_in_memory:
+        encoder = encoder_of(model, processing_class)
+        del record["pretrain_path"]
+    if save_model is None and isinstance(task, str) and heads_of(args) <= SAVED_HEADS:
+        args = replace(args, options=replace(args.options, save_model=True))
+        record["save_model"] = True
+    with keeping_random_states():
+        evaluation = run(replace(args, record=record), encoder)
+    return on_main(lambda: _fine_tuned(evaluation))
+
+
+def _arguments(task: str | Task, data: Mapping[str, NamedRows], values: dict[str, Any]) -> tuple[Arguments, Evaluate]:
+    """Return the arguments of a task, and the function that fine-tunes with them."""
+    if isinstance(task, str) and task in TASKS_OF_USER:
+        parse, run = TASKS_OF_USER[task]
+        if all(_is_path(part.table) for part in data.values()):
+            values |= {f"{SPLITS[split]}_file": part.table for split, part in data.items()}
+            return parse(values, {}), run
+        if task != "squad":
+            values.setdefault("task_name", "data")
+        rows = {split: part._replace(table=as_table(part.table, part.argument)) for split, part in data.items()}
+        return parse(values, rows), run
+    if isinstance(task, str) and task not in KNOWN_TASKS:
+        known = [*TASKS_OF_USER, *KNOWN_TASKS]
+        hint = hint_of_unknown(task, known, f"the tasks are {', '.join(known)}")
+        raise UserError(f"there is no task {task!r}; {hint}")
+    if data:
+        raise UserError(f"this task has its own data; leave rows out, or choose {', '.join(TASKS_OF_USER)}")
+    if isinstance(task, str):
+        return parse_glue_arguments({**values, "tasks": [task]}), evaluate_glue
+    args = parse_options((EncoderArguments, ProtocolArguments, ClassificationArguments), "", values)
+    return args, lambda args, encoder: evaluate(args, [task], task.kind.name, encoder)
+
+
+def _is_path(rows: Any) -> bool:
+    """Return True if `rows` is the path of a file, or a list of paths."""
+    return isinstance(rows, str | Path) or (
+        isinstance(rows, list | tuple) and bool(rows) and all(isinstance(path, str | Path) for path in rows)
+    )
+
+
+def _fine_tuned(evaluation: Evaluation | None) -> FineTuned:
+    """Return the results of an evaluation's last task; other tasks are those whose encoder it starts from."""
+    assert evaluation is not None
+    task = evaluation.tasks[-1]
+    results = sorted(
+        (result for result in evaluation.results if result.task == task.name), key=lambda result: result.seed
+    )
+    if not results:
+        raise UserError(f"another program makes the runs of {evaluation.folder}; wait for it and call again")
+    (run,) = evaluation.kind.reporting.summarize(results, "")
+    scores = {name: spread.median for name, spread in run.tasks[task.name].metrics.items()}
+    has_model = read_saved(evaluation, task) is not None
+    return FineTuned(evaluation.folder, scores, results, folder_of(evaluation, task) if has_model else None)

@@ -1,0 +1,172 @@
+"""JSON Schema of `--config` files and sweep files, made by pydantic of the options' types: `electra schema`.
+
+Editors with a YAML language server complete and check a file whose first line names the schema:
+
+    # yaml-language-server: $schema=../electra.schema.json
+
+`configs/electra.schema.json` has what this command prints.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import Field, TypeAdapter
+
+from electra.base.command_line import CommandLine
+from electra.base.options import default_of, plain_value, rules_of, types_of
+from electra.base.parser import Parser
+from electra.data.command import CACHE_GROUPS
+from electra.pretraining.options import GROUPS
+from electra.pretraining.testset import TestSetArguments
+from electra.tasks.classify.task import CLASSIFY_GROUPS
+from electra.tasks.glue.task import GLUE_GROUPS, TASK_OPTIONS
+from electra.tasks.minimal_pairs.task import PAIRS_GROUPS
+from electra.tasks.multiple_choice.task import CHOICE_GROUPS
+from electra.tasks.squad.task import SQUAD_GROUPS
+from electra.tasks.tagging.task import TAGGING_GROUPS
+from electra.tokenizers.command import TOKENIZER_GROUPS
+from electra.tools.sweep_file import GOALS, METHODS, PROGRAMS, RANGES, UNUSED
+
+Schema = dict[str, Any]
+"""A JSON Schema, as the mapping that JSON writes."""
+
+VERBS_WITH_CONFIG = {
+    "pretrain": GROUPS,
+    "glue": GLUE_GROUPS,
+    "classify": CLASSIFY_GROUPS,
+    "squad": SQUAD_GROUPS,
+    "tag": TAGGING_GROUPS,
+    "choose": CHOICE_GROUPS,
+    "pairs": PAIRS_GROUPS,
+    "tokenizer": TOKENIZER_GROUPS,
+    "cache": CACHE_GROUPS,
+    "testset": (TestSetArguments,),
+}
+"""Verb with `--config` -> the groups of its options."""
+NUMBER_PATTERN = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+"""Expression of a number as text, because YAML 1.1 reads `5e-4`, which has no point, as text."""
+DRAFT = "http://json-schema.org/draft-07/schema#"
+"""URL of the version of JSON Schema that editors know."""
+
+SWEEP: Schema = {
+    "title": "A sweep file",
+    "type": "object",
+    "properties": {
+        "program": {"description": "The script that is run for each point.", "enum": [*PROGRAMS]},
+        "method": {"enum": [*METHODS]},
+        "metric": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "goal": {"enum": [*GOALS]}},
+            "required": ["name"],
+        },
+        "parameters": {
+            "description": "Option -> value, values, or min and max.",
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {
+                    "value": {},
+                    "values": {"type": "array", "minItems": 1},
+                    "distribution": {"enum": ["constant", "categorical", *RANGES]},
+                    **{key: {"type": ["number", "string"]} for key in ("min", "max", "q")},
+                },
+                "additionalProperties": False,
+            },
+        },
+        "command": {"type": "array", "items": {"type": "string"}},
+        "run_cap": {"description": "The most points.", "type": "integer", "minimum": 1},
+        **{key: {"type": "string"} for key in UNUSED},
+    },
+    "required": ["program", "method", "metric", "parameters"],
+    "additionalProperties": False,
+}
+"""The schema of sweep files in wandb's format; options and their values are checked by the command alone."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the schema of the files of one command, or of all commands."""
+    parser = Parser(description="Print a JSON schema for --config files and sweep files.")
+    parser.add_argument("verb", nargs="?", choices=[*VERBS_WITH_CONFIG, "sweep"], help="Default: all of them.")
+    verb = parser.parse_args(argv).verb
+    sys.stdout.write(to_json(schema_of_verb(verb) if verb else schema_of_files()))
+
+
+def to_json(schema: Schema) -> str:
+    """Return a schema as a text of JSON."""
+    return json.dumps({"$schema": DRAFT, **schema}, indent=1, ensure_ascii=False) + "\n"
+
+
+def schema_of_files() -> Schema:
+    """Return the schema of all files: those of all commands, and sweep files; an option of several is written once."""
+    definitions = {verb: schema_of_verb(verb) for verb in [*VERBS_WITH_CONFIG, "sweep"]}
+    places: dict[str, str] = {}
+    for verb in VERBS_WITH_CONFIG:
+        properties = definitions[verb]["properties"]
+        for name, schema in properties.items():
+            place = f"#/definitions/{verb}/properties/{name}"
+            first = places.setdefault(json.dumps([name, schema]), place)
+            if first != place:
+                properties[name] = {"$ref": first}
+    return {
+        "title": "A --config file of a command of this package, or a sweep file",
+        "anyOf": [{"$ref": f"#/definitions/{verb}"} for verb in definitions],
+        "definitions": definitions,
+    }
+
+
+def schema_of_verb(verb: str) -> Schema:
+    """Return the schema of a verb's `--config` file, which has no other names; for the verb sweep, of sweep files."""
+    if verb == "sweep":
+        return SWEEP
+    options = CommandLine(VERBS_WITH_CONFIG[verb], "").options
+    properties = {name: schema_of_option(f, types_of(group)[name]) for name, (f, group) in options.items()}
+    if verb == "glue":
+        each = {name: properties[name] for name in properties if name in TASK_OPTIONS}
+        of_task = {"type": "object", "properties": each, "additionalProperties": False}
+        properties["task_overrides"]["anyOf"].append({"type": "object", "additionalProperties": of_task})
+    return {
+        "title": f"Options of electra {verb}",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def schema_of_option(option: dataclasses.Field[Any], kind: Any) -> Schema:
+    """Return the schema of an option's value in a file; `null` stands for an option that is not given."""
+    valid = rules_of(option).valid
+    text = option.metadata.get("help", "").replace("%%", "%")  # argparse's spelling
+    schema = {
+        "description": f"{text} Range: {valid.expected}." if valid else text,
+        "default": plain_value(default_of(option)),
+        **TypeAdapter(type_in_file(option, kind) | None).json_schema(),
+    }
+    return {key: value for key, value in schema.items() if value is not None}
+
+
+def type_in_file(option: dataclasses.Field[Any], kind: Any) -> Any:
+    """Return the type, or a part of the type, that an option's value has in a file, with choices and range.
+
+    A file may have one value for a list, and a number for a text. Types of transformers' own stand for any value.
+    """
+    valid = rules_of(option).valid
+    in_range = Field(json_schema_extra=dict(valid.bounds) if valid else {})
+    if get_origin(kind) in (Union, UnionType):
+        return reduce(or_, [type_in_file(option, part) for part in get_args(kind)])
+    if get_origin(kind) is list:
+        element: Any = type_in_file(option, get_args(kind)[0])
+        return list[element] | element
+    if kind is float:
+        return Annotated[float, in_range] | Annotated[str, Field(pattern=NUMBER_PATTERN)]
+    if kind is int:
+        return Annotated[int, in_range]
+    if kind is str:
+        choices = tuple(option.metadata.get("choices", ()))
+        return Literal[choices] if choices else str | float
+    return kind if kind in (bool, NoneType, dict) or get_origin(kind) in (Literal, dict) else Any

@@ -1,0 +1,109 @@
+"""Commands end with an exit code and one line."""
+
+import errno
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from pytest import raises
+
+from electra.base.errors import run_script
+from electra.core.errors import UserError
+from tests.helpers import ROOT, parametrize
+
+
+@parametrize(
+    ("error", "code", "line"),
+    [
+        (UserError("first\n  second"), 2, "error: first second"),
+        (OSError(28, "No space left", "a.txt"), 2, "error: [Errno 28] No space left: 'a.txt'"),
+        (OSError(errno.EACCES, "Permission denied", "b.txt"), 2, "'b.txt'; get the permission"),
+        (OSError(errno.ENOENT, "No such file or directory", "c.txt"), 2, "'c.txt'; correct the name"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "aaa"), 2, "'aaa'; choose a shorter name"),
+        (ModuleNotFoundError("No module", name="optuna"), 2, "pip install optuna"),
+        (KeyboardInterrupt(), 130, "stopped"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes\n"), 2, "not enough memory"),
+        (RuntimeError("could not create a primitive"), 2, "not enough memory"),
+        (RuntimeError("can't start new thread"), 2, "not enough memory"),
+        (ImportError("libx.so: failed to map segment from shared object"), 2, "not enough memory"),
+        (
+            ImportError("x.so: failed to map segment from shared object: Cannot allocate memory"),
+            2,
+            "not enough memory",
+        ),
+        (RuntimeError("Symlink loop from 'a'"), 2, "Symlink loop from 'a'"),
+        (SystemExit(85), 85, ""),
+    ],
+)
+def test_a_command_ends_with_one_line_and_an_exit_code(error, code, line, capsys, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest keeps its own
+    with raises(SystemExit) as stop:
+        run_script(Mock(side_effect=error))
+    said = capsys.readouterr().err
+    assert stop.value.code == code and line in said and said.count("\n") == (1 if line else 0)
+
+
+@parametrize(
+    "error", [ValueError("a bug"), RuntimeError("a bug"), OSError("no number"), ModuleNotFoundError(name="tocrh")]
+)
+def test_an_error_of_the_program_is_not_hidden(error):
+    with raises(type(error)):
+        run_script(Mock(side_effect=error))
+
+
+def test_the_traceback_of_a_mistake_is_shown_on_request(capsys, monkeypatch):
+    monkeypatch.setenv("ELECTRA_DEBUG", "1")
+    with raises(SystemExit):
+        run_script(Mock(side_effect=UserError("wrong")))
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_reader_that_ends_early_is_no_error(copying):
+    command = f"{copying} -m electra pretrain --help | head -1; exit ${{PIPESTATUS[0]}}"
+    variables = {name: value for name, value in os.environ.items() if name != "WANDB_MODE"}  # transformers tells of it
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=variables, capture_output=True, text=True)
+    assert done.stderr == "" and done.returncode in (0, 141)
+
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
+TALK = """
+import logging, sys
+from electra.base.console import log_plainly
+from electra.core.errors import UserError
+from electra.base.errors import run_script
+
+def main():
+    log_plainly()
+    for line in range(20_000):
+        logging.getLogger("electra").info("line %d", line)
+    print("as well")
+    if sys.argv[1:]:
+        raise UserError("wrong")
+
+run_script(main)
+"""
+
+
+def talk(*words, **streams):
+    command = [sys.executable, "-c", TALK, *words]
+    return subprocess.run(command, cwd=ROOT, text=True, timeout=60, **streams)
+
+
+@needs_full
+def test_output_on_a_full_disk_costs_one_line_and_no_work():
+    with FULL.open("w") as full:
+        done = talk(stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 0 and done.stderr.count("\n") == 1 and "<stdout>" in done.stderr
+        assert talk("wrong", stdout=subprocess.DEVNULL, stderr=full).returncode == 2
+
+
+def test_a_log_whose_reader_ends_is_no_error():
+    command = shlex.join([sys.executable, "-c", TALK])
+    done = subprocess.run(["bash", "-c", f"{command} | head -1"], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "line 0\n" and done.stderr == ""

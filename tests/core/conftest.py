@@ -1,0 +1,13 @@
+"""A batch for the networks of `network_config`."""
+
+import pytest
+
+from tests.core.helpers import LONGEST, make_batch
+
+
+@pytest.fixture
+def batch():
+    """Two rows of the longest length, without noise; the second ends in padding."""
+    made = make_batch(LONGEST, 15)
+    del made["mask_noise"]
+    return made

@@ -1,0 +1,252 @@
+"""Losses of every objective, and their gradients, against a computation written out over copies of the networks.
+
+The model computes its head at the masked positions only, with tuned kernels; the copies are transformers' own.
+"""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from electra.core import ablations
+from electra.core.corruption import sample_tokens
+from electra.core.objectives import OBJECTIVES, objective_of
+from electra.runtime.device import tune_networks
+from tests.core.helpers import ALWAYS_LIKELIEST, MASK, VOCAB_SIZE, make_batch, make_model, objectives
+from tests.helpers import parametrize
+
+LENGTHS = (30, 17, 4, 33)
+CASES = [
+    *((objective, {}) for objective in OBJECTIVES if objective != "mlm"),
+    ("mlm", {"mlm_random_probability": 0.1}),
+    ("electra", {"disallow_correct": True, "sampling_temperature": 0.5}),
+    ("electra", {"sampling_temperature": 0.5}),
+    *(
+        (objective, {"uniform_generator": True})
+        for objective in ("electra", "electra_15", "replace_mlm", "all_tokens_mlm")
+    ),
+]
+
+
+def noisy_batch(*lengths):
+    batch = make_batch(*lengths)
+    sample_noise = torch.rand(batch["input_ids"].shape, generator=torch.Generator().manual_seed(1))
+    return {**batch, "sample_noise": sample_noise}
+
+
+def of_generator(network, batch, output, config, cells):
+    """The generator's fields; log p (N, V) and hidden states (N, width) at the masked positions."""
+    ids = batch["input_ids"]
+    originals = batch["input_ids"][cells]
+    masked = ids.index_put(cells, originals.masked_fill(output.is_mask_token[output.mlm_mask], MASK))
+    made = network(masked, batch["attention_mask"], batch["token_type_ids"], output_hidden_states=True)
+    logits = made.logits[cells]
+    log_p = logits.log_softmax(1)
+    nll = F.nll_loss(log_p, originals, reduction="none")
+    fields = {"generator_nll": nll, "generator_loss": nll.mean(), "predicted_ids": logits.argmax(1)}
+    fields["sampled_ids"] = sample_tokens(
+        logits,
+        batch["sample_noise"][cells],
+        temperature=config.sampling_temperature,
+        disallowed_ids=originals if config.disallow_correct else None,
+    )
+    return fields, log_p, made.hidden_states[-1][cells]
+
+
+def of_main_network(network, ids, attention_mask, token_type_ids, is_causal):
+    """Its hidden states and logits; a causal network's predict each token from those before it."""
+    if is_causal:
+        earlier = torch.ones(ids.size(1), ids.size(1)).tril()
+        attention_mask = (attention_mask[:, None, None] * earlier).log()
+    made = network(ids, attention_mask, token_type_ids, output_hidden_states=True)
+    if is_causal:
+        made.logits = made.logits.roll(1, dims=1)
+    return made
+
+
+def of_language_model(made, copy_gate, ids, seen):
+    """The probabilities (B, L, V), the loss of each token (B, L), and the copy gate's logits (B, L, 1) or None."""
+    p = made.logits.softmax(2)
+    gate = None
+    if copy_gate is not None:
+        gate = copy_gate(made.hidden_states[-1])
+        p = gate.sigmoid() * F.one_hot(seen, VOCAB_SIZE) + (1 - gate.sigmoid()) * p
+    return p, -p.gather(2, ids.unsqueeze(2)).squeeze(2).log(), gate
+
+
+def written_out(copies, batch, output, config):
+    """Fields of the output, from logits over the vocabulary at all positions and from what the output says is masked.
+
+    Fields of masked positions have one value for each of them, (N,); `at_masked` selects the output's.
+    """
+    ids = batch["input_ids"]
+    inputs = (batch["attention_mask"], batch["token_type_ids"])
+    rows, _ = output.mlm_mask.nonzero(as_tuple=True)
+    cells = rows, output.mlm_positions[output.mlm_mask]
+    objective = objective_of(config.objective, config.uniform_generator)
+    fields = {}
+    if objective.has_generator:
+        fields, log_p, hidden = of_generator(copies["generator"], batch, output, config, cells)
+    elif objective.draws_uniformly:
+        fields["sampled_ids"] = (batch["sample_noise"][cells] * VOCAB_SIZE).long()
+    seen = output.corrupted_input_ids
+    if objective.sees_samples:
+        is_noise = torch.ones_like(ids[cells], dtype=torch.bool)
+        if objective.is_energy_based:
+            is_noise = batch["mask_noise"][..., 1][cells] < 0.5
+        shown = torch.where(is_noise, fields["sampled_ids"], ids[cells])
+        seen = fields["corrupted_input_ids"] = ids.index_put(cells, shown)
+        fields["is_replaced"] = seen != ids
+        if objective.is_energy_based:
+            fields["is_replaced"] = torch.zeros_like(ids, dtype=torch.bool).index_put(cells, is_noise)
+    made = of_main_network(copies["discriminator"], seen, *inputs, objective.is_causal)
+    if objective.finds_replaced:
+        logits = made.logits
+        if objective.is_energy_based:  # k = 1/2
+            log_q = log_p.detach().gather(1, shown.unsqueeze(1)).squeeze(1)
+            logits = logits.index_put(cells, logits[cells] + log_q)
+        fields["discriminator_logits"] = logits if objective.at_all_tokens else logits[cells]
+        nll = F.binary_cross_entropy_with_logits(logits, fields["is_replaced"].float(), reduction="none")
+    else:
+        p, nll, gate = of_language_model(made, copies.get("copy_gate"), ids, seen)
+        fields["mlm_predictions"] = p.argmax(2) if objective.at_all_tokens else p.argmax(2)[cells]
+        if objective.has_copy_gate:
+            fields["discriminator_logits"] = -gate.squeeze(2)
+    counted = batch["attention_mask"].bool() if objective.at_all_tokens else cells
+    fields["main_loss"] = fields["loss"] = nll[counted].mean()
+    if objective.has_generator:
+        generator_loss = fields["generator_loss"]
+        if objective.is_adversarial:
+            fields |= of_adversary(copies["baseline"], hidden, log_p, fields["sampled_ids"], nll[cells].detach())
+            generator_loss = fields["adversarial_loss"] + fields["baseline_loss"]
+        fields["loss"] = generator_loss + config.discriminator_weight * fields["main_loss"]
+    return fields
+
+
+def of_adversary(baseline, hidden, log_p, sampled, reward):
+    """The fields of a generator that is trained by reinforcement; the reward is the discriminator's loss."""
+    score = baseline(hidden.detach()).squeeze(1)
+    right = torch.exp(-reward)
+    advantage = reward + F.logsigmoid(score.detach())
+    return {
+        "adversarial_loss": F.nll_loss(log_p * advantage[:, None], sampled),
+        "baseline_loss": (-right * F.logsigmoid(score) - (1 - right) * F.logsigmoid(-score)).mean(),
+        "generator_entropy": -(log_p.exp() * log_p).sum(1),
+    }
+
+
+def at_masked(output, values):
+    """The values (B, L) or (B, K) at the masked positions, (N,)."""
+    is_of_tokens = values.shape == output.corrupted_input_ids.shape
+    return (values.gather(1, output.mlm_positions) if is_of_tokens else values)[output.mlm_mask]
+
+
+@parametrize("training", [False, True])
+@parametrize(("objective", "options"), CASES)
+def test_losses_and_gradients_are_those_written_out(objective, options, training, monkeypatch):
+    """Copies share nothing: equal gradients mean that shared weights get the sum, and that no other gradient flows."""
+    monkeypatch.setattr(ablations, "HEAD_POSITIONS", 7)
+    shares = {"mlm_probability": 0.3, "discriminator_weight": 3.0}
+    model = make_model(dropout=0.0, objective=objective, **shares, **options).train(training)
+    copies = {role: copy.deepcopy(module) for role, module in model.named_children()}
+    tune_networks(model)
+    batch = noisy_batch(*LENGTHS)
+    output = model(**batch)
+    output.loss.backward()
+    assert output.mlm_mask.sum(dim=1).tolist() == [round(0.3 * length) for length in LENGTHS]
+    expected = written_out(copies, batch, output, model.config)
+    for name, value in expected.items():
+        found = getattr(output, name)
+        if training and name in ("predicted_ids", "mlm_predictions"):
+            assert found is None
+        else:
+            assert name == "loss" or not found.requires_grad
+            if value.dim() < found.dim():
+                found = at_masked(output, found)
+            assert_close(found, value, atol=1e-5, rtol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
+
+    expected["loss"].backward()
+    gradients = {}
+    for role, network in copies.items():
+        for name, parameter in network.named_parameters():
+            weight = model.get_parameter(f"{role}.{name}")
+            grad = parameter.grad
+            gradients[weight] = gradients.get(weight, 0.0) + (torch.zeros_like(weight) if grad is None else grad)
+    for name, parameter in model.named_parameters():
+        grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        assert_close(grad, gradients[parameter], atol=1e-5, rtol=1e-4, msg=name)
+        assert grad.any() or "attention.self.key.bias" in name  # softmax is blind to it
+
+
+@objectives
+def test_losses_are_means_over_all_tokens(objective):
+    model = make_model(objective=objective, mlm_probability=0.3).eval()
+    batch = noisy_batch(30, 12, 9, 25, 6, 11)
+    whole = model(**batch)
+    whole.loss.backward()
+    expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    parts = [{name: values[rows] for name, values in batch.items()} for rows in ([0], [1, 2], [3, 4, 5])]
+    counts = torch.stack([model.count_tokens(part["input_ids"], part["attention_mask"]) for part in parts])
+    assert torch.equal(counts.sum(dim=0), model.count_tokens(batch["input_ids"], batch["attention_mask"]))
+    assert counts.sum(dim=0).tolist() == [whole.mlm_mask.sum(), batch["attention_mask"].sum()]
+    outputs = [model(**part, token_counts=counts.sum(dim=0) / 3) for part in parts]
+    assert torch.equal(model(**parts[0], token_counts=counts[0] / 1).loss, model(**parts[0]).loss)  # the same bits
+    sum(output.loss / 3 for output in outputs).backward()
+    for name in ("loss", "generator_loss", "main_loss", "adversarial_loss", "baseline_loss"):
+        if whole.get(name) is not None:
+            assert_close(sum(output[name] for output in outputs) / 3, whole[name])
+    for name, parameter in model.named_parameters():
+        if name in expected:
+            assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-5)
+
+
+@objectives
+def test_a_row_has_the_same_losses_alone_and_padded_in_a_batch(objective):
+    model = make_model(objective=objective, mlm_probability=0.3, sampling_temperature=ALWAYS_LIKELIEST)
+    model = model.to(torch.float64).eval()
+    batch = noisy_batch(*LENGTHS)
+    is_padding = batch["attention_mask"] == 0
+    batch["mask_noise"][is_padding] = 0.0  # would be chosen if it counted
+    batch["token_type_ids"][is_padding] = 1
+    together = model(**batch)
+    at_masked_alone = []
+    for row, length in enumerate(LENGTHS):
+        alone = model(**{name: values[row : row + 1, :length] for name, values in batch.items()})
+        assert torch.equal(alone.corrupted_input_ids[0], together.corrupted_input_ids[row, :length])
+        at_masked_alone.append(at_masked(alone, alone.main_nll))
+        if OBJECTIVES[objective].at_all_tokens:
+            assert_close(alone.main_nll[0], together.main_nll[row, :length])
+    assert_close(torch.cat(at_masked_alone), at_masked(together, together.main_nll))
+    without = model(**{**batch, "attention_mask": None})
+    ones = model(**{**batch, "attention_mask": torch.ones_like(batch["input_ids"])})
+    assert without.loss == ones.loss != together.loss
+
+
+@objectives
+def test_losses_are_fp32_and_finite_in_bf16_and_in_autocast(objective):
+    exact = make_model(objective=objective, sampling_temperature=ALWAYS_LIKELIEST).train()
+    for model in (copy.deepcopy(exact).to(torch.bfloat16), exact):
+        with torch.autocast("cpu", torch.bfloat16, enabled=model is exact):
+            output = model(**noisy_batch(*LENGTHS))
+            special = model(torch.tensor([[2, 3], [2, 3]]))  # nothing can be masked
+        losses = [value for name, value in output.items() if name.endswith(("loss", "_nll"))]
+        assert len(losses) >= 3 and {value.dtype for value in losses} == {torch.float32}
+        (output.loss + special.loss).backward()
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        assert torch.isfinite(special.loss) and all(torch.isfinite(grad).all() for grad in grads)
+
+
+def test_logits_of_all_positions_are_not_kept(monkeypatch):
+    monkeypatch.setattr(ablations, "HEAD_POSITIONS", 7)
+    model = make_model(objective="all_tokens_mlm").train()
+    kept = []
+
+    def keep(tensor):
+        kept.append(tuple(tensor.shape))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = model(**make_batch(33, 33))
+    assert (output.mlm_positions.numel(), VOCAB_SIZE) in kept and (7, VOCAB_SIZE) not in kept

@@ -1,0 +1,208 @@
+"""The losses against numbers worked out by hand, and their gradients token by token."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from pytest import approx
+from torch.testing import assert_close
+
+from electra.core.objectives import (
+    OBJECTIVES,
+    Objective,
+    adversarial_nll,
+    baseline_nll,
+    copy_nll,
+    copy_prediction,
+    discriminator_nll,
+    entropy,
+    generator_nll,
+    nll_and_probabilities,
+    noise_logits,
+    objective_of,
+    weighted_mean,
+)
+from tests.helpers import parametrize
+
+LN2 = math.log(2)
+LN3 = math.log(3)
+
+
+@parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_generator_loss_and_gradient_are_those_of_cross_entropy(dtype):
+    random = torch.Generator().manual_seed(0)
+    logits = (5 * torch.randn(40, 300, generator=random)).to(dtype)
+    originals = torch.arange(40)
+    weights = torch.rand(40, generator=random)
+    logits[:20].scatter_add_(1, originals[:20, None], torch.linspace(0, 40, 20)[:, None].to(dtype))  # some are certain
+    exact = logits.double().requires_grad_()
+    wanted = F.cross_entropy(exact, originals, reduction="none")
+    (wanted * weights).sum().backward()
+    for compiled in (False, True):
+        ours = logits.clone().requires_grad_()
+        function = torch.compile(nll_and_probabilities, backend="eager") if compiled else nll_and_probabilities
+        nll, probabilities = function(ours, originals)
+        (nll * weights).sum().backward()
+        assert_close(nll.double(), wanted.detach(), rtol=1e-5, atol=1e-5)
+        assert_close(probabilities.double(), exact.detach().softmax(1), rtol=1e-5, atol=1e-7)
+        assert not probabilities.requires_grad and ours.grad is not None and exact.grad is not None
+        rounding = torch.finfo(dtype).eps
+        assert_close(ours.grad.double(), exact.grad, rtol=rounding, atol=1e-6 if not compiled else 1e-5)
+
+
+def test_the_discriminator_loss_is_the_binary_cross_entropy():
+    logits = torch.tensor([[0.0, 0.0, LN3, LN3, -LN3, -LN3]])
+    is_replaced = torch.tensor([[True, False, True, False, True, False]])
+    expected = torch.tensor([[LN2, LN2, math.log(4 / 3), math.log(4), math.log(4), math.log(4 / 3)]])
+    assert_close(discriminator_nll(logits, is_replaced), expected)
+
+
+def test_losses_of_extreme_logits_are_finite():
+    logits = torch.tensor([[1e4, -1e4]])
+    assert discriminator_nll(logits, torch.tensor([[False, True]])).tolist() == [[1e4, 1e4]]
+    assert discriminator_nll(logits, torch.tensor([[True, False]])).tolist() == [[0.0, 0.0]]
+    assert generator_nll(logits, torch.tensor([1])).tolist() == [2e4]
+
+
+def test_losses_of_half_precision_logits_are_computed_in_fp32():
+    random = torch.Generator().manual_seed(0)
+    logits = torch.randn(64, 30, generator=random).bfloat16()
+    gate = torch.randn(64, generator=random).bfloat16()
+    seen = torch.arange(64) % 7
+    originals = torch.arange(64) % 30
+    is_replaced = originals.unsqueeze(1) % 2 == torch.arange(30) % 2
+    probability = torch.sigmoid(logits.double())
+    for nll, likelihood in (
+        (discriminator_nll(logits, is_replaced), torch.where(is_replaced, probability, 1 - probability)),
+        (
+            copy_nll(logits, gate, seen, originals),
+            mixture(logits, gate, seen).gather(1, originals[:, None]).squeeze(1),
+        ),
+    ):
+        assert nll.dtype == torch.float32
+        assert_close(nll.double(), -likelihood.log(), atol=1e-5, rtol=1e-5)  # half precision: off by 1e-2
+
+
+def test_the_weighted_mean_is_over_what_has_weight():
+    values = torch.tensor([[1.0, 2.0, 50.0], [6.0, 70.0, 80.0]], requires_grad=True)
+    weights = torch.tensor([[1, 1, 0], [1, 0, 0]])
+    assert weighted_mean(values, weights) == weighted_mean(values, weights.bool()) == 3.0
+    assert weighted_mean(values, torch.ones(2, 3)).item() == approx(209 / 6)
+    mean = weighted_mean(values, torch.zeros(2, 3, dtype=torch.bool))
+    mean.backward()
+    assert mean == 0.0 and values.grad is not None and not values.grad.any()
+
+
+@parametrize("padding_logit", [0.0, 30.0, -1e6, 1e30])
+def test_the_discriminator_gradient_is_the_error_at_real_tokens(padding_logit):
+    attention_mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])  # [CLS] and [SEP] are real tokens like others
+    logits = torch.randn(2, 5, generator=torch.Generator().manual_seed(0))
+    logits = logits.where(attention_mask.bool(), padding_logit).requires_grad_()
+    is_replaced = torch.tensor([[0, 1, 0, 1, 0], [0, 1, 0, 0, 0]]).bool()
+    weighted_mean(discriminator_nll(logits, is_replaced), attention_mask).backward()
+    expected = (torch.sigmoid(logits.detach()) - is_replaced.float()) / 8 * attention_mask
+    assert_close(logits.grad, expected)
+
+
+# ---- the copy gate of All-Tokens MLM
+
+
+def mixture(logits, copy_logits, input_ids):
+    """p(x) over the whole vocabulary as the paper writes it, in float64."""
+    copy = torch.sigmoid(copy_logits.double()).unsqueeze(1)
+    return copy * torch.nn.functional.one_hot(input_ids, logits.size(1)) + (1 - copy) * logits.double().softmax(1)
+
+
+@parametrize("sure", [100.0, 1e4])
+def test_extreme_gates_and_softmaxes_give_finite_gradients(sure):
+    gate = torch.tensor([sure, sure, -sure, -sure, -sure], requires_grad=True)
+    logits = torch.zeros(5, 2)
+    logits[4, 1] = sure
+    logits.requires_grad_()
+    seen = torch.tensor([0, 0, 0, 0, 0])
+    originals = torch.tensor([0, 1, 0, 1, 0])
+    nll = copy_nll(logits, gate, seen, originals)
+    # the last: neither way says so, by e^-sure each; together twice that
+    assert_close(nll, torch.tensor([0.0, sure + LN2, LN2, LN2, sure - LN2]))
+    nll.sum().backward()
+    assert torch.isfinite(gate.grad).all() and torch.isfinite(logits.grad).all()
+
+
+def test_the_most_likely_token_counts_what_is_copied_to_it():
+    random = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(400, 7, generator=random)
+    gate = torch.randn(400, generator=random) - 1
+    seen = torch.randint(7, (400,), generator=random)
+    predicted = copy_prediction(logits, gate, seen)
+    assert torch.equal(predicted, mixture(logits, gate, seen).argmax(1))
+    by_softmax = logits.argmax(1)
+    by_gate = gate > 0
+    assert (predicted != by_softmax).any() and (predicted[~by_gate] == seen[~by_gate]).any()
+    assert (predicted != seen).any()
+
+
+def test_objectives_are_those_of_the_paper_with_their_defaults():
+    assert {
+        "electra": Objective(True, True, True, 0.85, 0.0, 50.0),
+        "electra_15": Objective(True, True, False, 0.85, 0.0, 50.0),
+        "mlm": Objective(False, False, False, 0.8, 0.1, 1.0),
+        "replace_mlm": Objective(True, False, False, 0.85, 0.0, 1.0),
+        "all_tokens_mlm": Objective(True, False, True, 0.85, 0.0, 1.0),
+        "two_stage": Objective(True, True, True, 0.85, 0.0, 1.0, has_stages=True),
+        "adversarial": Objective(True, True, True, 0.85, 0.0, 50.0, is_adversarial=True),
+        "electric": Objective(True, True, False, 1.0, 0.0, 50.0, is_energy_based=True),
+        "causal": Objective(False, False, False, 0.0, 0.0, 1.0, is_causal=True),
+    } == OBJECTIVES
+    assert not any(Objective(True, True, True)[6:])  # what an objective is, it says
+    assert [name for name, objective in OBJECTIVES.items() if objective.has_copy_gate] == ["all_tokens_mlm"]
+
+
+def test_a_uniform_generator_is_no_network_and_leaves_one_loss():
+    assert objective_of("electra") is OBJECTIVES["electra"]
+    uniform = objective_of("electra_15", uniform_generator=True)
+    assert uniform == Objective(False, True, False, 0.85, 0.0, 1.0, draws_uniformly=True)
+    assert uniform.sees_samples and OBJECTIVES["electra"].sees_samples and not OBJECTIVES["mlm"].sees_samples
+
+
+# ---- adversarial training
+
+
+def test_the_adversarial_loss_weighs_log_probabilities():
+    logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, LN3, 0.0, 0.0]])
+    rewards, baseline = torch.tensor([3.0, 0.5]), torch.tensor([0.0, LN3])  # b: log 2, log 4/3
+    expected = torch.tensor([(3 - LN2) * 2 * LN2, (0.5 - math.log(4 / 3)) * LN2])
+    assert_close(adversarial_nll(logits, torch.tensor([2, 1]), rewards, baseline), expected)
+
+
+def test_the_baseline_loss_is_the_cross_entropy():
+    nll = baseline_nll(torch.tensor([0.0, LN3, LN3, -LN3]), torch.tensor([1.7, LN2, 0.0, 0.0]))
+    # sigmoid 1/2: log 2 whatever the reward; 3/4 against 1/2; 3/4 against 1; 1/4 against 1
+    half = -(math.log(3 / 4) + math.log(1 / 4)) / 2
+    assert_close(nll, torch.tensor([LN2, half, math.log(4 / 3), math.log(4)]))
+
+
+def test_entropy_is_in_nats_and_finite():
+    logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, LN3, -1e4, -1e4], [1e4, 0.0, 0.0, 0.0]])
+    mixed = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    assert_close(entropy(logits), torch.tensor([2 * LN2, mixed, 0.0]))
+
+
+# ---- Electric
+
+
+@parametrize("share", [0.15, 0.5])
+def test_noise_contrastive_energies_become_log_probabilities(share):
+    """The expected loss is convex in each energy, so its minimum is where the gradient is zero."""
+    data = torch.tensor([0.6, 0.3, 0.08, 0.02])
+    noise = torch.tensor([0.1, 0.2, 0.3, 0.4])
+
+    def gradient(energies):
+        energies.requires_grad_()
+        logits = noise_logits(energies, noise.log(), share)
+        of_noise, of_data = (discriminator_nll(logits, torch.full((4,), label)) for label in (True, False))
+        (share * noise * of_noise + (1 - share) * data * of_data).sum().backward()
+        return energies.grad
+
+    assert_close(gradient(-data.log()), torch.zeros(4), rtol=0, atol=1e-7)  # rounding of terms below one half
+    for step in (-0.001, 0.001):  # not only up to a constant
+        assert (gradient(step - data.log()) * step > 1e-9).all()
