@@ -79,6 +79,11 @@ def longest_input(encoder: PreTrainedModel) -> int:
     return positions
 
 
+def can_read_mean(config: PreTrainedConfig) -> bool:
+    """Return True if transformers' classes for an architecture can read the mean of all tokens, as ModernBERT's."""
+    return hasattr(config, "classifier_pooling")
+
+
 class GivenStates(nn.Module):
     """The place of the encoder within a class of transformers: its embedded inputs are the last hidden states.
 
@@ -129,7 +134,7 @@ class TransformersHead(nn.Module):
         self.output_range: Any = (0.0, 1.0)  # of a regression: what outputs of 0 and 1 become in the saved model
         config = copy.deepcopy(config)
         config.num_labels = num_labels
-        if reads_mean and not hasattr(config, "classifier_pooling"):
+        if reads_mean and not can_read_mean(config):
             message = f"transformers' class for {config.model_type} cannot read the mean of all tokens"
             raise UserError(f"--head hf_mean: {message}; use --head mean_pool, which --save_model does not keep")
         if reads_mean:

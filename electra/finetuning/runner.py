@@ -26,6 +26,7 @@ from electra.finetuning.config import HYPERPARAMETERS, Arguments, HyperParameter
 from electra.finetuning.evaluation import Evaluation, check_same, is_sweep, on_main, open_evaluation
 from electra.finetuning.heads import (
     Encoder,
+    can_read_mean,
     encoder_fingerprint,
     fine_tuned_left_to_right,
     fresh_encoder,
@@ -38,7 +39,7 @@ from electra.finetuning.trainer import Logits, train_and_score
 from electra.report.blocks import write_report
 from electra.report.evaluation import UNKNOWN_SHARE, percent
 from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results
-from electra.report.verdict import too_few
+from electra.report.verdict import CAN_READ_MEAN, too_few
 from electra.runtime.device import computing
 from electra.runtime.threads import use_threads
 from electra.runtime.tracking import RecordSettings, log_in, track_results
@@ -173,8 +174,9 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
         seeds = unfinished_seeds(evaluation, task, wanted)
         data = task.load(encoder.tokenizer, tunings[task.name]) if seeds else None
         if data is not None:
-            unknown = share_of_unknown(task, data, encoder.tokenizer)
-            data = data._replace(measured={**data.measured, **unknown})
+            facts: dict[str, float] = {CAN_READ_MEAN: True} if can_read_mean(encoder.model.config) else {}
+            facts |= share_of_unknown(task, data, encoder.tokenizer)
+            data = data._replace(measured={**data.measured, **facts})
             to_do.append(PlannedTask(task, tunings[task.name], settings[task.name], data, seeds))
         elif seeds:
             missing.add(task.name)

@@ -33,6 +33,8 @@ MOST_CUT = 0.1
 """Share of texts that are cut, from which on the rest of the texts is worth a word."""
 FIRST_TOKEN_HEADS = ("hf", "google")
 """Values of --head that read the first token alone."""
+CAN_READ_MEAN = "can_read_mean"
+"""Key in the settings of a result whose encoder --head hf_mean accepts."""
 
 
 class Rival(NamedTuple):
@@ -133,7 +135,7 @@ def advice(score: float, rivals: Sequence[Rival], result: Result, cut: float) ->
             options.append("--learning_rate 1e-3")
         if settings.get("layerwise_lr_decay", 1.0) < 1:
             options.append("--layerwise_lr_decay 1")
-        if settings.get("head") in FIRST_TOKEN_HEADS:
+        if settings.get("head") in FIRST_TOKEN_HEADS and settings.get(CAN_READ_MEAN):
             options.append("--head hf_mean")
     if options:
         why = f"{steps} steps are few" if are_few else "this network is small"

@@ -3,14 +3,15 @@
 from dataclasses import replace
 
 from electra.report.results import Result
-from electra.report.verdict import Rival, advice, is_disappointing
+from electra.report.verdict import CAN_READ_MEAN, Rival, advice, is_disappointing
 from tests.helpers import parametrize
 
 CLASSIFY = {
     "num_train_epochs": 3.0, "per_device_train_batch_size": 32, "gradient_accumulation_steps": 1, "processes": 1,
     "learning_rate": 3e-4, "layerwise_lr_decay": 0.8, "head": "hf", "long_texts": "truncate", "max_length": 128,
+    CAN_READ_MEAN: True,
 }  # fmt: skip
-"""Settings of `electra classify` with its defaults."""
+"""Settings of `electra classify` with the defaults of the paper."""
 SMALL = ["--learning_rate 1e-3", "--layerwise_lr_decay 1", "--head hf_mean"]
 WINDOWS = "--long_texts windows"
 
@@ -49,6 +50,7 @@ def test_a_score_disappoints_that_needs_no_network(scores, expected):
         ({"processes": 2}, 745, 110_000_000, 0.0, ["36 steps", "--num_train_epochs 40"]),
         ({"num_train_epochs": 60.0}, 20, 110_000_000, 0.0, ["re-training"]),
         ({}, 10_000, 3_000_000, 0.0, [*SMALL, "re-training"]),
+        ({CAN_READ_MEAN: None}, 10_000, 3_000_000, 0.0, [*SMALL[:2], "re-training"]),  # --head hf_mean is refused
         ({}, 10_000, 110_000_000, 0.5, [WINDOWS, "re-training"]),
         ({"long_texts": "windows"}, 745, 110_000_000, 0.98, ["re-training"]),
         ({"learning_rate": 1e-3, "layerwise_lr_decay": 1.0, "head": "mean_pool"}, 10**4, 10**6, 0.0, ["re-training"]),
