@@ -57,17 +57,22 @@ def test_a_link_to_a_file_that_is_missing_ends_the_build():
         rewritten("[a](nothing.md)")
 
 
+def test_the_version_is_the_same_everywhere():
+    released = re.search(r"^## \[(\d.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    assert {
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"],
+        yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"],
+        next(package["version"] for package in packages if package["name"] == "electra"),
+    } == {released}
+
+
 def test_the_lock_file_has_the_tested_versions():
     packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     locked = {package["name"]: package.get("version") for package in packages}
     pinned = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
     assert len(pinned) > 20
     assert {name: locked[name.lower().replace("_", "-")] for name, _ in pinned} == dict(pinned)
-
-
-def test_the_version_is_the_same_everywhere():
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
 
 
 def test_the_skill_is_short_and_names_commands_and_pages_that_exist():

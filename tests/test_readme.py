@@ -80,7 +80,7 @@ def test_every_command_in_the_documentation_parses(path, monkeypatch):
 def test_modules_and_links_of_a_page_exist(page):
     text = page.read_text(encoding="utf-8")
     modules = set(re.findall(r"python -m ((?:electra|benchmarks|docs)[\w.]*\w)", text))
-    for module in modules if page.name != "CHANGELOG.md" else ():  # it names commands that are gone
+    for module in modules if page.name != "CHANGELOG.md" else ():  # it names modules that are gone
         assert find_spec(module) is not None, f"{page.name} runs {module}"
     for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", text):
         if not target.startswith(("http://", "https://", "mailto:", "../../actions/")):  # the last are GitHub's
