@@ -19,6 +19,9 @@ RAW_LOG = "docs/studies/log"
 """Folder of measurements by date, which are in the repository alone."""
 BADGES = re.compile(r"<!-- badges -->.*?<!-- badges -->\n", re.DOTALL)
 """Pictures of other servers at the top of README.md, of which the site loads none."""
+CODE = re.compile(r"(?<!<pre>)<code>([^<]+)</code>")
+LONGEST_WORD = 36
+"""Characters of a word of code that is not broken at its hyphens; longer ones may be, on small screens."""
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 
 
@@ -53,3 +56,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return f"{config.repo_url}/blob/main/{target}{anchor}"
 
     return LINK.sub(rewrite, BADGES.sub("", markdown))
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Return a page's HTML in which words of code, such as names of options, are not broken at their hyphens."""
+
+    def whole(match: re.Match[str]) -> str:
+        words = re.split(r"(\s+)", match[1])
+        return f"<code>{''.join(_whole_word(word) for word in words)}</code>"
+
+    return CODE.sub(whole, html)
+
+
+def _whole_word(word: str) -> str:
+    return f'<span class="word">{word}</span>' if "-" in word and len(word) <= LONGEST_WORD else word
