@@ -15,8 +15,9 @@ from typing import Any, Literal, get_args
 
 from electra.core.errors import UserError
 
-Quoting = Literal["none", "minimal"]
-"""How cells are written. none: quotation marks are ordinary characters; minimal: cells may be in quotation marks."""
+Quoting = Literal["none", "minimal", "single"]
+"""How cells are written. none: quotation marks are ordinary characters; minimal: cells may be in "…";
+single: cells may be in '…'."""
 QUOTINGS: tuple[str, ...] = get_args(Quoting)
 """The values of --quoting."""
 CANDIDATES = ",;\t|"
@@ -30,8 +31,8 @@ DELIMITER_HELP = (
 )
 """Help of --delimiter."""
 QUOTING_HELP = (
-    "Whether quotation marks around the cells of csv and tsv are part of the text (none) or not (minimal). Default: "
-    "minimal; with tabs, as the whole file shows."
+    'Whether quotation marks around the cells of csv and tsv are part of the text (none) or not (minimal: "…"; '
+    "single: '…'). Default: minimal; with tabs, as the whole file shows."
 )
 """Help of --quoting."""
 PAGE = "docs/data.md"
@@ -155,7 +156,8 @@ def records(lines: Iterable[str], delimiter: str, quoting: Quoting) -> Iterator[
             yield line
 
     style: Any = csv.QUOTE_NONE if quoting == "none" else csv.QUOTE_MINIMAL
-    reader = csv.reader(recorded(), delimiter=delimiter, quoting=style, strict=True)
+    mark = "'" if quoting == "single" else '"'
+    reader = csv.reader(recorded(), delimiter=delimiter, quoting=style, quotechar=mark, strict=True)
     while True:
         first = reader.line_num + 1
         try:

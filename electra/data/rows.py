@@ -25,6 +25,7 @@ from electra.base.files import check_regular, expand
 from electra.core.errors import UserError, abridged
 from electra.data.cells import (
     PAGE,
+    QUOTINGS,
     Quoting,
     as_delimiter,
     check_no_space_before_marks,
@@ -127,9 +128,11 @@ def _filled_rows(rows: Iterator[PlacedRow], path: str | Path) -> Iterator[Placed
         logger.info("%s: %d rows whose cells are all empty are left out", path, empty)
     if marked and count > 1:
         logger.warning(
-            "%s: all cells of the column '%s' are in '...', which are read as part of them, because --quoting knows "
-            "double marks only; write \"...\" if they are no part of the text", path, min(marked),
-        )  # fmt: skip
+            "%s: all cells of the column '%s' are in '…', which is read as part of them; give --quoting single if the "
+            "marks are no part of the text",
+            path,
+            min(marked),
+        )
 
 
 def refusal(path: str | Path) -> str:
@@ -200,7 +203,9 @@ def open_table(path: str | Path, delimiter: str | None = None, quoting: str | No
         lines = iter(kept) if path == "-" else lines
         again = (lambda: iter(kept)) if path == "-" else lambda: islice(whole_lines(open_lines(path)), skipped, None)
         quoting = tab_quoting(again, path, skipped)
-    style: Quoting = "none" if quoting == "none" else "minimal"
+    if quoting not in (None, *QUOTINGS):
+        raise UserError(f"--quoting {quoting!r} is not possible: it must be one of {', '.join(QUOTINGS)}")
+    style: Any = quoting or "minimal"
     return _table(_csv_records(lines, delimiter, style, path, skipped), path, delimiter)
 
 
@@ -211,7 +216,7 @@ def _csv_records(
     try:
         for line, cells, text in records(lines, delimiter, quoting):
             place = f"{path}:{skipped + line}"
-            if quoting != "none" and any(cell.startswith(" ") and '"' in cell for cell in cells):
+            if quoting == "minimal" and any(cell.startswith(" ") and '"' in cell for cell in cells):
                 check_no_space_before_marks(cells, text, delimiter, place)
             yield place, cells
     except csv.Error as error:

@@ -151,7 +151,7 @@ class Reporting:
         for run in self.summarize(results, ""):
             for summary in run.tasks.values():
                 one = summary.results[0]
-                rivals = [] if self.why_no_verdict(summary) else rivals_of(summary, baselines)
+                rivals = [] if too_unknown(unknown_share(summary)) else rivals_of(summary, baselines)
                 text = advice(score_for_verdict(summary), rivals, one, one.settings.get(CUT_TEXTS, 0.0))
                 if text:
                     return [Verdict(text if len(run.tasks) == 1 else f"{summary.task.title}: {text}", None)]
@@ -191,8 +191,7 @@ class Reporting:
 
     def why_no_verdict(self, summary: TaskSummary) -> str:
         """Return why the runs of a task allow no verdict, "" if they allow one: the one place for such reasons."""
-        unknown = max(result.settings.get(UNKNOWN_SHARE, 0.0) for result in summary.results)
-        return too_unknown(unknown) or too_few(examples_of(summary), self.unit)
+        return too_unknown(unknown_share(summary)) or too_few(examples_of(summary), self.unit)
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
         """Return one summary per folder and model, from the folders' results."""
@@ -426,6 +425,11 @@ def score_for_verdict(summary: TaskSummary) -> float:
 def examples_of(summary: TaskSummary) -> int:
     """Return the number of examples in the development sets of a task, the smallest one of its runs."""
     return min(sum(n for split, n in one.rows.items() if split.startswith("dev")) for one in summary.results)
+
+
+def unknown_share(summary: TaskSummary) -> float:
+    """Return the largest share of tokens, of any run of a task, that the tokenizer does not know."""
+    return max(result.settings.get(UNKNOWN_SHARE, 0.0) for result in summary.results)
 
 
 def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary]) -> list[Rival]:

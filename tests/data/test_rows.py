@@ -167,6 +167,18 @@ def test_cells_that_are_all_in_single_marks_are_said(tmp_path, caplog, first, is
 # ---- quotation marks in tables with tabs
 
 
+def test_cells_in_single_marks_are_read_as_an_option_says(tmp_path, caplog):
+    path = tmp_path / "a.csv"
+    texts = ["Ja, 'so' ist \"das\"", "it's\nhere", "plain"]
+    pd.DataFrame({"text": texts, "label": ["a", "b", "a"]}).to_csv(path, index=False, quotechar="'")
+    assert "--quoting" in refused(lambda: columns(path))
+    assert [row["text"] for row in columns(path, quoting="single")] == texts
+    path.write_text("text,label\n'eins','a'\n'zwei','b'\n", encoding="utf-8")
+    assert columns(path, skips_empty=True)[0]["text"] == "'eins'"
+    assert "--quoting single" in caplog.text
+    assert columns(path, quoting="single") == [{"text": "eins", "label": "a"}, {"text": "zwei", "label": "b"}]
+
+
 @parametrize("end", ["\n", "\r\n"])
 @parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
 @parametrize("text", ["one\ntwo", 'he said "no"', "a\tb", "plain, with comma", '"all in marks"', ' "', ""])
