@@ -6,7 +6,7 @@ A token that begins a word is stored with the space before it. Other pieces of a
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +62,12 @@ class Sample:
         versions = (self.masked, self.shown, self.probabilities, self.restored)
         if any(version is not None and len(version) != len(self.original) for version in versions):
             raise ValueError("a sample has versions of different lengths")
+
+    def part(self, start: int, end: int) -> "Sample":
+        """Return the sample of some of the tokens, those from `start` to before `end`."""
+        versions = ("original", "masked", "shown", "probabilities", "restored")
+        values = {name: getattr(self, name) for name in versions}
+        return replace(self, **{name: value[start:end] for name, value in values.items() if value is not None})
 
     def lines(self) -> Iterator[tuple[str, list[str], list[float | None] | None]]:
         """Yield name, tokens and probabilities (or None) of each version of the text, in the order of creation."""

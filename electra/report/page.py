@@ -38,12 +38,18 @@ ABOUT_HELD_OUT = (
 )
 """Sentence above the table of held-out metrics."""
 ABOUT_SAMPLES = (
-    "Segments of held-out documents. A segment is usually split into two parts at a random place, A [SEP] B [SEP], "
-    "because tasks on pairs of texts need trained type embeddings; so [SEP] may stand inside a sentence. Underlined: "
-    "a token that a generator, or a language model, has put in the place of the one that is struck out. On a "
-    "background: a token that the discriminator takes for replaced, or that a language model had to guess."
+    "Beginnings of held-out segments. Underlined: a token that a generator, or a language model, has put in the place "
+    "of the one that is struck out. On a background: a token that the discriminator takes for replaced, or that a "
+    "language model had to guess."
 )
 """Sentences above the samples."""
+ABOUT_SEGMENTS = (
+    "A segment is usually split into two parts at a random place, A [SEP] B [SEP], because tasks on pairs of texts "
+    "need trained type embeddings; so [SEP] may stand inside a sentence."
+)
+"""Sentence above the whole segments of the samples."""
+TOKENS_OF_SAMPLE = 32
+"""Tokens of a sample that a page shows at once, about a sentence: some five of them were chosen."""
 COUNTS = {"documents": "documents", "corpus_tokens": "tokens"}
 """Value of the plan that the first line of a page has -> its unit."""
 RUN_SIZES = {
@@ -187,7 +193,9 @@ def _samples(runs: Sequence[RunRecord]) -> Blocks:
     for run in runs:
         if run.samples and len(runs) > 1:
             blocks.append(Heading(run.name, 3))
-        blocks += run.samples
+        blocks += [sample.part(1, 1 + TOKENS_OF_SAMPLE) for sample in run.samples]  # without [CLS]
+        if run.samples:
+            blocks.append(Fold("Whole segments", [Text(ABOUT_SEGMENTS), *run.samples]))
     return [Heading("Samples"), Text(ABOUT_SAMPLES), *blocks] if blocks else []
 
 

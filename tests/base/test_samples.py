@@ -22,6 +22,10 @@ def test_samples_are_read_as_they_were_written(tmp_path):
     assert read_samples(tmp_path / "nothing") == []
 
 
+def test_a_part_of_a_sample_has_the_same_tokens_in_all_versions():
+    assert SAMPLE.part(2, 4) == Sample([" cook", "ed"], [" [MASK]", "ed"], [" ate", "ed"], [0.875, 0.5], None)
+
+
 def test_the_text_for_a_terminal_has_every_probability():
     judged = Sample(SAMPLE.original, SAMPLE.masked, SAMPLE.shown, [0.0, float("nan"), 0.875, 0.5, 0.05], None)
     assert to_terminal(judged).splitlines() == [
