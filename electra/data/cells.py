@@ -1,8 +1,8 @@
 """The cells of a csv or tsv: what separates them, and what the quotation marks around some of them mean.
 
-The delimiter is given, or that of the file's name; only where the first line has no such character, the line says so
-itself. Quotation marks around cells are left out, except in tables with tabs, where programs differ (`tab_quoting`). A
-table that can be read in two ways is refused with the option that decides.
+The delimiter is the user's, or that of the file's ending; where the first line has no such character, it is the
+delimiter that the line has. Quotation marks around cells are left out, except in tables with tabs, where programs
+differ (`tab_quoting`). A table that can be read in two ways is refused with the option that decides.
 """
 
 import csv
@@ -39,26 +39,26 @@ PAGE = "docs/data.md"
 """Page that shows each form of data which is read, for messages."""
 
 
-def as_delimiter(given: str) -> str:
-    """Return the delimiter that a user gives: a character, or one of the words tab, space, comma and semicolon."""
-    delimiter = NAMED_DELIMITERS.get(given.lower(), given)
+def as_delimiter(name: str) -> str:
+    """Return the delimiter that a character is, or that one of the words tab, space, comma and semicolon names."""
+    delimiter = NAMED_DELIMITERS.get(name.lower(), name)
     if len(delimiter) != 1 or delimiter in '"\r\n':
-        raise UserError(f"--delimiter {given!r} is not possible: it must be one character, such as ';', or tab")
+        raise UserError(f"--delimiter {name!r} is not possible: it must be one character, such as ';', or tab")
     return delimiter
 
 
 def find_delimiter(head: str, natural: str, path: str | Path) -> str:
-    """Return what separates the names in the first line of a table: `natural` if the line has it outside of marks."""
+    """Return the delimiter of a table by its first line: `natural` if this character is outside of quotation marks."""
     plain = re.sub(r'"[^"]*"', "", head)
     if natural in plain:
         return natural
-    others = [character for character in CANDIDATES if character in plain]
-    if len(others) > 1:
+    delimiters = [character for character in CANDIDATES if character in plain]
+    if len(delimiters) > 1:
         raise UserError(
-            f"{path} has no {natural!r} in its first line, but {' and '.join(map(repr, others))}; say with "
+            f"{path} has no {natural!r} in its first line, but {' and '.join(map(repr, delimiters))}; say with "
             f"--delimiter what separates its cells; see {PAGE}"
         )
-    return others[0] if others else natural
+    return delimiters[0] if delimiters else natural
 
 
 _CELL = re.compile(r'(?:^|\t)(?:"((?:[^"]|"")*)"|([^\t]*))')
@@ -68,9 +68,9 @@ _CELL = re.compile(r'(?:^|\t)(?:"((?:[^"]|"")*)"|([^\t]*))')
 def tab_quoting(lines: Callable[[], Iterator[str]], path: str | Path, skipped: int = 0) -> Quoting:
     """Return whether quotation marks around cells of a table with tabs are left out ("minimal") or text ("none").
 
-    1. With one of the two, all rows have as many cells as the header: that one. GLUE's files have stray marks; in
-       those of pandas and Excel, a tab or a line break may stand between marks.
-    2. Otherwise they are left out if the names of the columns are in marks, or if marks inside of cells are doubled;
+    1. If all rows have as many cells as the header in one of the two readings only, it is this one. GLUE's files have
+       stray marks; in those of pandas and Excel, a tab or a line break may stand between marks.
+    2. Otherwise marks are left out if the names of the columns are in marks, or if marks inside of cells are doubled;
        they are text if a cell is in marks without need while others in its column are not, or if a mark stands inside
        a cell without marks: no program writes such cells.
 
@@ -122,7 +122,7 @@ def tab_quoting(lines: Callable[[], Iterator[str]], path: str | Path, skipped: i
 
 
 def whole_lines(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the lines of a table, joined where a carriage return alone has cut one, unless the first line ends so too.
+    """Yield the lines of a table; a line cut by a carriage return alone is joined, unless the first one ends so, too.
 
     The csv module takes such a character for a part of a cell in quotation marks, and refuses it elsewhere.
     """

@@ -57,7 +57,7 @@ LARGE_SHARE = 0.1
 """Share of the bytes of a corpus from which a file that is one document is said."""
 PIECES = 8
 PIECE_BYTES = 8192
-"""Pieces of a large file that are hashed, and bytes of each: reading them takes no time."""
+"""Pieces of a large file that are hashed, and the bytes of each: 64 KiB in all, a millisecond of a disk."""
 SHORT_NAMES: dict[str, tuple[str, str | None]] = {
     # Parquet repositories: the canonical names stand for loading scripts, which `datasets` no longer runs.
     "openwebtext": ("Skylion007/openwebtext", None),
@@ -163,8 +163,8 @@ def _saved_split(name: str, saved: datasets.Dataset | datasets.DatasetDict, spli
     """
     splits = dict(saved) if isinstance(saved, datasets.DatasetDict) else {"train": saved, str(saved.split): saved}
     if split not in splits:
-        known = ", ".join(saved) if isinstance(saved, datasets.DatasetDict) else "one, which needs no --dataset_split"
-        raise UserError(f"dataset {name} was saved without a split {split}; its splits: {known}")
+        names = ", ".join(saved) if isinstance(saved, datasets.DatasetDict) else "one, which needs no --dataset_split"
+        raise UserError(f"dataset {name} was saved without a split {split}; its splits: {names}")
     return splits[split]
 
 
@@ -277,7 +277,7 @@ class Corpus:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def check_unchanged(self, fingerprint: str) -> None:
-        """Raise a UserError if the fingerprint is another one now, because a file was written while it was read."""
+        """Raise a UserError if the fingerprint of the corpus has changed: a file was written while it was read."""
         self.__dict__.pop("_contents", None)
         if self.fingerprint() != fingerprint:
             raise UserError(f"{self.names} has changed while it was read; start again when all of it is written")
@@ -287,7 +287,7 @@ class Corpus:
         """Return the hash of each file by its path."""
         return content_hashes(file for source in self.sources for file in source.files)
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self) -> list[dict[str, str | int]]:
         """Return the name of each source and the numbers of its files in JSON types, for reports."""
         return [{"name": source.name, **source.counts} for source in self.sources]
 
@@ -300,7 +300,7 @@ class Corpus:
         return itertools.chain.from_iterable(self.by_source())
 
     def by_source(self, shard: int = 0, count: int = 1) -> Iterator[Iterator[str]]:
-        """Yield for each source an iterator over its documents, as far as they belong to a shard.
+        """Yield, for each source, an iterator over the documents of the source that belong to a shard.
 
         `shard` is one of `count` equal parts of the bytes. All shards together have all documents once, in order.
         """
@@ -360,22 +360,22 @@ def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[
         advice = "name it with --dataset_name" if option == "train_file" else "name files of text"
         raise UserError(f"{option} {entry!r} is a folder of the datasets library; {advice}")
     is_folder = os.path.isdir(pattern)
-    paths = _files_below(pattern) if is_folder else _found_by(pattern)
+    paths = _files_below(pattern) if is_folder else _matches_of(pattern)
     files = sorted({os.path.abspath(path) for path in paths if os.path.isfile(path)})
     if not files:
         what = "only folders or pipes; to read all below a folder, name it" if paths else "no such file"
         raise UserError(f"{option} {entry!r}: {what}; it may be {SUPPORTED}")
     is_read = is_of_corpus if is_folder else is_readable
-    found = [path for path in files if is_read(path)]
-    skipped = sorted({*files}.difference(found))
-    if not found:
+    readable = [path for path in files if is_read(path)]
+    skipped = sorted({*files}.difference(readable))
+    if not readable:
         endings = " ".join(sorted(set(map(ending, files)))[:MOST_ENDINGS])
         raise UserError(f"{option} {entry!r}: none of {len(files)} files ({endings}) is {SUPPORTED}")
-    return found, skipped
+    return readable, skipped
 
 
 def check_apart(entries: Sequence[str], written: Mapping[str, str]) -> None:
-    """Refuse folders of text that hold what the program writes, which would be text of the next run.
+    """Refuse a folder of text that contains a folder to which the program writes: the next run would read its files.
 
     Args:
         entries: values of `train_file`.
@@ -395,16 +395,16 @@ def check_apart(entries: Sequence[str], written: Mapping[str, str]) -> None:
 
 def _files_below(folder: str) -> list[str]:
     """Return the paths of all files below a folder, without hidden ones."""
-    found = []
+    files = []
     for root, subfolders, names in os.walk(folder, followlinks=True):
         paths = {name: os.path.join(root, name) for name in subfolders if not name.startswith(".")}
         subfolders[:] = [name for name, path in paths.items() if not (os.path.islink(path) and _is_loop(path))]
-        found += [os.path.join(root, name) for name in names if not name.startswith(".")]
-    return found
+        files += [os.path.join(root, name) for name in names if not name.startswith(".")]
+    return files
 
 
-def _found_by(pattern: str) -> list[str]:
-    """Return the path itself if it exists, else those that a glob finds."""
+def _matches_of(pattern: str) -> list[str]:
+    """Return the pattern itself if a file or folder has this name, else the paths that the glob matches."""
     if os.path.exists(pattern):
         return [pattern]
     paths = glob.glob(pattern, recursive=True)
@@ -425,7 +425,7 @@ def _for_each(
     default: Any,
     option: str,
 ) -> list[Any]:
-    """Return an option's values for `count` corpora: the given ones, a single one repeated, or else the default."""
+    """Return `count` values of an option, one per corpus: its values, its single value repeated, or the default."""
     if len(values) == count:
         return values
     if len(values) > min(1, count):

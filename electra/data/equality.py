@@ -13,15 +13,15 @@ from electra.core.rng import Bits, Ints, TokenIds
 from electra.tokenizers.load import plain_backend, vocabulary_size
 
 PART = "\ufffd"
-"""The text into which a token is decoded that has a part of a character's bytes only."""
+"""The text of a token that has only some of the bytes of a character."""
 
 
 class DocumentHasher:
-    """A maker of hashes of a tokenizer's documents, which are equal for equal documents.
+    """A hasher of documents as token ids: equal documents have equal hashes.
 
-    White space at the ends is left out where tokens stand for nothing else: none of WordPiece, many byte-level ones. A
-    byte-level token may also have white space before a word, or be a part of a no-break space. A document with such a
-    token at an end is decoded, and its text without white space at the ends is tokenized again.
+    Tokens at both ends that stand for white space alone do not count; WordPiece has no such tokens, byte-level
+    tokenizers have many. A byte-level token may also have white space before a word, or be a part of a no-break space.
+    A document with such a token at an end is decoded, and its text without white space at the ends is tokenized again.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -56,16 +56,16 @@ class DocumentHasher:
         stops = np.where(has_text, places[behind - 1] + 1, 0)
         content = np.ascontiguousarray(ids, dtype="<u4").view(np.uint8).data
         bounds = zip((4 * starts).tolist(), (4 * stops).tolist(), strict=True)
-        hashes = (xxhash.xxh3_64_intdigest(content[start:stop]) for start, stop in bounds)
-        found = np.fromiter(hashes, dtype=np.uint64, count=len(begins))
+        digests = (xxhash.xxh3_64_intdigest(content[start:stop]) for start, stop in bounds)
+        hashes = np.fromiter(digests, dtype=np.uint64, count=len(begins))
 
-        rest = np.flatnonzero(has_text)
-        may_be_blank = self.may_begin_blank[ids[starts[rest]]] | self.may_end_blank[ids[stops[rest] - 1]]
-        rest = rest[may_be_blank]
-        decoded = self._decode([ids[starts[document] : stops[document]].tolist() for document in rest])
-        texts_of = {document: text for document, text in zip(rest, decoded, strict=True) if text.strip() != text}
+        documents = np.flatnonzero(has_text)
+        may_be_blank = self.may_begin_blank[ids[starts[documents]]] | self.may_end_blank[ids[stops[documents] - 1]]
+        to_decode = documents[may_be_blank]
+        decoded = self._decode([ids[starts[document] : stops[document]].tolist() for document in to_decode])
+        texts_of = {document: text for document, text in zip(to_decode, decoded, strict=True) if text.strip() != text}
         stripped = [text.strip() for text in texts_of.values()]
         encodings = self.encoder.encode_batch_fast(stripped, add_special_tokens=False)
         for document, encoding in zip(texts_of, encodings, strict=True):
-            found[document] = xxhash.xxh3_64_intdigest(np.array(encoding.ids, dtype="<u4").data)
-        return found
+            hashes[document] = xxhash.xxh3_64_intdigest(np.array(encoding.ids, dtype="<u4").data)
+        return hashes

@@ -206,8 +206,8 @@ def _index_file(
         is_special[token_id] = token_id != tokenizer.unk_token_id
     hashes = np.zeros(len(starts), dtype=np.uint64)
     with tqdm(total=len(starts), desc=path.name, unit="doc", disable=not shows_bars()) as bar:
-        for some in _blocks(lengths):
-            places = zip(starts[some].tolist(), lengths[some].tolist(), strict=True)
+        for block in _blocks(lengths):
+            places = zip(starts[block].tolist(), lengths[block].tolist(), strict=True)
             tokens = np.concatenate([ids[start : start + length] for start, length in places])
             wrong = first_outside(tokens, size)
             if wrong is not None:
@@ -215,13 +215,13 @@ def _index_file(
                     f"{path} has the token id {wrong}, but --tokenizer_path {tokenizer.name_or_path} has only the ids "
                     f"0 to {size - 1}; name the tokenizer that made these tokens"
                 )
-            bounds = np.append(0, lengths[some].cumsum(dtype=np.int64))
+            bounds = np.append(0, lengths[block].cumsum(dtype=np.int64))
             begins = bounds[:-1]
             ends = bounds[1:]
             begins_special, ends_special = _special_ends(is_special[tokens], begins, ends)
-            starts[some] += begins_special
-            lengths[some] -= begins_special.astype(np.int32) + ends_special
-            hashes[some] = hasher.hash_documents(tokens, begins + begins_special, ends - ends_special)
+            starts[block] += begins_special
+            lengths[block] -= begins_special.astype(np.int32) + ends_special
+            hashes[block] = hasher.hash_documents(tokens, begins + begins_special, ends - ends_special)
             bar.update(len(begins))
     has_tokens = lengths > 0
     return str(path.resolve()), dtype, starts[has_tokens], lengths[has_tokens], hashes[has_tokens]

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -31,11 +31,11 @@ NOT_UTF8 = (
     "is not UTF-8; convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: cp1252 of Windows, latin1, "
     "utf-16, gb18030 ...), or let its name end in its form, such as .gz, .xlsx or .parquet"
 )
-"""What is wrong with bytes that are no UTF-8, and what to do, behind the name of a file in a message."""
+"""End of a message about a file whose bytes are no UTF-8: what is wrong, and what to do."""
 
 
 def form_of(path: str | Path) -> str:
-    """Return the extension of a file in lower case, without a compression's; for "-" one that its bytes fit."""
+    """Return the extension of a file in lower case, without that of a compression; of "-", ".jsonl" or ".csv"."""
     if path == "-":
         waiting: Any = sys.stdin.buffer
         start = waiting.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -46,7 +46,7 @@ def form_of(path: str | Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def open_bytes(path: str | Path) -> Any:
+def open_bytes(path: str | Path) -> IO[bytes]:
     """Open a file to read its bytes, decompressed if its name ends in one of `COMPRESSIONS`.
 
     Raises:

@@ -126,7 +126,7 @@ DATA_NEEDS = [
 def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:
     """Return the files of each held-out text by the text's name; files without a name are one text, the first."""
     texts: dict[str, list[str]] = {}
-    for given in validation_file:
-        name, path = split_name(given)
+    for entry in validation_file:
+        name, path = split_name(entry)
         texts.setdefault(name, []).append(path)
     return {name: texts[name] for name in sorted(texts, key=lambda name: name != "")}

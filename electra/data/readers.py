@@ -106,20 +106,20 @@ def is_one_document(path: str) -> bool:
 
 
 def warn_of_files(entry: str, files: Sequence[str], skipped: Sequence[str], *, is_training: bool) -> None:
-    """Log warnings about the files of a folder or glob: those that are skipped, those that seem to be held out."""
+    """Log a warning about skipped files of a folder or glob, and about training files with names of held-out ones."""
     if skipped:
         counts_by_ending = Counter(map(ending, skipped)).most_common()
         shown = ", ".join(f"{name} ({count})" for name, count in counts_by_ending[:MOST_ENDINGS])
         more = ", ..." if len(counts_by_ending) > MOST_ENDINGS else ""
         logger.warning(f"{len(skipped)} of {len(files) + len(skipped)} files of {entry} are skipped: {shown}{more}")
-    found = [HELD_OUT_WORDS.intersection(re.split(r"[^a-z]+", os.path.basename(file).lower())) for file in files]
-    named = list(filter(None, found))
-    if is_training and 0 < len(named) < len(files):
-        words = ", ".join(sorted(set().union(*named)))
+    names = [re.split(r"[^a-z]+", os.path.basename(file).lower()) for file in files]
+    held_out_words = list(filter(None, map(HELD_OUT_WORDS.intersection, names)))
+    if is_training and 0 < len(held_out_words) < len(files):
+        words = ", ".join(sorted(set().union(*held_out_words)))
         logger.warning(
             "%d of %d files of %s, named %s, are trained on, too: name them with --validation_file, and the others "
             "with --train_file",
-            len(named), len(files), entry, words,
+            len(held_out_words), len(files), entry, words,
         )  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def _check_bytes(raw: IO[bytes], path: str) -> None:
 
 
 def _document_start(file: io.BufferedReader, position: int, separator: str) -> int:
-    """Return the byte at which the next document behind a position begins: at a line, or behind a blank line."""
+    """Return the byte at which the first document behind a position begins: a line, or a line after a blank one."""
     if position == 0:
         return 0
     file.seek(position - 1)
@@ -202,7 +202,7 @@ def _document_start(file: io.BufferedReader, position: int, separator: str) -> i
     return file.tell()
 
 
-def as_document(value: Any, text_column: str, place: str) -> str:
+def as_document(value: object, text_column: str, place: str) -> str:
     """Return a value of a table as a document: "\n" between lines, "" if the value is no text."""
     if value is None:
         return ""
@@ -213,6 +213,7 @@ def as_document(value: Any, text_column: str, place: str) -> str:
 
 
 def check_columns(place: str, text_column: str, columns: Iterable[str], more: str = "") -> None:
+    """Refuse a table that has not the column of the text; `more` is further advice for the message."""
     if text_column not in columns:
         raise UserError(
             f"{place} has no column {text_column!r}, it has: {shown_names(columns)}; "

@@ -111,9 +111,9 @@ def read_rows(
 
 
 def _filled_rows(rows: Iterator[PlacedRow], path: str | Path) -> Iterator[PlacedRow]:
-    """Yield the rows with a cell that is not empty, and say how many have none.
+    """Yield the rows that have a cell with text, and log how many have none.
 
-    A warning says that each cell of a column is in '…', which stays there.
+    Logs a warning if all cells of a column are in single quotation marks, which are read as text.
     """
     count = empty = 0
     marked: set[str] = set()
@@ -162,8 +162,8 @@ def shown_names(row: Iterable[str]) -> str:
     return ", ".join(f"{name:.40}" for name in row)[:200]
 
 
-def parse_value(written: Any) -> list[Any] | dict[str, Any] | None:
-    """Return the list or mapping of a value, or of a cell that holds it as JSON; None if there is neither."""
+def parse_value(written: object) -> list[Any] | dict[str, Any] | None:
+    """Return a value that is a list or mapping, or the one that a cell holds as JSON; None for any other value."""
     if isinstance(written, list | dict):
         return written
     text = written.strip() if isinstance(written, str) else ""
@@ -252,11 +252,11 @@ def _table(records: Iterator[tuple[str, list[str]]], path: str | Path, delimiter
     """Return the table whose first row names the columns."""
     header = next((cells for _, cells in records), [])
     names = [cell.strip().strip(INVISIBLE).strip() for cell in header]
-    named = [name for name in names if name]
-    if len(set(named)) < len(named):
-        twice = next(name for name in named if named.count(name) > 1)
+    column_names = [name for name in names if name]
+    if len(set(column_names)) < len(column_names):
+        twice = next(name for name in column_names if column_names.count(name) > 1)
         raise UserError(f"{path} has two columns of one name, '{twice:.60}', in {', '.join(names)[:200]}; rename one")
-    if header and not named:
+    if header and not column_names:
         raise UserError(f"{path} has no header; its first line must name the columns")
     numbers = [number for number, name in enumerate(names) if name or number == 0]  # the first may count rows
     kept = [names[number] for number in numbers]
@@ -316,8 +316,8 @@ def _json_rows(path: str | Path) -> Iterator[PlacedRow]:
     try:
         value = _value_of("".join(lines))
     except json.JSONDecodeError as error:
-        found = f"{path}:{error.lineno} is no JSON ({error.msg}, column {error.colno})"
-        raise UserError(f"{found}; write an object in each line, or one array of objects; see {PAGE}") from error
+        problem = f"{path}:{error.lineno} is no JSON ({error.msg}, column {error.colno})"
+        raise UserError(f"{problem}; write an object in each line, or one array of objects; see {PAGE}") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is no JSON ({error}); write an object in each line; see {PAGE}") from error
     for number, row in enumerate(value if isinstance(value, list) else [value], start=1):
@@ -378,7 +378,7 @@ def _classes(schema: pa.Schema, path: str | Path) -> dict[str, Sequence[str]]:
         ) from error
 
 
-def classes_of(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+def classes_of(features: Mapping[str, object]) -> dict[str, Sequence[str]]:
     """Return for each column of classes the names of its classes, from the features of a table of `datasets`."""
     classes = {}
     for column, kind in features.items():
@@ -394,8 +394,8 @@ def name_classes(row: Columns, classes: Mapping[str, Sequence[str]], place: str)
     Raises:
         UserError: a number is none of a class.
     """
-    named = {column: _named(row[column], names, place) for column, names in classes.items() if column in row}
-    return {**row, **named}
+    class_names = {column: _named(row[column], names, place) for column, names in classes.items() if column in row}
+    return {**row, **class_names}
 
 
 def _named(value: Any, names: Sequence[str], place: str) -> Any:

@@ -135,14 +135,15 @@ def cache_folder(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: 
 
 
 def _count_of_shards(corpus: Corpus, target: Path) -> int:
-    """Return into how many shards N a cache is divided: N of the shards that are there, else one for each 128 MB.
+    """Return the number of shards of a cache: that of the shards which are there, else one for each 128 MB of text.
 
-    An earlier version built shards of any N. Of several N, that of which the largest share is there.
+    Earlier versions built caches of other numbers of shards. If shards of several such caches are there, the number is
+    that of the cache of which the largest share is there.
     """
     matches = filter(None, (_NAME.fullmatch(path.name) for path in target.glob("shard-*")))
     counts = Counter(int(match[2]) for match in matches)
-    own_count = min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
-    return max(sorted(counts), key=lambda count: counts[count] / count, default=own_count)
+    new_count = min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
+    return max(sorted(counts), key=lambda count: counts[count] / count, default=new_count)
 
 
 def _build_shards(
@@ -155,7 +156,7 @@ def _build_shards(
     numbers = [number for number in range(count) if find_damage(target / _name(number, count)) is not None]
     cores = usable_cores()
     processes = min(len(numbers), cores, MOST_PROCESSES)
-    others: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "tokenizer": tokenizer,
         "target": target,
         "count": count,
@@ -164,9 +165,9 @@ def _build_shards(
     bar = partial(tqdm, total=len(numbers), unit="shard", desc="Tokenizing", disable=not (numbers and shows_bars()))
     if processes < 2:
         for number in bar(numbers):
-            build_shard(corpus, shard=number, **others)
+            build_shard(corpus, shard=number, **arguments)
         return
-    build = partial(_build_in_process, corpus.options, corpus.seed, **others)
+    build = partial(_build_in_process, corpus.options, corpus.seed, **arguments)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, _start_worker, (cores // processes,)) as pool:
         list(bar(pool.map(build, numbers)))
@@ -183,8 +184,8 @@ def _start_worker(threads: int) -> None:
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def _build_in_process(options: CorpusArguments, seed: int, shard: int, **others: Any) -> None:
-    build_shard(Corpus(options, seed), shard=shard, **others)
+def _build_in_process(options: CorpusArguments, seed: int, shard: int, **arguments: Any) -> None:
+    build_shard(Corpus(options, seed), shard=shard, **arguments)
 
 
 def build_shard(
@@ -198,7 +199,7 @@ def build_shard(
     """Build one shard of the cache `target`, unless the shard is there.
 
     Args:
-        fingerprint: fingerprint of the corpus after which `target` is named, by default the one that it has now.
+        fingerprint: fingerprint of the corpus after which `target` is named, by default the corpus's fingerprint now.
     Raises:
         UserError: a file of the corpus was written meanwhile, so the tokens are not those of the fingerprint.
     """
@@ -237,7 +238,7 @@ def _write_tokens(
     return {"sources": sources, "unknown": unknown}
 
 
-def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, Any]]:
+def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, int | str | None]]:
     """Return name and numbers of files, documents and tokens of each source of a corpus, for reports."""
     counts = cache.description["sources"]
     if len(counts) != len(corpus.sources):
@@ -254,18 +255,18 @@ def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, Any]]:
 def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, count: int) -> None:
     """Write index and manifest of a cache whose `count` shards are whole; the caller holds the cache's lock."""
     shards = [target / _name(number, count) for number in range(count)]
-    sums = [read_json(shard / SUMS_NAME, Sums) for shard in shards]
-    for shard, found in zip(shards, sums, strict=True):
-        if found["cache"] != target.name:
-            raise UserError(f"{shard} belongs to {found['cache']}, of other text or another tokenizer; delete it")
+    sums_of_shards = [read_json(shard / SUMS_NAME, Sums) for shard in shards]
+    for shard, sums in zip(shards, sums_of_shards, strict=True):
+        if sums["cache"] != target.name:
+            raise UserError(f"{shard} belongs to {sums['cache']}, of other text or another tokenizer; delete it")
     sources = [
         {name: sum(part[name] for part in parts) for name in ("documents", "tokens")}
-        for parts in zip(*(found["sources"] for found in sums), strict=True)
+        for parts in zip(*(sums["sources"] for sums in sums_of_shards), strict=True)
     ]
     tokens = sum(source["tokens"] for source in sources)
     if tokens == 0:
         raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
-    UnknownTokens(tokens, sum(found["unknown"] for found in sums)).warn("the corpus")
+    UnknownTokens(tokens, sum(sums["unknown"] for sums in sums_of_shards)).warn("the corpus")
     remove_leftovers(target)
     files: list[IndexedFile] = []
     for shard in shards:

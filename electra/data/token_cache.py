@@ -211,8 +211,8 @@ def _wrong_size(folder: Path, path: str, size: int) -> str | None:
     file = folder / path
     if not file.is_file():
         return f"has no {path}"
-    found = file.stat().st_size
-    return None if found == size else f"is damaged: {path} has {found:,} of {size:,} bytes"
+    actual_size = file.stat().st_size
+    return None if actual_size == size else f"is damaged: {path} has {actual_size:,} of {size:,} bytes"
 
 
 def map_tokens(path: Path, dtype: str) -> TokenIds:
@@ -231,7 +231,7 @@ def map_tokens(path: Path, dtype: str) -> TokenIds:
     return np.asarray(np.memmap(path, dtype, mode="r", shape=(count,)))
 
 
-def as_lengths(counts: NDArray[Any]) -> Lengths:
+def as_lengths(counts: Ints) -> Lengths:
     """Return numbers of tokens as int32; raise a ValueError if a document has more than 2^31 - 1."""
     if counts.max(initial=0) > LONGEST:
         raise ValueError(f"a document has {counts.max():,} tokens, more than {LONGEST:,}; cut it into several")
@@ -300,7 +300,7 @@ def write_index(
     description: dict[str, Any],
     root: Path | None = None,
 ) -> None:
-    """Write the index of a cache: the arrays of all documents, and the description. The files of tokens are there.
+    """Write the index of a cache whose files of tokens are complete: the arrays of all documents, and cache.json.
 
     Relative paths of files begin in `root`, which is `folder` unless given.
     """
@@ -308,10 +308,10 @@ def write_index(
     for name, arrays in (("starts", starts), ("lengths", lengths), ("hashes", hashes)):
         np.save(folder / f"{name}.npy", np.concatenate(arrays))
     entries = [
-        {"path": path, "dtype": dtype, "documents": len(own), "bytes": ((root or folder) / path).stat().st_size}
-        for path, dtype, own in zip(paths, dtypes, lengths, strict=True)
+        {"path": path, "dtype": dtype, "documents": len(counts), "bytes": ((root or folder) / path).stat().st_size}
+        for path, dtype, counts in zip(paths, dtypes, lengths, strict=True)
     ]
-    tokens = int(sum(own.sum() for own in lengths))
+    tokens = int(sum(counts.sum() for counts in lengths))
     content = {"format_version": FORMAT_VERSION, **description, "tokens": tokens, "files": entries}
     write_json(content, folder / DESCRIPTION_NAME)
 
@@ -355,7 +355,7 @@ class Documents:
 
 
 def blocks(hashes: Bits) -> Iterator[tuple[int, Bits]]:
-    """Yield the stretches of `DOCUMENTS_PER_BLOCK` hashes of an array, each behind the index of its first hash."""
+    """Yield blocks of up to `DOCUMENTS_PER_BLOCK` hashes of an array, each with the index of its first hash."""
     for first in range(0, len(hashes), DOCUMENTS_PER_BLOCK):
         yield first, hashes[first : first + DOCUMENTS_PER_BLOCK]
 
@@ -387,27 +387,27 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: boo
     share = 2 * wanted / distinct  # of the range of ranks: on average it has twice as many as are wanted
     while True:
         limit = min(int(share * 2**64), 2**64 - 1)
-        found = np.concatenate(
-            [first + np.flatnonzero(random_bits(seed, some) ^ turned <= limit) for first, some in blocks(hashes)]
+        candidates = np.concatenate(
+            [first + np.flatnonzero(random_bits(seed, block) ^ turned <= limit) for first, block in blocks(hashes)]
         )
-        ranks = random_bits(seed, hashes[found]) ^ turned
+        ranks = random_bits(seed, hashes[candidates]) ^ turned
         # With the counts, np.unique sorts; without, it looks numbers up in a table, which takes 20 times as long.
         lowest, _ = np.unique(ranks, return_counts=True)
         if len(lowest) >= wanted:
-            return found[ranks <= lowest[wanted - 1]]
+            return candidates[ranks <= lowest[wanted - 1]]
         share *= 2
 
 
 def _count_distinct(hashes: Bits) -> int:
-    """Count distinct hashes. Even and odd ones are sorted one after the other, which takes 4 bytes a document."""
+    """Count distinct hashes. Even and odd hashes are sorted one after the other, which takes 4 bytes a document."""
     room = np.empty_like(hashes)
     distinct = 0
     for last_bit in range(2):
         end = 0
-        for _, some in blocks(hashes):
-            own = some[some & np.uint64(1) == last_bit]
-            room[end : end + len(own)] = own
-            end += len(own)
+        for _, block in blocks(hashes):
+            selected = block[block & np.uint64(1) == last_bit]
+            room[end : end + len(selected)] = selected
+            end += len(selected)
         ordered = room[:end]
         ordered.sort()
         is_new = ordered[1:] != ordered[:-1]
@@ -415,22 +415,22 @@ def _count_distinct(hashes: Bits) -> int:
     return distinct
 
 
-def shared_documents(hashes: Bits, others: Bits) -> Ints:
-    """Return the sorted numbers of the documents whose hash is also among `others`, int64."""
-    return np.concatenate([first + np.flatnonzero(np.isin(some, others)) for first, some in blocks(hashes)])
+def shared_documents(hashes: Bits, other_hashes: Bits) -> Ints:
+    """Return the sorted numbers of the documents whose hash is also among `other_hashes`, int64."""
+    return np.concatenate([first + np.flatnonzero(np.isin(block, other_hashes)) for first, block in blocks(hashes)])
 
 
 def text_fingerprint(hashes: Bits, left_out: Ints = NONE) -> str:
     """Return a checksum of the documents that are not left out, in their order, whichever files they come from."""
     checksum = hashlib.blake2b(digest_size=16)
-    for first, some in blocks(hashes):
+    for first, block in blocks(hashes):
         inside = slice(*np.searchsorted(left_out, [first, first + DOCUMENTS_PER_BLOCK]))
-        checksum.update(np.delete(some, left_out[inside] - first).data)
+        checksum.update(np.delete(block, left_out[inside] - first).data)
     return f"{OF_TOKENS}{checksum.hexdigest()}"
 
 
 def load_or_compute(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return arrays by name, which `make` makes once and a file keeps; if the file was changed, make them again."""
+    """Return the arrays of a file by name; if the file is missing or was changed, `make` makes them to be written."""
     arrays = _read_arrays(path)
     if arrays is None:
         path.parent.mkdir(parents=True, exist_ok=True)

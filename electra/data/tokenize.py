@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import regex
+from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
@@ -46,7 +47,7 @@ HELD_OUT_FRACTION = 0.05
 MANY_UNKNOWN = 0.01
 """Share of characters in unknown words above which a tokenizer does not fit its text."""
 FEW_CAPITALS = 0.01
-"""Share of words with a capital below which lower-casing loses too little to be said."""
+"""Share of words with a capital below which the log does not say what lower-casing loses."""
 INNER_WORD = regex.compile(r"(?<=[\p{Ll},;] )\p{L}+")
 """A word behind a word or a comma, where a capital is not that of a sentence."""
 HELD_OUT_BYTES = 5_000_000
@@ -228,7 +229,7 @@ def _log_lost_case(documents: Sequence[str]) -> None:
 
 
 def is_held_out(document: str, seed: int) -> bool:
-    """Return True to hold a document out: a function of text and seed, so that duplicates stay together."""
+    """Return True if a document is held out: text and seed decide, so that duplicates stay together."""
     salt = seed.to_bytes(16, "little", signed=True)
     digest = hashlib.blake2b(document.encode(), digest_size=8, salt=salt).digest()
     return int.from_bytes(digest, "little") < HELD_OUT_FRACTION * 2**64
@@ -334,7 +335,7 @@ def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _list_array(sizes: Any, values: Any) -> pa.ListArray:
+def _list_array(sizes: ArrayLike, values: NDArray[Any]) -> pa.ListArray:
     ends = np.cumsum(sizes)
     offsets = np.concatenate([[0], ends])
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values))

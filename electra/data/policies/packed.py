@@ -42,7 +42,7 @@ def pack_lengths(counts: Sequence[int], capacity: int) -> list[RowKind]:
             row, repeats = by_room[room].pop() if by_room[room] else ((), left)
             copies = min(room // length, left)
             rows = min(repeats, left // copies)
-            if row and rows < repeats:  # the other rows of this kind keep their room
+            if row and rows < repeats:  # put back the rows of this kind that got no item
                 by_room[room].append((row, repeats - rows))
             longer = row + (length,) * copies
             by_room[room - copies * length].append((longer, rows))
@@ -80,9 +80,9 @@ def _arrange(counts: Ints, max_length: int) -> _Places:
     places = []
     used: Counter[int] = Counter()
     for row, repeats in kinds:
-        for size, same in itertools.groupby(row):
+        for size, items in itertools.groupby(row):
             length = size - PAIR_SPECIALS
-            copies = len(list(same))
+            copies = len(list(items))
             places += [(length, used[length] + copy, copies) for copy in range(copies)]
             used[length] += copies * repeats
     columns = np.array(places, dtype=np.int64).reshape(-1, 3).T
@@ -139,8 +139,8 @@ class PackedPolicy(Policy):
         packed = iter(self._packed(epoch, indices[is_packed]))
         windows: Iterator[Segment] = iter(())
         if self.windows:
-            others = indices[~is_packed] - self.places.rows
-            windows = iter(self.windows.cut(epoch, others))
+            window_indices = indices[~is_packed] - self.places.rows
+            windows = iter(self.windows.cut(epoch, window_indices))
         return [next(packed) if here else next(windows) for here in is_packed.tolist()]
 
     def _packed(self, epoch: int, indices: Ints) -> list[PackedRow]:

@@ -32,7 +32,7 @@ class Policy:
     seed: int
 
     def __post_init__(self) -> None:
-        """Prepare what `cut` needs."""
+        """Prepare the tables from which `cut` reads."""
 
 
 DOCUMENTS_PER_SUM = 64
@@ -57,11 +57,11 @@ class WindowPolicy(Policy):
     def __post_init__(self) -> None:
         self.body = self.max_length - PAIR_SPECIALS
         self._sums = self._sum_windows()
-        """0, and the windows up to and with each 64th document and the last, as n / body, float64."""
+        """Running sums of n / body, float64: 0, then the sum up to each 64th document, and up to the last."""
         self.count = max(1, round(float(self._sums[-1])))
         self._scale = self.count / self._sums[-1]
         self._scaled_sums = self._sums * self._scale
-        """The same for an epoch: they end in a whole number."""
+        """`_sums` in proportion to the windows of an epoch: the last one is a whole number."""
 
     def __len__(self) -> int:
         return self.count
