@@ -104,9 +104,13 @@ _NO_MEMORY = re.compile(
 loaded, which have no class of their own."""
 
 
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
+"""Codes that colour a message on a terminal, of torch."""
+
+
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or the error's type if the message is empty."""
-    lines = str(error).strip().splitlines()
+    """Return the first line of an error's message, without colours, or the error's type if the message is empty."""
+    lines = _COLOURS.sub("", str(error)).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
 
 

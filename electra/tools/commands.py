@@ -4,6 +4,7 @@ A verb's module is imported only when the verb runs. The help is ready in files 
 `python -m docs.help_files` writes, so that `electra --help` and `electra VERB --help` answer at once.
 """
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -174,7 +175,7 @@ def start(name: str) -> None:
     if name not in WITHOUT_TORCH and os.environ.get("RANK", "0") == "0":
         with suppress(OSError):  # stderr may be on a full disk
             print(f"electra {name}: loading torch and transformers", file=sys.stderr, flush=True)  # noqa: T201
-    with redirect_stdout(sys.stderr):  # transformers prints what it finds; the standard output may be rows
+    with redirect_stdout(io.StringIO()):  # transformers prints what it finds, such as WANDB_MODE, used or not
         module = import_module(verb.module)
     module.main()
 

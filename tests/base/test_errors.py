@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from pytest import raises
 
-from electra.base.errors import run_script
+from electra.base.errors import first_line, run_script
 from electra.core.errors import UserError
 from tests.helpers import ROOT, parametrize
 
@@ -107,3 +107,7 @@ def test_a_log_whose_reader_ends_is_no_error():
     command = shlex.join([sys.executable, "-c", TALK])
     done = subprocess.run(["bash", "-c", f"{command} | head -1"], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "line 0\n" and done.stderr == ""
+
+
+def test_the_first_line_of_a_message_has_no_colours():
+    assert first_line(RuntimeError("Weights only \x1b[1mload\x1b[0m failed.\nMore")) == "Weights only load failed."
