@@ -67,6 +67,12 @@ def test_the_version_is_the_same_everywhere():
     } == {released}
 
 
+@parametrize("name", ["skills/electra/SKILL.md", "examples/hf_job.py", "examples/space/requirements.txt"])
+def test_the_address_of_the_repository_is_that_of_the_site(name):
+    address = re.search(r"^repo_url: https://(\S+)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)[1]
+    assert set(re.findall(r"git\+https://([\w./-]+)", (ROOT / name).read_text())) == {address}
+
+
 def test_the_lock_file_has_the_tested_versions():
     packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     locked = {package["name"]: package.get("version") for package in packages}
