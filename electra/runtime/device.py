@@ -197,7 +197,8 @@ def attend(
             scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
         else:
             scores = scores + attention_mask
-    weights = scores.softmax(dim=3, dtype=torch.float32).to(value.dtype)
+    # Of bfloat16, torch computes the softmax in float32 and rounds the result: a cast before and after adds nothing.
+    weights = scores.softmax(dim=3).to(value.dtype)
     if dropout > 0:
         weights = drop(weights, dropout)
     return (weights @ value).transpose(1, 2).contiguous(), None

@@ -43,6 +43,20 @@ def test_attention_and_its_gradients_are_those_of_torch(length, kind, scaling):
         assert_close(mine.grad, other.grad)
 
 
+def test_attention_in_bfloat16_rounds_the_softmax_of_float32():
+    torch.manual_seed(0)
+    query, key = (torch.randn(2, 3, 32, 16).mul_(3).bfloat16().requires_grad_() for _ in range(2))
+    value = torch.eye(32).expand(2, 3, 32, 32).bfloat16()  # so that the output is the weights
+    weights = attend(nn.Identity(), query, key, value, None)[0].transpose(1, 2)
+    scores = ((query * 0.25) @ key.transpose(2, 3)).float()
+    wanted = scores.softmax(dim=3)
+    assert_close(weights.float(), wanted, rtol=2**-8, atol=1e-30)  # half of the distance of two numbers of bfloat16
+    weights.float().square().sum().backward()
+    made = query.grad.float()
+    (exact,) = torch.autograd.grad(wanted.square().sum(), query)
+    assert (made - exact.float()).norm() < 0.02 * exact.float().norm()
+
+
 def test_attention_drops_its_weights_and_nothing_else():
     query, key, _ = heads(64)
     value = torch.eye(64).expand(2, 3, 64, 64)  # so that the output is the weights
