@@ -39,7 +39,7 @@ from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run_folder import open_run, provenance_of
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import table_of, to_markdown
-from electra.runtime.device import measure_matmul_flops
+from electra.runtime.device import keep_freed_memory, measure_matmul_flops
 from examples.electra_in_a_page import PlainElectra
 
 WARM_UP = 3
@@ -101,13 +101,14 @@ def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callab
         started = time.perf_counter()
         for turn in range(steps):
             batch = {name: value.to(device) for name, value in batches[turn % len(batches)].items()}
-            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-                if is_plain:
-                    ids = batch["input_ids"]
-                    loss = model(ids, batch.get("attention_mask", torch.ones_like(ids)))
-                else:
-                    loss = model(**batch).loss
-            loss.backward()
+            with pretraining_trainer.computing(device):
+                with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+                    if is_plain:
+                        ids = batch["input_ids"]
+                        loss = model(ids, batch.get("attention_mask", torch.ones_like(ids)))
+                    else:
+                        loss = model(**batch).loss
+                loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
             optimizer.step()
             optimizer.zero_grad()
@@ -146,6 +147,8 @@ def start(way: str, precision: str, options: argparse.Namespace) -> None:
     if way == "plain":  # nothing of what ours does to its process or its networks
         pretraining_trainer.computing = computing_plainly
         pretraining_model.tune_networks = lambda model: None
+    else:
+        keep_freed_memory()
     folder = tempfile.TemporaryDirectory()
     values = {
         "model_size": options.size,

@@ -3,6 +3,7 @@
 import atexit
 import difflib
 import errno
+import gc
 import os
 import re
 import signal
@@ -156,6 +157,9 @@ def run_script(main: Callable[[], None]) -> NoReturn:
 
     `ELECTRA_DEBUG=1` shows the traceback, too.
     """
+    # Python searches a million objects of the libraries for cycles before it ends, for more than a second; what is
+    # frozen is not searched. Registered first, so that it is called after all that still has to write.
+    atexit.register(gc.freeze)
     code: Any = 2  # the user's error, unless it is set to something else
     message = ""
     try:

@@ -12,10 +12,6 @@ from typing import Any
 import numpy as np
 import regex
 from scipy.special import logit
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.multiclass import OneVsRestClassifier
-from sklearn.naive_bayes import ComplementNB, MultinomialNB
 
 from electra.finetuning.data import UNSPACED, Array
 
@@ -46,6 +42,12 @@ def fit_words(
     Returns:
         None if the texts have no words, or one class only.
     """
+    # Not at the top: scikit-learn takes half a second, and `electra predict` has no use for it.
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.naive_bayes import ComplementNB, MultinomialNB
+
     sample = "".join(texts[:1000])
     options: dict[str, Any] = {"ngram_range": (1, 2)}
     if len(regex.findall(f"[{UNSPACED}]", sample)) > MOSTLY * len(sample):

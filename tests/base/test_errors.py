@@ -48,6 +48,30 @@ def test_a_command_ends_with_one_line_and_an_exit_code(error, code, line, capsys
     assert stop.value.code == code and line in said and said.count("\n") == (1 if line else 0)
 
 
+END = """
+import atexit, gc
+from electra.base.errors import run_script
+
+class Cycle:
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        print("searched")
+
+def main():
+    Cycle()
+    atexit.register(lambda: print("written", gc.get_freeze_count()))
+
+run_script(main)
+"""
+
+
+def test_a_command_ends_without_a_search_for_cycles_after_all_is_written():
+    done = subprocess.run([sys.executable, "-c", END], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "written 0\n" and not done.stderr and done.returncode == 0
+
+
 @parametrize(
     "error", [ValueError("a bug"), RuntimeError("a bug"), OSError("no number"), ModuleNotFoundError(name="tocrh")]
 )

@@ -12,6 +12,7 @@ import pytest
 import wandb
 import yaml
 from pytest import approx
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto import wandb_internal_pb2
 
 from electra.report.results import read_results
@@ -100,7 +101,9 @@ def test_pretraining_gives_its_curves_and_report_to_wandb(tmp_path, copying):
     for name in ("report.html", "training_curves.png"):
         media = tracked.folder / "files" / tracked.values(f"{Path(name).stem}.path")[-1]
         assert media.suffix == Path(name).suffix and media.stat().st_size >= (folder / name).stat().st_size
-    assert list(folder.rglob("events.out.tfevents.*"))
+    events = EventAccumulator(str(next(folder.rglob("events.out.tfevents.*")).parent)).Reload()
+    for name in ("train/loss", "eval/loss"):
+        assert [event.value for event in events.Scalars(name)] == approx(tracked.values(name))
 
 
 def test_glue_gives_each_run_to_wandb(tmp_path, glue_tokenizer, copying):

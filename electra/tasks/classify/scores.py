@@ -10,14 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, softmax
-from scipy.stats import pearsonr, spearmanr
-from sklearn.metrics import (
-    accuracy_score,
-    average_precision_score,
-    f1_score,
-    matthews_corrcoef,
-    precision_recall_fscore_support,
-)
 
 from electra.finetuning.data import Array
 from electra.finetuning.task import by_split, calibration_error, has_one_answer
@@ -82,6 +74,10 @@ def class_names_of(labels: LabelSet, answers: Array) -> list[Any]:
 
 def score_classification(logits: Array, references: ClassificationReferences) -> dict[str, float]:
     """Return the metrics of a split from its logits (R, C)."""
+    # Not at the top: both take half a second, and `electra predict` has no use for them.
+    from scipy.stats import pearsonr, spearmanr
+    from sklearn.metrics import accuracy_score, average_precision_score, matthews_corrcoef
+
     kind = references.labels.kind
     targets = references.targets
     by_text = mean_by_text(logits, references.owners)
@@ -112,6 +108,8 @@ def score_classification(logits: Array, references: ClassificationReferences) ->
 
 def f1_scores(targets: Array, answers: Array, classes: int) -> dict[str, float]:
     """Return macro and micro F1; a class that occurs in neither labels nor answers does not count."""
+    from sklearn.metrics import f1_score
+
     f1 = partial(f1_score, targets, answers, labels=np.arange(classes))
     return {
         "macro_f1": f1(average="macro", zero_division=np.nan),
@@ -208,6 +206,8 @@ def is_classifier_collapsed(logits: Array, references: ClassificationReferences)
 
 def details(logits: Array, references: ClassificationReferences, thresholds: Any = None) -> Details:
     """Return the details of a run for its report: scores of the constant answer, classes and confusions."""
+    from sklearn.metrics import precision_recall_fscore_support
+
     labels = references.labels
     constant = np.tile(references.constant, (len(references.owners), 1))
     found = Details(baseline=score_classification(constant, references))  # type: ignore[typeddict-item]

@@ -12,7 +12,6 @@ from itertools import chain
 from typing import NamedTuple
 
 import regex
-from sklearn.metrics import accuracy_score, f1_score
 
 from electra.core.errors import UserError
 from electra.finetuning.data import UNSPACED
@@ -136,6 +135,8 @@ def score_labels(
     The scores are f1, precision, recall, accuracy, and f1_TYPE for each type in the references; for plain labels,
     accuracy and f1_LABEL for each label.
     """
+    from sklearn.metrics import accuracy_score, f1_score  # not at the top: see electra/tasks/classify/scores.py
+
     right = list(chain.from_iterable(references))
     answers = list(chain.from_iterable(predicted))
     accuracy = float(accuracy_score(right, answers))
