@@ -24,7 +24,8 @@ def test_the_pages_are_a_site_without_dead_links(tmp_path):
     assert done.returncode == 0, done.stderr
     start = (tmp_path / "site" / "index.html").read_text()
     assert "Pre-train" in start and 'href="results/' in start
-    assert "/blob/main/examples/pretrain.py" in start  # code is in the repository
+    results = (tmp_path / "site" / "results" / "index.html").read_text()
+    assert "/blob/main/docs/studies/log/log.md" in results  # what is no page is in the repository
     assert {"search", "python", "changelog"} <= {path.name for path in (tmp_path / "site").iterdir()}
     assert not (tmp_path / "site" / "studies" / "log").exists()  # the raw log is no part of the site and its search
 
