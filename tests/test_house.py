@@ -19,7 +19,7 @@ PROTOCOL = {"logger", "main", "predictor", "report"}
 """Names that several modules define: each command has a `main`, each kind of task the others."""
 MOST_SHARED_NAMES = 0
 """Other public names that several modules define."""
-FILES_OF_STEP = 13
+FILES_OF_STEP = 11
 """Modules that an optimizer step runs, without logging, evaluation and checkpoints."""
 FILES_BEFORE_STEP = 48
 """Modules that a new run runs before its first step, without those that only define something."""

@@ -9,11 +9,11 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from electra.base.console import is_encodable, printable
+from electra.base.console import printable
 from electra.base.streams import flush_outputs
 from electra.core.errors import UserError
 
@@ -132,13 +132,6 @@ def hint_of_unknown(name: str, known: Collection[str], otherwise: str, prefix: s
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1) or [one for one in names if f"_{name}_" in f"_{one}_"]
     return f"did you mean {' or '.join(prefix + one for one in near[:3])}?" if near else otherwise
-
-
-def check_words(words: Iterable[str]) -> None:
-    """Refuse words of a command line that are not UTF-8 or hold NUL, because no file of results can hold them."""
-    for word in words:
-        if not is_encodable(word) or "\0" in word:
-            raise UserError(f"{word!r:.200} is not UTF-8; convert the text, or rename the file or folder")
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -9,12 +9,12 @@ import logging
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from electra.base.console import hide_secrets
-from electra.base.errors import REMOVED, check_words
+from electra.base.console import hide_secrets, is_encodable
+from electra.base.errors import REMOVED
 from electra.base.files import YAML_ERRORS, check_regular, config_path, read_as_written
 from electra.base.options import Values, check_known
 from electra.core.errors import UserError
@@ -83,6 +83,13 @@ class Parser(ArgumentParser):
 
     def _check_known(self, names: Sequence[str], where: str = "") -> None:
         check_known(names, self._names(), "--", where, self.without_hint)
+
+
+def check_words(words: Iterable[str]) -> None:
+    """Refuse words of a command line that are not UTF-8 or hold NUL, because no file of results can hold them."""
+    for word in words:
+        if not is_encodable(word) or "\0" in word:
+            raise UserError(f"{word!r:.200} is not UTF-8; convert the text, or rename the file or folder")
 
 
 def normalized(argv: Sequence[str]) -> list[str]:

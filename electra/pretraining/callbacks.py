@@ -267,7 +267,9 @@ def default_callbacks(
     model: ElectraForJointPretraining, args: ElectraTrainingArguments, plan: Plan
 ) -> list[TrainerCallback]:
     """Return the callbacks that save checkpoints, log lines, times and warnings, and show bars in a terminal."""
-    callbacks: list[TrainerCallback] = [SavesAt(plan.checkpoint_steps), ReadableLog(), FirstSteps(plan)]
+    callbacks: list[TrainerCallback] = [ReadableLog(), FirstSteps(plan)]
+    if plan.checkpoint_steps:
+        callbacks.append(SavesAt(plan.checkpoint_steps))
     # The thresholds hold for ELECTRA's task and base rates.
     if model.config.objective == "electra" and model.generator is not None:
         more = "give a larger --budget" if args.budget else "raise --max_steps"

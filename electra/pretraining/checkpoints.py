@@ -5,7 +5,6 @@ import math
 import multiprocessing
 import multiprocessing.queues
 import os
-import shlex
 import shutil
 import signal
 import socket
@@ -16,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -197,15 +195,14 @@ class NoSchedule:
 
 #     SIGTERM, SIGUSR1, SIGINT    exit code 128 + the signal's number: 143, 138, 130; a second SIGTERM or
 #                                 SIGINT stops at once
-#     --max_hours                 exit code 85 (OUT_OF_TIME), which no shell and no signal uses
+#     --max_hours                 exit code 85 (OUT_OF_TIME of step.py), which no shell and no signal uses
 #
 # A run that is stopped finishes the optimizer step, saves its full state and exits. A scheduler can tell these codes
 # from success (0) and from a user's error (2), and start the same command again.
 
 
-OUT_OF_TIME = 85
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
-"""Exit code after --max_hours, and signals that end a run, as far as this system has them; see above."""
+"""Signals that end a run, as far as this system has them; see above."""
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 """Signals of which a second one ends the process at once."""
@@ -220,20 +217,12 @@ def say(line: str) -> None:
         os.write(2, f"{line}\n".encode())
 
 
-class StopRequests(TrainerCallback):
-    """A callback that saves and ends training after the step in which a signal arrives, the same on all processes.
+class StopRequests:
+    """The signals that ask a command to end its run, noted while it trains; `StopsWhenAsked` (step.py) obeys them."""
 
-    Args:
-        max_hours: hours from the start of the command after which the run ends; None for no limit.
-        started: `time.monotonic()` at the start of the command, in seconds.
-    """
-
-    def __init__(self, max_hours: float | None = None, started: float = 0.0) -> None:
-        self.deadline = started + 3600 * (max_hours or math.inf)
+    def __init__(self) -> None:
         self.exit_code = 0
-        """Exit code of the command; 0 if training was not stopped."""
-        self._asked = 0
-        self._group: Any = None
+        """128 + the number of the last signal; 0 if none has arrived."""
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -268,7 +257,7 @@ class StopRequests(TrainerCallback):
         return isinstance(getattr(signal.getsignal(signal.SIGTERM), "__self__", None), StopRequests)
 
     def _note(self, number: int, frame: Any) -> None:
-        self._asked = 128 + number
+        self.exit_code = 128 + number
 
     def _listen(self, reading: socket.socket) -> None:
         """Log each signal whose number arrives, and end the process at the second one; return when a 0 arrives."""
@@ -286,26 +275,6 @@ class StopRequests(TrainerCallback):
                 for process in multiprocessing.active_children():
                     process.kill()
                 os._exit(128 + number)
-
-    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if args.world_size > 1:  # of hosts, which do not wait for their GPUs
-            timeout = timedelta(seconds=args.ddp_timeout)
-            self._group = torch.distributed.new_group(backend="gloo", timeout=timeout)
-
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.exit_code = self._asked or (OUT_OF_TIME if time.monotonic() >= self.deadline else 0)
-        if args.world_size > 1:  # a signal may reach only one process, or each at another step
-            code = torch.tensor(self.exit_code)
-            torch.distributed.all_reduce(code, op=torch.distributed.ReduceOp.MAX, group=self._group)
-            self.exit_code = int(code)
-        if self.exit_code:
-            control.should_save = control.should_training_stop = True
-
-    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self.exit_code:
-            folder = shlex.quote(str(Path(args.output_dir)))
-            what = f"resume with: python run_pretraining.py --resume_from_checkpoint {folder}"
-            logger.info("stopped at step %d of %d; %s", state.global_step, state.max_steps, what)
 
 
 def adapt_loader(loader: DataLoader) -> DataLoader:

@@ -243,6 +243,8 @@ class ElectraTrainingArguments(TrainingArguments):
     report_to: list[str] = option(["none"], "Trackers: tensorboard, wandb, none ... one or several.")
     must_compile: bool = field(default=False, init=False)
     """Whether compilation was asked for, so that its failure is an error."""
+    visible_gpus: int = field(default=0, init=False)
+    """How many GPUs a process without torchrun could use; 1 with torchrun, 0 on a CPU."""
 
     given: ClassVar[tuple[str, ...]] = ()
     """The names of the arguments that a program gives, whatever their values; each object has its own."""
@@ -273,6 +275,8 @@ class ElectraTrainingArguments(TrainingArguments):
             super().__post_init__()
         except (ValueError, TypeError, ImportError, OSError, OverflowError) as error:
             raise UserError(f"these options do not work: {error}") from error
+        self.visible_gpus = self.n_gpu
+        self._n_gpu = min(self.n_gpu, 1)  # with more, Trainer would multiply the batch in `nn.DataParallel`
         self.must_compile = bool(self.torch_compile)
         if self.torch_compile is None:  # not earlier: transformers would switch TF32 on
             self.torch_compile = compiles_by_default(self)
@@ -304,16 +308,6 @@ class ElectraTrainingArguments(TrainingArguments):
         other = copy.copy(self)
         other.__dict__.update(values)
         return other
-
-    @property
-    def n_gpu(self) -> int:
-        """Return the number of GPUs, at most 1: with more, Trainer would multiply the batch in `nn.DataParallel`."""
-        return min(1, self.visible_gpus)
-
-    @property
-    def visible_gpus(self) -> int:
-        """Return how many GPUs a process without torchrun could use; 1 with torchrun, 0 on a CPU."""
-        return super().n_gpu
 
     @property
     def segments_per_step(self) -> int:

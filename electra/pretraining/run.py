@@ -29,6 +29,7 @@ from electra.pretraining.run_folder import (
     save_options,
     upload_networks,
 )
+from electra.pretraining.step import StopsWhenAsked
 from electra.pretraining.timing import announce_cost, fit_to_budget
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.page import REPORT_NAMES, try_to_report
@@ -55,7 +56,8 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         log: log that keeps lines until the run folder is known.
         started: `time.monotonic()` at the start of the command, in seconds.
     """
-    log_in(args.training.report_to)
+    if args.training.report_to:
+        log_in(args.training.report_to)
     check_optimizer(args.training)
     allow_open_files(args.training)
     run = open_run(args)
@@ -83,11 +85,12 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     trainer = ElectraTrainer(
         model, args.training, data, objective=args.objective, provenance=provenance, probes=probes
     )
-    stop = StopRequests(args.training.max_hours, started)
-    settings = RecordSettings({"options": without_secrets(args.record), "plan": asdict(plan)})
-    for callback in (settings, stop):
-        trainer.add_callback(callback)
-    with stop.listening():
+    requests = StopRequests()
+    stop = StopsWhenAsked(requests, args.training.max_hours, started)
+    if args.training.report_to:
+        trainer.add_callback(RecordSettings({"options": without_secrets(args.record), "plan": asdict(plan)}))
+    trainer.add_callback(stop)
+    with requests.listening():
         train(trainer, args, run, log)
     if stop.exit_code:
         sys.exit(stop.exit_code)

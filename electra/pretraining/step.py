@@ -1,12 +1,18 @@
-"""What a step does beside Trainer's part: choose networks, clip, skip bad steps, sum up the log, say the time left."""
+"""What a step does beside Trainer's part.
+
+It chooses networks, clips, leaves bad steps out, sums up the log, says the time left, and ends a run that must stop.
+"""
 
 import logging
 import math
+import shlex
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +29,7 @@ from electra.core.networks import ElectraPretrainingOutput
 from electra.core.objectives import Objective, weighted_mean
 from electra.core.tying import encoder_weights
 from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.plan import Plan
 
@@ -293,6 +300,49 @@ class LogWindow:
                 totals.update(dict(zip(names, sums, strict=True)))
                 batches.update(dict.fromkeys(names, number))
         return {name: total / batches[name] for name, total in totals.items()}, skipped
+
+
+# ---- the end of a run that must stop
+
+OUT_OF_TIME = 85
+"""Exit code after --max_hours; see checkpoints.py."""
+
+
+class StopsWhenAsked(TrainerCallback):
+    """A callback that saves and ends training after the step in which a signal arrives, the same on all processes.
+
+    Args:
+        requests: the signals that the command has noted.
+        max_hours: hours from the start of the command after which the run ends; None for no limit.
+        started: `time.monotonic()` at the start of the command, in seconds.
+    """
+
+    def __init__(self, requests: StopRequests, max_hours: float | None = None, started: float = 0.0) -> None:
+        self.requests = requests
+        self.deadline = started + 3600 * (max_hours or math.inf)
+        self.exit_code = 0
+        """Exit code of the command; 0 if training was not stopped."""
+        self._group: Any = None
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if args.world_size > 1:  # of hosts, which do not wait for their GPUs
+            timeout = timedelta(seconds=args.ddp_timeout)
+            self._group = torch.distributed.new_group(backend="gloo", timeout=timeout)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self.exit_code = self.requests.exit_code or (OUT_OF_TIME if time.monotonic() >= self.deadline else 0)
+        if args.world_size > 1:  # a signal may reach only one process, or each at another step
+            code = torch.tensor(self.exit_code)
+            torch.distributed.all_reduce(code, op=torch.distributed.ReduceOp.MAX, group=self._group)
+            self.exit_code = int(code)
+        if self.exit_code:
+            control.should_save = control.should_training_stop = True
+
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if self.exit_code:
+            folder = shlex.quote(str(Path(args.output_dir)))
+            what = f"resume with: python run_pretraining.py --resume_from_checkpoint {folder}"
+            logger.info("stopped at step %d of %d; %s", state.global_step, state.max_steps, what)
 
 
 # ---- how long the run takes

@@ -184,9 +184,11 @@ class ElectraTrainer(Trainer):
         self.guard = StepGuard(self.accelerator, args.max_grad_norm, is_sharded)
         if callbacks is None:
             callbacks = default_callbacks(model, args, plan)
-        for callback in (*callbacks, KeepRunId(self.run_folder), self.checkpoints, self.guard):
+        for callback in (*callbacks, self.checkpoints, self.guard):
             self.add_callback(callback)
-        guard_trackers(self.callback_handler.callbacks)
+        if args.report_to:
+            self.add_callback(KeepRunId(self.run_folder))
+            guard_trackers(self.callback_handler.callbacks)
         self.probes = ProbeClock(probes)
         self._values_of_batch: Any = None
         self._begun_step = -1
@@ -222,7 +224,8 @@ class ElectraTrainer(Trainer):
             self.checkpoints.provenance = check_resumed(run, provenance or self._provenance(), networks)
         set_seed(self.args.seed, device_specific=True)  # all have the same weights; each draws its own dropout
         try:
-            resumed = resumed_in_wandb(self.args.report_to if resume_from_checkpoint else [], self.run_folder)
+            is_followed = bool(resume_from_checkpoint and self.args.report_to)
+            resumed = resumed_in_wandb(self.args.report_to, self.run_folder) if is_followed else nullcontext()
             with resumed, computing(self.args.device, self.args.threads):
                 return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
         except RuntimeError:  # of gloo, too, which has no class for a connection that is lost

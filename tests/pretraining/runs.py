@@ -11,6 +11,7 @@ from electra.pretraining.data import load_data
 from electra.pretraining.model import prepare_model
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run_folder import open_run, provenance_of
+from electra.pretraining.step import StopsWhenAsked
 from electra.pretraining.trainer import ElectraTrainer
 from tests.helpers import read_json
 
@@ -96,7 +97,7 @@ def make(folder, **options):
     args, model = prepare_model(args, run, data)
     provenance = provenance_of(args.used_values(), data.text, args.training.segments_per_step)
     trainer = ElectraTrainer(model, args.training, data, objective=args.objective, provenance=provenance)
-    trainer.add_callback(StopRequests())
+    trainer.add_callback(StopsWhenAsked(StopRequests()))
     return trainer
 
 

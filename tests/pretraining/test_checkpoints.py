@@ -28,6 +28,7 @@ from electra.pretraining.checkpoints import (
     word_steps,
 )
 from electra.pretraining.run import main
+from electra.pretraining.step import StopsWhenAsked
 from tests.helpers import ROOT, exit_codes, fork, parametrize, wait_for
 from tests.pretraining.runs import FAST, flags, make
 
@@ -101,8 +102,8 @@ class Send(TrainerCallback):
 
 
 def train(trainer):
-    stop = next(c for c in trainer.callback_handler.callbacks if isinstance(c, StopRequests))
-    with stop.listening():
+    stop = next(c for c in trainer.callback_handler.callbacks if isinstance(c, StopsWhenAsked))
+    with stop.requests.listening():
         trainer.train()
     return stop.exit_code
 
