@@ -59,7 +59,6 @@ class Parsed(NamedTuple):
     Attributes:
         groups: the dataclasses of the options.
         given: names of the options that the command line or its file gives.
-        flags: names of those that the command line itself gives.
         unused: names of the options that have no effect beside the others, given or not.
         record: the options to be written for `--config`: given, different from their default, or `always_recorded`;
             without the unused ones. Paths are absolute.
@@ -67,7 +66,6 @@ class Parsed(NamedTuple):
 
     groups: tuple[Any, ...]
     given: frozenset[str]
-    flags: frozenset[str]
     unused: frozenset[str]
     record: dict[str, Any]
 
@@ -212,7 +210,7 @@ class CommandLine(Parser, HfArgumentParser):
         groups = tuple(
             group(**{f.name: values[f.name] for f in fields(group) if f.init}) for group in self.dataclass_types
         )
-        return Parsed(groups, frozenset(given), frozenset(flags), unused, record)
+        return Parsed(groups, frozenset(given), unused, record)
 
     def read(self, argv: Sequence[str] | Values | None) -> dict[str, Any]:
         """Return the options of a command line alone, each as a value of its type, without defaults; see `parse`."""

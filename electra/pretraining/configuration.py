@@ -246,15 +246,18 @@ class ElectraTrainingArguments(TrainingArguments):
     visible_gpus: int = field(default=0, init=False)
     """How many GPUs a process without torchrun could use; 1 with torchrun, 0 on a CPU."""
 
-    given: ClassVar[tuple[str, ...]] = ()
-    """The names of the arguments that a program gives, whatever their values; each object has its own."""
+    given: ClassVar[frozenset[str]] = frozenset()
+    """The names of the options that the user gives, whatever their values, of all groups; each object has its own.
+
+    The parser sets the names that are on the command line or in its file, the constructor the arguments of a program.
+    """
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         made = super().__new__(cls)
         names = [f.name for f in fields(cls) if f.init]
         given = {*names[: len(args)], *options}
-        if len(given) < len(names):  # a command line gives all; `Configuration` knows which were typed
-            made.__dict__["given"] = tuple(sorted(given))
+        if len(given) < len(names):  # a parser passes all, and sets those that were typed
+            made.__dict__["given"] = frozenset(given)
         return made
 
     def __post_init__(self) -> None:
@@ -300,7 +303,7 @@ class ElectraTrainingArguments(TrainingArguments):
         if "num_train_epochs" in options:
             del values["max_steps"]
         args = cls(output_dir, **{**values, **options})
-        args.__dict__["given"] = tuple(sorted({"output_dir", *options}))
+        args.__dict__["given"] = frozenset({"output_dir", *options})
         return args
 
     def with_values(self, **values: Any) -> Self:
@@ -397,14 +400,22 @@ class Configuration(OptionGroups):
 
     record: Mapping[str, Any]
     """The options to be written to config.yaml, by name: given, not the default, or always recorded."""
-    given: frozenset[str]
-    """Options that a word of the command line or a line of the file gives, whatever their values, or --budget sets."""
     unused: frozenset[str]
     """Options that have no effect in this run, given or not. Neither config.yaml nor origin.json has them."""
 
     def used_values(self) -> dict[str, Any]:
         """Return the options that do something in this run, by name."""
         return {name: value for name, value in self.values().items() if name not in self.unused}
+
+    @property
+    def given(self) -> frozenset[str]:
+        """Return the names of the options that the command line or its file gives, or --budget sets."""
+        return self.training.given
+
+    @property
+    def starts_from_trained(self) -> bool:
+        """Return True if the networks have trained weights before the first step of the run."""
+        return any((self.model.init_discriminator, self.model.init_generator, self.training.init_checkpoint))
 
     @property
     def spec(self) -> Objective:

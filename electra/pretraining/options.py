@@ -8,7 +8,6 @@ one subject are beside its options. A rule of one option alone, its range, is be
 import logging
 import math
 import re
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
@@ -103,11 +102,11 @@ def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
         logger.info("No size and no number of steps is given: as with --budget %s", DEFAULT_BUDGET)
         flags["budget"] = DEFAULT_BUDGET
     parsed = command_line.parse(flags, default_config=_default_config, inherited=_inherited, recipe=_recipe_of_budget)
-    training = parsed.groups[-1]
+    training = parsed.groups[-1].with_values(given=parsed.given)
     record = {**parsed.record, "bf16": training.bf16}  # a run that goes on elsewhere keeps its precision
     if training.fp16:
         record["fp16"] = True
-    parts: tuple[Any, ...] = (*parsed.groups, record, parsed.given, parsed.unused)
+    parts: tuple[Any, ...] = (*parsed.groups[:-1], training, record, parsed.unused)
     config = Configuration(*parts)
     _check(config)
     if training.visible_gpus > 1:
@@ -279,7 +278,6 @@ def resolve_options(asked: Configuration, run: "Run", segments_per_epoch: int, h
         asked.objective,
         segments_per_epoch,
         has_held_out=has_held_out,
-        is_given=asked.given.__contains__,
         resumed=run.options,
         step=run.step if run.checkpoint is not None else None,
     )
@@ -306,16 +304,16 @@ def fit_steps(
     segments_per_epoch: int,
     *,
     has_held_out: bool,
-    is_given: Callable[[str], bool],
     resumed: Values = MappingProxyType({}),
     step: int | None = None,
 ) -> FittedSteps:
     """Return options with numbers of steps in place of epochs, shares and defaults.
 
+    Steps of the warm-up and between events that are not given are at most a part of the run; a resumed run keeps its
+    own.
+
     Args:
         has_held_out: whether there is held-out text; without it, nothing is evaluated.
-        is_given: function of an option's name that returns True if the user chose the value. Steps of the warm-up and
-            between events that are not given are at most a part of the run; a resumed run keeps its own.
         resumed, step: options and step of the checkpoint from which the run continues.
     """
     steps_per_epoch = segments_per_epoch / training.segments_per_step
@@ -339,7 +337,7 @@ def fit_steps(
     fitting = {"warmup_steps": min(int(training.warmup_steps), math.ceil(shortest_stage / WARM_UP))}
     for name, parts in MOST.items():
         fitting[name] = min(int(getattr(training, name)), math.ceil(max_steps / parts))
-    chosen = {name: resumed.get(name, steps) for name, steps in fitting.items() if not is_given(name)}
+    chosen = {name: resumed.get(name, steps) for name, steps in fitting.items() if name not in training.given}
     values: dict[str, Any] = {**chosen, "max_steps": max_steps}
     for event in ("eval", "save", "logging"):
         strategy = getattr(training, f"{event}_strategy")

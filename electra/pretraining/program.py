@@ -48,7 +48,7 @@ def prepare_program(
 
     The model gets the weights of `args.init_checkpoint`, the steps of its stages, and modules that suit the device.
     """
-    segments = check_arguments(model, args, segments, objective)
+    segments = segments_for(model, args, segments)
     data = data_of_run(train, held_out, tokenizer, segments, args)
     if data is not train:
         check_fits(model, data.tokenizer, segments)
@@ -60,7 +60,6 @@ def prepare_program(
         objective or objective_arguments(model.config),
         len(data.policy),
         has_held_out=data.evaluation is not None,
-        is_given=args.given.__contains__,
         resumed=run.options,
         step=run.step if run.checkpoint is not None else None,
     )
@@ -70,25 +69,14 @@ def prepare_program(
     return PreparedProgram(args, data, objective)
 
 
-def check_arguments(
-    model: ElectraForJointPretraining,
-    args: ElectraTrainingArguments,
-    segments: SegmentArguments | None,
-    objective: ObjectiveArguments | None,
+def segments_for(
+    model: ElectraForJointPretraining, args: ElectraTrainingArguments, segments: SegmentArguments | None
 ) -> SegmentArguments:
     """Return the options of the segments: the given ones, or the default ones with segments that the networks read.
 
     Raises:
-        UserError: an argument or a weight is of another type, or an option does nothing in a program.
+        UserError: a weight is not in float32.
     """
-    for name, value, kind, right in (
-        ("model", model, ElectraForJointPretraining, "an ElectraForJointPretraining, see from_recipe"),
-        ("args", args, ElectraTrainingArguments, "ElectraTrainingArguments"),
-        ("segments", segments, SegmentArguments | None, "SegmentArguments"),
-        ("objective", objective, ObjectiveArguments | None, "ObjectiveArguments"),
-    ):
-        if not isinstance(value, kind):
-            raise UserError(f"{name} is a {type(value).__name__}; give {right}")
     other = next((value.dtype for value in model.parameters() if value.dtype != torch.float32), None)
     if other is not None:
         raise UserError(f"the model has weights of {other}; give model.float(): args.bf16 computes in mixed precision")

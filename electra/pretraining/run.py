@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def pretrain(args: Configuration, log: RunLog, started: float) -> None:
-    """Run a pre-training.
+    """Run a pre-training: open, load, fit, build, train, finish.
 
     Args:
         args: configuration of the run.
@@ -59,16 +59,13 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     if args.training.report_to:
         log_in(args.training.report_to)
     check_optimizer(args.training)
-    allow_open_files(args.training)
     run = open_run(args)
     if run.is_finished:
         complete(args.training, run)
         return
 
     check_steps(args, run)
-    threads = use_threads(args.training.device, args.training.threads, run.options.get("threads"))
-    args = replace(args, training=args.training.with_values(threads=threads))
-    keep_freed_memory(use_cpu=args.training.use_cpu)
+    args = set_up_process(args, run)
     data = load_data(args, run.checkpoint)
     if args.training.budget:
         args = fit_to_budget(args, run, data)
@@ -85,35 +82,50 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     trainer = ElectraTrainer(
         model, args.training, data, objective=args.objective, provenance=provenance, probes=probes
     )
-    requests = StopRequests()
-    stop = StopsWhenAsked(requests, args.training.max_hours, started)
-    if args.training.report_to:
-        trainer.add_callback(RecordSettings({"options": without_secrets(args.record), "plan": asdict(plan)}))
-    trainer.add_callback(stop)
-    with requests.listening():
-        train(trainer, args, run, log)
-    if stop.exit_code:
-        sys.exit(stop.exit_code)
-
-    is_continued = any((args.model.init_discriminator, args.model.init_generator, args.training.init_checkpoint))
-    finish_run(trainer, args.record, first_column="start" if is_continued else "untrained")
+    exit_code = train(trainer, args, run, log, started)
+    if exit_code:
+        sys.exit(exit_code)
+    finish_run(trainer, args.record, first_column="start" if args.starts_from_trained else "untrained")
     upload(args.training, run)
 
 
-def train(trainer: ElectraTrainer, args: Configuration, run: Run, log: RunLog) -> None:
-    """Write options, tokenizer and log into the run's folder, and train; remove a new folder if a tracker refuses."""
+def set_up_process(args: Configuration, run: Run) -> Configuration:
+    """Set what the run changes in its process: files, threads, memory; return the options with the threads."""
+    training = args.training
+    allow_open_files(training)
+    threads = use_threads(training.device, training.threads, run.options.get("threads"))
+    keep_freed_memory(use_cpu=training.use_cpu)
+    return replace(args, training=training.with_values(threads=threads))
+
+
+def train(trainer: ElectraTrainer, args: Configuration, run: Run, log: RunLog, started: float) -> int:
+    """Write options, tokenizer and log into the run's folder, and train until the end, a signal or --max_hours.
+
+    If a tracker refuses, a new folder is removed.
+
+    Returns:
+        the exit code of a run that was stopped, else 0.
+    """
+    requests = StopRequests()
+    stop = StopsWhenAsked(requests, args.training.max_hours, started)
+    if args.training.report_to:
+        record = {"options": without_secrets(args.record), "plan": asdict(trainer.plan)}
+        trainer.add_callback(RecordSettings(record))
+    trainer.add_callback(stop)
     is_new = is_free(run.folder)
     is_writer = args.training.process_index == 0
-    if is_writer:
-        with first_files(run):
-            save_options(args.record, run, trainer.data.tokenizer)
-            log.write_to(run.folder)
-    try:
-        trainer.train(resume_from_checkpoint=run.checkpoint or False)
-    except TrackerError:
-        if is_new and is_writer:
-            shutil.rmtree(run.folder, ignore_errors=True)
-        raise
+    with requests.listening():
+        if is_writer:
+            with first_files(run):
+                save_options(args.record, run, trainer.data.tokenizer)
+                log.write_to(run.folder)
+        try:
+            trainer.train(resume_from_checkpoint=run.checkpoint or False)
+        except TrackerError:
+            if is_new and is_writer:
+                shutil.rmtree(run.folder, ignore_errors=True)
+            raise
+    return stop.exit_code
 
 
 def complete(training: ElectraTrainingArguments, run: Run) -> None:

@@ -147,9 +147,8 @@ def with_budget(
     logger.info("budget         %s", line)
     return replace(
         args,
-        training=args.training.with_values(**values),
+        training=args.training.with_values(**values, given=args.given | values.keys()),
         record={**args.record, **values},
-        given=args.given | values.keys(),
         unused=args.unused - values.keys(),
     )
 

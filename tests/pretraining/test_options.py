@@ -390,6 +390,6 @@ def test_a_recipe_sets_the_arguments_of_a_program(tmp_path):
         for name in ("max_steps", "per_device_train_batch_size", "learning_rate", "warmup_steps", "adam_epsilon"):
             assert getattr(args, name) == getattr(command, name) == RECIPES[recipe][name]
     short = ElectraTrainingArguments.from_recipe("tiny", str(tmp_path), max_steps=100, learning_rate=1e-4)
-    assert short.given == ("learning_rate", "max_steps", "output_dir") and short.learning_rate == 1e-4
+    assert short.given == {"learning_rate", "max_steps", "output_dir"} and short.learning_rate == 1e-4
     assert ElectraTrainingArguments.from_recipe("tiny", str(tmp_path), num_train_epochs=2).max_steps == -1
     assert "tiny" in refused(lambda: ElectraTrainingArguments.from_recipe("tinny", str(tmp_path)))

@@ -4,7 +4,7 @@ import io
 import json
 import logging
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -69,7 +69,8 @@ GLUE_GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
 def parse_glue_arguments(argv: Sequence[str] | Values | None) -> Arguments:
     """Return the options of a command line, checked; `--tasks demo` without --config takes those of demo.yaml."""
     command_line = CommandLine(GLUE_GROUPS, "Fine-tune an encoder on GLUE and score it.")
-    parsed = command_line.parse(argv, default_config=_default_config)
+    flags = command_line.read(argv)
+    parsed = command_line.parse(flags, default_config=_default_config)
     encoder, glue, tuning = parsed.groups
     glue = replace(
         glue,
@@ -78,7 +79,7 @@ def parse_glue_arguments(argv: Sequence[str] | Values | None) -> Arguments:
     )
     if not set(glue.start_from_mnli) <= set(glue.tasks) - {"mnli"}:
         raise UserError(f"--start_from_mnli {' '.join(glue.start_from_mnli)}: name tasks of --tasks, without mnli")
-    overrides = _overrides(glue.task_overrides, parsed.flags)
+    overrides = _overrides(glue.task_overrides, flags)
     # Recorded even if empty: else the defaults would apply where the recorded options are used as --config.
     record = {**parsed.record, "task_overrides": overrides}
     return Arguments(encoder, glue, tuning, record, overrides)
@@ -97,7 +98,7 @@ def _task_names(names: list[str]) -> list[str]:
     return [name for name in KNOWN_TASKS if name in chosen]
 
 
-def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
+def _overrides(text: str, flags: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return the checked options of `--task_overrides` by task; an option that is also a flag is left to the flag."""
     try:
         mapping = {name: dict(chosen) for name, chosen in json.loads(text).items()}
