@@ -7,9 +7,8 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from io import IOBase
 from pathlib import Path
 from typing import Any, TextIO, overload
 
@@ -182,25 +181,6 @@ def sync_folder(folder: Path) -> None:
 
 
 # ---- paths
-
-
-def given_path(given: Any, name: str) -> Path:
-    """Return a path that a program gives; raise a UserError that names the argument if it is of another type."""
-    if not isinstance(given, str | os.PathLike):
-        raise UserError(f"{name} is a {type(given).__name__}; give a path")
-    return Path(given)
-
-
-def given_paths(given: Any, name: str) -> list[str]:
-    """Return the paths that a program gives, one or several; raise a UserError if one is of another type."""
-    if isinstance(given, str | os.PathLike):
-        return [os.fspath(given)]
-    if isinstance(given, Mapping | IOBase) or not isinstance(given, Iterable):
-        raise UserError(f"{name} is a {type(given).__name__}; give a path, or several")
-    paths = list(given)
-    for number, one in enumerate(paths):
-        given_path(one, f"{name}[{number}]")
-    return [os.fspath(one) for one in paths]
 
 
 def config_path(name: str) -> Path:

@@ -37,7 +37,7 @@ from electra.base.checkpoints import (
     write_manifest,
 )
 from electra.base.console import log_by_default, shows_bars
-from electra.base.files import given_paths, read_json, sync_folder, write_json
+from electra.base.files import read_json, sync_folder, write_json
 from electra.core.errors import UserError
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
@@ -104,8 +104,8 @@ def tokenize_corpus(
         UserError: a file is missing or cannot be read.
     """
     log_by_default()
-    corpus = Corpus(CorpusArguments(train_file=given_paths(files, "files"), **options), seed)
-    return load_or_build_cache(corpus, given_tokenizer(tokenizer, "tokenizer"), cache_dir)
+    corpus = Corpus(CorpusArguments(train_file=files, **options), seed)
+    return load_or_build_cache(corpus, given_tokenizer(tokenizer), cache_dir)
 
 
 def load_or_build_cache(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: str | Path) -> TokenCache:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from electra.base.checkpoints import find_damage
-from electra.base.files import given_path, read_json, write_file, write_json
+from electra.base.files import read_json, write_file, write_json
 from electra.core.errors import UserError
 from electra.core.rng import Bits, Ints, TokenIds, random_bits
 from electra.data.readers import naming_errors
@@ -104,7 +104,7 @@ class TokenCache:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = given_path(path, "path")
+        self.path = Path(path)
         self.description = _read_description(self.path)
         self.num_tokens: int = self.description["tokens"]
         files = self.description["files"]

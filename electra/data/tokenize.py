@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.base.checkpoints import build_folder
 from electra.base.console import log_by_default, shows_bars
-from electra.base.files import given_paths, write_json
+from electra.base.files import write_json
 from electra.core.errors import UserError
 from electra.core.rng import TokenIds
 from electra.data.corpus import Corpus
@@ -79,7 +79,7 @@ def train_tokenizer(
     log_by_default()
     names_of_corpus = {f.name for f in fields(CorpusArguments)}
     of_corpus = {name: options.pop(name) for name in names_of_corpus & options.keys()}
-    corpus = Corpus(CorpusArguments(train_file=given_paths(files, "files"), **of_corpus), seed)
+    corpus = Corpus(CorpusArguments(train_file=files, **of_corpus), seed)
     return load_or_train_tokenizer(corpus, TokenizerArguments(**options), cache_dir, seed)
 
 

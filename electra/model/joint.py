@@ -45,7 +45,7 @@ class ElectraForJointPretraining(JointModel):
         """
         check_seed(seed)
         sizes, objective = network_options(recipe, options)
-        config = joint_config(sizes, objective, given_tokenizer(tokenizer, "tokenizer"))
+        config = joint_config(sizes, objective, given_tokenizer(tokenizer))
         return cls.untrained(config, sizes.initialization, seed)
 
 

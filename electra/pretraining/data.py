@@ -111,12 +111,10 @@ def data_of_run(
     """Return the data of a run, made of token caches unless `train` is the data.
 
     Raises:
-        UserError: an argument is of another type, or the tokenizer is not that of the token cache.
+        UserError: there is no tokenizer, or it is not that of the token cache.
     """
     if isinstance(train, PretrainingData):
         return train
-    if not isinstance(train, TokenCache):
-        raise UserError(f"train_dataset is a {type(train).__name__}; give a token cache, see tokenize_corpus")
     if tokenizer is None:
         raise UserError("processing_class is missing: give the tokenizer of the token cache")
     tokenizer = copy.deepcopy(given_tokenizer(tokenizer))  # its model_max_length becomes that of the networks
@@ -128,16 +126,12 @@ def data_of_run(
     return data_of_corpus(train, tokenizer, texts, segments, seed=args.seed, eval_seed=args.eval_seed)
 
 
-def _held_out_caches(given: Any) -> dict[str, TokenCache]:
+def _held_out_caches(given: TokenCache | Mapping[str, TokenCache] | None) -> dict[str, TokenCache]:
     """Return the held-out texts that a program gives by name; one without a name is called ""."""
-    if given is None or isinstance(given, TokenCache):
-        return {} if given is None else {"": given}
     if not isinstance(given, Mapping):
-        raise UserError(f"eval_dataset is a {type(given).__name__}; give a token cache, or several by name")
-    for name, cache in given.items():
-        if not isinstance(cache, TokenCache):
-            raise UserError(f"eval_dataset[{name!r}] is a {type(cache).__name__}; give a token cache")
-        if not isinstance(name, str) or not re.fullmatch("[A-Za-z][A-Za-z0-9_]*|", name):
+        return {} if given is None else {"": given}
+    for name in given:
+        if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*|", name):
             raise UserError(f"eval_dataset has the name {name!r}; give a word of letters, digits and underscores")
     check_names(sorted(given.keys() - {""}))
     return dict(given)

@@ -80,8 +80,6 @@ def finish_run(
     With FSDP each process has a part of each weight: the first process gathers the whole model, which becomes the
     trainer's own, and writes it.
     """
-    if not isinstance(trainer, ElectraTrainer):
-        raise UserError(f"trainer is a {type(trainer).__name__}; give the ElectraTrainer of the run")
     step = trainer.state.global_step
     if step == 0:
         raise UserError(f"the networks for {trainer.run_folder} are untrained; call train(), which goes on from there")

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from electra.base.errors import first_line
-from electra.base.files import expand, given_path, may_be_hub_id
+from electra.base.files import expand, may_be_hub_id
 from electra.core.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,6 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
     Raises:
         UserError: there is no tokenizer, it is damaged or has no Rust backend, or the Hub cannot be reached.
     """
-    given_path(tokenizer_path, "tokenizer_path")
     tokenizer_path = str(tokenizer_path)
     path = expand(tokenizer_path)
     try:
@@ -96,19 +95,9 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
     return with_unknown(with_template(with_roles(tokenizer)))
 
 
-def given_tokenizer(given: Any, name: str = "processing_class") -> PreTrainedTokenizerBase:
-    """Return the tokenizer that a program gives: an object as it is, a path or Hub id loaded.
-
-    Args:
-        name: name of the argument, for messages.
-    Raises:
-        UserError: there is no such tokenizer, or the value is of another type.
-    """
-    if isinstance(given, str | Path):
-        return load_tokenizer(given)
-    if not isinstance(given, PreTrainedTokenizerBase):
-        raise UserError(f"{name} is a {type(given).__name__}; give a tokenizer, see load_tokenizer")
-    return given
+def given_tokenizer(given: PreTrainedTokenizerBase | str | Path) -> PreTrainedTokenizerBase:
+    """Return the tokenizer that a program gives: an object as it is, a path or Hub id loaded."""
+    return load_tokenizer(given) if isinstance(given, str | Path) else given
 
 
 def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
