@@ -104,7 +104,8 @@ def tokenize_corpus(
         UserError: a file is missing or cannot be read.
     """
     log_by_default()
-    corpus = Corpus(CorpusArguments(train_file=files, **options), seed)
+    paths: Any = files  # one or several, which the options make a list of text
+    corpus = Corpus(CorpusArguments(train_file=paths, **options), seed)
     return load_or_build_cache(corpus, given_tokenizer(tokenizer), cache_dir)
 
 

@@ -79,7 +79,8 @@ def train_tokenizer(
     log_by_default()
     names_of_corpus = {f.name for f in fields(CorpusArguments)}
     of_corpus = {name: options.pop(name) for name in names_of_corpus & options.keys()}
-    corpus = Corpus(CorpusArguments(train_file=files, **of_corpus), seed)
+    paths: Any = files  # one or several, which the options make a list of text
+    corpus = Corpus(CorpusArguments(train_file=paths, **of_corpus), seed)
     return load_or_train_tokenizer(corpus, TokenizerArguments(**options), cache_dir, seed)
 
 

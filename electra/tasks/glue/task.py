@@ -110,7 +110,7 @@ def _overrides(text: str, flags: Collection[str]) -> dict[str, dict[str, Any]]:
             raise UserError(f"--task_overrides of {name}: {min(unknown)} cannot differ by task; remove it")
         _, glue, tuning = CommandLine(GLUE_GROUPS, "").parse(as_flags(chosen)).groups
         values = {**vars(glue), **vars(tuning)}
-        given = {option for option, value in chosen.items() if value is not None} - flags
+        given = {option for option, value in chosen.items() if value is not None} - {*flags}
         if given:
             overrides[task_by_name(name).name] = {option: values[option] for option in given}
     return overrides
