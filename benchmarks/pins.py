@@ -494,7 +494,7 @@ def removed(before: Side, after: Side, data: Path) -> Differences:
 
 
 def removed_options() -> dict[str, str]:
-    return dict(getattr(module_of("electra.base.errors", "electra.base.errors"), "REMOVED", {}))
+    return dict(getattr(module_of("electra.base.errors", "electra.io.errors"), "REMOVED", {}))
 
 
 def options_of_verbs() -> dict[str, set[str]]:
@@ -503,7 +503,7 @@ def options_of_verbs() -> dict[str, set[str]]:
     from io import StringIO
 
     found = {}
-    for verb, row in module_of("electra.tools.commands", "electra.tools.commands").VERBS.items():
+    for verb, row in module_of("electra.tools.commands", "electra.commands").VERBS.items():
         text = StringIO()
         sys.argv = [f"electra {verb}", "--help"]
         with redirect_stdout(text), suppress(SystemExit):

@@ -124,7 +124,7 @@ def _serve(checkout: Path, folder: Path, connection: Connection) -> None:
     os.environ.update(ENVIRONMENT, PYTHONPATH=str(checkout))  # a sweep starts processes of its own
     os.chdir(folder)
     sys.path.insert(0, str(checkout))
-    for verb in module_of("electra.tools.commands", "electra.tools.commands").VERBS.values():
+    for verb in module_of("electra.tools.commands", "electra.commands").VERBS.values():
         import_module(verb.module)
     for library in ("datasets", "sklearn.linear_model", "wandb"):
         import_module(library)
