@@ -23,7 +23,7 @@ FILES_OF_STEP = 11
 """Modules that an optimizer step runs, without logging, evaluation and checkpoints."""
 FILES_BEFORE_STEP = 48
 """Modules that a new run runs before its first step, without those that only define something."""
-FILES_OF_RESUME = 45
+FILES_OF_RESUME = 44
 """Modules that a resumed run runs before its first batch."""
 
 
