@@ -30,13 +30,22 @@ def test_the_pages_are_a_site_without_dead_links(tmp_path):
     assert not (tmp_path / "site" / "studies" / "log").exists()  # the raw log is no part of the site and its search
 
 
-def test_a_link_to_a_file_that_is_missing_ends_the_build():
+@pytest.fixture
+def hooks():
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_options_are_not_broken_at_their_hyphens(hooks):
+    made = hooks.on_page_content("<code>a --b_c 1</code><pre><code>--d</code></pre>", None, None, None)
+    assert made == '<code>a <span class="word">--b_c</span> 1</code><pre><code>--d</code></pre>'
+
+
+def test_a_link_to_a_file_that_is_missing_ends_the_build(hooks):
     from mkdocs.exceptions import PluginError
     from mkdocs.structure.files import File
-
-    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "site.py")
-    hooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hooks)
 
     class Config:
         repo_url = "https://example.org/repo"
