@@ -104,7 +104,7 @@ def groups_of(verb: str) -> Iterator[tuple[str, list[Row]]]:
         ours = [base for base in group.__mro__ if not base.__module__.startswith("transformers.")]
         names = set().union(*map(inspect.get_annotations, ours))
         options = [f for name, (f, owner) in command.options.items() if owner is group and name in names]
-        title = str(inspect.getdoc(group)).splitlines()[0].rstrip(".")
+        title = re.split(r"\.(?: |$)", str(inspect.getdoc(group)).splitlines()[0])[0]
         yield title, [row_of(f, verb) for f in options]
 
 
@@ -112,6 +112,9 @@ def row_of(option: Any, verb: str) -> Row:
     """Return an option as a row."""
     valid = rules_of(option).valid
     text = option.metadata.get("help", "").replace("%%", "%")
+    choices = sorted(option.metadata.get("choices", ()))  # in one order with every version of transformers
+    if not all(choice in text for choice in choices):
+        text += f" One of: {', '.join(choices)}."
     if valid:
         text += f" Range: {valid.expected}."
     default = default_of(option)
