@@ -145,8 +145,8 @@ def _checksum(path: Path) -> str:
 def checkpoints_of(run: Path) -> list[Path]:
     """Return the checkpoint-N folders of a run, valid or not, the last step first; none if there is no such folder."""
     paths = run.iterdir() if run.is_dir() else ()
-    named = [path for path in paths if re.fullmatch(r"checkpoint-\d+", path.name) and path.is_dir()]
-    return sorted(named, key=step_of, reverse=True)
+    checkpoints = [path for path in paths if re.fullmatch(r"checkpoint-\d+", path.name) and path.is_dir()]
+    return sorted(checkpoints, key=step_of, reverse=True)
 
 
 def step_of(checkpoint: Path) -> int:
@@ -204,8 +204,8 @@ def latest_valid_checkpoint(run: Path) -> Path:
             return checkpoint
         logger.warning("skipping %s: it %s", checkpoint, wrong)
         reasons.append(f"{checkpoint.name} {wrong}")
-    found = "; ".join(reasons) or "there is no checkpoint-N"
-    raise UserError(f"nothing to resume in {run}: {found}; start a new run with another --experiment_name")
+    why = "; ".join(reasons) or "there is no checkpoint-N"
+    raise UserError(f"nothing to resume in {run}: {why}; start a new run with another --experiment_name")
 
 
 @contextmanager
@@ -217,8 +217,8 @@ def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLI
         if is_out_of_memory(error):
             raise
         reason = first_line(error).split(". ")[0]  # without torch's advice to run the code in a file
-        said = f"{what} of {checkpoint} cannot be read ({type(error).__name__}: {reason})"
-        raise UserError(f"{said}; {advice}") from error
+        message = f"{what} of {checkpoint} cannot be read ({type(error).__name__}: {reason})"
+        raise UserError(f"{message}; {advice}") from error
 
 
 def how_to_go_on(run: Path) -> str:

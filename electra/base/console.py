@@ -17,7 +17,7 @@ from contextlib import suppress
 from datetime import date
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from tqdm import tqdm
 
@@ -57,6 +57,8 @@ def counted(number: int, what: str) -> str:
 
 LOG_NAME = "log.txt"
 """File in the folder of a run with all lines of its log."""
+V = TypeVar("V")
+"""Type of the value of an option."""
 SECRET = re.compile(r"token$|password|secret|api_?key")
 """Names of options with secret values, such as `hub_token`."""
 
@@ -67,8 +69,8 @@ def format_seconds(seconds: float) -> str:
     units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
     for (name, unit), (smaller_name, smaller) in itertools.pairwise(units):
         if seconds >= unit:
-            rest = seconds % unit // smaller
-            return f"{seconds // unit} {name} {rest:02d} {smaller_name}"
+            remainder = seconds % unit // smaller
+            return f"{seconds // unit} {name} {remainder:02d} {smaller_name}"
     return f"{seconds} s"
 
 
@@ -236,16 +238,16 @@ def git_commit(package: Path) -> str | None:
     if project != package.name or not (root / ".git").exists():
         return None
     # Variables such as GIT_DIR, which hooks have, name another repository. A container may run as another user.
-    others = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-c", "safe.directory=*", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
-        done = subprocess.run([*command, "--exclude=*"], env=others, capture_output=True, timeout=10, check=True)
+        done = subprocess.run([*command, "--exclude=*"], env=environ, capture_output=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode().strip()
 
 
-def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+def without_secrets(options: Mapping[str, V]) -> dict[str, V]:
     """Return the options without those whose values are secrets."""
     return {name: value for name, value in options.items() if not SECRET.search(str(name))}
 

@@ -115,23 +115,26 @@ def first_line(error: Exception) -> str:
     return lines[0].strip() if lines else type(error).__name__
 
 
-def hint_of_unknown(name: str, known: Collection[str], otherwise: str, prefix: str = "") -> str:
-    """Return the end of a message about an unknown name: what replaces it if it was removed, else known names.
+def hint_of_unknown(name: str, names: Collection[str], otherwise: str, prefix: str = "") -> str:
+    """Return the end of a message about an unknown name: what replaces a removed one, else the names that are meant.
 
-    Known names are the one with its meaning (`MEANT`), else one that is near, or up to three that contain it.
+    The names are the one of the same meaning (`MEANT`), else the most similar one, or up to three that contain `name`.
 
     Args:
-        otherwise: the end if no known name is near.
+        names: all known names.
+        otherwise: the end if no known name is similar.
         prefix: what is written before each known name, such as "--".
     """
     if name in REMOVED:
         return f"it was removed: {REMOVED[name]}"
-    meant = [option for option in MEANT.get(name, ()) if option.partition(" ")[0] in known]
+    meant = [option for option in MEANT.get(name, ()) if option.partition(" ")[0] in names]
     if meant:
         return f"did you mean {prefix}{meant[0]}?"
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1) or [one for one in names if f"_{name}_" in f"_{one}_"]
-    return f"did you mean {' or '.join(prefix + one for one in near[:3])}?" if near else otherwise
+    ordered_names = sorted(names)
+    near = difflib.get_close_matches(name, ordered_names, n=1) or [
+        candidate for candidate in ordered_names if f"_{name}_" in f"_{candidate}_"
+    ]
+    return f"did you mean {' or '.join(prefix + candidate for candidate in near[:3])}?" if near else otherwise
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -130,11 +130,11 @@ def holds_files(folder: Path) -> bool:
     return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
 
 
-def check_results(folder: Path, name: str, about: Mapping[str, Any]) -> None:
+def check_results(folder: Path, name: str, about: Mapping[str, object]) -> None:
     """Refuse a folder that holds other files than results, or results with other values of `about`."""
     path = folder / name
-    found = read_json(path) if path.is_file() else {}
-    if holds_files(folder) and not about.items() <= found.items():
+    values = read_json(path) if path.is_file() else {}
+    if holds_files(folder) and not about.items() <= values.items():
         raise UserError(f"{folder} holds other files or other results; choose another --output_dir")
 
 
@@ -228,15 +228,15 @@ HELD_OUT_WORDS = frozenset({"valid", "validation", "val", "dev", "devel", "devel
 """Words in the names of files with text or rows that are held out of training."""
 
 
-def split_name(given: str) -> tuple[str, str]:
+def split_name(entry: str) -> tuple[str, str]:
     """Return name and path of `name=path`; "" and the whole text if that is a path without a name."""
-    match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)=(.+)", given)
-    return match.groups() if match and not expand(given).exists() else ("", given)  # type: ignore[return-value]
+    match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)=(.+)", entry)
+    return match.groups() if match and not expand(entry).exists() else ("", entry)  # type: ignore[return-value]
 
 
-def absolute_named(given: str) -> str:
+def absolute_named(entry: str) -> str:
     """Return `name=path`, or a path without a name, with the path made absolute."""
-    name, path = split_name(given)
+    name, path = split_name(entry)
     return f"{name}={absolute(path)}" if name else absolute(path)
 
 
@@ -267,8 +267,8 @@ def saved_models(folder: Path) -> list[Path]:
     """Return the folders of fine-tuned models: `folder` itself if it is one, else those in its `models/`, by name."""
     if (folder / RESULT_NAME).is_file():
         return [folder]
-    found = sorted(path.parent for path in folder.glob(f"models/[!.]*/{RESULT_NAME}"))
-    return [model for model in found if model.suffix != ".previous"]  # left by a killed command
+    folders = sorted(path.parent for path in folder.glob(f"models/[!.]*/{RESULT_NAME}"))
+    return [folder for folder in folders if folder.suffix != ".previous"]  # left by a killed command
 
 
 # ---- YAML
@@ -413,6 +413,6 @@ def read_as_written(text: str) -> Any:
     return {key: content[key] if isinstance(content.get(key), dict) else value for key, value in written.items()}
 
 
-def write_as_yaml(values: Any) -> str:
+def write_as_yaml(values: object) -> str:
     """Return values as a text of YAML that `read_yaml` and other programs read back."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

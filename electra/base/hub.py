@@ -74,12 +74,12 @@ def push_run(
 
 def scores_in(folder: Path) -> list[Path]:
     """Return the files in an evaluation's `.eval_results/`, at least one: scores that the Hub reads."""
-    found = sorted(folder.glob(".eval_results/*.yaml"))
-    if not found:
+    paths = sorted(folder.glob(".eval_results/*.yaml"))
+    if not paths:
         raise UserError(
             f"{folder} has no .eval_results/: name the folder of an evaluation on all rows of a data set of the Hub"
         )
-    return found
+    return paths
 
 
 def repositories(run: Path, hub_model_id: str) -> dict[Path, str]:
@@ -118,11 +118,11 @@ def operations(folder: Path, repository: str, scores: Sequence[Path]) -> list[Co
             values["model"] = Path(values["model"]).name
         changed[RESULT_NAME] = json.dumps(values).encode()
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    others = [name for name in files if not UPLOADED.fullmatch(name)]
-    if others:
-        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-        shown = ", ".join(others[:_SHOWN])
+    left_out = [name for name in files if not UPLOADED.fullmatch(name)]
+    if left_out:
+        more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
+        shown = ", ".join(left_out[:_SHOWN])
         logger.warning("%s: not uploaded, because no export writes such files: %s%s", folder, shown, more)
-    files = {name: path for name, path in files.items() if name not in others}
+    files = {name: path for name, path in files.items() if name not in left_out}
     files |= {f".eval_results/{path.name}": path for path in scores}
     return [CommitOperationAdd(name, changed.get(name) or str(path)) for name, path in files.items()]

@@ -31,7 +31,7 @@ def parse_json(text: str, shape: Any) -> Any:
         raise ValueError(first_problem(error)) from error
 
 
-def check_type(value: Any, kind: Any) -> Any:
+def check_type(value: object, kind: Any) -> Any:
     """Return a value of Python that is of a type, such as `float | None`; 3 as 3.0 for a float.
 
     Raises:

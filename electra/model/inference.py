@@ -39,8 +39,8 @@ def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
     if config is None:
         options = run_options(networks.source)
         objective = "electric" if networks.is_electric else options.get("objective", "electra")
-        given = {name: options.get(option) for option, name in OPTIONS_OF_CORRUPTION.items()}
-        values = {name: value for name, value in given.items() if value is not None}
+        run_values = {name: options.get(option) for option, name in OPTIONS_OF_CORRUPTION.items()}
+        values = {name: value for name, value in run_values.items() if value is not None}
         discriminator = copy.deepcopy(networks.discriminator.config)
         config = ElectraPretrainingConfig(discriminator=discriminator, objective=objective, **values)
     config.mask_token_id = networks.tokenizer.mask_token_id

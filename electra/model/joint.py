@@ -1,6 +1,7 @@
 """The joint model as a user makes and opens one: from a recipe, or from a run; the heart is core/joint.py."""
 
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ class ElectraForJointPretraining(JointModel):
     """The joint model, which a recipe or a run gives: `JointModel` describes attributes and `forward`."""
 
     @classmethod
-    def from_pretrained(cls, path: Any, *args: Any, **options: Any) -> Any:
+    def from_pretrained(cls, path: str | PathLike[str] | None, *args: Any, **options: Any) -> Self:
         """Load a joint model, see `joint_source`."""
         return super().from_pretrained(joint_source(path, options), *args, **options)
 
@@ -49,7 +50,7 @@ class ElectraForJointPretraining(JointModel):
         return cls.untrained(config, sizes.initialization, seed)
 
 
-def joint_source(path: Any, options: Mapping[str, Any]) -> Any:
+def joint_source(path: str | PathLike[str] | None, options: Mapping[str, Any]) -> str | PathLike[str] | None:
     """Return where a joint model is loaded from: a checkpoint, for a run its latest valid one, or a Hub id.
 
     Args:

@@ -106,7 +106,7 @@ def _model_folder(folder: Path) -> Path:
 
 
 def said_edits(folder: Path) -> list[str]:
-    """Return [config.json] if that of an exported folder was edited, which a warning says, else []."""
+    """Return [config.json] and log a warning if this file of an exported folder was edited; return [] otherwise."""
     if not differs_from_manifest(folder, CONFIG_NAME):
         return []
     logger.warning("%s: %s is not as it was written, and is used as it is", folder, CONFIG_NAME)
@@ -149,7 +149,7 @@ and what a call returns."""
 
 
 def other_values(before: PreTrainedConfig, now: PreTrainedConfig) -> dict[str, tuple[Any, Any]]:
-    """Return what differs between two configurations: path, such as generator.hidden_size -> both values.
+    """Return the values that differ between two configurations: path, such as generator.hidden_size -> (before, now).
 
     `NOT_OF_NETWORK` is left out.
     """
@@ -160,13 +160,13 @@ def other_values(before: PreTrainedConfig, now: PreTrainedConfig) -> dict[str, t
 
 def _by_path(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the values of nested mappings by their paths, without `NOT_OF_NETWORK`."""
-    found: dict[str, Any] = {}
+    by_path: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= _by_path(value, f"{prefix}{name}.")
+            by_path |= _by_path(value, f"{prefix}{name}.")
         elif name not in NOT_OF_NETWORK:
-            found[prefix + name] = value
-    return found
+            by_path[prefix + name] = value
+    return by_path
 
 
 def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
@@ -218,11 +218,11 @@ def name_of(model: PreTrainedModel) -> str:
     return str(getattr(model.config, "_name_or_path", "") or type(model).__name__)
 
 
-def tokenizer_of(model: PreTrainedModel, processing_class: Any = None) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a model in memory: the given one, or the one beside the files of the model.
+def tokenizer_of(model: PreTrainedModel, processing_class: object = None) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of a model in memory: `processing_class`, or the tokenizer beside the files of the model.
 
     Raises:
-        UserError: there is no tokenizer, or the given one is not that of the folder from which the model was loaded.
+        UserError: there is no tokenizer, or `processing_class` is not the one of the model's folder.
     """
     source = name_of(model)
     has_own = Path(source).is_dir() and may_have_tokenizer(source)
@@ -236,15 +236,15 @@ def tokenizer_of(model: PreTrainedModel, processing_class: Any = None) -> PreTra
             raise UserError(f"processing_class is missing: give the tokenizer of the {type(model).__name__}")
         return load_tokenizer_beside_model(source)
     tokenizer = given_tokenizer(processing_class)
-    own = own_tokenizer(source, "processing_class") if has_own else None
-    if own is not None:
-        check_given_tokenizer(tokenizer, own, source)
+    model_tokenizer = own_tokenizer(source, "processing_class") if has_own else None
+    if model_tokenizer is not None:
+        check_given_tokenizer(tokenizer, model_tokenizer, source)
     return tokenizer
 
 
-def check_given_tokenizer(given: Any, tokenizer: PreTrainedTokenizerBase, source: str) -> None:
+def check_given_tokenizer(processing_class: object, tokenizer: PreTrainedTokenizerBase, source: str) -> None:
     """Refuse a tokenizer that a program gives beside a folder or Hub id with another one; None is no tokenizer."""
-    if given is not None and not is_tokenizer_of(given_tokenizer(given), tokenizer):
+    if processing_class is not None and not is_tokenizer_of(given_tokenizer(processing_class), tokenizer):
         raise UserError(f"processing_class is not the tokenizer of {source}, which has its own; give that one")
 
 
@@ -347,7 +347,7 @@ class Networks(NamedTuple):
         return is_known or getattr(self.discriminator.config, ENERGY_KEY, False)
 
 
-def networks_of(model: PreTrainedModel, processing_class: Any = None) -> Networks:
+def networks_of(model: PreTrainedModel, processing_class: object = None) -> Networks:
     """Return the networks of a model in memory, as `load_networks` returns those of files.
 
     Args:
@@ -388,8 +388,8 @@ def load_networks(
         generator_source = trained_source(generator, "generator")
         first, second, _ = _load_pair(generator_source, of_any_type)
         small = first or second
-        other = own_tokenizer(generator_source, source) or tokenizer
-        if is_detector(small) or other.get_vocab() != tokenizer.get_vocab():
+        generator_tokenizer = own_tokenizer(generator_source, source) or tokenizer
+        if is_detector(small) or generator_tokenizer.get_vocab() != tokenizer.get_vocab():
             raise UserError(f"{generator} is no generator for {checkpoint}: name a masked language model of its run")
     if small is not None and small.config.vocab_size != large.config.vocab_size:
         raise UserError(f"the networks of {checkpoint} and {generator} have other vocabularies; name those of one run")
@@ -420,18 +420,22 @@ def may_have_tokenizer(source: str) -> bool:
 
 
 def load_tokenizer_beside_model(source: str) -> PreTrainedTokenizerBase:
-    with silent_transformers():  # it looks at config.json, too, and warns of the joint model's
+    with silent_transformers():  # transformers looks at config.json, too, and warns of the joint model's
         return load_tokenizer(source)
 
 
-def own_tokenizer(source: str, other: str) -> PreTrainedTokenizerBase | None:
-    """Load the tokenizer that lies with a model, or else the one at `other`; None if neither can be read."""
+def own_tokenizer(source: str, subject: str) -> PreTrainedTokenizerBase | None:
+    """Return the tokenizer that lies beside a model; None, with a warning, if this tokenizer cannot be read.
+
+    Args:
+        subject: name, for the warning, of the tokenizer or model that cannot be compared then.
+    """
     if not may_have_tokenizer(source):
         return None
     try:
         return load_tokenizer_beside_model(source)
     except UserError as error:  # why the user names another
-        logger.warning("%s cannot be compared with the model's own tokenizer: %s", other, error)
+        logger.warning("%s cannot be compared with the model's own tokenizer: %s", subject, error)
         return None
 
 

@@ -56,18 +56,18 @@ def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBas
     """
     model = old.backend_tokenizer.model
     algorithm = type(model).__name__
-    other = type(new.backend_tokenizer.model).__name__
-    if algorithm != other:
+    new_algorithm = type(new.backend_tokenizer.model).__name__
+    if algorithm != new_algorithm:
         raise UserError(
-            f"the network's tokenizer is a {algorithm}, the one of this run a {other}; train one with the same "
-            "--tokenizer_algorithm, or extend the network's"
+            f"the network's tokenizer is a {algorithm}, the one of this run a {new_algorithm}; train one with the "
+            "same --tokenizer_algorithm, or extend the network's"
         )
     kept: dict[int, int] = {}
     for role in TOKEN_ROLES:
-        mine = getattr(new, f"{role}_id")
-        theirs = getattr(old, f"{role}_id")
-        if mine is not None and theirs is not None:
-            kept[mine] = theirs
+        new_id = getattr(new, f"{role}_id")
+        old_id = getattr(old, f"{role}_id")
+        if new_id is not None and old_id is not None:
+            kept[new_id] = old_id
     special = set(kept)
 
     averaged: dict[int, list[int]] = {}
@@ -153,14 +153,14 @@ def transfer(
         return new
     name = f"{modules[position]}.weight"
     if repeated or state[name].shape != old[name].shape:
-        given = old[name][first_position(trained.config) :]
+        trained_rows = old[name][first_position(trained.config) :]
         table = state[name].clone()
         first = first_position(network.config)
         places = table[first:]  # a view
-        places[: len(given)] = given[: len(places)]
+        places[: len(trained_rows)] = trained_rows[: len(places)]
         if repeated:
             untrained = torch.arange(repeated, len(places))
-            places[untrained] = given[untrained % repeated]
+            places[untrained] = trained_rows[untrained % repeated]
         new[name] = table
     return new
 

@@ -303,7 +303,7 @@ def _multiply_at_once(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...] |
     """Return the inputs of attention with the hidden states cast, and give its layers their parts of one product."""
     if not inputs or not is_autocast(inputs[0].device):
         return None
-    hidden, *others = inputs
+    hidden, *other_inputs = inputs
     hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
     layers = [module.query, module.key, module.value]
     if all(layer.weight.dtype == hidden.dtype for layer in layers):  # by `call_with_cast_weights`
@@ -312,7 +312,7 @@ def _multiply_at_once(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...] |
         parts = F.linear(hidden, weight, bias).split([layer.out_features for layer in layers], dim=-1)
         for layer, part in zip(layers, parts, strict=True):
             layer.part = part
-    return hidden, *others
+    return hidden, *other_inputs
 
 
 class PartOfProduct(nn.Linear):

@@ -1,6 +1,6 @@
 """With how many threads torch computes.
 
-These win, in this order: --threads, OMP_NUM_THREADS, the number of the run or evaluation that goes on, and else the
+These win, in this order: --threads, OMP_NUM_THREADS, the number of the run or evaluation that is resumed, and else the
 cores of the affinity mask and of the container's limit, shared by the processes of torchrun. The number decides the
 order of additions, and so the rounding: it is recorded with the run, and a resumed run keeps it.
 
@@ -10,7 +10,10 @@ torch is imported only inside the functions.
 import logging
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # at run time only inside the functions
+    import torch
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +47,9 @@ def most_threads() -> int:
     """Return the number of threads by default: OMP_NUM_THREADS, or else torch's own, at most one per core."""
     import torch
 
-    given = threads_of_user()
-    if given is not None:
-        return given
+    number = threads_of_user()
+    if number is not None:
+        return number
     if os.environ.get("OMP_NUM_THREADS") == "1":  # torchrun's
         return share_of_cores()
     return min(torch.get_num_threads(), share_of_cores())
@@ -59,21 +62,21 @@ def limit_threads() -> None:
     torch.set_num_threads(most_threads())
 
 
-def use_threads(device: Any, given: int | None, recorded: int | None) -> int | None:
+def use_threads(device: "torch.device", requested: int | None, recorded: int | None) -> int | None:
     """Let torch compute with a run's number of threads, and return this number, which is to be recorded.
 
     Args:
-        device: device of the run. With an accelerator, which leaves little to the cores, only `given` counts.
-        given: value of --threads.
+        device: device of the run. With an accelerator, which leaves little to the cores, only `requested` counts.
+        requested: value of --threads.
         recorded: number with which the run, or the evaluation, has computed so far.
     Returns:
-        None with an accelerator, unless the number is given or recorded.
+        None with an accelerator, unless the number is requested or recorded.
     """
     import torch
 
     is_on_cpu = device.type == "cpu"
-    given = given or (threads_of_user() if is_on_cpu else None)
-    number = given or recorded or (most_threads() if is_on_cpu else None)
+    requested = requested or (threads_of_user() if is_on_cpu else None)
+    number = requested or recorded or (most_threads() if is_on_cpu else None)
     if recorded and number != recorded:
         logger.warning(
             f"threads        {number} instead of {recorded}: rounding differs, so the result is not bit-equal to that "

@@ -1,7 +1,7 @@
 """Options, results, reports and alerts for wandb, beside the logs that transformers' callbacks send to all trackers.
 
-It is imported only if the run reports to it. What a tracker raises when a run begins is one line and ends the command.
-If it fails at the end, that is a warning: the results are already in the run folder.
+wandb is imported only if the run reports to wandb. An error of a tracker when a run begins is one line and ends the
+command; an error at the end is a warning, because the results are already in the run folder.
 """
 
 import logging
@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import get_available_reporting_integrations
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
@@ -43,7 +43,7 @@ def log_in(report_to: Sequence[str]) -> None:
 
 
 class TrackerError(UserError):
-    """What a tracker raises when a run begins, in one line."""
+    """An error of a tracker when a run begins, in one line."""
 
 
 @contextmanager
@@ -80,8 +80,10 @@ class KeepRunId(TrainerCallback):
 
     folder: Path
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if "wandb" not in args.report_to or not state.is_world_process_zero:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if "wandb" not in (args.report_to or ()) or not state.is_world_process_zero:
             return
         import wandb
 
@@ -112,8 +114,10 @@ class RecordSettings(TrainerCallback):
 
     settings: Mapping[str, Any]
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if "wandb" not in args.report_to or not state.is_world_process_zero:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if "wandb" not in (args.report_to or ()) or not state.is_world_process_zero:
             return
         import wandb
 

@@ -89,8 +89,8 @@ def extend_tokenizer(
 
 def _text(backend: Tokenizer, token: str) -> str:
     """Return the text that a token stands for; byte-level tokens are decoded from their letters."""
-    is_written = "ByteLevel" in str(backend.decoder)
-    return backend.decoder.decode([token]) if is_written else token
+    is_byte_level = "ByteLevel" in str(backend.decoder)
+    return backend.decoder.decode([token]) if is_byte_level else token
 
 
 def _has_letters(backend: Tokenizer, token: str) -> bool:
@@ -137,8 +137,8 @@ def _encode(backend: Tokenizer, words: dict[str, int]) -> Iterator[tuple[str, in
     pieces = Tokenizer(backend.model)
     ordered = sorted(words)
     for first in range(0, len(ordered), _WORDS_AT_ONCE):
-        some = ordered[first : first + _WORDS_AT_ONCE]
-        for word, encoding in zip(some, pieces.encode_batch(some, add_special_tokens=False), strict=True):
+        batch = ordered[first : first + _WORDS_AT_ONCE]
+        for word, encoding in zip(batch, pieces.encode_batch(batch, add_special_tokens=False), strict=True):
             yield word, words[word], encoding.ids, encoding.tokens
 
 
@@ -169,11 +169,11 @@ def _further_merges(
     trained = train_on_words(models.BPE(), trainer, rewritten)
     state = json.loads(trained.to_str())
     merges = []
-    known = set(symbols)
+    pieces = set(symbols)
     for pair in state["model"]["merges"]:
         first, second = ("".join(names[symbol] for symbol in side) for side in pair)
         is_short = len(_text(backend, first + second)) <= LONGEST_TOKEN
-        if is_short and _has_letters(backend, first + second) and known.issuperset((first, second)):
-            known.add(first + second)
+        if is_short and _has_letters(backend, first + second) and pieces.issuperset((first, second)):
+            pieces.add(first + second)
             merges.append((first, second))
     return merges

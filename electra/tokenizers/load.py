@@ -47,9 +47,9 @@ TOKENIZER_SUBFOLDERS = ("tokenizer", "discriminator")
 
 @contextmanager
 def state_kept(tokenizer: PreTrainedTokenizerBase) -> Iterator[None]:
-    """Keep the truncation and the padding of a tokenizer over a block that calls it with others.
+    """Restore the truncation and the padding of a tokenizer after a block that calls the tokenizer with other ones.
 
-    transformers leaves those of the last call in the backend, which saves them: a tokenizer.json would cut texts.
+    transformers leaves the values of the last call in the backend, which saves them: a tokenizer.json would cut texts.
     """
     backend = tokenizer.backend_tokenizer
     truncation, padding = backend.truncation, backend.padding
@@ -101,19 +101,19 @@ def given_tokenizer(given: PreTrainedTokenizerBase | str | Path) -> PreTrainedTo
 
 
 def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer; if its model's token for unknown characters does not exist, the model gets the unk token.
+    """Return the tokenizer, whose model gets the unk token if the model's token for unknown characters is missing.
 
     A CharBPETokenizer that was trained with [UNK] still names <unk>, and fails at the first unknown character.
     """
     model = tokenizer.backend_tokenizer.model
-    named = getattr(model, "unk_token", None)
-    if named is not None and tokenizer.unk_token is not None and model.token_to_id(named) is None:
+    unknown_token = getattr(model, "unk_token", None)
+    if unknown_token is not None and tokenizer.unk_token is not None and model.token_to_id(unknown_token) is None:
         model.unk_token = tokenizer.unk_token
     return tokenizer
 
 
 def with_roles(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return a tokenizer that has its tokens for begin and end of a text as cls and sep token around each text.
+    """Return the tokenizer with its tokens for begin and end of a text as cls and sep token, also in its template.
 
     EuroBERT's tokenizer has only these tokens and [MASK]. Any other tokenizer is returned as it is.
     """
@@ -146,24 +146,24 @@ def with_template(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase
 
 def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
     for name in ("", *TOKENIZER_SUBFOLDERS):
-        found = folder / name
-        if any((found / file).is_file() for file in TOKENIZER_FILES):
+        location = folder / name
+        if any((location / file).is_file() for file in TOKENIZER_FILES):
             break
     else:
         where = " or ".join(f"{name}/" for name in TOKENIZER_SUBFOLDERS)
         raise UserError(f"tokenizer {folder}: expected tokenizer.json or vocab.txt in this folder, {where}")
-    if not (found / "tokenizer_config.json").is_file():
+    if not (location / "tokenizer_config.json").is_file():
         # Without it `AutoTokenizer` knows neither the special tokens nor whether a vocab.txt is cased.
-        if (found / "tokenizer.json").is_file():
-            return _load_tokenizers_json(found / "tokenizer.json")
-        if (found / "vocab.txt").is_file():
-            return _load_vocab_file(found / "vocab.txt")
-    elif not (found / "tokenizer.json").is_file() and _has_byte_order_mark(found / "vocab.txt"):
+        if (location / "tokenizer.json").is_file():
+            return _load_tokenizers_json(location / "tokenizer.json")
+        if (location / "vocab.txt").is_file():
+            return _load_vocab_file(location / "vocab.txt")
+    elif not (location / "tokenizer.json").is_file() and _has_byte_order_mark(location / "vocab.txt"):
         raise UserError(
-            f"tokenizer {found / 'vocab.txt'} begins with a byte-order mark, which transformers takes for a part of "
-            "the first token; save it as UTF-8 without one"
+            f"tokenizer {location / 'vocab.txt'} begins with a byte-order mark, which transformers takes for a part "
+            "of the first token; save it as UTF-8 without one"
         )
-    return AutoTokenizer.from_pretrained(found, trust_remote_code=False)
+    return AutoTokenizer.from_pretrained(location, trust_remote_code=False)
 
 
 def _has_byte_order_mark(path: Path) -> bool:
@@ -231,9 +231,9 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     """
     state = _state(tokenizer)
     levels = str([state["pre_tokenizer"], state["normalizer"]])
-    bytes_known = state["model"].get("byte_fallback") or "ByteLevel" in levels
+    has_all_bytes = state["model"].get("byte_fallback") or "ByteLevel" in levels
     ids = {role: getattr(tokenizer, f"{role}_id") for role in TOKEN_ROLES if getattr(tokenizer, role) is not None}
-    missing = [role for role in TOKEN_ROLES if role not in ids and not (role == "unk_token" and bytes_known)]
+    missing = [role for role in TOKEN_ROLES if role not in ids and not (role == "unk_token" and has_all_bytes)]
     wrong = None
     if missing:
         wrong = f"has no {' and no '.join(missing)}"
@@ -310,11 +310,11 @@ def is_tokenizer_of(tokenizer: PreTrainedTokenizerBase, trained: PreTrainedToken
     Args:
         trained: the tokenizer with which a network or a cache was made, a result of `load_tokenizer`.
     """
-    ours = _identity(with_unknown(with_template(with_roles(copy.deepcopy(tokenizer)))))
-    theirs = _identity(trained)
-    known = {token["id"] for token in theirs["added_tokens"]} | set(trained.get_vocab().values())
-    ours["added_tokens"] = [token for token in ours["added_tokens"] if token["id"] in known]
-    return ours == theirs
+    identity = _identity(with_unknown(with_template(with_roles(copy.deepcopy(tokenizer)))))
+    trained_identity = _identity(trained)
+    trained_ids = {token["id"] for token in trained_identity["added_tokens"]} | set(trained.get_vocab().values())
+    identity["added_tokens"] = [token for token in identity["added_tokens"] if token["id"] in trained_ids]
+    return identity == trained_identity
 
 
 def _identity(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:

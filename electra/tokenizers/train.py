@@ -94,8 +94,8 @@ def _is_unspaced(tokens: Sequence[str]) -> bool:
 
 def _warn_of_lowercasing(tokens: Sequence[str]) -> None:
     """Warn if the vocabulary is of a language in which lower-casing by Unicode confuses letters."""
-    found = [token.strip(" #") for token in tokens]
-    if sum(len(token) > 1 and TURKIC.search(token) is not None for token in found) >= MANY_TURKIC:
+    texts = [token.strip(" #") for token in tokens]
+    if sum(len(token) > 1 and TURKIC.search(token) is not None for token in texts) >= MANY_TURKIC:
         logger.warning("lower-casing is wrong for Turkish and Azerbaijani (I becomes i, not ı); see --no_lowercase")
 
 
@@ -184,8 +184,8 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
     # Unigram makes a token of every character it gets, so words are cut where one is outside the alphabet.
     parts: Counter[str] = Counter()
     for word, count in words.items():
-        known = "".join(character if character in alphabet else " " for character in word)
-        for part in known.split():
+        cut_word = "".join(character if character in alphabet else " " for character in word)
+        for part in cut_word.split():
             parts[part] += count
 
     trainer = trainers.UnigramTrainer(

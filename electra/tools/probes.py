@@ -131,7 +131,7 @@ class PairsProbe:
         by_paradigm: dict[str, list[float]] = {}
         for pair, outcome in zip(self.pairs, outcomes, strict=True):
             by_paradigm.setdefault(pair.paradigm, []).append(outcome)
-        return {"pairs_accuracy": float(np.mean([np.mean(found) for found in by_paradigm.values()]))}
+        return {"pairs_accuracy": float(np.mean([np.mean(values) for values in by_paradigm.values()]))}
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,6 @@ def main(argv: list[str] | None = None) -> None:
         metavar="EVALUATION",
         help="folders of glue, pairs ..., whose .eval_results are uploaded with the discriminator",
     )
-    given = parser.parse_args(argv)
-    name = given.hub_model_id or given.run.resolve().name
-    push_run(given.run, name, token=given.hub_token, private=given.private, scores=given.scores)
+    arguments = parser.parse_args(argv)
+    name = arguments.hub_model_id or arguments.run.resolve().name
+    push_run(arguments.run, name, token=arguments.hub_token, private=arguments.private, scores=arguments.scores)

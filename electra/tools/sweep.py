@@ -37,12 +37,14 @@ from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import optuna
 import pandas as pd
 import torch
 from optuna.exceptions import UpdateFinishedTrialError
+from optuna.storages import BaseStorage
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -93,7 +95,7 @@ NOT_COMPARABLE = (
 # ---- points: claimed, run and finished in optuna's study
 
 
-def open_database(url: str) -> Any:
+def open_database(url: str) -> BaseStorage:
     """Return the storage of optuna in a database; try again if another host makes the tables at the same moment."""
     with suppress(Exception):
         return optuna.storages.get_storage(url)
@@ -109,7 +111,7 @@ class Claim(NamedTuple):
 
 
 class Runner:
-    """A runner of the points of a sweep, beside which others may run, in this folder, on this host or another.
+    """A worker on the points of a sweep; other workers may share the sweep, on this host or another.
 
     Args:
         points: the points that depend on no result, by name.
@@ -140,7 +142,7 @@ class Runner:
         fcntl.flock(self.lock, fcntl.LOCK_SH)
         path = self.folder / STUDY_NAME
         try:
-            self.storage: Any = open_database(url) if url else JournalStorage(JournalFileBackend(str(path)))
+            self.storage: BaseStorage = open_database(url) if url else JournalStorage(JournalFileBackend(str(path)))
             options: Any = {"study_name": self.folder.name, "direction": self.sweep.goal}
             self.study = optuna.create_study(storage=self.storage, load_if_exists=True, **options)
         except Exception as error:  # of the database's driver, or of a damaged file
@@ -152,7 +154,7 @@ class Runner:
         return self.study.get_trials(deepcopy=False)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Record what all points depend on; raise a UserError if points of the study depend on something else."""
+        """Record the settings that all points share; raise a UserError if the study has points of other settings."""
         now = json.loads(json.dumps(settings, default=str))
         before = self.study.user_attrs.get("settings", {})
         for name in sorted(now | before) if self.trials else ():
@@ -191,13 +193,13 @@ class Runner:
         gpus = environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
         environ["CUDA_VISIBLE_DEVICES"] = gpus.split(",")[slot % len(gpus.split(","))]
         while not self.stopping.is_set():
-            known = self.known_points()
+            points = self.current_points()
             settled = self.finished().keys() | self.failed()
-            left = [point for name, point in known.items() if name not in settled]
+            left = [point for name, point in points.items() if name not in settled]
             claim = next(filter(None, map(self.claim, left)), None)
-            if claim is None and len(known) < self.total:  # a Bayesian search
+            if claim is None and len(points) < self.total:  # a Bayesian search
                 learned = [trial for trial in self.trials if trial.state in (*FINISHED, TrialState.RUNNING)]
-                point = next_point(self.sweep, learned, known)
+                point = next_point(self.sweep, learned, points)
                 claim = point and self.claim(point)
                 left += [point] if point else []
             if claim is not None:
@@ -207,24 +209,26 @@ class Runner:
             else:
                 return
 
-    def known_points(self) -> dict[str, SweepPoint]:
+    def current_points(self) -> dict[str, SweepPoint]:
         """Return the points by name; of a Bayesian search those that were drawn, in order."""
-        known = dict(self.points)
+        points = dict(self.points)
         for trial in self.trials if self.sweep.method == "bayes" else ():
             about = trial.user_attrs
             drawn = {"params": trial.params, "distributions": trial.distributions}
-            known.setdefault(about["point"], SweepPoint(about["point"], about["values"], drawn))
-        return dict(islice(known.items(), self.total))
+            points.setdefault(about["point"], SweepPoint(about["point"], about["values"], drawn))
+        return dict(islice(points.items(), self.total))
 
     def finished(self) -> dict[str, FrozenTrial]:
-        """Return the trial that has finished a point, with these words of --glue, by the point's name."""
-        found = [trial for trial in self.trials if trial.state in FINISHED]
-        return {trial.user_attrs["point"]: trial for trial in found if self.glue in (None, trial.user_attrs["glue"])}
+        """Return the finished trials with the same words of --glue, each by the name of its point."""
+        finished = [trial for trial in self.trials if trial.state in FINISHED]
+        return {
+            trial.user_attrs["point"]: trial for trial in finished if self.glue in (None, trial.user_attrs["glue"])
+        }
 
     def failed(self) -> set[str]:
         """Return the names of points that have failed since this command began."""
-        found = [trial.user_attrs for trial in self.trials if "failed" in trial.user_attrs]
-        return {about["point"] for about in found if about["alive"] >= self.started}
+        failures = [trial.user_attrs for trial in self.trials if "failed" in trial.user_attrs]
+        return {about["point"] for about in failures if about["alive"] >= self.started}
 
     def claim(self, point: SweepPoint) -> Claim | None:
         """Return this command's claim to a point; None if another command runs or has finished the point."""
@@ -236,8 +240,8 @@ class Runner:
             self.take_over(trial)
         values = dict(point.values)
         about = {"point": point.name, "values": values, "glue": self.glue, "here": self.here, "alive": time.time()}
-        own = create_trial(state=TrialState.RUNNING, user_attrs=about, **point.drawn)
-        claim = Claim(point, self.storage.create_new_trial(self.study_id, own))
+        new_trial = create_trial(state=TrialState.RUNNING, user_attrs=about, **point.drawn)
+        claim = Claim(point, self.storage.create_new_trial(self.study_id, new_trial))
         first, *_ = self.running(point)
         if first._trial_id == claim.trial and point.name not in self.finished():  # of two at once, the first counts
             return claim
@@ -261,8 +265,12 @@ class Runner:
         with suppress(UpdateFinishedTrialError):  # by another command
             self.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
 
-    def note(self, claim: Claim, **about: Any) -> None:
-        """Write about a trial, as a sign of life; raise an UpdateFinishedTrialError if the point was taken over."""
+    def note(self, claim: Claim, **about: object) -> None:
+        """Write values, and the time as a sign of life, into the record of a trial.
+
+        Raises:
+            UpdateFinishedTrialError: the point was taken over.
+        """
         for name, value in {**about, "alive": time.time()}.items():
             self.storage.set_trial_user_attr(claim.trial, name, value)
 
@@ -322,7 +330,7 @@ class Runner:
         for process in self.processes.values():
             process.terminate()
 
-    def stop(self, continue_with: str, number: int, _: Any) -> None:
+    def stop(self, continue_with: str, number: int, _: FrameType | None) -> None:
         """Handle a signal: end; kill the processes at a second signal."""
         if self.code:
             for process in self.processes.values():
@@ -337,11 +345,11 @@ class Runner:
 # ---- results
 
 
-def ranking(sweep: Sweep, metrics: Mapping[str, Any]) -> str:
+def ranking(sweep: Sweep, metrics: Mapping[str, float | None]) -> str:
     """Return the metric that ranks points: that of the sweep, but of fine-tuned points one of their scores."""
     scores = [name for name in metrics if name in GLUE.reporting.averages or name.startswith("median/")]
-    named = [name for name in (sweep.metric, "AVG") if name in scores and not pd.isna(metrics[name])]
-    return next(iter([*named, *scores, sweep.metric]))
+    preferred = [name for name in (sweep.metric, "AVG") if name in scores and not pd.isna(metrics[name])]
+    return next(iter([*preferred, *scores, sweep.metric]))
 
 
 def title_of(metric: str) -> str:
@@ -379,7 +387,7 @@ class SweepRow(NamedTuple):
 
 
 def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
-    """Return the rows, the best one first, of a table with a line per point."""
+    """Return the rows of the report, the best one first, from a table with a line per point."""
     rows = []
     axes = sweep.axes or ["point"]
     for values, points in frame.groupby([frame[name].map(str) for name in axes], sort=False):
@@ -388,8 +396,8 @@ def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
         std = scores.std() if len(points) > 1 else math.nan if of_point is None else of_point
         sampling = points.iloc[0].get(rank.replace("median/", "error/"), 0.0) if rank.startswith("median/") else 0.0
         error = math.hypot(sampling, 0.0 if math.isnan(std) else std)
-        named = dict(zip(axes, values, strict=True))
-        row = SweepRow(named, [*points["point"]], scores.median(skipna=False), std, error)
+        row_values = dict(zip(axes, values, strict=True))
+        row = SweepRow(row_values, [*points["point"]], scores.median(skipna=False), std, error)
         rows.append(row)
     sign = -1 if sweep.goal == "maximize" or rank != sweep.metric else 1
     return sorted(rows, key=lambda row: (math.isnan(row.score), sign * row.score))
@@ -424,8 +432,10 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
     folder = commands.folder
     frame = pd.DataFrame([{"point": name, **about["values"], **about["metrics"]} for name, about in points.items()])
     write_file(frame.to_csv(index=False).encode(), folder / "results.csv")
-    known = {name: value for about in points.values() for name, value in about["metrics"].items() if value is not None}
-    rank = ranking(commands.sweep, known)
+    metrics = {
+        name: value for about in points.values() for name, value in about["metrics"].items() if value is not None
+    }
+    rank = ranking(commands.sweep, metrics)
     rows = sweep_rows(commands.sweep, frame, rank)
     lines = []
     for row in rows:
@@ -493,7 +503,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(runner.code)
     finished = runner.finished()
     if finished:
-        names = [name for name in runner.known_points() if name in finished]
+        names = [name for name in runner.current_points() if name in finished]
         write_sweep_report(commands, {name: finished[name].user_attrs for name in names})
     if failed := runner.failed() - finished.keys():
         raise UserError(

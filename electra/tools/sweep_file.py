@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import regex
 
@@ -36,6 +36,10 @@ from electra.tasks.glue.tasks import KNOWN_TASKS
 from electra.tasks.multiple_choice.task import MULTIPLE_CHOICE, open_choice_task, parse_choice_arguments
 from electra.tasks.squad.task import SQUAD, open_squad_task, parse_squad_arguments
 from electra.tasks.tagging.task import TAGGING, open_tagging_task, parse_tagging_arguments
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
 
 logger = logging.getLogger(__name__)
 
@@ -114,9 +118,9 @@ def read_sweep(path: Path) -> Sweep:
         raise UserError(f"{path}: metric {metric} must be a mapping such as {{name: AVG, goal: maximize}}")
     goal = metric.get("goal", "minimize")
     method = content.get("method")
-    for name, value, known in (("program", program, PROGRAMS), ("method", method, METHODS), ("goal", goal, GOALS)):
-        if value not in (*known,):
-            raise UserError(f"{path}: {name} {value} must be {', '.join(known)}")
+    for name, value, allowed in (("program", program, PROGRAMS), ("method", method, METHODS), ("goal", goal, GOALS)):
+        if value not in (*allowed,):
+            raise UserError(f"{path}: {name} {value} must be {', '.join(allowed)}")
     run_cap = content.get("run_cap")
     if run_cap is not None and (type(run_cap) is not int or run_cap < 1):
         raise UserError(f"{path}: run_cap {run_cap!r} must be a number of points, at least 1")
@@ -133,16 +137,16 @@ def read_sweep(path: Path) -> Sweep:
     return Sweep(PROGRAMS[program], str(method), metric["name"], goal, parameters, run_cap, before, after)
 
 
-def why_wrong(name: Any, entry: Any, method: str) -> str | None:
+def why_wrong(name: object, entry: Any, method: str) -> str | None:
     """Return what is wrong with a parameter, without its values, which may be secret; None if nothing is."""
-    given = entry.keys() - {"distribution"} if isinstance(entry, dict) else set()
-    if given == {"value"}:
+    keys = entry.keys() - {"distribution"} if isinstance(entry, dict) else set()
+    if keys == {"value"}:
         return None
     if SECRET.search(str(name)):
         return "is secret and can only have one value; folders are named after the others"
-    if given == {"values"} and isinstance(entry["values"], list) and entry["values"]:
+    if keys == {"values"} and isinstance(entry["values"], list) and entry["values"]:
         return None
-    if given - {"q"} != {"min", "max"}:
+    if keys - {"q"} != {"min", "max"}:
         return "must have value, or values (a list), or min and max, with nothing beside them but a distribution and q"
     if method == "grid":
         return "has a range, but a grid needs values"
@@ -153,7 +157,7 @@ def why_wrong(name: Any, entry: Any, method: str) -> str | None:
     return None
 
 
-def distribution_of(entry: Mapping[str, Any]) -> Any:
+def distribution_of(entry: Mapping[str, Any]) -> "BaseDistribution":
     """Return the distribution of optuna of an entry: of the numbers of `values`, else of a range.
 
     Raises:
@@ -166,7 +170,7 @@ def distribution_of(entry: Mapping[str, Any]) -> Any:
     low, high = entry["min"], entry["max"]
     are_whole = type(low) is type(high) is int
     kind = entry.get("distribution") or ("int_uniform" if are_whole else "uniform")
-    if not all(type(one) in (int, float) for one in (low, high)) or not math.isfinite(float(high) - float(low)):
+    if not all(type(bound) in (int, float) for bound in (low, high)) or not math.isfinite(float(high) - float(low)):
         raise TypeError(f"min {low} and max {high} must be finite")
     if kind == "int_uniform" and are_whole:
         return IntDistribution(low, high)
@@ -240,32 +244,33 @@ def first_points(sweep: Sweep, total: int) -> dict[str, SweepPoint]:
     """
     if sweep.method == "grid":
         product = itertools.product(*(sweep.parameters[name]["values"] for name in sweep.swept))
-        found = [
-            _point_of(sweep, dict(zip(sweep.swept, one, strict=True))) for one in itertools.islice(product, total)
+        candidates = [
+            _point_of(sweep, dict(zip(sweep.swept, values, strict=True)))
+            for values in itertools.islice(product, total)
         ]
     else:
         import optuna
 
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
         count = min(total, BEFORE_LEARNING) if sweep.method == "bayes" else total
-        found = [_draw_point(sweep, study) for _ in range(count)]
+        candidates = [_draw_point(sweep, study) for _ in range(count)]
     points: dict[str, SweepPoint] = {}
-    for point in found:  # a point that is drawn twice runs once
+    for point in candidates:  # a point that is drawn twice runs once
         if points.setdefault(point.name, point).values != point.values:
             raise UserError(f"two points would be called {point.name}; write their values in another way")
     return points
 
 
-def next_point(sweep: Sweep, trials: Sequence[Any], known: Mapping[str, SweepPoint]) -> SweepPoint | None:
-    """Return the point that a Bayesian search draws after these trials of optuna; None if it only draws known ones."""
+def next_point(sweep: Sweep, trials: Sequence["FrozenTrial"], points: Mapping[str, SweepPoint]) -> SweepPoint | None:
+    """Return the point that a Bayesian search draws after these trials of optuna; None if it draws `points` only."""
     import optuna
 
     for draw in range(MOST_DRAWS):
-        sampler = optuna.samplers.TPESampler(seed=len(known) * MOST_DRAWS + draw, constant_liar=True)
+        sampler = optuna.samplers.TPESampler(seed=len(points) * MOST_DRAWS + draw, constant_liar=True)
         study = optuna.create_study(direction=sweep.goal, sampler=sampler)  # type: ignore[arg-type]
         study.add_trials(trials)
         point = _draw_point(sweep, study)
-        if point.name not in known:
+        if point.name not in points:
             return point
     return None
 
@@ -345,10 +350,10 @@ class Commands(NamedTuple):
 
     def refuse_own_options(self) -> None:
         """Raise a UserError if file or flags have options that the sweep itself sets for each point."""
-        own = {"experiment_name", "output_dir", "plan", "auto_resume", "resume_from_checkpoint"}
+        reserved = {"experiment_name", "output_dir", "plan", "auto_resume", "resume_from_checkpoint"}
         script = names_in([*self.sweep.words_before, *self.sweep.words_after, *self.flags])
-        others = names_in(self.glue or ()) & {*own, "pretrain_path", "from_scratch"}
-        for name in sorted(own & {*self.sweep.parameters, *script} | others):
+        reserved_for_glue = names_in(self.glue or ()) & {*reserved, "pretrain_path", "from_scratch"}
+        for name in sorted(reserved & {*self.sweep.parameters, *script} | reserved_for_glue):
             raise UserError(f"the sweep sets --{name} itself for each point; leave it out of file and flags")
 
 
@@ -431,14 +436,14 @@ def scores_of(evaluating: Evaluating, args: Any) -> set[str]:
     return averages | {f"median/{name}" for name in names}
 
 
-def settings_of(sweep: Sweep, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what all points depend on; a grid may get other values, but no other parameters.
+def settings_of(sweep: Sweep, options: Mapping[str, object]) -> dict[str, Any]:
+    """Return the settings that all points share; a grid may go on with other values, but not with other parameters.
 
     Args:
         options: the options of a point.
     """
-    own = {"experiment_name", "output_dir", "auto_resume", *sweep.swept}
-    shared = {name: value for name, value in options.items() if RESUMING.get(name) != "free" and name not in own}
+    excluded = {"experiment_name", "output_dir", "auto_resume", *sweep.swept}
+    shared = {name: value for name, value in options.items() if RESUMING.get(name) != "free" and name not in excluded}
     swept = {name: "values" if sweep.method == "grid" else sweep.parameters[name] for name in sweep.swept}
     learned = {"metric": [sweep.metric, sweep.goal]} if sweep.method == "bayes" else {}
     return {**shared, **swept, **learned, "program": sweep.verb, "method": sweep.method}
@@ -456,7 +461,7 @@ def prepare_folder(folder: Path) -> None:
     (folder / "logs").mkdir(parents=True, exist_ok=True)
 
 
-# ---- what a finished point has reached
+# ---- metrics of a finished point
 
 
 def read_metrics(commands: Commands, name: str) -> dict[str, float | None]:
