@@ -44,7 +44,7 @@ def paragraphs(path: str, count: int, rng: random.Random) -> list[Paragraph]:
     return rng.sample([words for words in lines if len(words) == WORDS], count)
 
 
-def damage(words: Paragraph, kind: str, rng: random.Random, other: Paragraph) -> tuple[str, list[list[int]]]:
+def damage(words: Paragraph, kind: str, rng: random.Random, other_words: Paragraph) -> tuple[str, list[list[int]]]:
     """Return the text with one error, and the span of the error. Where a word was dropped, the next one is wrong."""
     places = [i for i, word in enumerate(words[:-1]) if word.isalpha() and len(word) > 3]
     at = rng.choice(places)
@@ -53,7 +53,7 @@ def damage(words: Paragraph, kind: str, rng: random.Random, other: Paragraph) ->
     shape = next((shape for shape in OCR if shape in word), word[-1])
     before = [*words[:at], word] if kind == "doubled" else words[:at]
     wrong = {
-        "other word": rng.choice(other),
+        "other word": rng.choice(other_words),
         "swapped": f"{after} {word}",
         "dropped": after,
         "doubled": word,
@@ -83,16 +83,16 @@ class Judges:
     @torch.inference_mode()
     def surprise(self, ids: Tensor) -> np.ndarray:
         """-log q of each token, (B, L); 0 at both ends."""
-        found = torch.zeros(ids.shape)
+        surprises = torch.zeros(ids.shape)
         for first in range(1, 1 + PASSES):
             columns = torch.arange(first, ids.size(1) - 1, PASSES)
             masked = ids.index_fill(1, columns, self.tokenizer.mask_token_id)
             hidden = encode(self.language_model, masked, None, None)[:, columns]
             log_q = lm_logits(self.language_model, hidden).log_softmax(2)
-            found[:, columns] = -log_q.gather(2, ids[:, columns, None]).squeeze(2)
-        return found.numpy()
+            surprises[:, columns] = -log_q.gather(2, ids[:, columns, None]).squeeze(2)
+        return surprises.numpy()
 
-    def add(self, found: Found, texts: list[str], is_wrong: bool, spans: list[Any]) -> None:
+    def add(self, scores_by_name: Found, texts: list[str], is_wrong: bool, spans: list[Any]) -> None:
         """Add the tokens of texts to each score."""
         scored = self.detector.score(texts)
         for group in encode_sentences(texts, self.tokenizer):
@@ -106,7 +106,7 @@ class Judges:
                 }
                 for name, values in terms.items():
                     tokens = scored[text]._replace(probabilities=values)
-                    found[name].add(tokens, is_wrong, spans[text])
+                    scores_by_name[name].add(tokens, is_wrong, spans[text])
 
 
 def main() -> None:
@@ -119,20 +119,20 @@ def main() -> None:
     judges = Judges(args.discriminator, args.language_model, args.train_file)
     rng = random.Random(0)
     held_out = paragraphs(args.held_out, 3 * args.texts, rng)
-    other = held_out.pop()
-    sets = {kind: [damage(words, kind, rng, other) for words in held_out[1::3]] for kind in KINDS}
+    other_words = held_out.pop()
+    sets = {kind: [damage(words, kind, rng, other_words) for words in held_out[1::3]] for kind in KINDS}
     for path in args.other:
         sets[path] = [(" ".join(words), []) for words in paragraphs(path, args.texts, rng)]
-    known: Found = defaultdict(Scores)
+    calibration: Found = defaultdict(Scores)
     untouched: Found = defaultdict(Scores)
-    for found, right in ((untouched, held_out[0::3]), (known, held_out[2::3])):
-        judges.add(found, [" ".join(words) for words in right], False, [[]] * len(right))
+    for scores_by_name, right in ((untouched, held_out[0::3]), (calibration, held_out[2::3])):
+        judges.add(scores_by_name, [" ".join(words) for words in right], False, [[]] * len(right))
     rows = []
     for name, wrong in sets.items():
-        found = deepcopy(untouched)
-        judges.add(found, [text for text, _ in wrong], True, [spans for _, spans in wrong])
-        for score, scores in found.items():
-            for level, measured in scores.agreement(known[score].thresholds(0.01)).items():
+        scores_by_name = deepcopy(untouched)
+        judges.add(scores_by_name, [text for text, _ in wrong], True, [spans for _, spans in wrong])
+        for score, scores in scores_by_name.items():
+            for level, measured in scores.agreement(calibration[score].thresholds(0.01)).items():
                 rows.append({"error": name, "level": level, "score": score, **cells_of(measured)})
     print(to_markdown([table_of(rows)]))
 

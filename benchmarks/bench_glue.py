@@ -111,11 +111,11 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["cola", "mrpc"])
     parser.add_argument("--rows", type=int, default=960, help="training rows of a round")
     parser.add_argument("--rounds", type=int, default=3)
-    args, rest = parser.parse_known_args()
+    args, glue_options = parser.parse_known_args()
     encoder = fresh_encoder(args.from_scratch, args.tokenizer_path)
-    options = ["--from_scratch", args.from_scratch, *rest]
-    found = [compare(encoder, task, args, options) for task in args.tasks]
-    print(pd.DataFrame(found).round(2).to_string(index=False))
+    options = ["--from_scratch", args.from_scratch, *glue_options]
+    rows = [compare(encoder, task, args, options) for task in args.tasks]
+    print(pd.DataFrame(rows).round(2).to_string(index=False))
 
 
 if __name__ == "__main__":

@@ -140,10 +140,10 @@ class Session:
 
     def has_room(self, row: Row) -> bool:
         """Return True if the GPU has memory, and the host a core, for one more row."""
-        others = [other for other in self.rows if self.runs(other)]
-        held = sum(other.gigabytes if self.prepares(other) else WAITING for other in others)
-        busy = sum(map(self.prepares, others))
-        return not others or (held + row.gigabytes <= MEMORY and busy < (os.cpu_count() or 1))
+        running = [active for active in self.rows if self.runs(active)]
+        held = sum(active.gigabytes if self.prepares(active) else WAITING for active in running)
+        busy = sum(map(self.prepares, running))
+        return not running or (held + row.gigabytes <= MEMORY and busy < (os.cpu_count() or 1))
 
     # ---- what happens to a row
 
@@ -215,10 +215,10 @@ class Session:
         """
         left = [row for row in rows if row.is_timed]
         while left and self.now() < self.seconds:
-            found = [row for row in left if row.name in self.processes and not self.prepares(row)]
-            if found:
-                left.remove(found[0])
-                self.give_turn(found[0])
+            ready = [row for row in left if row.name in self.processes and not self.prepares(row)]
+            if ready:
+                left.remove(ready[0])
+                self.give_turn(ready[0])
             elif not is_last:
                 return
             else:
@@ -255,7 +255,7 @@ def read_rows(output: Path) -> dict[str, dict[str, Any]]:
 def table(told: Mapping[str, Mapping[str, Any]]) -> str:
     """Return Markdown: a table of the rows that train, and one with the numbers of the others."""
     speeds = []
-    others = []
+    other_rows = []
     for name, row in told.items():
         # The first of the windows may have steps that were compiled again.
         seconds = min(row["seconds_per_step"][-2:]) if row.get("seconds_per_step") else None
@@ -276,8 +276,8 @@ def table(told: Mapping[str, Mapping[str, Any]]) -> str:
             shown = {key: value for key, value in row.items() if key not in ("row", "error")}
             numbers = ", ".join(f"{key}: {short(value)}" for key, value in shown.items())
             error = " ".join(str(row.get("error", "")).split())[-300:]
-            others.append({"row": name, "numbers": numbers[:900], "error": error})
-    return to_markdown([table_of(rows) for rows in (speeds, others) if rows])
+            other_rows.append({"row": name, "numbers": numbers[:900], "error": error})
+    return to_markdown([table_of(rows) for rows in (speeds, other_rows) if rows])
 
 
 def short(value: Any) -> str:
@@ -310,7 +310,7 @@ def main(argv: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "4" if not options.rehearse else "1")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    signal.signal(signal.SIGTERM, lambda *given: sys.exit(143))  # so that the rows are stopped, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the rows are stopped, too
 
     def command(row: str, folder: Path) -> list[str]:
         words = [sys.executable, "-m", "benchmarks.gpu_rows", row, str(folder)]

@@ -161,7 +161,7 @@ def start(way: str, precision: str, options: argparse.Namespace) -> None:
         "logging_steps": 10**6,
         "output_dir": folder.name,
     }
-    trainer = make_trainer_of([*as_flags(values), *options.rest])
+    trainer = make_trainer_of([*as_flags(values), *options.run_options])
     take = bare_loop(trainer, way == "plain", precision)
     take(WARM_UP)
     ANSWERS["folder"] = folder.cleanup
@@ -220,8 +220,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32, help="segments of a step")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="of each way in a round")
-    options, rest = parser.parse_known_args()
-    options.rest = rest  # goes to run_pretraining.py
+    options, run_options = parser.parse_known_args()
+    options.run_options = run_options  # goes to run_pretraining.py
     rows = [compare(precision, options) for precision in DTYPES]
     print(to_markdown([table_of(rows)]))
 

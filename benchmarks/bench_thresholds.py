@@ -72,12 +72,12 @@ def measure(seed: int) -> dict[str, float]:
 def main() -> None:
     parser = Parser(prog="bench_thresholds", description="F1 of rare classes at one half and at thresholds.")
     parser.add_argument("--seeds", type=int, default=5, help="draws of texts")
-    found = [measure(seed) for seed in range(parser.parse_args().seeds)]
+    runs = [measure(seed) for seed in range(parser.parse_args().seeds)]
     rows = []
     for metric in METRICS:
         row = {"metric": CLASSIFY_REPORTING.metrics[metric]}
         for split, prefix in (("development", ""), ("test", "test_")):
-            values = [100 * scores[prefix + metric] for scores in found]
+            values = [100 * scores[prefix + metric] for scores in runs]
             row[split] = f"{statistics.median(values):.1f} ± {statistics.stdev(values):.1f}"
         rows.append(row)
     print(to_markdown([table_of(rows)]))

@@ -176,7 +176,7 @@ def run_one(script: str, words: list[str]) -> None:
 
 def numbers_of(folder: Path) -> dict[str, float]:
     """Every compared number by run and name."""
-    found: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     for path in sorted(folder.glob("output/*/*.json*")):
         content = path.read_text(encoding="utf-8")
         groups: list[tuple[str, dict[str, Any]]] = []
@@ -190,8 +190,9 @@ def numbers_of(folder: Path) -> dict[str, float]:
                 task = result["task"].replace(folder.name, "")  # some tasks are named after their folder
                 groups.append((f"{task} seed {result['seed']}", result["metrics"]))
         for group, values in groups:
-            found |= {f"{path.parent.name} {group} {name}": value for name, value in values.items()}
-    return {name: v for name, v in found.items() if isinstance(v, int | float) and not NOT_COMPARED.search(name)}
+            values_by_name |= {f"{path.parent.name} {group} {name}": value for name, value in values.items()}
+    numbers = {name: value for name, value in values_by_name.items() if isinstance(value, int | float)}
+    return {name: value for name, value in numbers.items() if not NOT_COMPARED.search(name)}
 
 
 def checkout_of(name: str, folder: Path) -> Path:

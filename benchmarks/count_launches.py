@@ -145,9 +145,9 @@ def write_code(size: str, batch: int, length: int, is_padded: bool) -> list[str]
             values |= {"attention_mask": torch.ones_like(ids)} if is_padded else {}
         weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
-        def step(weights: Any, *given: Any) -> Any:
+        def step(weights: Any, *inputs: Any) -> Any:
             with torch.autocast("cuda", torch.bfloat16):
-                output = functional_call(model, weights, kwargs=dict(zip(values, given, strict=True)))
+                output = functional_call(model, weights, kwargs=dict(zip(values, inputs, strict=True)))
             return output.loss, output.main_loss, output.generator_loss, output.is_replaced, output.main_nll
 
         compiled = aot_function(

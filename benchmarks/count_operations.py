@@ -93,8 +93,8 @@ class Count(TorchDispatchMode):
         ins = [t for t in tree_iter((args, kwargs or {})) if isinstance(t, torch.Tensor)]
         outs = [t for t in tree_iter(result) if isinstance(t, torch.Tensor)]
         name = function.overloadpacket.__name__
-        known = {t.untyped_storage()._cdata for t in ins}
-        is_view = all(t.untyped_storage()._cdata in known for t in outs) and not function._schema.is_mutable
+        storages = {t.untyped_storage()._cdata for t in ins}
+        is_view = all(t.untyped_storage()._cdata in storages for t in outs) and not function._schema.is_mutable
         if is_view or name.startswith(("empty", "new_empty")) or name in ("detach", "lift_fresh"):
             return result
         distinct = {id(t): t for t in (*ins, *outs)}.values()

@@ -151,13 +151,13 @@ class Bench:
         Raises:
             SystemExit: the tokens are not those of a vocabulary of 30,522.
         """
-        given = self.options(**options)
-        trainer = make_trainer_of(as_flags(given))
+        run_options = self.options(**options)
+        trainer = make_trainer_of(as_flags(run_options))
         vocabulary = trainer.model.config.discriminator.vocab_size
         if not self.is_rehearsal and vocabulary != VOCABULARY:
             raise SystemExit(f"error: --token_cache has a vocabulary of {vocabulary}, not BERT's of {VOCABULARY}")
         if is_full:
-            trainer.train_dataset = FullRows(trainer.train_dataset, given["max_length"])
+            trainer.train_dataset = FullRows(trainer.train_dataset, run_options["max_length"])
         return trainer
 
     def speed(self, steps: int = 100, **options: Any) -> None:
@@ -254,9 +254,9 @@ class Probe(TrainerCallback):
             if self.bench.has_gpu:
                 torch.cuda.set_sync_debug_mode("default")
             self.catcher.__exit__(None, None, None)
-            found = [f"{w.filename}:{w.lineno}" for w in self.caught if "synchroniz" in str(w.message)]
-            waits = {where: found.count(where) / WATCHED for where in sorted(set(found))}
-            self.bench.tell(waits=waits, waits_per_step=len(found) / WATCHED)
+            places = [f"{w.filename}:{w.lineno}" for w in self.caught if "synchroniz" in str(w.message)]
+            waits = {where: places.count(where) / WATCHED for where in sorted(set(places))}
+            self.bench.tell(waits=waits, waits_per_step=len(places) / WATCHED)
 
 
 def peak_memory() -> dict[str, float]:
@@ -266,15 +266,15 @@ def peak_memory() -> dict[str, float]:
 
 def kernels(profiler: Any) -> dict[str, Any]:
     """Return kernels of a step, milliseconds that the GPU is busy with them, and the longest ones."""
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for event in profiler.events():
         is_kernel = event.device_type == DeviceType.CUDA and not event.is_user_annotation
         if is_kernel and not event.name.startswith(("Optimizer", "##")):
-            found.setdefault(event.name, []).append(event.time_range.elapsed_us())
-    longest = sorted(found.items(), key=lambda item: -sum(item[1]))[:25]
+            times.setdefault(event.name, []).append(event.time_range.elapsed_us())
+    longest = sorted(times.items(), key=lambda item: -sum(item[1]))[:25]
     return {
-        "kernels_per_step": round(sum(map(len, found.values())) / PROFILED),
-        "busy_ms_per_step": sum(map(sum, found.values())) / PROFILED / 1000,
+        "kernels_per_step": round(sum(map(len, times.values())) / PROFILED),
+        "busy_ms_per_step": sum(map(sum, times.values())) / PROFILED / 1000,
         "longest_kernels_ms": {name[:110]: round(sum(times) / PROFILED / 1000, 3) for name, times in longest},
     }
 
@@ -356,8 +356,8 @@ def peaks(bench: Bench) -> None:
     block = torch.empty(2**20 if bench.is_rehearsal else 2**30, dtype=torch.uint8, device=device)
     copied = bench.seconds("a.copy_(b)", a=torch.empty_like(block), b=block)
     bench.tell(copy_bytes_per_second=2 * block.nbytes / copied)
-    one = torch.ones(1, device=device)
-    launched = bench.seconds("for _ in range(1000): one.mul_(1.0)", one=one)
+    scalar = torch.ones(1, device=device)
+    launched = bench.seconds("for _ in range(1000): scalar.mul_(1.0)", scalar=scalar)
     bench.tell(launch_microseconds=launched * 1000)
 
 
@@ -495,20 +495,20 @@ def resumed(bench: Bench, **options: Any) -> None:
     half = 4 if bench.is_rehearsal else 30
     steps: dict[str, Any] = dict.fromkeys(("eval_steps", "save_steps", "logging_steps"), half)
     few: dict[str, Any] = {"max_eval_segments": 64, "validation_fraction": 0.02, "torch_compile": False}
-    given = bench.options(max_steps=2 * half, **steps, **few, **options)
+    run_options = bench.options(max_steps=2 * half, **steps, **few, **options)
     folder = bench.folder / bench.row
     for run in ("first", "again"):
         began = time.perf_counter()
-        with watching(pretrain, {**given, "experiment_name": run}) as clock:
+        with watching(pretrain, {**run_options, "experiment_name": run}) as clock:
             bench.tell(**{f"seconds_{run}": time.perf_counter() - began, **clock.seconds})
     middle = folder / "resumed" / f"checkpoint-{half}"
     shutil.copytree(folder / "first" / middle.name, middle)
-    with watching(pretrain, {**given, "resume_from_checkpoint": str(middle)}):
-        first, again, other = (
+    with watching(pretrain, {**run_options, "resume_from_checkpoint": str(middle)}):
+        first, again, resumed = (
             weights(folder / run / f"checkpoint-{2 * half}") for run in ("first", "again", "resumed")
         )
-    bench.tell(is_again_equal=torch.equal(first, again), is_resumed_equal=torch.equal(first, other))
-    for name, values in (("again", again), ("resumed", other)):
+    bench.tell(is_again_equal=torch.equal(first, again), is_resumed_equal=torch.equal(first, resumed))
+    for name, values in (("again", again), ("resumed", resumed)):
         bench.tell(**{f"difference_{name}": float((values - first).norm() / first.norm())})
 
 
@@ -539,16 +539,16 @@ def learn(bench: Bench) -> None:
     bench.ready()
     steps = 8 if bench.is_rehearsal else int(max(800, LEARNS_FOR * (bench.steps_per_second() or 50)))
     few: dict[str, Any] = {"max_eval_segments": 16 if bench.is_rehearsal else 1000, "validation_fraction": 0.02}
-    given = bench.options(
+    run_options = bench.options(
         max_steps=steps,
         eval_steps=max(1, steps // 4),
         save_steps=max(1, steps // 2),
         logging_steps=max(1, steps // 20),
         **few,
     )
-    given |= {"warmup_steps": min(1000, steps // 4), "experiment_name": "run"}
+    run_options |= {"warmup_steps": min(1000, steps // 4), "experiment_name": "run"}
     began = time.perf_counter()
-    with watching(pretrain, given) as clock:
+    with watching(pretrain, run_options) as clock:
         bench.tell(steps=steps, seconds=time.perf_counter() - began, **clock.seconds)
     folder = bench.folder / bench.row / "run"
     history = read_json(folder / "trainer_state.json")["log_history"]
@@ -576,10 +576,10 @@ def finetune(bench: Bench) -> None:
         task["num_train_epochs"] = 0.05
     for name in ("default", "without_cudnn")[: 2 if bench.has_gpu else 1]:
         torch.backends.cuda.enable_cudnn_sdp(name == "default")
-        given = {"pretrain_path": str(source), "num_seeds": 1, "disable_tqdm": True, **task}
-        given |= {"output_dir": str(bench.folder / bench.row), "experiment_name": name}
+        glue_options = {"pretrain_path": str(source), "num_seeds": 1, "disable_tqdm": True, **task}
+        glue_options |= {"output_dir": str(bench.folder / bench.row), "experiment_name": name}
         began = time.perf_counter()
-        with watching(glue, given) as clock:
+        with watching(glue, glue_options) as clock:
             seconds = time.perf_counter() - began
         (result,) = map(json.loads, (bench.folder / bench.row / name / "results.jsonl").read_text().splitlines())
         told = {"rows_per_second": clock.rows_per_second, "seconds": seconds, "metrics": result["metrics"]}
@@ -605,11 +605,11 @@ def attention(bench: Bench) -> None:
             for dropout in (0.1, 0.0):
                 attend = partial(F.scaled_dot_product_attention, attn_mask=mask, dropout_p=dropout)
                 choice = torch._fused_sdp_choice(*factors, mask, dropout)
-                found: dict[str, Any] = {"chosen": SDPBackend(choice).name}
+                milliseconds_by_kernel: dict[str, Any] = {"chosen": SDPBackend(choice).name}
                 for kernel in ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH"):
                     with sdpa_kernel(getattr(SDPBackend, kernel)):
-                        found[kernel] = milliseconds(bench, attend, factors)
-                bench.tell(**{f"{size}, {name}, dropout {dropout}": found})
+                        milliseconds_by_kernel[kernel] = milliseconds(bench, attend, factors)
+                bench.tell(**{f"{size}, {name}, dropout {dropout}": milliseconds_by_kernel})
     for size, shape in shapes.items():
         bench.tell(**{f"{size}, 4 documents, dropout 0.0, by documents": by_documents(bench, *shape)})
 

@@ -182,8 +182,8 @@ def evaluation_options(name: str, data: Path, network: Path, side: Side) -> dict
     """Return the options of an evaluation of a network, and the folder of a side's evaluations."""
     options = {**FINE_TUNING, "bf16": "false", **TASKS[name][1]}
     files: dict[str, Any] = {key: data / options[key] for key in ("train_file", "validation_file") if key in options}
-    given = {"save_model": True} if name in ANSWERED else {"glue_dir": data / "glue"}
-    return {**options, **files, **given, "pretrain_path": network, "output_dir": side.folder / "evaluations"}
+    of_task = {"save_model": True} if name in ANSWERED else {"glue_dir": data / "glue"}
+    return {**options, **files, **of_task, "pretrain_path": network, "output_dir": side.folder / "evaluations"}
 
 
 @cache
@@ -207,8 +207,8 @@ def different_values(name: str, before: Any, after: Any) -> Differences:
             if not OF_CLOCK.search(str(key)):
                 yield from different_values(f"{name} {key}", before.get(key), after.get(key))
     elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) == len(after):
-        for number, (one, two) in enumerate(zip(before, after, strict=True)):
-            yield from different_values(f"{name} {number}", one, two)
+        for number, (first, second) in enumerate(zip(before, after, strict=True)):
+            yield from different_values(f"{name} {number}", first, second)
     elif isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor):
         if before.dtype != after.dtype or not torch.equal(before, after):
             yield f"{name}: tensors differ"
@@ -548,8 +548,10 @@ def same_where_both(name: str, before: Mapping[str, Any], after: Mapping[str, An
     """Yield where the options that both commits have differ; what only one has is for `removed`."""
     for option in before.keys() & after.keys() - {"record"}:
         yield from different_values(f"{name}: {option}", before[option], after[option])
-    known = before.keys() & after.keys()
-    records = ({key: value for key, value in one["record"].items() if key in known} for one in (before, after))
+    shared_options = before.keys() & after.keys()
+    records = (
+        {key: value for key, value in values["record"].items() if key in shared_options} for values in (before, after)
+    )
     yield from different_values(f"{name}: record", *records)
 
 
@@ -575,9 +577,9 @@ def configs(before: Side, after: Side, data: Path) -> Differences:
     for file in sorted((before.checkout / "configs" / "sweeps").glob("*.yaml")):
         points = (side.call(points_of, side.checkout / "configs" / "sweeps" / file.name) for side in (before, after))
         yield from different_values(f"configs/sweeps/{file.name}", *points)
-    one, two = (side.call(resuming_rules) for side in (before, after))
-    for name in sorted(one.keys() & two.keys()):
-        yield from different_values(f"resuming with another --{name}", one[name], two[name])
+    first, second = (side.call(resuming_rules) for side in (before, after))
+    for name in sorted(first.keys() & second.keys()):
+        yield from different_values(f"resuming with another --{name}", first[name], second[name])
 
 
 FLAGS = (
@@ -611,13 +613,13 @@ def flags(before: Side, after: Side, data: Path) -> Differences:
         text = json.dumps(side.call(effective_options_of_all, "pretrain", lines))
         results.append(json.loads(text.replace(str(side.checkout), "").replace(str(side.folder), "")))
     names = [f"{' '.join(words)} {file}" for file in files for words in FLAGS]
-    for name, one, two in zip(names, *results, strict=True):
-        if isinstance(one, str) or isinstance(two, str):
-            if isinstance(one, str) != isinstance(two, str):
-                how = "was refused, is read" if isinstance(one, str) else "was read, is refused"
-                yield f"{how}: {name}: {one if isinstance(one, str) else two}"
+    for name, first, second in zip(names, *results, strict=True):
+        if isinstance(first, str) or isinstance(second, str):
+            if isinstance(first, str) != isinstance(second, str):
+                how = "was refused, is read" if isinstance(first, str) else "was read, is refused"
+                yield f"{how}: {name}: {first if isinstance(first, str) else second}"
         else:
-            yield from same_where_both(name, one, two)
+            yield from same_where_both(name, first, second)
 
 
 def effective_options_of_all(verb: str, lines: Sequence[Sequence[str]]) -> list[dict[str, Any] | str]:
@@ -666,10 +668,12 @@ def quickstart(before: Side, after: Side, data: Path) -> Differences:
 def python(before: Side, after: Side, data: Path) -> Differences:
     """Train in Python: the run is that of the command of BEFORE."""
     run = run_of(before, "windows", data)
-    other = after.folder / "output" / "python"
-    after.call(train_in_python, other, data)
-    yield from different_files(run, other, [f"checkpoint-24/{name}" for name in STATE])
-    histories = (content_of(folder / "checkpoint-24" / "trainer_state.json")["log_history"] for folder in (run, other))
+    python_run = after.folder / "output" / "python"
+    after.call(train_in_python, python_run, data)
+    yield from different_files(run, python_run, [f"checkpoint-24/{name}" for name in STATE])
+    histories = (
+        content_of(folder / "checkpoint-24" / "trainer_state.json")["log_history"] for folder in (run, python_run)
+    )
     yield from different_values("python: log", *histories)
 
 
@@ -715,8 +719,8 @@ def scores(before: Side, after: Side, data: Path) -> Differences:
         side.command("pairs", pretrain_path=network, data=data / "pairs.jsonl", output_dir=folder,
                      experiment_name="pairs")  # fmt: skip
         side.command("detect", data / "odd.jsonl", pretrain_path=network, output_dir=folder / "detect")
-    one, two = (side.folder / "evaluations" for side in (before, after))
-    yield from different_files(one, two, ["pairs/*.jsonl", "detect/*.jsonl"])
+    first, second = (side.folder / "evaluations" for side in (before, after))
+    yield from different_files(first, second, ["pairs/*.jsonl", "detect/*.jsonl"])
 
 
 SERIES = ("pretrain", "classify and predict", "cache", "tokenizer")
@@ -753,13 +757,13 @@ def kill_series(name: str, folder: Path, seed: int) -> None:
 
 def check_pin(name: str, before: Side, after: Side, data: Path) -> tuple[str, list[str]]:
     """Return the result of a pin in a word, and what differs, first what is not explained."""
-    found: list[str] = []
+    differing: list[str] = []
     try:
-        found.extend(PINS[name](before, after, data))  # those before an error are kept
+        differing.extend(PINS[name](before, after, data))  # those before an error are kept
     except SideError as error:
-        return "FAILED", [*str(error).splitlines(), *found]
-    reasons = {line: why for line in found for part, why in EXPLAINED.items() if part in line}
-    differences = [line for line in found if line not in reasons]
+        return "FAILED", [*str(error).splitlines(), *differing]
+    reasons = {line: why for line in differing for part, why in EXPLAINED.items() if part in line}
+    differences = [line for line in differing if line not in reasons]
     explained = [f"{line} ({why})" for line, why in reasons.items()]
     return ("DIFFERS" if differences else "same"), [*differences, *explained]
 
@@ -785,11 +789,11 @@ def main() -> None:
         before.command("tokenizer", train_file=data / "corpus.txt", vocab_size=300, output_dir=data / "tokenizer")
         for name in arguments.only:
             started = time.monotonic()
-            result, found = check_pin(name, before, after, data)
+            result, differences = check_pin(name, before, after, data)
             seconds = time.monotonic() - started
             rows.append(f"{name:<12} {result:<8} {seconds:5.0f} s  {PINS[name].__doc__}")
-            print(rows[-1], *found[:SHOWN], *([f"and {len(found) - SHOWN} more"] * (len(found) > SHOWN)),
-                  sep="\n    ", flush=True)  # fmt: skip
+            more = [f"and {len(differences) - SHOWN} more"] if len(differences) > SHOWN else []
+            print(rows[-1], *differences[:SHOWN], *more, sep="\n    ", flush=True)
     print("", *rows, sep="\n")
     sys.exit(any(" same " not in row for row in rows))
 

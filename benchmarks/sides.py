@@ -49,10 +49,10 @@ class Side:
         self.folder = folder
         self.log = folder / "log.txt"
         context = multiprocessing.get_context("spawn")
-        self.connection, other = context.Pipe()
-        self.process = context.Process(target=_serve, args=(checkout, folder, other))
+        self.connection, process_end = context.Pipe()
+        self.process = context.Process(target=_serve, args=(checkout, folder, process_end))
         self.process.start()
-        other.close()
+        process_end.close()
 
     def __enter__(self) -> Self:
         return self
@@ -99,10 +99,12 @@ class Side:
         return group
 
     def _expect(self, what: str, code: int) -> None:
-        found = self.connection.recv()
-        if found != code:
+        exit_code = self.connection.recv()
+        if exit_code != code:
             lines = [line for line in self._said().splitlines() if line.strip()]
-            raise SideError("\n".join([f"{self.name}: {what} ended with {found}, not {code}", *lines[-LAST_LINES:]]))
+            raise SideError(
+                "\n".join([f"{self.name}: {what} ended with {exit_code}, not {code}", *lines[-LAST_LINES:]])
+            )
 
     def _said(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")

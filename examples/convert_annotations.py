@@ -167,7 +167,7 @@ def without_overlaps(spans: Sequence[list[Any]], note: Note) -> list[list[Any]]:
     """Return the spans in order, of those that overlap the longest."""
     kept: list[list[Any]] = []
     for span in sorted(spans, key=lambda span: span[0] - span[1]):
-        if any(span[0] < other[1] and other[0] < span[1] for other in kept):
+        if any(span[0] < longer[1] and longer[0] < span[1] for longer in kept):
             note("a span is left out: it overlaps with a longer one")
         else:
             kept.append(span)
@@ -321,8 +321,8 @@ def classes_row(row: Row, note: Note) -> Row:
     lower = {name.lower(): value for name, value in row.items()}
     label = next((lower[name] for name in CLASSES if lower.get(name) not in (None, "")), None)
     if label is None and {"lead_time", "annotator"} & row.keys():  # JSON-MIN: the name of the question
-        others = [value for name, value in row.items() if name not in LABEL_STUDIO_COLUMNS and value != text]
-        label = others[0] if len(others) == 1 else None
+        answers = [value for name, value in row.items() if name not in LABEL_STUDIO_COLUMNS and value != text]
+        label = answers[0] if len(answers) == 1 else None
     label = parsed(label)
     if isinstance(label, dict) and [*label] == ["choices"]:
         label = label["choices"]
@@ -357,9 +357,9 @@ def question_row(row: Row, note: Note) -> Row:
         choices = row.get("endings", choices)
         context = None if context == question else context
     if choices is None:
-        named = {name: match[1] for name in row if (match := CHOICE.fullmatch(name)) and row[name] not in (None, "")}
+        letters = {name: match[1] for name in row if (match := CHOICE.fullmatch(name)) and row[name] not in (None, "")}
         choices = [
-            {"text": row[name], "label": None if key.isdecimal() else key.upper()} for name, key in named.items()
+            {"text": row[name], "label": None if key.isdecimal() else key.upper()} for name, key in letters.items()
         ]
     if not isinstance(question, str) or not isinstance(choices, list) or len(choices) < 2:
         raise OtherForm
@@ -545,7 +545,7 @@ def convert_as(form: str, rows: Sequence[Any], path: Path) -> tuple[Converted, i
 def convert_columns(text: str, path: Path) -> Converted:
     """Return the sentences of a file with a word in each line."""
     notes: dict[str, list[str]] = defaultdict(list)
-    named = next((match[1].split() for match in re.finditer(r"#\s*global\.columns\s*=\s*(.+)", text)), [])
+    column_names = next((match[1].split() for match in re.finditer(r"#\s*global\.columns\s*=\s*(.+)", text)), [])
     is_ontonotes = "#begin document" in text
     sentences = column_sentences(text)
     words = [row for sentence in sentences for row in sentence]
@@ -555,12 +555,12 @@ def convert_columns(text: str, path: Path) -> Converted:
     if is_ontonotes:
         width = min(map(len, words))
     other_labels = {row[-1] for row in words if row is not words[0]}
-    if not named and any(WORD.fullmatch(cell) for cell in words[0]) and words[0][-1] not in other_labels:
-        named = sentences[0].pop(0)
+    if not column_names and any(WORD.fullmatch(cell) for cell in words[0]) and words[0][-1] not in other_labels:
+        column_names = sentences[0].pop(0)
     if all(WORD_NUMBER.fullmatch(row[0]) for sentence in sentences for row in sentence):  # CoNLL-U's 1-2 and 1.1
         sentences = [[row for row in sentence if row[0].isdecimal()] for sentence in sentences]
     sentences = [*filter(None, sentences)]
-    word, label = columns_of(sentences, named, width, is_ontonotes=is_ontonotes, note=lambda what: notes[what])
+    word, label = columns_of(sentences, column_names, width, is_ontonotes=is_ontonotes, note=lambda what: notes[what])
     rows = []
     for number, sentence in enumerate(sentences, start=1):
         if any(len(row) < width or (len(row) > width and not is_ontonotes) for row in sentence):
@@ -593,7 +593,7 @@ def column_sentences(text: str) -> list[list[list[str]]]:
 
 def columns_of(
     sentences: Sequence[Sequence[Sequence[str]]],
-    named: Sequence[str],
+    column_names: Sequence[str],
     width: int,
     *,
     is_ontonotes: bool,
@@ -603,14 +603,14 @@ def columns_of(
     if is_ontonotes:
         return 3, min(10, width - 1)
     columns = [[[row[n] for row in sentence if len(row) > n] for sentence in sentences] for n in range(width)]
-    word = next((n for n, name in enumerate(named[:width]) if WORD.fullmatch(name)), None)
+    word = next((n for n, name in enumerate(column_names[:width]) if WORD.fullmatch(name)), None)
     if word is None:
         word = next((n for n, column in enumerate(columns[:-1]) if not counts(column)), 0)
-    if width == 10 and word == 1 and not named:  # CoNLL-U
+    if width == 10 and word == 1 and not column_names:  # CoNLL-U
         return word, 3
-    if "UPOS" in named:
-        further = [n for n, name in enumerate(named[:width]) if ":" in name]
-        return word, further[0] if further else named.index("UPOS")
+    if "UPOS" in column_names:
+        further = [n for n, name in enumerate(column_names[:width]) if ":" in name]
+        return word, further[0] if further else column_names.index("UPOS")
     types = [
         {cell[2:] for sentence in column for cell in sentence if re.match("[BIESLU]-", cell)} for column in columns
     ]
@@ -711,10 +711,12 @@ def brat_text(file: Path, spans: Sequence[tuple[int, int, str]], covered: Sequen
     for newline in ("\r\n", "\n"):
         text = read_text(file.with_suffix(".txt"), newline=newline)
         pairs = [(text[begin:end], said) for (begin, end, _), said in zip(spans, covered, strict=True) if said]
-        other = [pair for pair in pairs if pair[0].split() != pair[1].split()]
-        if not other:
+        differing = [pair for pair in pairs if pair[0].split() != pair[1].split()]
+        if not differing:
             return text
-    raise Unusable(f"{file} has {other[0][1]!r} where its .txt has {other[0][0]!r}: are the two of one version?")
+    raise Unusable(
+        f"{file} has {differing[0][1]!r} where its .txt has {differing[0][0]!r}: are the two of one version?"
+    )
 
 
 # ---- the command

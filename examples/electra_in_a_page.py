@@ -72,10 +72,10 @@ def main() -> None:
     parser.add_argument("text", nargs="?", type=Path, help="a text file; without it, Python's documentation")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--output", type=Path, default=Path("output/electra_in_a_page"))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.manual_seed(42)
 
-    text = given.text.read_text(encoding="utf-8") if given.text else "\n".join(topics.values())
+    text = arguments.text.read_text(encoding="utf-8") if arguments.text else "\n".join(topics.values())
     lines = [line for line in text.splitlines() if line.strip()]
     tokenizer = BertWordPieceTokenizer(lowercase=True)
     tokenizer.train_from_iterator(lines, vocab_size=4000, show_progress=False)
@@ -94,9 +94,9 @@ def main() -> None:
     model = PlainElectra(generator, discriminator, mask, special)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / 20, 1 - step / (given.steps + 1))
+        optimizer, lambda step: min((step + 1) / 20, 1 - step / (arguments.steps + 1))
     )
-    for step in range(given.steps):
+    for step in range(arguments.steps):
         batch = rows[torch.randint(len(rows), (16,))]
         loss = model(batch, torch.ones_like(batch))
         loss.backward()
@@ -106,8 +106,8 @@ def main() -> None:
         optimizer.zero_grad()
         if step % 20 == 0:
             print(f"step {step:5d}  loss {loss.item():.3f}")
-    model.discriminator.save_pretrained(given.output)
-    print(f"the discriminator is in {given.output}: AutoModel.from_pretrained('{given.output}')")
+    model.discriminator.save_pretrained(arguments.output)
+    print(f"the discriminator is in {arguments.output}: AutoModel.from_pretrained('{arguments.output}')")
 
 
 if __name__ == "__main__":

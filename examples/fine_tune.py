@@ -19,19 +19,23 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=float, default=3.0)
     parser.add_argument("--output", default="output")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
 
     tuned = fine_tune(
-        given.model, given.train, num_seeds=given.seeds, num_train_epochs=given.epochs, output_dir=given.output
+        arguments.model,
+        arguments.train,
+        num_seeds=arguments.seeds,
+        num_train_epochs=arguments.epochs,
+        output_dir=arguments.output,
     )
     print(f"medians over {len(tuned.results)} seeds:")
     for metric, score in tuned.scores.items():
         print(f"    {metric}: {score}")
     print(f"the model is in {tuned.model_folder}; {tuned.folder / 'report.html'} has the scores of each seed")
 
-    for text, answer in zip(given.texts, predict(tuned, given.texts), strict=True):
+    for text, answer in zip(arguments.texts, predict(tuned, arguments.texts), strict=True):
         print(f"{text}  ->  {answer}")  # the class and its probability; a number has none
-    for tokens in replaced_token_probabilities(given.texts, given.model):
+    for tokens in replaced_token_probabilities(arguments.texts, arguments.model):
         worst = max(tokens, key=lambda token: token.probability)
         print(f"most suspicious: {worst.piece!r} ({worst.probability:.2f})")
 

@@ -38,34 +38,34 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=float, default=3.0)
     parser.add_argument("--output", default="output/curve")
-    given = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
 
     starts: dict[str, Any] = {
-        "pretrained": {"model": given.model},
-        "scratch": {"model": None, "from_scratch": given.model},
+        "pretrained": {"model": arguments.model},
+        "scratch": {"model": None, "from_scratch": arguments.model},
     }
     curves: dict[str, list[Point]] = defaultdict(list)
     for start, encoder in starts.items():
-        for fraction in given.fractions:
+        for fraction in arguments.fractions:
             tuned = fine_tune(
                 **encoder,
-                train_dataset=given.train,
+                train_dataset=arguments.train,
                 train_fractions=[fraction],
-                num_seeds=given.seeds,
-                num_train_epochs=given.epochs,
+                num_seeds=arguments.seeds,
+                num_train_epochs=arguments.epochs,
                 save_model=False,
-                output_dir=given.output,
+                output_dir=arguments.output,
                 experiment_name=f"{start}-{fraction:g}",
             )
             texts = tuned.results[0].rows["train"]
-            curves[start].append(point_of(texts, [result.metrics[given.metric] for result in tuned.results]))
+            curves[start].append(point_of(texts, [result.metrics[arguments.metric] for result in tuned.results]))
             if start == "pretrained":  # without a network, the start makes no difference
-                for name, scores in baselines_of(tuned, given.metric).items():
+                for name, scores in baselines_of(tuned, arguments.metric).items():
                     curves[name].append(point_of(texts, scores))
     for name, points in curves.items():
         print(name, *(f"{point.texts}: {point.score:.1f} ± {point.std:.1f}" for point in points), sep="   ")
-    picture = Path(given.output) / "learning_curve.png"
-    draw(curves, given.metric).savefig(picture)
+    picture = Path(arguments.output) / "learning_curve.png"
+    draw(curves, arguments.metric).savefig(picture)
     print(f"the picture is {picture}")
 
 

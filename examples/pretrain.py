@@ -25,13 +25,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--vocab_size", type=int, default=4096)
     parser.add_argument("--output", default="output/example")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
 
-    tokenizer = train_tokenizer(given.files, vocab_size=given.vocab_size)
-    corpus = tokenize_corpus(given.files, tokenizer)
+    tokenizer = train_tokenizer(arguments.files, vocab_size=arguments.vocab_size)
+    corpus = tokenize_corpus(arguments.files, tokenizer)
     model = ElectraForJointPretraining.from_recipe("tiny", tokenizer)
     args = ElectraTrainingArguments(
-        given.output, max_steps=given.steps, learning_rate=1e-3, per_device_train_batch_size=32
+        arguments.output, max_steps=arguments.steps, learning_rate=1e-3, per_device_train_batch_size=32
     )
     trainer = ElectraTrainer(
         model=model,
@@ -41,7 +41,7 @@ def main() -> None:
         segments=SegmentArguments(max_length=128, segment_policy="packed"),
     )
     trainer.train()
-    finish_run(trainer)  # given.output/discriminator, generator, metrics.json, report.html
+    finish_run(trainer)  # arguments.output/discriminator, generator, metrics.json, report.html
 
 
 if __name__ == "__main__":

@@ -48,26 +48,26 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=-1, help="tasks at once; by default all")
     parser.add_argument("--partition", help="partition of SLURM; without it, this host computes")
     parser.add_argument("--time", default="24:00:00", help="of a task, for SLURM")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
 
-    tokenizer = load_tokenizer(given.tokenizer_path)
-    tokenizer.save_pretrained(given.output_dir / "tokenizer")  # for training
-    plain = given.output_dir / "plain_tokenizer.json"  # adds no special tokens, and finds none in the text
+    tokenizer = load_tokenizer(arguments.tokenizer_path)
+    tokenizer.save_pretrained(arguments.output_dir / "tokenizer")  # for training
+    plain = arguments.output_dir / "plain_tokenizer.json"  # adds no special tokens, and finds none in the text
     plain_backend(tokenizer).save(str(plain))
     options = CorpusArguments(
-        train_file=[str(Path(file).absolute()) for file in given.files],
-        document_separator=given.document_separator,
-        text_column=given.text_column,
+        train_file=[str(Path(file).absolute()) for file in arguments.files],
+        document_separator=arguments.document_separator,
+        text_column=arguments.text_column,
     )
     steps = [
         partial(read, options=options),
-        DocumentTokenizer(str(given.output_dir), str(plain), batch_size=BATCH, shuffle_documents=False),
+        DocumentTokenizer(str(arguments.output_dir), str(plain), batch_size=BATCH, shuffle_documents=False),
     ]
     os.environ["RAYON_NUM_THREADS"] = "1"  # of a task: tasks are as many as cores
-    common: dict[str, Any] = {"tasks": given.tasks, "workers": given.workers}
-    common["logging_dir"] = str(given.output_dir / "logs")
-    if given.partition:
-        SlurmPipelineExecutor(steps, partition=given.partition, time=given.time, **common).run()
+    common: dict[str, Any] = {"tasks": arguments.tasks, "workers": arguments.workers}
+    common["logging_dir"] = str(arguments.output_dir / "logs")
+    if arguments.partition:
+        SlurmPipelineExecutor(steps, partition=arguments.partition, time=arguments.time, **common).run()
     else:
         LocalPipelineExecutor(steps, **common).run()
 

@@ -268,7 +268,7 @@ def saved_models(folder: Path) -> list[Path]:
     if (folder / RESULT_NAME).is_file():
         return [folder]
     folders = sorted(path.parent for path in folder.glob(f"models/[!.]*/{RESULT_NAME}"))
-    return [folder for folder in folders if folder.suffix != ".previous"]  # left by a killed command
+    return [path for path in folders if path.suffix != ".previous"]  # left by a killed command
 
 
 # ---- YAML
