@@ -103,7 +103,7 @@ def test_a_killed_writer_leaves_the_old_file_and_two_writers_leave_a_whole_one(t
     write(tmp_path / ("ก" * 85), "a name of 255 bytes")
 
 
-def test_a_new_folder_goes_if_nothing_comes_into_it(tmp_path):
+def test_an_empty_new_folder_is_removed_when_its_block_fails(tmp_path):
     with raises(ValueError), new_folder(tmp_path / "a" / "b"):
         raise ValueError
     assert not any(tmp_path.iterdir())
@@ -174,7 +174,7 @@ def test_a_folder_is_deleted_when_the_new_one_is_in_its_place(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["old"] and not any((tmp_path / "old").iterdir())
 
 
-def test_paths_of_users_and_names_on_the_hub(tmp_path, monkeypatch):
+def test_existing_paths_become_absolute_and_hub_ids_stay(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "here").mkdir()

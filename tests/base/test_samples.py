@@ -59,5 +59,5 @@ def test_html_marks_what_a_language_model_had_to_guess():
     )
 
 
-def test_a_mark_has_something_to_stand_on():
+def test_a_combining_mark_stands_on_a_circle():
     assert [marked(token) for token in (" the", "ed", "\u0e4a\u0e27\u0e01")] == [" the", "·ed", "·◌\u0e4a\u0e27\u0e01"]

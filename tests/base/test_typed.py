@@ -36,7 +36,7 @@ class Folder(TypedDict):
 ROW = {"name": "a", "score": 1}
 
 
-def test_mappings_become_what_the_type_says():
+def test_mappings_become_values_of_the_type():
     values = {"pages": {"first": {"rows": [ROW, {**ROW, "score": None, "later": 5}]}}, "kind": "one", "more": [1]}
     made = parse_json(json.dumps(values), Folder)
     assert made == {"pages": {"first": Page([Row("a", 1), Row("a", None)])}, "kind": "one", "more": [1]}
@@ -58,14 +58,14 @@ def test_mappings_become_what_the_type_says():
         ({"step": None}, "step"),
     ],
 )
-def test_what_is_wrong_is_named(change, named):
+def test_the_wrong_part_of_a_value_is_named(change, named):
     with raises(ValueError) as error:
         parse_json(json.dumps({"pages": {}, "kind": "one", **change}), Folder)
     assert all(word in str(error.value) for word in named.split()) and "\n" not in str(error.value)
 
 
 @parametrize("text", ["[" * 100_000, "{", "", "1, 2"])
-def test_what_is_no_json_is_refused(text):
+def test_text_that_is_no_json_is_refused(text):
     with raises(ValueError):
         parse_json(text, Any)
 

@@ -70,7 +70,7 @@ def test_a_table_may_have_one_column(tmp_path):
     assert columns(path) == [{"text": "no delimiter; here"}, {"text": "anywhere"}]
 
 
-def test_a_given_delimiter_counts(tmp_path):
+def test_the_delimiter_of_the_user_is_taken(tmp_path):
     path = write(tmp_path / "a.csv", "text#label\nEs war, sagt man, gut#ja\nNein#nein\n")
     assert columns(path, "#") == ROWS
     assert columns(write(tmp_path / "b.csv", "text\tlabel\nx\ty\n"), "tab") == [{"text": "x", "label": "y"}]
@@ -292,7 +292,7 @@ def test_random_tables_are_read_as_they_were_written(tmp_path):
 
 @parametrize("end", ["\n", "\r\n", "\r"])
 @parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_encodings_and_line_ends_of_spreadsheets(tmp_path, encoding, end):
+def test_encodings_and_line_ends_of_spreadsheets_are_read(tmp_path, encoding, end):
     content = end.join(["text\tlabel", "Grüße, 北京\tja", "Nein\tnein", ""])
     path = write(tmp_path / "a.tsv", content, encoding)
     assert columns(path) == [{"text": "Grüße, 北京", "label": "ja"}, {"text": "Nein", "label": "nein"}]

@@ -36,7 +36,7 @@ def test_processes_of_a_host_share_its_cores(monkeypatch):
 
 
 @parametrize(("value", "number"), [("3", 3), ("3,2", 3), ("0", None), ("", None), ("many", None)])
-def test_the_number_of_the_user(value, number, monkeypatch):
+def test_the_user_s_number_is_that_of_omp_num_threads(value, number, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", value)
     assert threads_of_user() == number
 
@@ -81,7 +81,9 @@ def eight_cores(monkeypatch):
         ("cuda", 4, "", 3, 4, True),
     ],
 )
-def test_who_says_the_number(device, given, environment, recorded, number, warns, eight_cores, monkeypatch, caplog):
+def test_option_then_environment_then_record_decide_threads(
+    device, given, environment, recorded, number, warns, eight_cores, monkeypatch, caplog
+):
     monkeypatch.setenv("OMP_NUM_THREADS", environment)
     assert use_threads(torch.device(device), given, recorded) == number
     assert torch.get_num_threads() == (number or 8) and bool(caplog.messages) == warns

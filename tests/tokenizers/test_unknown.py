@@ -34,7 +34,7 @@ def test_a_tokenizer_without_an_unknown_token_knows_all():
 
 
 @parametrize(("unknown", "is_said"), [(5, False), (6, True)])
-def test_more_than_a_small_share_is_said(caplog, unknown, is_said):
+def test_many_unknown_tokens_are_warned_of(caplog, unknown, is_said):
     UnknownTokens(tokens=100, unknown=unknown, rows=40, unreadable=3).warn("new.csv")
     assert ("new.csv" in caplog.text) == is_said
     if is_said:
