@@ -161,11 +161,11 @@ def cut_windows(
     with the text; with `is_last_full` it starts earlier to be as long as the others.
     """
     step = min(stride, size)
-    rest = max(0, num_tokens - size)  # behind the first window
-    num_windows = 1 + math.ceil(rest / step)
+    last_start = max(0, num_tokens - size)  # behind the first window
+    num_windows = 1 + math.ceil(last_start / step)
     firsts = step * np.arange(num_windows)
     if is_last_full:
-        firsts = np.minimum(firsts, rest)
+        firsts = np.minimum(firsts, last_start)
     ends = np.minimum(firsts + size, num_tokens)
     return np.stack([firsts, ends], axis=1)
 
@@ -224,12 +224,12 @@ DATASET_ARGUMENTS = {"train": "train_dataset", "dev": "eval_dataset", "test": "t
 
 def files_by_split(options: Any) -> dict[str, list[str]]:
     """Return the files of each split that `train_file`, `validation_file` and `test_file` name."""
-    found = {}
+    files = {}
     for split, theirs in SPLITS.items():
-        named = getattr(options, f"{theirs}_file", None)
-        if named:
-            found[split] = [named] if isinstance(named, str) else named
-    return found
+        paths = getattr(options, f"{theirs}_file", None)
+        if paths:
+            files[split] = [paths] if isinstance(paths, str) else paths
+    return files
 
 
 NAMELESS = re.compile(
@@ -241,21 +241,21 @@ TEXT_ENDINGS = (".txt", ".conll", ".conllu", ".conllup", ".iob", ".iob2", ".bio"
 """Endings of files of text or columns, which are no part of the name of a task."""
 
 
-def task_name(options: Any, kind: str, known: Collection[str] = ()) -> str:
+def task_name(options: Any, kind: str, task_names: Collection[str] = ()) -> str:
     """Return the name of a task: --task_name, else that of the data set, the first training file, or `kind`.
 
     A file that is named train, dev or the like, or that lies in the folder of one of the `known` tasks, stands for its
     folder. The result is usable as a file name, and not that of a hidden file.
     """
-    named = ""
+    file_name = ""
     if paths := files_by_split(options).get("train"):
         path = Path(os.path.abspath(expand(paths[0])))
-        named = path.name
-        while (suffix := Path(named).suffix.lower()) in (*TABLES, *COMPRESSIONS, *TEXT_ENDINGS) and suffix:
-            named = named[: -len(suffix)]
-        if path.parent.name in known or NAMELESS.fullmatch(named):
-            named = path.parent.name
-    name = options.task_name or Path(options.dataset_name or named).name or kind
+        file_name = path.name
+        while (suffix := Path(file_name).suffix.lower()) in (*TABLES, *COMPRESSIONS, *TEXT_ENDINGS) and suffix:
+            file_name = file_name[: -len(suffix)]
+        if path.parent.name in task_names or NAMELESS.fullmatch(file_name):
+            file_name = path.parent.name
+    name = options.task_name or Path(options.dataset_name or file_name).name or kind
     return regex.sub(r"^\.+|[^\w\p{M}.-]+", "_", name)
 
 
@@ -390,8 +390,8 @@ def load_tables(name: str, config: str | None, instead: str) -> Any:
             tables = datasets.load_dataset(name, config, keep_default_na=False)
         return tables
     except Exception as error:  # OSError, ValueError, and what the versions of the Hub's clients raise offline
-        found = " ".join(filter(None, (name, config)))
-        raise UserError(f"the data set {found} could not be loaded ({first_line(error)}); {instead}") from error
+        full_name = " ".join(filter(None, (name, config)))
+        raise UserError(f"the data set {full_name} could not be loaded ({first_line(error)}); {instead}") from error
 
 
 def table_rows(
@@ -427,10 +427,10 @@ def files_of_folder(name: str, config: str | None) -> dict[str, list[str]]:
     import datasets
 
     try:
-        found = datasets.load_dataset_builder(name, config).config.data_files or {}
+        data_files = datasets.load_dataset_builder(name, config).config.data_files or {}
     except Exception:  # `load_tables` says why
         return {}
-    files = {split: [*map(str, found[theirs])] for split, theirs in SPLITS.items() if theirs in found}
+    files = {split: [*map(str, data_files[theirs])] for split, theirs in SPLITS.items() if theirs in data_files}
     return files if all(form_of(path) in TABLES for path in chain.from_iterable(files.values())) else {}
 
 
@@ -460,23 +460,23 @@ def rows_by_split(
     form: Any = {option: getattr(options, option, None) for option in TABLE_FORM}
     read = partial(read_rows, **form, names_classes=names_classes, skips_empty=True)
     files = files_by_split(options) if name is None else files_of_folder(name, config)
-    found: dict[str, Iterator[PlacedRow]]
-    found = {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}
+    rows_of_splits: dict[str, Iterator[PlacedRow]]
+    rows_of_splits = {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}
     if name is None:
-        return found
+        return rows_of_splits
     there = [SPLITS[split] for split in files]
     if not files:
         tables = load_tables(name, config, "name files with --train_file and --validation_file")
         there = [*tables]
-        found = {
+        rows_of_splits = {
             split: table_rows(tables[theirs], f"{name} {theirs}", names_classes=names_classes)
             for split, theirs in SPLITS.items()
             if theirs in tables
         }
-    missing = [SPLITS[split] for split in needs if split not in found]
+    missing = [SPLITS[split] for split in needs if split not in rows_of_splits]
     if missing:
         raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(there)}")
-    return found
+    return rows_of_splits
 
 
 # ---- names of columns and of classes
@@ -484,6 +484,6 @@ def rows_by_split(
 
 def first_of(names: Sequence[str], row: Columns) -> str:
     """Return the first of some names that is a column of the row, in any case, such as Text; else the first name."""
-    if found := next((name for name in names if name in row), None):
-        return found
+    if name_in_row := next((name for name in names if name in row), None):
+        return name_in_row
     return next((column for name in names for column in row if column.lower() == name), names[0])

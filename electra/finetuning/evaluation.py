@@ -58,7 +58,7 @@ class Evaluation:
 
     def is_start(self, task: Task) -> bool:
         """Return True if other tasks start from the encoders of this one."""
-        return any(other.start == task.name for other in self.tasks)
+        return any(following.start == task.name for following in self.tasks)
 
     def find(self, task: str, seed: int) -> Result | None:
         for result in self.results:
@@ -227,7 +227,7 @@ def check_same(
 
 def with_batch(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with the rows of a training step in place of the options that decide this number."""
-    rest = dict(settings)
-    rows = rest.pop("per_device_train_batch_size", 1) * rest.pop("gradient_accumulation_steps", 1)
-    rows *= rest.pop("processes", 1)
-    return {**rest, "training batch": rows}
+    values = dict(settings)
+    rows = values.pop("per_device_train_batch_size", 1) * values.pop("gradient_accumulation_steps", 1)
+    rows *= values.pop("processes", 1)
+    return {**values, "training batch": rows}

@@ -395,11 +395,11 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
     source = locate_model(pretrain_path)
     model = load_weights(source, read_config(source))
     tokenizer = _tokenizer(source, tokenizer_path)
-    own = None if tokenizer_path is None else own_tokenizer(source, tokenizer_path)
-    if own is not None and tokenizer_fingerprint(own) != tokenizer_fingerprint(tokenizer):
+    model_tokenizer = None if tokenizer_path is None else own_tokenizer(source, tokenizer_path)
+    if model_tokenizer is not None and tokenizer_fingerprint(model_tokenizer) != tokenizer_fingerprint(tokenizer):
         raise UserError(
             f"the tokenizer {tokenizer_path} ({len(tokenizer)} tokens) differs from the one beside the model in "
-            f"{source} ({len(own)} tokens); leave --tokenizer_path out to use the model's"
+            f"{source} ({len(model_tokenizer)} tokens); leave --tokenizer_path out to use the model's"
         )
     return _put_together(model, tokenizer, pretrain_path)
 

@@ -98,9 +98,9 @@ def plain_content(*texts: str | None) -> tuple[str, ...]:
 
 def warn_of_repeated(splits: Mapping[str, Sequence[_Item]], content_of: Content[_Item], unit: str) -> None:
     """Log a warning for each split with rows that are also in the training data: all of them, if it is this file."""
-    known = {*map(content_of, splits["train"])}
+    trained_contents = {*map(content_of, splits["train"])}
     for split, items in splits.items():
-        repeated = sum(content_of(item) in known for item in items) if split != "train" else 0
+        repeated = sum(content_of(item) in trained_contents for item in items) if split != "train" else 0
         if repeated:
             logger.warning(
                 "%d of %d %s of %s are also in the training data: scores are too good",

@@ -105,22 +105,22 @@ def set_apart(
     """
     labelled: dict[str, list[_Item]] = {}
     for split, items in splits.items():
-        others = [item for item in items if not is_labelled(item)]
+        unlabelled = [item for item in items if not is_labelled(item)]
         labelled[split] = [item for item in items if is_labelled(item)]
-        if not others:
+        if not unlabelled:
             continue
-        count = f"{len(others)} of {len(items)} rows have no label"
+        count = f"{len(unlabelled)} of {len(items)} rows have no label"
         if split != "test":
             if not labelled[split]:
                 raise UserError(
-                    f"the {SPLITS[split]} data has no labels: {count} (first: {place_of(others[0])}); see "
+                    f"the {SPLITS[split]} data has no labels: {count} (first: {place_of(unlabelled[0])}); see "
                     f"--no_label and {PAGE}"
                 )
-            logger.warning("%-14s %s (first: %s): left out", split, count, place_of(others[0]))
+            logger.warning("%-14s %s (first: %s): left out", split, count, place_of(unlabelled[0]))
         elif labelled[split]:
-            logger.warning("%-14s %s (first: %s): predicted, not scored", split, count, place_of(others[0]))
-            labelled[UNLABELLED] = others
+            logger.warning("%-14s %s (first: %s): predicted, not scored", split, count, place_of(unlabelled[0]))
+            labelled[UNLABELLED] = unlabelled
         else:
-            labelled[split] = others
+            labelled[split] = unlabelled
             logger.info("%-14s no row has a label: predicted, not scored", split)
     return labelled

@@ -27,8 +27,8 @@ def lines_about(folders: Sequence[Path], unit: str) -> list[Text]:
     for folder, name in names_of(folders).items():
         results = read_evaluation(folder)
         options = read_options(folder) or {}
-        named = [options[key] for key in DATA_OPTIONS if options.get(key)]
-        sources = [source for one in named for source in (one if isinstance(one, list) else [one])]
+        values = [options[key] for key in DATA_OPTIONS if options.get(key)]
+        sources = [source for value in values for source in (value if isinstance(value, list) else [value])]
         (first, *_) = results
         rows = [
             f"{count:,} {unit} {SPLIT_WORDS[split]}" for split, count in first.rows.items() if split in SPLIT_WORDS

@@ -137,8 +137,8 @@ class RunRecord:
     @property
     def test(self) -> dict[str, float]:
         """Return the metrics of the test set, without `test_`; {} before the run ends, or without a test set."""
-        found = self.metrics.get("test", {}) if self.metrics else {}
-        return {name.removeprefix(f"{TEST}_"): value for name, value in found.items() if value is not None}
+        test_metrics = self.metrics.get("test", {}) if self.metrics else {}
+        return {name.removeprefix(f"{TEST}_"): value for name, value in test_metrics.items() if value is not None}
 
     @property
     def held_out(self) -> dict[str, dict[str, float]]:

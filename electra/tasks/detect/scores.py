@@ -133,8 +133,8 @@ class Detector:
         for first in range(0, len(windows), self.batch_size):
             batch = windows[first : first + self.batch_size]
             with computing(self.network.device, most_threads()):
-                found = self.probabilities([ids for _, ids in batch])
-            for row, (start, ids) in zip(found, batch, strict=True):
+                window_probabilities = self.probabilities([ids for _, ids in batch])
+            for row, (start, ids) in zip(window_probabilities, batch, strict=True):
                 place = slice(start, start + len(ids))
                 sums[place] += row[: len(ids)]
                 counts[place] += 1

@@ -164,8 +164,8 @@ def replaced_token_probabilities(
     """
     if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
         raise UserError(f"texts is {abridged(texts)}; give a string, or several")
-    given = [texts] if isinstance(texts, str) else list(texts)
-    for number, text in enumerate(given):
+    strings = [texts] if isinstance(texts, str) else list(texts)
+    for number, text in enumerate(strings):
         if not isinstance(text, str):
             raise UserError(f"text {number} is {abridged(text)}; give strings")
     check(isinstance(max_length, int), "max_length", repr(max_length), "a whole number")
@@ -178,17 +178,17 @@ def replaced_token_probabilities(
         kind = type(discriminator).__name__
         raise UserError(f"discriminator is a {kind}; give a folder, a Hub id or a model of transformers")
     was_training = networks.discriminator.training
-    found = []
+    judged = []
     try:
         detector = open_detector(networks, max_length)
-        for start in range(0, len(given), TEXTS_PER_BLOCK):
-            block = given[start : start + TEXTS_PER_BLOCK]
+        for start in range(0, len(strings), TEXTS_PER_BLOCK):
+            block = strings[start : start + TEXTS_PER_BLOCK]
             scores = detector.score(block)
-            found += [token_probabilities(text, scored) for text, scored in zip(block, scores, strict=True)]
+            judged += [token_probabilities(text, scored) for text, scored in zip(block, scores, strict=True)]
         detector.unknown.warn("the texts")
     finally:
         networks.discriminator.train(was_training)
-    return found
+    return judged
 
 
 def token_probabilities(text: str, scored: ScoredTokens) -> list[TokenProbability]:
@@ -240,8 +240,8 @@ def detect(args: Namespace) -> None:
             **counts,
             "agreement": scores.agreement(thresholds),
         }
-        if known := agreement_of_words(labelled):
-            summary[BAG_OF_WORDS] = known
+        if words_agreement := agreement_of_words(labelled):
+            summary[BAG_OF_WORDS] = words_agreement
         # It says whose folder this is, so it comes before scores.jsonl has its name.
         write_json({**summary, **environment()}, folder / "summary.json")
     logger.info("\n%s\n", text_table(table_of([worst_row(line) for line in worst])))
@@ -316,19 +316,19 @@ class Scores:
 
     def thresholds(self, false_alarm_rate: float) -> dict[str, float]:
         """Return for each level the threshold that a share `false_alarm_rate` of the scores exceeds."""
-        found = {}
+        thresholds = {}
         for level, values in self.values.items():
-            found[level] = float(np.quantile(values, 1 - false_alarm_rate, method="higher"))
-        return found
+            thresholds[level] = float(np.quantile(values, 1 - false_alarm_rate, method="higher"))
+        return thresholds
 
     def agreement(self, thresholds: Mapping[str, float]) -> dict[str, dict[str, float]]:
         """Return by level, if it has right and wrong labels, metrics of how well scores find the wrong ones."""
-        found = {}
+        measures = {}
         for level, labels in self.labels.items():
             scores = np.array(self.values[level])
             if len(set(labels)) == 2:
-                found[level] = measures_of(labels, scores, thresholds[level])
-        return found
+                measures[level] = measures_of(labels, scores, thresholds[level])
+        return measures
 
 
 def measures_of(labels: Sequence[bool], scores: Array, threshold: float) -> dict[str, float]:
@@ -407,13 +407,13 @@ def verdict_of(summary: Mapping[str, Any]) -> Verdict:
         what = f"D finds wrong {level}s with an AUROC of {measures['AUROC']:.3f}"
         guessing = Rival("guessing", 0.5, error)
         why_none = too_unknown(summary.get(UNKNOWN_SHARE, 0.0)) or too_few(count, f"{level}s")
-        found = verdict(what, measures["AUROC"], [guessing], "{:.3f}".format, f"{count:,} {level}s", why_none)
+        sentence = verdict(what, measures["AUROC"], [guessing], "{:.3f}".format, f"{count:,} {level}s", why_none)
         if level == "text" and BAG_OF_WORDS in summary:
-            known = summary[BAG_OF_WORDS]
-            area = f"{known['AUROC']:.3f} ± {auroc_error(known):.3f}"
-            text = f"{found.text} A bag of words that has learned from the labels of the other texts has {area}."
-            found = found._replace(text=text)
-        return found
+            bag_of_words = summary[BAG_OF_WORDS]
+            area = f"{bag_of_words['AUROC']:.3f} ± {auroc_error(bag_of_words):.3f}"
+            text = f"{sentence.text} A bag of words that has learned from the labels of the other texts has {area}."
+            sentence = sentence._replace(text=text)
+        return sentence
     return Verdict(counts_of(summary), None)
 
 
@@ -425,10 +425,10 @@ def counts_of(summary: Mapping[str, Any]) -> str:
 
 def agreement_table(summary: Mapping[str, Any]) -> Table:
     """Return a row for D at each level of `Scores.agreement`, and one for the bag of words on the texts."""
-    found = [(f"{level}s", "D", measures) for level, measures in summary["agreement"].items()]
+    rows = [(f"{level}s", "D", measures) for level, measures in summary["agreement"].items()]
     if BAG_OF_WORDS in summary:
-        found.append(("texts", BAG_OF_WORDS, summary[BAG_OF_WORDS]))
-    return table_of([{"of": level, "score": score, **cells_of(measures)} for level, score, measures in found])
+        rows.append(("texts", BAG_OF_WORDS, summary[BAG_OF_WORDS]))
+    return table_of([{"of": level, "score": score, **cells_of(measures)} for level, score, measures in rows])
 
 
 def cells_of(measures: Mapping[str, float]) -> dict[str, str]:

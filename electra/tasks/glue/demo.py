@@ -57,15 +57,15 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
     for split, rows in ROWS.items():
         labels = [row % 2 for row in range(rows)]
         rng.shuffle(labels)
-        own = itertools.islice(unused, rows)
-        texts = [pair[label] for pair, label in zip(own, labels, strict=True)]
+        pairs_of_split = itertools.islice(unused, rows)
+        texts = [pair[label] for pair, label in zip(pairs_of_split, labels, strict=True)]
         data[split] = Examples(texts, labels=labels)
     return data
 
 
 def prose_sentences(documents: Iterable[str]) -> list[str]:
     """Return the sentences of 6 to 30 words with commas and a full stop; of equal bags of words only the first."""
-    found: dict[tuple[str, ...], str] = {}
+    sentence_of_bag: dict[tuple[str, ...], str] = {}
     for document in documents:
         for paragraph in re.split(r"\n\s*\n", document):
             lines = paragraph.split("\n")
@@ -76,8 +76,8 @@ def prose_sentences(documents: Iterable[str]) -> list[str]:
                 sentence = " ".join(words)
                 if MIN_WORDS <= len(words) <= MAX_WORDS and _SENTENCE.fullmatch(sentence):
                     bag = sorted(re.findall(_WORD, sentence.lower()))
-                    found.setdefault(tuple(bag), sentence)
-    return list(found.values())
+                    sentence_of_bag.setdefault(tuple(bag), sentence)
+    return list(sentence_of_bag.values())
 
 
 def disturb(sentence: str, rng: random.Random) -> str | None:
@@ -92,7 +92,7 @@ def disturb(sentence: str, rng: random.Random) -> str | None:
     wanted = round(len(words) / WORDS_PER_SWAP)
     chosen: list[int] = []
     for place in places:
-        is_free = all(abs(place - other) > 1 for other in chosen)
+        is_free = all(abs(place - swapped) > 1 for swapped in chosen)
         if is_free and len(chosen) < wanted:
             chosen.append(place)
     if len(chosen) < wanted:

@@ -97,8 +97,8 @@ def score_glue_task(
 
     def compute(name: str, split: str) -> float:
         metric = GlueMetric(name, keep_in_memory=True)
-        found = metric.compute(predictions=answers[split], references=references[split])
-        return float(found[name])
+        values = metric.compute(predictions=answers[split], references=references[split])
+        return float(values[name])
 
     if task.name != "mnli":
         return {name: compute(name, "dev") for name in task.metrics}

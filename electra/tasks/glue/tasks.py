@@ -33,8 +33,8 @@ class GlueTask(ScoredTask):
     @property
     def test_files(self) -> dict[str, str]:
         """Return test split -> title of its file in a submission."""
-        own = {"test": self.title} if "test" in self.rows else {}
-        return TEST_FILES.get(self.name, own)
+        default = {"test": self.title} if "test" in self.rows else {}
+        return TEST_FILES.get(self.name, default)
 
     @property
     def is_regression(self) -> bool:

@@ -31,7 +31,7 @@ def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str,
         phenomena[phenomenon].append(paradigms[name])
     return {
         "overall": _mean(list(paradigms.values())),
-        "phenomena": {name: _mean(found) for name, found in phenomena.items()},
+        "phenomena": {name: _mean(members) for name, members in phenomena.items()},
         "paradigms": paradigms,
     }
 
@@ -39,11 +39,11 @@ def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str,
 def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the mean accuracy of independent paradigms with its error, None if a paradigm has no error."""
     count = len(paradigms)
-    errors = [one["standard_error"] for one in paradigms]
+    errors = [paradigm["standard_error"] for paradigm in paradigms]
     return {
-        "accuracy": sum(one["accuracy"] for one in paradigms) / count,
+        "accuracy": sum(paradigm["accuracy"] for paradigm in paradigms) / count,
         "standard_error": None if None in errors else math.hypot(*errors) / count,
-        "pairs": sum(one["pairs"] for one in paradigms),
+        "pairs": sum(paradigm["pairs"] for paradigm in paradigms),
         "paradigms": count,
     }
 
@@ -68,10 +68,10 @@ def margin(
     """
     every = {GUESSING: np.full(len(pairs), 0.5), **baselines}
     best = max(every, key=lambda name: summarize(pairs, every[name])["overall"]["accuracy"])
-    found = summarize(pairs, outcomes - every[best])
-    difference = found["overall"]
+    differences = summarize(pairs, outcomes - every[best])
+    difference = differences["overall"]
     error = difference["standard_error"]
-    of_paradigms = [one["accuracy"] for one in found["paradigms"].values()]
+    of_paradigms = [paradigm["accuracy"] for paradigm in differences["paradigms"].values()]
     if error is not None and len(of_paradigms) > 1:
         error = max(error, float(np.std(of_paradigms, ddof=1)) / math.sqrt(len(of_paradigms)))
     return Margin(baseline=best, difference=difference["accuracy"], standard_error=error)

@@ -77,10 +77,10 @@ def load_pairs(
     read = read_all(_rows(data, config, delimiter, quoting), lambda row: _read_pair(*row, columns))
     pairs = []
     for pair in read:
-        known = phenomena.setdefault(pair.paradigm, pair.phenomenon)
-        if known != pair.phenomenon:
+        phenomenon = phenomena.setdefault(pair.paradigm, pair.phenomenon)
+        if phenomenon != pair.phenomenon:
             raise UserError(
-                f"{pair.place}: the paradigm {pair.paradigm} is of {known} and {pair.phenomenon}; rename one"
+                f"{pair.place}: the paradigm {pair.paradigm} is of {phenomenon} and {pair.phenomenon}; rename one"
             )
         counts[pair.paradigm] += 1
         if max_pairs is None or counts[pair.paradigm] <= max_pairs:
@@ -101,9 +101,9 @@ def _read_pair(source: str, placed: PlacedRow, columns: Sequence[str]) -> Pair:
     place, row = placed
     names = next((names for names in PAIR_COLUMNS if names[0] in row), PAIR_COLUMNS[0])
     good, bad = (text_of(row, name, place, "--columns GOOD BAD") for name in columns or names)
-    named = _first(row, PHENOMENON)
-    paradigm = _first(row, PARADIGM) or named or source
-    phenomenon = named or paradigm
+    phenomenon_of_row = _first(row, PHENOMENON)
+    paradigm = _first(row, PARADIGM) or phenomenon_of_row or source
+    phenomenon = phenomenon_of_row or paradigm
     return Pair(good, bad, paradigm, PHENOMENA.get(phenomenon, phenomenon), place)
 
 
@@ -127,10 +127,10 @@ def _rows(
         configs = [config] if config else datasets.get_dataset_config_names(data)
     except Exception as error:  # being offline, unknown or forbidden end in many exception types
         raise UserError(f"the data set {data} could not be loaded ({first_line(error)}); {instead}") from error
-    for one in configs:
-        for split, table in load_tables(data, one, instead).items():
-            for row in table_rows(table, f"{data} {one} {split}"):
-                yield one, row
+    for config in configs:
+        for split, table in load_tables(data, config, instead).items():
+            for row in table_rows(table, f"{data} {config} {split}"):
+                yield config, row
 
 
 def _first(row: Columns, names: tuple[str, ...]) -> str:

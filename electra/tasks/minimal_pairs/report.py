@@ -98,13 +98,13 @@ GUESSING = "guessing"
 def pairs_verdict(name: str, results: PairResults) -> Verdict:
     """Return the sentence on where a score stands to the best of the baselines, which know no grammar."""
     overall = results["scores"][name]["overall"]
-    found = results["margins"][name]
-    baseline = found["baseline"]
-    known = 0.5 if baseline == GUESSING else results["baselines"][baseline]["overall"]["accuracy"]
-    error = found["standard_error"]
+    margin = results["margins"][name]
+    baseline = margin["baseline"]
+    baseline_accuracy = 0.5 if baseline == GUESSING else results["baselines"][baseline]["overall"]["accuracy"]
+    error = margin["standard_error"]
     pairs = overall.get("pairs", FEWEST_EXAMPLES)
     why_none = too_few(pairs, "pairs") or ("the pairs are too few for an error" if error is None else "")
-    rival = Rival(baseline, known, error or 0.0)
+    rival = Rival(baseline, baseline_accuracy, error or 0.0)
     accuracy = overall["accuracy"]
     return verdict(f"{name} {percent(accuracy)} %", accuracy, [rival], percent, f"{pairs:,} pairs", why_none)
 
@@ -113,19 +113,20 @@ def is_compared(results: PairResults) -> bool:
     """Return True if results have baselines, margins, and accuracies per token of every score."""
     if not {"baselines", "margins", "per_token", "unequal_share"} <= results.keys():
         return False
-    known = {GUESSING, *results["baselines"]}
+    baselines = {GUESSING, *results["baselines"]}
     compared = results["margins"].keys() & results["per_token"].keys()
-    return results["scores"].keys() <= compared and {one["baseline"] for one in results["margins"].values()} <= known
+    compared_with = {margin["baseline"] for margin in results["margins"].values()}
+    return results["scores"].keys() <= compared and compared_with <= baselines
 
 
 def overall_table(results: PairResults) -> Table:
     """Return a table with a row for each score and baseline: accuracy of sums over tokens, and of means per token."""
     rows = []
-    for name, found in results["scores"].items():
+    for name, accuracies in results["scores"].items():
         per_token = results["per_token"][name]["overall"]
-        rows.append({"score": name, "accuracy": _cell(found["overall"]), "per token": _cell(per_token)})
-    for name, found in results["baselines"].items():
-        rows.append({"score": name, "accuracy": _cell(found["overall"])})
+        rows.append({"score": name, "accuracy": _cell(accuracies["overall"]), "per token": _cell(per_token)})
+    for name, accuracies in results["baselines"].items():
+        rows.append({"score": name, "accuracy": _cell(accuracies["overall"])})
     return table_of(rows)
 
 
@@ -155,8 +156,8 @@ def _cell(scores: Mapping[str, Any] | Accuracy) -> str:
 def phenomenon_dots(columns: Mapping[str, Accuracies]) -> Dots:
     """Return the panel of the accuracies of each score by phenomenon, and of their mean last."""
     rows: dict[str, dict[str, list[Dot]]] = {}
-    for title, found in columns.items():
-        for name, scores in (*found["phenomena"].items(), ("overall", found["overall"])):
+    for title, accuracies in columns.items():
+        for name, scores in (*accuracies["phenomena"].items(), ("overall", accuracies["overall"])):
             error = scores["standard_error"]
             dot = Dot(100 * scores["accuracy"], None if error is None else 100 * error)
             rows.setdefault(name, {})[title] = [dot]
@@ -167,7 +168,7 @@ def phenomenon_dots(columns: Mapping[str, Accuracies]) -> Dots:
 def count_of(results: PairResults) -> int:
     """Return the number of pairs of an evaluation."""
     (first, *_) = results["scores"].values()
-    return sum(one.get("pairs", 0) for one in first["paradigms"].values())
+    return sum(paradigm.get("pairs", 0) for paradigm in first["paradigms"].values())
 
 
 def report_pairs(folders: Sequence[Path]) -> Report:
@@ -179,23 +180,23 @@ def report_pairs(folders: Sequence[Path]) -> Report:
     blocks: Blocks = []
     names = names_of(folders)
     for folder, title in names.items():
-        found = read_json(folder / PAIR_RESULTS_NAME, PairResults)
-        lines.append(Text(", ".join([f"{title}: {count_of(found):,} pairs", *date_of(folder)])))
-        for score, results in found["scores"].items():
+        results_of_folder = read_json(folder / PAIR_RESULTS_NAME, PairResults)
+        lines.append(Text(", ".join([f"{title}: {count_of(results_of_folder):,} pairs", *date_of(folder)])))
+        for score, results in results_of_folder["scores"].items():
             columns[score if len(folders) == 1 else f"{title}: {score}"] = results
-        for name, results in found.get("baselines", {}).items():
+        for name, results in results_of_folder.get("baselines", {}).items():
             if results not in (baselines.get(name), *baselines.values()):  # equal for tokenizers of one kind
                 baselines[name if name not in baselines else f"{title}: {name}"] = results
-        if is_compared(found):
-            of_folder = [pairs_verdict(name, found) for name in found["scores"]]
+        if is_compared(results_of_folder):
+            of_folder = [pairs_verdict(name, results_of_folder) for name in results_of_folder["scores"]]
             if len(folders) > 1:
-                of_folder = [one._replace(text=f"{title}: {one.text}") for one in of_folder]
+                of_folder = [sentence._replace(text=f"{title}: {sentence.text}") for sentence in of_folder]
                 blocks.append(Heading(title))
             verdicts += of_folder
-            unequal = percent(found["unequal_share"])
+            unequal = percent(results_of_folder["unequal_share"])
             blocks += [
                 Text(f"The sentences of {unequal} % of the pairs have different numbers of tokens."),
-                overall_table(found),
+                overall_table(results_of_folder),
             ]
     columns |= baselines
     table = accuracy_table(columns, "phenomena")

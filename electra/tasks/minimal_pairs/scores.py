@@ -180,8 +180,8 @@ class Scorer:
         """Return the discriminator's logits of "replaced", or Electric's energies, float64 (S, L)."""
         logits = []
         for hidden in self._hidden(self.discriminator, sentences.ids):
-            found = replaced_logits(self.discriminator, hidden)
-            logits.append(found.double().cpu().numpy())
+            batch_logits = replaced_logits(self.discriminator, hidden)
+            logits.append(batch_logits.double().cpu().numpy())
         return np.concatenate(logits)
 
     @torch.inference_mode()

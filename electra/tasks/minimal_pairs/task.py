@@ -115,12 +115,12 @@ def write_pairs(path: Path, pairs: Sequence[Pair], scores: dict[str, Array]) -> 
     """Write a line of JSON for each pair: its sentences, its paradigm, and its scores as [good, bad]."""
     lines = []
     for row, pair in enumerate(pairs):
-        both = slice(2 * row, 2 * row + 2)
+        pair_scores = slice(2 * row, 2 * row + 2)
         line = {
             "sentence_good": pair.good,
             "sentence_bad": pair.bad,
             "UID": pair.paradigm,
-            "scores": {name: values[both].round(4).tolist() for name, values in scores.items()},
+            "scores": {name: values[pair_scores].round(4).tolist() for name, values in scores.items()},
         }
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     write_file("".join(lines).encode(), path)
@@ -132,14 +132,14 @@ def write_predictions(folder: Path, pairs: Sequence[Pair], scores: Mapping[str, 
     BabyLM's scorer counts no half pairs, so of tied pairs every second one has the acceptable sentence.
     """
     for name, values in scores.items():
-        found: dict[str, dict[str, list[dict[str, str]]]] = {}
+        predictions: dict[str, dict[str, list[dict[str, str]]]] = {}
         ties = 0
         for pair, good, bad in zip(pairs, values[0::2], values[1::2], strict=True):
             ties += good == bad
             is_right = good > bad or (good == bad and ties % 2 == 0)
-            rows = found.setdefault(pair.paradigm, {"predictions": []})["predictions"]
+            rows = predictions.setdefault(pair.paradigm, {"predictions": []})["predictions"]
             rows.append({"id": f"{pair.paradigm}_{len(rows)}", "pred": pair.good if is_right else pair.bad})
-        write_json(found, folder / f"predictions_{name}.json")
+        write_json(predictions, folder / f"predictions_{name}.json")
 
 
 def hub_scores_of_pairs(
@@ -153,8 +153,8 @@ def hub_scores_of_pairs(
         return []
     data = HubData(BLIMP) if is_blimp else HubData(args.data, args.dataset_config_name)
     scores = []
-    for name, found in results.items():
-        overall = found["overall"]
+    for name, accuracies in results.items():
+        overall = accuracies["overall"]
         error = overall["standard_error"]
         notes = f"accuracy of the score {name}, a fraction, mean of {len(counts)} paradigms, {len(pairs)} pairs"
         notes += "" if error is None else f", standard error {error:.4f}"
@@ -202,12 +202,12 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     numbers = token_numbers(groups)
     outcomes = {name: outcomes_of(values) for name, values in scores.items()}
     per_token = {name: outcomes_of(values / np.maximum(numbers, 1)) for name, values in scores.items()}
-    known = dict(zip(BASELINES, map(outcomes_of, baseline_scores(groups)), strict=True))
+    baseline_outcomes = dict(zip(BASELINES, map(outcomes_of, baseline_scores(groups)), strict=True))
     results: Any = {
         "scores": {name: summarize(pairs, values) for name, values in outcomes.items()},
         "per_token": {name: summarize(pairs, values) for name, values in per_token.items()},
-        "baselines": {name: summarize(pairs, values) for name, values in known.items()},
-        "margins": {name: margin(pairs, values, known) for name, values in outcomes.items()},
+        "baselines": {name: summarize(pairs, values) for name, values in baseline_outcomes.items()},
+        "margins": {name: margin(pairs, values, baseline_outcomes) for name, values in outcomes.items()},
         "unequal_share": float((numbers[0::2] != numbers[1::2]).mean()),
     }
     # The results come first, because they identify the folder.

@@ -63,28 +63,28 @@ class ChoiceQuestion(NamedTuple):
     answer: int | None  # index of the right choice, if known
 
 
-def load_choice_splits(options: Any, given: Mapping[str, NamedRows] = {}) -> dict[str, list[ChoiceQuestion]]:
+def load_choice_splits(options: Any, program_rows: Mapping[str, NamedRows] = {}) -> dict[str, list[ChoiceQuestion]]:
     """Return the splits train, dev and, if there is one, test, of files, a data set or a program; see `set_apart`.
 
     Args:
-        given: see `data_settings`.
+        program_rows: see `data_settings`.
     Raises:
         UserError: a file cannot be read, rows are no questions, or no row of train or dev has an answer.
     """
     read = {}
-    named = 0
+    named_labels = 0
 
     def read_question(placed: PlacedRow) -> ChoiceQuestion:
-        nonlocal named
+        nonlocal named_labels
         place, row = placed
-        named += is_named(row.get("label"), options.no_label)
+        named_labels += is_named(row.get("label"), options.no_label)
         return parse_question(row, place, options.no_label)
 
-    for split, rows in rows_by_split(options, given).items():
+    for split, rows in rows_by_split(options, program_rows).items():
         read[split] = read_all(rows, read_question)
         if not read[split]:
             raise UserError(f"there are no questions for {split}; name a file or a data set of questions")
-    warn_if_unused(options.no_label, named > 0)
+    warn_if_unused(options.no_label, named_labels > 0)
     apart = set_apart(read, lambda question: question.answer is not None, lambda question: question.place)
     splits = with_development(apart, options, shared_context, "questions")
     for split, questions in splits.items():

@@ -97,17 +97,17 @@ FEW_ARTICLES = 10
 """Articles below which paragraphs are held out, not whole articles."""
 
 
-def load_questions(options: Any, given: Mapping[str, NamedRows] = {}) -> dict[str, Questions]:
+def load_questions(options: Any, program_rows: Mapping[str, NamedRows] = {}) -> dict[str, Questions]:
     """Return the splits `train` and `dev` of files, or of rows of a data set or a program with SQuAD's columns.
 
     Without a development set, the questions on some articles, or paragraphs if articles are few, are held out.
 
     Args:
-        given: see `data_settings`.
+        program_rows: see `data_settings`.
     Raises:
         UserError: a file cannot be read, or an answer of a training file is not at its position.
     """
-    if options.dataset_name is None and not given:
+    if options.dataset_name is None and not program_rows:
         files = {split: [*map(read_questions, paths)] for split, paths in files_by_split(options).items()}
         for part in files["train"]:
             check_answers(part)
@@ -115,10 +115,10 @@ def load_questions(options: Any, given: Mapping[str, NamedRows] = {}) -> dict[st
         for part in files.get("dev", []):
             warn_of_unfindable(part)
         return with_held_out({split: join(parts) for split, parts in files.items()}, options)
-    rows = rows_by_split(options, given, names_classes=False)
+    rows = rows_by_split(options, program_rows, names_classes=False)
     sources = {split: f"{options.dataset_name} ({split})" for split in ("train", "dev")}
-    if given:
-        sources = {split: part.argument for split, part in given.items()}
+    if program_rows:
+        sources = {split: part.argument for split, part in program_rows.items()}
     loaded = {split: parse_questions(rows[split], source) for split, source in sources.items()}
     check_answers(loaded["train"])
     if "dev" in loaded:

@@ -128,8 +128,8 @@ class JointHead(nn.Module):
     def forward(self, hidden: Tensor, can_be_answer: Tensor, start_positions: Tensor) -> SpanLogits:
         """Return logits from hidden states (B, L, D), a mask of possible answers (B, L), and true starts (B,) or 0."""
         start = _mask(self.start(hidden).squeeze(-1), can_be_answer)
-        given = gather_hidden(hidden, start_positions.unsqueeze(1))
-        end = self._ends(self.end_of_token(hidden), given, can_be_answer).squeeze(1)
+        hidden_starts = gather_hidden(hidden, start_positions.unsqueeze(1))
+        end = self._ends(self.end_of_token(hidden), hidden_starts, can_be_answer).squeeze(1)
         return SpanLogits(start, end, self._unanswerable(hidden, start))
 
     def find_candidates(self, hidden: Tensor, can_be_answer: Tensor, beam_size: int) -> Candidates:
@@ -137,11 +137,11 @@ class JointHead(nn.Module):
         start = _mask(self.start(hidden).squeeze(-1), can_be_answer)
         start_scores, starts = _best(start.log_softmax(-1), beam_size)
         features = self.end_of_token(hidden)
-        given = gather_hidden(hidden, starts)
+        hidden_starts = gather_hidden(hidden, starts)
         end_scores = []
         ends = []
         # One window at a time: all windows with all starts would take as much memory as many encoder layers.
-        for window in zip(features.split(1), given.split(1), can_be_answer.split(1), strict=True):
+        for window in zip(features.split(1), hidden_starts.split(1), can_be_answer.split(1), strict=True):
             scores, places = _best(self._ends(*window).log_softmax(-1), beam_size)
             end_scores.append(scores)
             ends.append(places)
@@ -150,15 +150,15 @@ class JointHead(nn.Module):
             unanswerable = start.new_zeros(len(start))
         return Candidates(start_scores, starts, torch.cat(end_scores), torch.cat(ends), unanswerable)
 
-    def _ends(self, features: Tensor, given: Tensor, can_be_answer: Tensor) -> Tensor:
+    def _ends(self, features: Tensor, hidden_starts: Tensor, can_be_answer: Tensor) -> Tensor:
         """Return the logits of ends (B, J, L) for J starts.
 
         Args:
             features: (B, L, 512), computed from the hidden states.
-            given: hidden states of the starts, (B, J, D).
+            hidden_starts: hidden states of the starts, (B, J, D).
         """
-        both = features.unsqueeze(1) + self.end_of_start(given).unsqueeze(2)
-        logits = self.end_logit(gelu(both))
+        joined = features.unsqueeze(1) + self.end_of_start(hidden_starts).unsqueeze(2)
+        logits = self.end_logit(gelu(joined))
         return _mask(logits.squeeze(-1), can_be_answer.unsqueeze(1))
 
     def _unanswerable(self, hidden: Tensor, start: Tensor) -> Tensor | None:

@@ -102,9 +102,9 @@ def decode(
     nbest = {}
     null_odds = {}
     for index, question in enumerate(data.questions):
-        own = Spans(*(column[bounds[index] : bounds[index + 1]] for column in spans))
+        question_spans = Spans(*(column[bounds[index] : bounds[index + 1]] for column in spans))
         paragraph = data.paragraphs[question.paragraph]
-        answers = best_answers(paragraph, windows.offsets[question.paragraph], own, settings["n_best_size"])
+        answers = best_answers(paragraph, windows.offsets[question.paragraph], question_spans, settings["n_best_size"])
         nbest[question.id] = answers
         null_odds[question.id] = float(unanswerable[index])
         if settings["head"] != "joint":
@@ -119,19 +119,19 @@ def best_answers(
     n_best_size: int,
 ) -> list[dict[str, Any]]:
     """Return the first spans with distinct texts in the form of `Decoded.nbest`."""
-    found: dict[str, list[float]] = {}
+    scores_of_text: dict[str, list[float]] = {}
     _, *columns = (column.tolist() for column in spans)
     for first, last, *scores in zip(*columns, strict=True):
         text = paragraph[offsets[first, 0] : offsets[last, 1]].strip()
         if text:
-            found.setdefault(text, scores)
-        if len(found) == n_best_size:
+            scores_of_text.setdefault(text, scores)
+        if len(scores_of_text) == n_best_size:
             break
-    found = found or {"": [0.0, 0.0]}
-    shares = softmax([sum(scores) for scores in found.values()]).tolist()
+    scores_of_text = scores_of_text or {"": [0.0, 0.0]}
+    shares = softmax([sum(scores) for scores in scores_of_text.values()]).tolist()
     return [
         {"text": text, "probability": share, "start_logit": start, "end_logit": end}
-        for (text, (start, end)), share in zip(found.items(), shares, strict=True)
+        for (text, (start, end)), share in zip(scores_of_text.items(), shares, strict=True)
     ]
 
 

@@ -86,7 +86,7 @@ def find_answers(context: str, aliases: Sequence[str]) -> list[Occurrence]:
     """
     places = [(match.group().casefold(), *match.span()) for match in _WORD.finditer(context)]
     words = [word for word, *_ in places]
-    found = set()
+    occurrences = set()
     for wanted in {tuple(word.casefold() for word in _WORD.findall(alias)) for alias in aliases}:
         size = len(wanted)
         starts = (place for place, word in enumerate(words) if size and word == wanted[0])
@@ -94,8 +94,8 @@ def find_answers(context: str, aliases: Sequence[str]) -> list[Occurrence]:
         if first is not None:
             begin = places[first][1]
             end = places[first + size - 1][2]
-            found.add(Occurrence(begin, context[begin:end]))
-    return sorted(found, key=lambda one: (one.start, -len(one.text)))
+            occurrences.add(Occurrence(begin, context[begin:end]))
+    return sorted(occurrences, key=lambda occurrence: (occurrence.start, -len(occurrence.text)))
 
 
 def convert_trivia_qa(
@@ -124,7 +124,9 @@ def convert_trivia_qa(
                     row = {
                         "id": f"{question['QuestionId']}--{name}",
                         "question": question["Question"],
-                        "answers": [{"text": one.text, "answer_start": one.start} for one in answers],
+                        "answers": [
+                            {"text": occurrence.text, "answer_start": occurrence.start} for occurrence in answers
+                        ],
                     }
                     yield {"title": name, "paragraphs": [{"context": context, "qas": [row]}]}
         counts["questions"] += has_document
@@ -147,29 +149,29 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--evidence_dir", required=True, help="TriviaQA's folder evidence, with wikipedia/ and web/")
     parser.add_argument("--output_file", required=True, help="for --train_file of `electra squad`")
     parser.add_argument("--max_words", type=int, default=400, help="words of a document that are its paragraph")
-    given = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     setup_logging()
-    check(given.max_words > 0, "max_words", given.max_words, "at least 1")
-    evidence = expand(given.evidence_dir)
+    check(arguments.max_words > 0, "max_words", arguments.max_words, "at least 1")
+    evidence = expand(arguments.evidence_dir)
     check(evidence.is_dir(), "evidence_dir", evidence, "a folder with the documents")
-    questions = read_json(expand(given.qa_file), TriviaFile)["Data"]
+    questions = read_json(expand(arguments.qa_file), TriviaFile)["Data"]
     counts: Counter[str] = Counter()
-    articles = list(convert_trivia_qa(questions, evidence, given.max_words, counts))
+    articles = list(convert_trivia_qa(questions, evidence, arguments.max_words, counts))
     if counts["missing"] == counts["documents"]:
         raise UserError(f"none of {counts['documents']} documents is in {evidence}; name TriviaQA's folder evidence")
     if counts["missing"]:
         logger.warning("%d of %d documents cannot be read", counts["missing"], counts["documents"])
     if not articles:
         raise UserError(
-            f"no document of {given.qa_file} names the answer; name another file, test sets have no answers"
+            f"no document of {arguments.qa_file} names the answer; name another file, test sets have no answers"
         )
-    write_json({"version": "1.1", "data": articles}, expand(given.output_file))
+    write_json({"version": "1.1", "data": articles}, expand(arguments.output_file))
     logger.info(
         "%d of %d questions, %d paragraphs in %s",
         counts["questions"],
         len(questions),
         len(articles),
-        given.output_file,
+        arguments.output_file,
     )
 
 

@@ -162,16 +162,16 @@ def _words_of_conllu(sentences: Sequence[Sequence[Line]], path: str) -> list[lis
 def _without_comments(sentences: Sequence[Sequence[Line]], path: str, label: int) -> list[list[Line]]:
     """Return the lines of each sentence without the comments before it; see the module's docstring."""
     begun = [[*takewhile(lambda line: COMMENT.match(line.text), sentence)] for sentence in sentences]
-    rest = [[*sentence[len(before) :]] for before, sentence in zip(begun, sentences, strict=True)]
-    others = [line.cells for line in chain.from_iterable(rest)] or [line.cells for line in chain.from_iterable(begun)]
-    width = len(others[0]) if others else 0
+    bodies = [[*sentence[len(before) :]] for before, sentence in zip(begun, sentences, strict=True)]
+    rows = [line.cells for line in chain.from_iterable(bodies)] or [line.cells for line in chain.from_iterable(begun)]
+    width = len(rows[0]) if rows else 0
     is_inside = width > 1 and -width <= label < width
-    labels = {cells[label] for cells in others if is_inside and len(cells) == width}
+    labels = {cells[label] for cells in rows if is_inside and len(cells) == width}
 
     def is_word(line: Line) -> bool:
         return len(line.cells) == width and (not is_inside or line.cells[label] in labels)
 
-    kept = [[*filter(is_word, before), *lines] for before, lines in zip(begun, rest, strict=True)]
+    kept = [[*filter(is_word, before), *lines] for before, lines in zip(begun, bodies, strict=True)]
     comments = [line.number for before in begun for line in before if not is_word(line)]
     if comments:
         logger.info("%s: %d lines with # are comments, the first is line %d", path, len(comments), comments[0])
@@ -258,9 +258,9 @@ def _counts(sentences: Sequence[Sequence[str]]) -> bool:
 
 def _check_no_names(first: Line, label: int, sentences: Sequence[Sequence[Line]], path: str) -> None:
     """Refuse a first line that names the columns, which no other line has as its label."""
-    others = {line.cells[label] for line in chain.from_iterable(sentences) if line is not first}
-    own = first.cells[label]
-    is_name = own not in {*others, OUTSIDE} and not LABEL.fullmatch(own)
+    other_labels = {line.cells[label] for line in chain.from_iterable(sentences) if line is not first}
+    first_label = first.cells[label]
+    is_name = first_label not in {*other_labels, OUTSIDE} and not LABEL.fullmatch(first_label)
     if is_name and WORD_NAMES & {cell.lower() for cell in first.cells}:
         raise no_form(
             f"{path}:{first.number}", f"names the columns ({' '.join(first.cells):.60}); leave this line out"
@@ -271,19 +271,21 @@ def _check_one_column_of_labels(sentences: Sequence[Sequence[Line]], path: str, 
     """Refuse a second column of the same labels, such as nested entities or predictions; chunks have other types."""
     lines = [*chain.from_iterable(sentences)]
     cells = [{line.cells[column] for line in lines} for column in range(min(len(line.cells) for line in lines))]
-    own = _kinds(cells[label])
-    others = []
+    label_kinds = _kinds(cells[label])
+    label_columns = []
     for column in set(range(len(cells))) - {word, label}:
         kinds = _kinds(cells[column])
         are_entities = bool(_types(cells[column]))
-        is_same = bool(kinds) and (kinds <= own or kinds >= own) if own else are_entities or OUTSIDE in cells[column]
+        is_same = are_entities or OUTSIDE in cells[column]
+        if label_kinds:
+            is_same = bool(kinds) and (kinds <= label_kinds or kinds >= label_kinds)
         if kinds and (is_same or (are_entities and _types(cells[column]) & _types(cells[label]))):
-            others.append(column)
-    if others:
+            label_columns.append(column)
+    if label_columns:
         raise no_form(
             f"{path}:{lines[0].number}",
-            f"has labels in the columns {', '.join(map(str, [*others, label]))}; choose one, "
-            f"for example --label_column {others[0]}",
+            f"has labels in the columns {', '.join(map(str, [*label_columns, label]))}; choose one, "
+            f"for example --label_column {label_columns[0]}",
         )
 
 

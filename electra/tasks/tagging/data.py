@@ -104,10 +104,10 @@ class SentenceWindows(ColumnRows):
         Args:
             values: predictions by window, (windows, most words in a window).
         """
-        found: dict[int, list[Any]] = defaultdict(list)
+        predictions: dict[int, list[Any]] = defaultdict(list)
         for row, sentence, positions in zip(values, self.sentence_of_window, self.columns["positions"], strict=True):
-            found[sentence] += row[: len(positions)].tolist()
-        return list(found.values())
+            predictions[sentence] += row[: len(positions)].tolist()
+        return list(predictions.values())
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
@@ -160,7 +160,7 @@ def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list
     Words but the first are tokenized with a space before them, which byte-level tokenizers need and others ignore. A
     word without any token, such as a zero-width space, becomes the unknown token.
     """
-    spelled = [[first, *(f" {word}" for word in others)] for first, *others in sentences]
+    spelled = [[first, *(f" {word}" for word in following)] for first, *following in sentences]
     texts = sorted(set(chain.from_iterable(spelled)))
     encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
     unknown = [tokenizer.unk_token_id]
@@ -198,28 +198,28 @@ def plain_words(sentence: TaggedSentence) -> tuple[str, ...]:
 
 def with_every_label(parts: Mapping[str, list[TaggedSentence]]) -> dict[str, list[TaggedSentence]]:
     """Return splits in which the held-out sentences with labels that no other sentence has are trained on."""
-    known = set(chain.from_iterable(sentence.labels or [] for sentence in parts["train"]))
-    is_known = [known.issuperset(sentence.labels or []) for sentence in parts["dev"]]
+    trained_labels = set(chain.from_iterable(sentence.labels or [] for sentence in parts["train"]))
+    is_known = [trained_labels.issuperset(sentence.labels or []) for sentence in parts["dev"]]
     rare = [sentence for sentence, is_in in zip(parts["dev"], is_known, strict=True) if not is_in]
     if rare:
         logger.info("%-14s %d sentences with the only ones of a label are trained on", "dev", len(rare))
     return {**parts, "train": [*parts["train"], *rare], "dev": [*compress(parts["dev"], is_known)]}
 
 
-def load_tagging_splits(options: Any, given: Mapping[str, NamedRows] = {}) -> dict[str, TaggedSentences]:
+def load_tagging_splits(options: Any, program_rows: Mapping[str, NamedRows] = {}) -> dict[str, TaggedSentences]:
     """Return the splits train, dev and, if there is one, test, of a data set, files or a program; see `set_apart`.
 
     Without a development set, sentences of the training data are held out.
 
     Args:
-        given: see `data_settings`.
+        program_rows: see `data_settings`.
     Raises:
         UserError: the data has none of the forms, or its labels have another spelling than B-LOC and O.
     """
     files = files_by_split(options)
     sentences: dict[str, list[TaggedSentence]] = {}
     is_rows = False
-    for split, rows in rows_by_split(options, given).items():
+    for split, rows in rows_by_split(options, program_rows).items():
         needs_labels = split != "test"
         paths = files.get(split)
         if paths is None or is_table(paths[0]):
@@ -244,12 +244,12 @@ def load_tagging_splits(options: Any, given: Mapping[str, NamedRows] = {}) -> di
     if "dev" not in apart:
         parts = with_every_label(parts)
     warn_of_repeated(parts, plain_words, "sentences")
-    splits = {split: tagged_sentences(found) for split, found in parts.items()}
-    known = splits["train"].labels or []
-    foreign = foreign_label(known) if options.scheme == "auto" else None
+    splits = {split: tagged_sentences(part) for split, part in parts.items()}
+    labels = splits["train"].labels or []
+    foreign = foreign_label(labels) if options.scheme == "auto" else None
     if foreign is not None:
         raise no_form(
-            options.train_file or options.dataset_name or given["train"].argument,
+            options.train_file or options.dataset_name or program_rows["train"].argument,
             f"has the label '{foreign}'; write B-LOC, I-LOC and O, or, if it is a class like others, --scheme plain",
         )
     return splits

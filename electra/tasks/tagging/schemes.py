@@ -102,12 +102,12 @@ def choose_scheme(sentences: TagSequence, asked: str) -> str:
     counts = Counter(chain.from_iterable(sentences))
     labels = counts.keys() - {OUTSIDE}
     prefixes = {label[0] for label in labels if LABEL.fullmatch(label)}
-    others = sorted(label for label in labels if not LABEL.fullmatch(label))
+    unprefixed = sorted(label for label in labels if not LABEL.fullmatch(label))
     if asked in ("plain", "io"):
         return asked
-    if others and (prefixes or asked != "auto"):
-        raise UserError(f"the label '{others[0]}' has no prefix such as B-; see --label_column and --scheme")
-    if others:
+    if unprefixed and (prefixes or asked != "auto"):
+        raise UserError(f"the label '{unprefixed[0]}' has no prefix such as B-; see --label_column and --scheme")
+    if unprefixed:
         return "io" if counts[OUTSIDE] == max(counts.values()) else "plain"
     if asked != "auto":
         return asked
@@ -120,7 +120,8 @@ def tag_set(sentences: TagSequence, scheme: str) -> list[str]:
     if scheme == "plain":
         return sorted(labels)
     if scheme == "io":
-        return [OUTSIDE, *sorted(set(chain.from_iterable(convert(one, "io") for one in sentences)) - {OUTSIDE})]
+        labels = set(chain.from_iterable(convert(sentence, "io") for sentence in sentences))
+        return [OUTSIDE, *sorted(labels - {OUTSIDE})]
     types = sorted({label[2:] for label in labels - {OUTSIDE}})
     return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in PREFIXES[scheme])]
 
@@ -141,35 +142,35 @@ def score_labels(
     answers = list(chain.from_iterable(predicted))
     accuracy = float(accuracy_score(right, answers))
     if scheme == "plain":
-        known = sorted(set(right))
-        values = f1_score(right, answers, labels=known, average=None, zero_division=0.0)
-        return {"accuracy": accuracy, **{f"f1_{label}": float(f1) for label, f1 in zip(known, values, strict=True)}}
+        labels = sorted(set(right))
+        values = f1_score(right, answers, labels=labels, average=None, zero_division=0.0)
+        return {"accuracy": accuracy, **{f"f1_{label}": float(f1) for label, f1 in zip(labels, values, strict=True)}}
     if scheme == "io":
         references = [with_prefixes(sentence) for sentence in references]
         predicted = [with_prefixes(sentence) for sentence in predicted]
     correct = Counter[str]()
-    found = Counter[str]()
+    predicted_kinds = Counter[str]()
     expected = Counter[str]()
     for answer, reference in zip(predicted, references, strict=True):
         answered = set(entities_of(answer))
         annotated = set(entities_of(reference))
         correct.update(kind for kind, _, _ in answered & annotated)
-        found.update(kind for kind, _, _ in answered)
+        predicted_kinds.update(kind for kind, _, _ in answered)
         expected.update(kind for kind, _, _ in annotated)
     scores = {
-        "f1": _f1(correct.total(), found.total(), expected.total()),
-        "precision": correct.total() / max(found.total(), 1),
+        "f1": _f1(correct.total(), predicted_kinds.total(), expected.total()),
+        "precision": correct.total() / max(predicted_kinds.total(), 1),
         "recall": correct.total() / max(expected.total(), 1),
         "accuracy": accuracy,
     }
     for kind in sorted(expected):
-        scores[f"f1_{kind}"] = _f1(correct[kind], found[kind], expected[kind])
+        scores[f"f1_{kind}"] = _f1(correct[kind], predicted_kinds[kind], expected[kind])
     return scores
 
 
-def _f1(correct: int, found: int, expected: int) -> float:
-    """Return the harmonic mean of precision, `correct / found`, and recall, `correct / expected`, or 0."""
-    return 2 * correct / max(found + expected, 1)
+def _f1(correct: int, predicted: int, expected: int) -> float:
+    """Return the harmonic mean of precision, `correct / predicted`, and recall, `correct / expected`, or 0."""
+    return 2 * correct / max(predicted + expected, 1)
 
 
 # ---- texts with spans of characters
