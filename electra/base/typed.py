@@ -14,9 +14,9 @@ STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
 
 
 @lru_cache
-def checker(kind: Any) -> TypeAdapter[Any]:
+def checker(shape: Any) -> TypeAdapter[Any]:
     """Return the checker of tuples with one value of a type: pydantic takes a configuration for parts alone."""
-    return TypeAdapter(tuple[kind], config=STRICT)
+    return TypeAdapter(tuple[shape], config=STRICT)
 
 
 def parse_json(text: str, shape: Any) -> Any:
@@ -31,14 +31,14 @@ def parse_json(text: str, shape: Any) -> Any:
         raise ValueError(first_problem(error)) from error
 
 
-def check_type(value: object, kind: Any) -> Any:
+def check_type(value: object, shape: Any) -> Any:
     """Return a value of Python that is of a type, such as `float | None`; 3 as 3.0 for a float.
 
     Raises:
         ValueError: the value or a part of it is of another type, or missing.
     """
     try:
-        return checker(kind).validate_python((value,))[0]
+        return checker(shape).validate_python((value,))[0]
     except ValidationError as error:
         raise ValueError(first_problem(error)) from error
 
@@ -46,5 +46,5 @@ def check_type(value: object, kind: Any) -> Any:
 def first_problem(error: ValidationError) -> str:
     """Return the place, the reason and the value of the first problem that pydantic has found, in one line."""
     problem = error.errors(include_url=False)[0]
-    place = ".".join(map(str, problem["loc"][1:]))
-    return f"{place or 'it'}: {problem['msg']}, not {abridged(problem['input'])}"
+    path = ".".join(map(str, problem["loc"][1:]))
+    return f"{path or 'it'}: {problem['msg']}, not {abridged(problem['input'])}"

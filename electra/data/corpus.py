@@ -35,10 +35,10 @@ from electra.data.readers import (
     as_document,
     check_columns,
     ending,
+    format_of,
     is_of_corpus,
     is_one_document,
     is_readable,
-    kind,
     naming_errors,
     read_file,
     warn_of_files,
@@ -91,7 +91,7 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments, option: 
     files, skipped = find_files(entry, option)
     warn_of_files(entry, files, skipped, is_training=option == "train_file")
     sizes = [os.path.getsize(file) for file in files]
-    text_files = sum(kind(file)[0] == "text" for file in files)
+    text_files = sum(format_of(file)[0] == "text" for file in files)
 
     def read(start: int, end: int) -> Iterator[str]:
         for file, size in zip(files, sizes, strict=True):
@@ -100,10 +100,10 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments, option: 
             start -= size
             end -= size
 
-    if kind(files[0])[0] != "text":
+    if format_of(files[0])[0] != "text":
         next(read(0, 1), None)  # checks the column
-    identity = [options.document_separator, options.text_column, *(str(kind(file)) for file in files)]
-    if any(kind(file)[0] == "tsv" for file in files):
+    identity = [options.document_separator, options.text_column, *(str(format_of(file)) for file in files)]
+    if any(format_of(file)[0] == "tsv" for file in files):
         identity.append("quotes 2")  # earlier caches have cells of tsv without the marks of quoted speech
     counts = {"files": len(files), "text_files": text_files}
     return Source(entry, fraction, sum(sizes), identity, files, read, counts)
@@ -250,7 +250,7 @@ class Corpus:
         """Log a warning about each file of text that is one document and a large share of the corpus."""
         for file in {file: None for source in self.sources if "text_files" in source.counts for file in source.files}:
             share = os.path.getsize(file) / max(1, self.size_bytes)
-            if share >= LARGE_SHARE and kind(file) in (("text", ""), ("", "")) and is_one_document(file):
+            if share >= LARGE_SHARE and format_of(file) in (("text", ""), ("", "")) and is_one_document(file):
                 logger.warning(
                     "%s is one document, %.0f %% of the corpus: blank lines separate documents; if each line is one, "
                     "use --document_separator line; rows of a table need its ending, such as .jsonl",

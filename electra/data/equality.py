@@ -50,10 +50,10 @@ class DocumentHasher:
         texts = np.flatnonzero(~self.is_blank[ids])
         first = np.searchsorted(texts, begins)
         behind = np.searchsorted(texts, ends)
-        places = np.append(texts, 0)
+        text_positions = np.append(texts, 0)
         has_text = first < behind
-        starts = np.where(has_text, places[first], 0)
-        stops = np.where(has_text, places[behind - 1] + 1, 0)
+        starts = np.where(has_text, text_positions[first], 0)
+        stops = np.where(has_text, text_positions[behind - 1] + 1, 0)
         content = np.ascontiguousarray(ids, dtype="<u4").view(np.uint8).data
         bounds = zip((4 * starts).tolist(), (4 * stops).tolist(), strict=True)
         digests = (xxhash.xxh3_64_intdigest(content[start:stop]) for start, stop in bounds)

@@ -207,8 +207,8 @@ def _index_file(
     hashes = np.zeros(len(starts), dtype=np.uint64)
     with tqdm(total=len(starts), desc=path.name, unit="doc", disable=not shows_bars()) as bar:
         for block in _blocks(lengths):
-            places = zip(starts[block].tolist(), lengths[block].tolist(), strict=True)
-            tokens = np.concatenate([ids[start : start + length] for start, length in places])
+            bounds_of_documents = zip(starts[block].tolist(), lengths[block].tolist(), strict=True)
+            tokens = np.concatenate([ids[start : start + length] for start, length in bounds_of_documents])
             wrong = first_outside(tokens, size)
             if wrong is not None:
                 raise UserError(

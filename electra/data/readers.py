@@ -69,7 +69,7 @@ SUPPORTED = (
 ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they stay below a hundred megabytes
 
 
-def kind(path: str) -> tuple[str, str]:
+def format_of(path: str) -> tuple[str, str]:
     """Return a file's format by its name, "" if it is unknown, and its compression, "" if it has none."""
     stem, extension = os.path.splitext(os.path.basename(path).lower())
     if extension not in COMPRESSION_NAMES:
@@ -86,7 +86,7 @@ def ending(path: str) -> str:
 def is_of_corpus(path: str) -> bool:
     """Return True if a file in a folder of texts is read: its format is known, and it is no README or the like."""
     name = os.path.basename(path).lower().partition(".")[0]
-    file_format = kind(path)[0]
+    file_format = format_of(path)[0]
     return bool(file_format) and not (file_format == "text" and name in NOT_A_CORPUS)
 
 
@@ -141,7 +141,7 @@ def read_file(
     size = os.path.getsize(path)
     first = max(0, start)
     last = min(end, size)
-    file_format, compression = kind(path)
+    file_format, compression = format_of(path)
     file_format = file_format or "text"  # a file of any ending that is named by itself
     separator = "line" if file_format == "jsonl" else document_separator
     is_table = file_format in ("csv", "tsv") or (file_format == "jsonl" and not has_json_lines(path))

@@ -381,8 +381,8 @@ def _classes(schema: pa.Schema, path: str | Path) -> dict[str, Sequence[str]]:
 def classes_of(features: Mapping[str, object]) -> dict[str, Sequence[str]]:
     """Return for each column of classes the names of its classes, from the features of a table of `datasets`."""
     classes = {}
-    for column, kind in features.items():
-        names = getattr(getattr(kind, "feature", kind), "names", None)  # of a list, or of one class
+    for column, feature in features.items():
+        names = getattr(getattr(feature, "feature", feature), "names", None)  # of a list, or of one class
         if names:
             classes[column] = names
     return classes

@@ -274,10 +274,10 @@ def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Length
         offsets = column.type.list_size * np.arange(len(chunk) + 1) if is_fixed else chunk.offsets.to_numpy()
         is_missing = chunk.is_null().to_numpy(zero_copy_only=False)  # a document without a list has no token
         counts = np.where(is_missing, 0, np.diff(offsets))
-        place = chunk.values.buffers()[1].address - buffer.address if len(chunk.values) else 0
-        if not 0 <= place <= buffer.size:
+        offset = chunk.values.buffers()[1].address - buffer.address if len(chunk.values) else 0
+        if not 0 <= offset <= buffer.size:
             raise ValueError("it is compressed; write it without compression")
-        first = place // dtype.itemsize + chunk.values.offset
+        first = offset // dtype.itemsize + chunk.values.offset
         starts.append(first + offsets[:-1].astype(np.int64))
         lengths.append(as_lengths(counts))
     return dtype.name, np.concatenate(starts), np.concatenate(lengths)
@@ -331,7 +331,7 @@ NONE: Ints = np.empty(0, dtype=np.int64)
 class Documents:
     """A lazy array of the numbers of a cache's documents, int64 (D,), without the held-out ones.
 
-    An index is an array of places, or a slice without a step.
+    An index is an array of positions, or a slice without a step.
     """
 
     def __init__(self, count: int, left_out: Ints) -> None:
@@ -344,10 +344,10 @@ class Documents:
     def __iter__(self) -> Iterator[int]:  # indices have no bound: a loop over them would not end
         return iter(self[:].tolist())
 
-    def __getitem__(self, places: slice | Ints) -> Ints:
-        if not isinstance(places, slice):
-            return places + np.searchsorted(self._kept_before, places, side="right")
-        start, stop, _ = places.indices(len(self))
+    def __getitem__(self, indices: slice | Ints) -> Ints:
+        if not isinstance(indices, slice):
+            return indices + np.searchsorted(self._kept_before, indices, side="right")
+        start, stop, _ = indices.indices(len(self))
         rows = np.arange(start, stop)
         before, until = np.searchsorted(self._kept_before, [start, stop])
         left_out = np.bincount(self._kept_before[before:until] - start, minlength=len(rows))

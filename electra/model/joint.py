@@ -63,8 +63,8 @@ def joint_source(path: str | PathLike[str] | None, options: Mapping[str, Any]) -
         path = checkpoint_named(str(path))
     if path is None or options.get("config") is not None:
         return path
-    places = ("subfolder", "revision", "token", "cache_dir", "local_files_only")
-    values, _ = PreTrainedConfig.get_config_dict(path, **{name: options[name] for name in places if name in options})
+    location = ("subfolder", "revision", "token", "cache_dir", "local_files_only")
+    values, _ = PreTrainedConfig.get_config_dict(path, **{name: options[name] for name in location if name in options})
     if values.get("model_type") != ElectraPretrainingConfig.model_type:
         raise UserError(f"{path} is a single network of type {values.get('model_type')}; name a run or a checkpoint-N")
     return path

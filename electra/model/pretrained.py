@@ -197,8 +197,8 @@ def base_model_of(model: PreTrainedModel, source: str) -> PreTrainedModel:
     """
     network = main_network(model)
     if type(network.config) not in MODEL_FOR_MASKED_LM_MAPPING:
-        kind = type(model).__name__
-        raise UserError(f"{source} is a {kind}, which does not read text in both directions; name an encoder")
+        class_name = type(model).__name__
+        raise UserError(f"{source} is a {class_name}, which does not read text in both directions; name an encoder")
     prefix = f"{network.base_model_prefix}." if network.base_model is not network else ""
     state = {name.removeprefix(prefix): w for name, w in plain_state(network).items() if name.startswith(prefix)}
     config = type(network.config).from_dict(network.config.to_dict())  # with transformers' own kernels

@@ -156,11 +156,11 @@ def transfer(
         trained_rows = old[name][first_position(trained.config) :]
         table = state[name].clone()
         first = first_position(network.config)
-        places = table[first:]  # a view
-        places[: len(trained_rows)] = trained_rows[: len(places)]
+        table_rows = table[first:]  # a view
+        table_rows[: len(trained_rows)] = trained_rows[: len(table_rows)]
         if repeated:
-            untrained = torch.arange(repeated, len(places))
-            places[untrained] = trained_rows[untrained % repeated]
+            untrained = torch.arange(repeated, len(table_rows))
+            table_rows[untrained] = trained_rows[untrained % repeated]
         new[name] = table
     return new
 

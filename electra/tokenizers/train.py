@@ -112,8 +112,8 @@ def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -
     for index, document in enumerate(documents):
         if index < max_documents:
             reservoir.append((index, document))
-        elif (place := int(generator.random() * (index + 1))) < max_documents:
-            reservoir[place] = (index, document)
+        elif (slot := int(generator.random() * (index + 1))) < max_documents:
+            reservoir[slot] = (index, document)
     return [document for _, document in sorted(reservoir)]
 
 

@@ -439,8 +439,8 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
     rows = sweep_rows(commands.sweep, frame, rank)
     lines = []
     for row in rows:
-        spread = "" if math.isnan(row.std) else f" ± {shown(rank, row.std)}"
-        score = f"{shown(rank, row.score)}{spread}"
+        deviation = "" if math.isnan(row.std) else f" ± {shown(rank, row.std)}"
+        score = f"{shown(rank, row.score)}{deviation}"
         lines.append({**row.values, "seeds": str(len(row.points)), title_of(rank): score})
     table = table_of(lines)
     blocks: Blocks = [judge(commands.sweep, rows, rank), table]

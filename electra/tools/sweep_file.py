@@ -169,19 +169,19 @@ def distribution_of(entry: Mapping[str, Any]) -> "BaseDistribution":
         return CategoricalDistribution(range(len(entry["values"])))
     low, high = entry["min"], entry["max"]
     are_whole = type(low) is type(high) is int
-    kind = entry.get("distribution") or ("int_uniform" if are_whole else "uniform")
+    distribution = entry.get("distribution") or ("int_uniform" if are_whole else "uniform")
     if not all(type(bound) in (int, float) for bound in (low, high)) or not math.isfinite(float(high) - float(low)):
         raise TypeError(f"min {low} and max {high} must be finite")
-    if kind == "int_uniform" and are_whole:
+    if distribution == "int_uniform" and are_whole:
         return IntDistribution(low, high)
-    if kind == "uniform" and "q" not in entry:
+    if distribution == "uniform" and "q" not in entry:
         return FloatDistribution(low, high)
-    if kind == "log_uniform_values" and "q" not in entry:
+    if distribution == "log_uniform_values" and "q" not in entry:
         return FloatDistribution(low, high, log=True)
-    if kind == "q_uniform":
+    if distribution == "q_uniform":
         return FloatDistribution(low, high, step=entry.get("q", 1.0))
     raise ValueError(
-        f"{kind} must be one of {', '.join(RANGES)}; int_uniform has whole numbers, q_uniform alone has q"
+        f"{distribution} must be one of {', '.join(RANGES)}; int_uniform has whole numbers, q_uniform alone has q"
     )
 
 
@@ -196,9 +196,9 @@ def _words_for_program(command: Any, path: Path) -> tuple[list[str], list[str]]:
         raise UserError(f"{path}: command {command} must be a list of words, as wandb's agent reads it")
     words = [str(word) for word in command]
     names = {"${program}", *PROGRAMS, *PROGRAMS.values()}
-    start = next((place for place, word in enumerate(words) if PurePath(word).name in names), len(words))
+    start = next((index for index, word in enumerate(words) if PurePath(word).name in names), len(words))
     behind = words[start + 1 :]
-    split = next((place for place, word in enumerate(behind) if word.startswith("${args")), len(behind))
+    split = next((index for index, word in enumerate(behind) if word.startswith("${args")), len(behind))
     parts = behind[:split], behind[split + 1 :]
     for word in (*parts[0], *parts[1]):
         if "${" in word:
@@ -321,15 +321,15 @@ class Commands(NamedTuple):
                 flags.append(f"--{name}={json.dumps(value) if isinstance(value, dict) else value}")
         if self.is_untracked:
             flags.append("--report_to=none")
-        place = ["--experiment_name", point.name, "--output_dir", str(self.folder)]
-        words = [sweep.verb, *sweep.words_before, *flags, *sweep.words_after, "--disable_tqdm", *self.flags, *place]
+        run = ["--experiment_name", point.name, "--output_dir", str(self.folder)]
+        words = [sweep.verb, *sweep.words_before, *flags, *sweep.words_after, "--disable_tqdm", *self.flags, *run]
         commands = {sweep.verb: words}
         if sweep.verb == "pretrain":
             words.append("--auto_resume")
         if self.glue is not None:
             network = ["--pretrain_path", str(self.folder / point.name)]
-            place = ["--experiment_name", point.name, "--output_dir", str(self.folder / "glue")]
-            commands["glue"] = ["glue", *network, "--disable_tqdm", *self.glue, *place]
+            run = ["--experiment_name", point.name, "--output_dir", str(self.folder / "glue")]
+            commands["glue"] = ["glue", *network, "--disable_tqdm", *self.glue, *run]
         return commands
 
     def evaluations(self, points: Sequence[str]) -> list[Path]:

@@ -94,11 +94,11 @@ class WindowPolicy(Policy):
         summands = np.column_stack([self._sums[block], windows])
         sums = summands.cumsum(axis=1) * self._scale
         is_before = sums[:, 1:] < target[:, None]
-        place = np.minimum(is_before.sum(axis=1), last - rows[:, 0])
-        row = rows[:, 0] + place
+        index_in_block = np.minimum(is_before.sum(axis=1), last - rows[:, 0])
+        row = rows[:, 0] + index_in_block
         each = np.arange(len(indices))
-        following = np.where(row == last, self.count, sums[each, place + 1])
-        return row, sums[each, place], following
+        following = np.where(row == last, self.count, sums[each, index_in_block + 1])
+        return row, sums[each, index_in_block], following
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         # How many windows the document has, and the number of this window among them.
