@@ -208,7 +208,7 @@ def test_shards_and_pickled_weights_are_loaded_too(save, electra):
         (lambda folder: edit_weights(folder, drop("electra.encoder.")), " 32 "),
         (lambda folder: edit_weights(folder, make_nan("electra.encoder.layer.0.output.dense.bias")), "not finite"),
         (lambda folder: edit_config(folder, intermediate_size=32), "(24,), not (32,)"),
-        (lambda folder: edit_config(folder, hidden_size=0), "hidden_size"),
+        (lambda folder: edit_config(folder, hidden_size=0), "weights"),
         (lambda folder: edit_config(folder, num_hidden_layers=1), " 16 "),  # no layer is dropped in silence
         (lambda folder: edit_config(folder, model_type="elektra"), "'elektra'"),
         (lambda folder: (folder / "config.json").unlink(), "config.json"),
