@@ -74,7 +74,7 @@ def hold_out(
 def with_development(
     splits: Mapping[str, list[_Item]], options: Any, content_of: Content[_Item], unit: str, key: Key[_Item] = no_label
 ) -> dict[str, list[_Item]]:
-    """Return the splits; without `dev`, the share --validation_fraction of the training rows becomes it.
+    """Return the splits; without `dev`, the share --validation_fraction of the training rows, if any, becomes it.
 
     Args:
         options: `HeldOutArguments`.
@@ -82,7 +82,7 @@ def with_development(
     Raises:
         UserError: there are too few rows.
     """
-    if "dev" in splits:
+    if "dev" in splits or "train" not in splits:
         return dict(splits)
     dev, train = hold_out(splits["train"], options.validation_fraction, options.eval_seed, content_of, key)
     if not dev or not train:
@@ -98,7 +98,7 @@ def plain_content(*texts: str | None) -> tuple[str, ...]:
 
 def warn_of_repeated(splits: Mapping[str, Sequence[_Item]], content_of: Content[_Item], unit: str) -> None:
     """Log a warning for each split with rows that are also in the training data: all of them, if it is this file."""
-    trained_contents = {*map(content_of, splits["train"])}
+    trained_contents = {*map(content_of, splits.get("train", []))}
     for split, items in splits.items():
         repeated = sum(content_of(item) in trained_contents for item in items) if split != "train" else 0
         if repeated:

@@ -240,16 +240,15 @@ def load_tagging_splits(options: Any, program_rows: Mapping[str, NamedRows] = {}
     are_labelled = [sentence.labels is not None for sentence in chain.from_iterable(sentences.values())]
     warn_if_unused(options.no_label, not all(are_labelled))
     apart = set_apart(sentences, lambda sentence: sentence.labels is not None, lambda sentence: sentence.place)
-    parts = with_development(apart, options, plain_words, "sentences")
-    if "dev" not in apart:
-        parts = with_every_label(parts)
-    warn_of_repeated(parts, plain_words, "sentences")
-    splits = {split: tagged_sentences(part) for split, part in parts.items()}
-    labels = splits["train"].labels or []
-    foreign = foreign_label(labels) if options.scheme == "auto" else None
+    labels_to_learn = tagged_sentences(apart.get("train", [])).labels or []
+    foreign = foreign_label(labels_to_learn) if options.scheme == "auto" else None
     if foreign is not None:
         raise no_form(
             options.train_file or options.dataset_name or program_rows["train"].argument,
             f"has the label '{foreign}'; write B-LOC, I-LOC and O, or, if it is a class like others, --scheme plain",
         )
-    return splits
+    parts = with_development(apart, options, plain_words, "sentences")
+    if "dev" in parts and "dev" not in apart:
+        parts = with_every_label(parts)
+    warn_of_repeated(parts, plain_words, "sentences")
+    return {split: tagged_sentences(items) for split, items in parts.items()}

@@ -10,7 +10,7 @@ from scipy.special import logit
 from electra.finetuning.task import calibration_error
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.report.blocks import Fold, Heading, Table, Text, Verdict
-from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
+from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, UNKNOWN_SHARE
 from electra.report.results import Result, append_result
 from electra.tasks.classify.labels import LabelSet
 from electra.tasks.classify.report import CLASSIFY_REPORTING, MOST_CONFUSIONS, MOST_ROWS, class_blocks, read_details
@@ -289,7 +289,7 @@ def test_a_score_below_the_bag_of_words_ends_with_what_to_try(tmp_path):
         [
             [low, evaluation_of(tmp_path / "c", (0.4,), **settings)],  # a comparison is not about one of the two
             [evaluation_of(tmp_path / "d", (0.8,), **settings)],
-            [evaluation_of(tmp_path / "e", (0.4,), texts=49, **settings)],  # no verdict
+            [evaluation_of(tmp_path / "e", (0.4,), **settings, **{UNKNOWN_SHARE: 0.5})],  # of what the network reads
         ]
     ):
         assert CLASSIFY_REPORTING.advice(folders) == [], number

@@ -138,7 +138,8 @@ def test_sentences_without_labels_are_left_out_or_predicted(tmp_path, caplog):
     for split in ("train", "validation", "test"):
         assert any("3 of 9 rows have no label" in line and f"{split}.jsonl:1)" in line for line in said)
     (tmp_path / "a.txt").write_text("a -\nb -\n\nc O\nd -\n")
-    found = load_tagging_splits(TaggingArguments(train_file=str(tmp_path / "a.txt"), no_label=["-"]))
+    path = str(tmp_path / "a.txt")
+    found = load_tagging_splits(TaggingArguments(train_file=path, validation_file=path, no_label=["-"]))
     assert found["train"] == TaggedSentences([["c", "d"]], [["O", "-"]])
 
 
@@ -150,7 +151,7 @@ def test_a_folder_is_a_data_set_and_files_need_a_column_number(tmp_path):
     assert {split: (s.words, s.labels) for split, s in found.items()} == {
         "train": ([["a"]], [["X"]]), "dev": ([["b"]], [["X"]]), "test": ([["c"]], None),
     }  # fmt: skip
-    found = load_tagging_splits(TaggingArguments(train_file=write(tmp_path, TEXT), label_column="1"))
-    assert {split: s.labels for split, s in found.items()} == {"train": [["NNP", "VBZ"], ["NNP"]]}
+    found = load_tagging_splits(TaggingArguments(test_file=write(tmp_path, TEXT), label_column="1"))
+    assert {split: s.labels for split, s in found.items()} == {"test": [["NNP", "VBZ"], ["NNP"]]}
     with raises(UserError, match="--label_column tags"):
         load_tagging_splits(TaggingArguments(train_file=write(tmp_path, TEXT), label_column="tags"))
