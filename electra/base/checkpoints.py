@@ -82,7 +82,7 @@ class Manifest(TypedDict):
 
 
 def find_damage(folder: Path, *ignored: str) -> str | None:
-    """Return how a folder differs from its manifest, such as "has no config.json"; None if it does not.
+    """Return how a folder differs from its manifest, such as "has no config.json"; None without a difference.
 
     Files whose names begin with `ignored` may differ or be missing.
 
@@ -210,7 +210,7 @@ def latest_valid_checkpoint(run: Path) -> Path:
 
 @contextmanager
 def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLIER) -> Iterator[None]:
-    """Turn any error of the block, which reads `what` from a checkpoint, into a UserError that says so."""
+    """Turn any error of the block, which reads `what` from a checkpoint, into a UserError that names both."""
     try:
         yield
     except Exception as error:  # an unpickler may raise anything
@@ -239,7 +239,7 @@ def commit(checkpoint: Path, target: Path) -> None:
 
 
 def discard(checkpoint: Path) -> None:
-    """Delete a checkpoint atomically: it is renamed into `unfinished` first, so a kill never leaves half of it."""
+    """Delete a checkpoint atomically: its folder first moves into `unfinished`, so a kill leaves no half of one."""
     aside = checkpoint.parent / UNFINISHED / f"discarded-{checkpoint.name}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.parent.mkdir(exist_ok=True)
@@ -266,7 +266,7 @@ def translate_write_errors(folder: Path, advice: str) -> Iterator[None]:
 
 
 def find_write_error(folder: Path) -> OSError | None:
-    """Return the system's error if a MiB cannot be written into a folder, or where it would be made; else None."""
+    """Return the error of writing a MiB into a folder, or into the nearest existing one above; None if that works."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     try:
         with tempfile.TemporaryFile(dir=there) as file:

@@ -51,7 +51,7 @@ def columns_of(text: str) -> int:
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number and what there are, such as `1 layer` or `2 layers`."""
+    """Return a number with its noun, such as `1 layer` or `2 layers`."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 

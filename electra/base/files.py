@@ -264,7 +264,7 @@ RESULT_NAME = "result.json"
 
 
 def saved_models(folder: Path) -> list[Path]:
-    """Return the folders of fine-tuned models: `folder` itself if it is one, else those in its `models/`, by name."""
+    """Return the sorted folders of fine-tuned models: `folder` if it holds a model, else folders in its `models/`."""
     if (folder / RESULT_NAME).is_file():
         return [folder]
     folders = sorted(path.parent for path in folder.glob(f"models/[!.]*/{RESULT_NAME}"))
@@ -311,7 +311,7 @@ class _PlainLoader(_Loader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """A YAML dumper that quotes text that looks like a number, and repeats what occurs twice."""
+    """A YAML dumper that quotes text that looks like a number, and writes repeated values out, without references."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -40,7 +40,7 @@ PAGE = "docs/data.md"
 
 
 def as_delimiter(name: str) -> str:
-    """Return the delimiter that a character is, or that one of the words tab, space, comma and semicolon names."""
+    """Return the delimiter of a name: tab, space, comma, semicolon, or a character, which stands for itself."""
     delimiter = NAMED_DELIMITERS.get(name.lower(), name)
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise UserError(f"--delimiter {name!r} is not possible: it must be one character, such as ';', or tab")

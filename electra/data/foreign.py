@@ -119,7 +119,7 @@ def _find_files(folder: Path) -> ForeignFiles:
 
 
 def _tables_of(state: Path) -> list[Path]:
-    """Return the Arrow files of a data set that `save_to_disk` wrote, without those that `datasets` caches there."""
+    """Return the Arrow files of a data set that `save_to_disk` wrote, without files that `datasets` caches beside."""
     return [state.parent / file["filename"] for file in read_json(state, SavedDataset)["_data_files"]]
 
 

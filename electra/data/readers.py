@@ -70,7 +70,7 @@ ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they s
 
 
 def format_of(path: str) -> tuple[str, str]:
-    """Return a file's format by its name, "" if it is unknown, and its compression, "" if it has none."""
+    """Return the format of a file by its name, "" for an unknown one, and the compression, "" for none."""
     stem, extension = os.path.splitext(os.path.basename(path).lower())
     if extension not in COMPRESSION_NAMES:
         return FORMATS.get(extension, ""), ""
@@ -84,14 +84,14 @@ def ending(path: str) -> str:
 
 
 def is_of_corpus(path: str) -> bool:
-    """Return True if a file in a folder of texts is read: its format is known, and it is no README or the like."""
+    """Return True if a file in a folder of texts is read: it has a known format, and is no README or license."""
     name = os.path.basename(path).lower().partition(".")[0]
     file_format = format_of(path)[0]
     return bool(file_format) and not (file_format == "text" and name in NOT_A_CORPUS)
 
 
 def is_readable(path: str) -> bool:
-    """Return True if a file that is named by itself is read: all but those whose ending is never that of text."""
+    """Return True if a file that the user names by itself is read: its ending may be that of text."""
     stem, extension = os.path.splitext(path.lower())
     if extension in COMPRESSION_NAMES:
         extension = os.path.splitext(stem)[1]

@@ -430,7 +430,7 @@ def text_fingerprint(hashes: Bits, left_out: Ints = NONE) -> str:
 
 
 def load_or_compute(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the arrays of a file by name; if the file is missing or was changed, `make` makes them to be written."""
+    """Return the arrays of a file by name; a missing or changed file is written again with the arrays of `make`."""
     arrays = _read_arrays(path)
     if arrays is None:
         path.parent.mkdir(parents=True, exist_ok=True)

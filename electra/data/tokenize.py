@@ -209,7 +209,7 @@ def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]
 
 
 def _log_lost_case(documents: Sequence[str]) -> None:
-    """Log what is lost by lower-casing: the share of words with a capital, and two words that become one.
+    """Log what lower-casing loses: the share of words with a capital, and an example of two words that become one.
 
     Words at the beginning of a sentence do not count.
     """

@@ -51,7 +51,7 @@ class ElectraForJointPretraining(JointModel):
 
 
 def joint_source(path: str | PathLike[str] | None, options: Mapping[str, Any]) -> str | PathLike[str] | None:
-    """Return where a joint model is loaded from: a checkpoint, for a run its latest valid one, or a Hub id.
+    """Return the checkpoint or Hub id from which a joint model is loaded; for a run, its latest valid checkpoint.
 
     Args:
         path: folder of a run or a checkpoint, Hub id, or None where the caller has the weights.

@@ -243,7 +243,7 @@ def tokenizer_of(model: PreTrainedModel, processing_class: object = None) -> Pre
 
 
 def check_given_tokenizer(processing_class: object, tokenizer: PreTrainedTokenizerBase, source: str) -> None:
-    """Refuse a tokenizer that a program gives beside a folder or Hub id with another one; None is no tokenizer."""
+    """Refuse a `processing_class` that is not the tokenizer of the folder or Hub id `source`; None is accepted."""
     if processing_class is not None and not is_tokenizer_of(given_tokenizer(processing_class), tokenizer):
         raise UserError(f"processing_class is not the tokenizer of {source}, which has its own; give that one")
 

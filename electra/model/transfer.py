@@ -49,7 +49,7 @@ class VocabularyRows:
 
 
 def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase) -> VocabularyRows:
-    """Return for each token of a new vocabulary the rows of the old one that the token's embedding is made of.
+    """Return, for each token of a new vocabulary, the old rows of which the embedding of the token is made.
 
     Raises:
         UserError: the algorithms differ, so that a token such as `s` means something else.

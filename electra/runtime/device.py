@@ -62,7 +62,7 @@ def keep_freed_memory(*, use_cpu: bool = False) -> None:
 
 @contextmanager
 def computing(device: torch.device, threads: int | None = None) -> Iterator[None]:
-    """Use the faster exact matrix products of a CPU in the block, and a number of threads, if it is not None.
+    """Use the faster exact matrix products of a CPU, and `threads` threads if they are given, in the block.
 
     Both settings are those of the whole process, and have their earlier values after the block.
     """

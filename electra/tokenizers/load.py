@@ -251,7 +251,7 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
 
 
 def _failure(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    """Return why a tokenizer cannot read a text, "" if it can."""
+    """Return the reason why a tokenizer cannot read a text; "" if the text can be read."""
     try:
         tokenizer(text)
     except Exception as error:  # the Rust side raises nothing else
@@ -305,7 +305,7 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def is_tokenizer_of(tokenizer: PreTrainedTokenizerBase, trained: PreTrainedTokenizerBase) -> bool:
-    """Return True if a tokenizer gives a text the ids that another one gives, or has more tokens that were added.
+    """Return True if a tokenizer gives every text the ids that `trained` gives, further added tokens apart.
 
     Args:
         trained: the tokenizer with which a network or a cache was made, a result of `load_tokenizer`.

@@ -1,4 +1,4 @@
-"""Unknown tokens: text that a tokenizer has no tokens for, so that no network can read it.
+"""Unknown tokens: text for which a tokenizer has no tokens, so that no network can read this text.
 
 Pre-training, fine-tuning, `predict`, `detect` and `pairs` count them and say so: tokenizer and text often come from
 different hands.

@@ -166,7 +166,7 @@ class Runner:
         self.study.set_user_attr("settings", now)
 
     def run_all(self, parallel: int) -> None:
-        """Run every point that has not finished, `parallel` at a time, and wait for those of other commands.
+        """Run every point that has not finished, `parallel` points at a time; wait for the points of other commands.
 
         Raises:
             UserError: a point was taken over by another command.
@@ -210,7 +210,7 @@ class Runner:
                 return
 
     def current_points(self) -> dict[str, SweepPoint]:
-        """Return the points by name; of a Bayesian search those that were drawn, in order."""
+        """Return the points by name; of a Bayesian search, the points drawn so far, in order."""
         points = dict(self.points)
         for trial in self.trials if self.sweep.method == "bayes" else ():
             about = trial.user_attrs
@@ -346,7 +346,7 @@ class Runner:
 
 
 def ranking(sweep: Sweep, metrics: Mapping[str, float | None]) -> str:
-    """Return the metric that ranks points: that of the sweep, but of fine-tuned points one of their scores."""
+    """Return the metric that ranks points: the metric of the sweep; for fine-tuned points, one of their scores."""
     scores = [name for name in metrics if name in GLUE.reporting.averages or name.startswith("median/")]
     preferred = [name for name in (sweep.metric, "AVG") if name in scores and not pd.isna(metrics[name])]
     return next(iter([*preferred, *scores, sweep.metric]))

@@ -186,7 +186,7 @@ def distribution_of(entry: Mapping[str, Any]) -> "BaseDistribution":
 
 
 def _words_for_program(command: Any, path: Path) -> tuple[list[str], list[str]]:
-    """Return the words for the program in wandb's `command`: those before, and those after the parameters.
+    """Return the words for the program in wandb's `command`: the words before the parameters, and after them.
 
     The sweep starts the program itself: words before the program have no effect.
     """

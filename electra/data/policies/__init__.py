@@ -38,7 +38,7 @@ def make_policy(
     max_length: int,
     seed: int,
 ) -> SegmentPolicy:
-    """Make the policy `name` of `POLICIES` for the documents with these numbers, int64 (D,), of a cache.
+    """Make the policy `name` of `POLICIES` for documents of a cache, which are given by number, int64 (D,).
 
     `max_length` counts the tokens of a segment with special tokens; `seed` decides where documents are cut.
     """

@@ -88,7 +88,7 @@ class GooglePolicy(Policy):
         self._target = self._random.randint(SHORTEST_TARGET, self.max_length) if is_short else self.max_length
 
     def _distribute(self, lines: list[TokenSpan]) -> tuple[list[TokenSpan], list[TokenSpan]]:
-        """Return the lines of segment A and those of segment B, into which the lines of an example are divided."""
+        """Divide the lines of an example between segments A and B, and return the lines of each."""
         draw = self._random.random
         is_single = draw() < 1 - TWO_SEGMENT_PROBABILITY
         first_target = np.inf if is_single else (self._target - PAIR_SPECIALS) // 2
