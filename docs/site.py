@@ -49,7 +49,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         if not (ROOT / target).exists():
             raise PluginError(f"{name} links to {path}, which does not exist")
         on_site = PAGES.get(target)
-        if target.startswith("docs/") and not target.endswith(".py") and not target.startswith(RAW_LOG):
+        if target.startswith("docs/") and target.endswith((".md", ".png", ".json")) and not target.startswith(RAW_LOG):
             on_site = target.removeprefix("docs/")
         if on_site:
             return posixpath.relpath(on_site, posixpath.dirname(name) or ".") + anchor

@@ -62,6 +62,7 @@ def test_a_link_to_a_file_that_is_missing_ends_the_build(hooks):
     )
     raw = "https://example.org/repo/blob/main/docs/studies/log/log.md"
     assert rewritten("[a](log/log.md#b)", study) == rewritten("[a](studies/log/log.md#b)") == f"[a]({raw}#b)"
+    assert rewritten("[a](studies)") == "[a](https://example.org/repo/blob/main/docs/studies)"  # a folder
     assert rewritten("[a](../Makefile)") == "[a](https://example.org/repo/blob/main/Makefile)"
     with pytest.raises(PluginError, match="links to nothing"):
         rewritten("[a](nothing.md)")
