@@ -244,9 +244,9 @@ class ProbeClock:
     def measure(self, model: Any) -> dict[str, float]:
         """Return the metrics of all probes."""
         started = time.monotonic()
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for probe in self.probes:
-            found |= probe(model)
+            metrics |= probe(model)
         ended = time.monotonic()
         if self._ended is not None and not self.is_slow:
             share = (ended - started) / (ended - self._ended)
@@ -257,7 +257,7 @@ class ProbeClock:
                 )
                 logger.warning(line, 100 * share)
         self._ended = ended
-        return found
+        return metrics
 
 
 # ---- the callbacks of a run

@@ -155,8 +155,8 @@ class AtomicCheckpoints(TrainerCallback):
 
 def prune(run: Path, limit: int | None) -> None:
     """Delete the checkpoints of a run, except those with a file `KEPT_NAME` and the newest `limit` of the others."""
-    others = [checkpoint for checkpoint in checkpoints_of(run) if not (checkpoint / KEPT_NAME).is_file()]
-    for checkpoint in others[limit:] if limit else []:
+    deletable = [checkpoint for checkpoint in checkpoints_of(run) if not (checkpoint / KEPT_NAME).is_file()]
+    for checkpoint in deletable[limit:] if limit else []:
         discard(checkpoint)
 
 
@@ -173,8 +173,8 @@ def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | No
     ]
     base_rates = list(getattr(schedule, "base_lrs", []))
     yield
-    for group, given in zip(optimizer.param_groups, options, strict=True):
-        group.update(given)
+    for group, group_options in zip(optimizer.param_groups, options, strict=True):
+        group.update(group_options)
     if isinstance(schedule, LambdaLR):
         schedule.base_lrs = base_rates
         factors = zip(base_rates, schedule.lr_lambdas, strict=True)

@@ -126,15 +126,15 @@ def data_of_run(
     return data_of_corpus(train, tokenizer, texts, segments, seed=args.seed, eval_seed=args.eval_seed)
 
 
-def _held_out_caches(given: TokenCache | Mapping[str, TokenCache] | None) -> dict[str, TokenCache]:
+def _held_out_caches(held_out: TokenCache | Mapping[str, TokenCache] | None) -> dict[str, TokenCache]:
     """Return the held-out texts that a program gives by name; one without a name is called ""."""
-    if not isinstance(given, Mapping):
-        return {} if given is None else {"": given}
-    for name in given:
+    if not isinstance(held_out, Mapping):
+        return {} if held_out is None else {"": held_out}
+    for name in held_out:
         if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*|", name):
             raise UserError(f"eval_dataset has the name {name!r}; give a word of letters, digits and underscores")
-    check_names(sorted(given.keys() - {""}))
-    return dict(given)
+    check_names(sorted(held_out.keys() - {""}))
+    return dict(held_out)
 
 
 def _check_made_with(cache: TokenCache, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -223,8 +223,8 @@ def _data_of_split(
         windows = WindowPolicy(text, chosen, max_length=options.max_length, seed=eval_seed)
         return EvaluationSegments(windows, max_segments=options.max_eval_segments, seed=eval_seed)
 
-    found: dict[str, Any] = {name: segments_of(*its) for name, its in held_out.items()}
-    evaluations = {name: segments for name, segments in found.items() if segments is not None}
+    segments_of_text: dict[str, Any] = {name: segments_of(*its) for name, its in held_out.items()}
+    evaluations = {name: segments for name, segments in segments_of_text.items() if segments is not None}
     evaluation = evaluations.pop(first_name, None)
     hashes = [text.content_hashes[chosen] for text, chosen in held_out.values()]
     held_out_text = text_fingerprint(np.concatenate(hashes))
@@ -328,7 +328,7 @@ def _refuse_moved_texts(args: Configuration) -> None:
         "dataset_name": [*filter(os.path.isabs, args.corpus.dataset_name)],
         "train_file": args.corpus.train_file,
         "token_cache": [args.cache.token_cache or ""],
-        "validation_file": [split_name(given)[1] for given in args.segments.validation_file],
+        "validation_file": [split_name(entry)[1] for entry in args.segments.validation_file],
         "eval_corruption": [args.segments.eval_corruption or ""],
         "eval_pairs": [args.training.eval_pairs or ""],
         "eval_classify": [args.training.eval_classify or ""],

@@ -180,7 +180,7 @@ def main_process_first(make: Callable[[], Made], per_host: bool = True) -> Made:
         first = rank - int(os.environ.get("LOCAL_RANK", rank))
         firsts: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(firsts, first, group=group)
-        hosts = [[other for other, its in enumerate(firsts) if its == host] for host in sorted({*firsts})]
+        hosts = [[process for process, its in enumerate(firsts) if its == host] for host in sorted({*firsts})]
         group, _ = dist.new_subgroups_by_enumeration(hosts, timeout=LONGEST_WAIT, backend="gloo")
     result: list[Made | Exception | None] = [None]
     if rank == first:

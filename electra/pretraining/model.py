@@ -188,9 +188,9 @@ def _resized_config(
         if layers > config.num_hidden_layers:
             raise UserError(f"--init_generator_layers {layers}: {path} has only {config.num_hidden_layers} layers")
 
-    own = _sizes_of(config) if discriminator is None else _sizes_beside(discriminator, config, layers)
-    positions = _positions(args, config, own)
-    _warn_of_other_sizes(args, own, f"--init_{role} {path}")
+    sizes = _sizes_of(config) if discriminator is None else _sizes_beside(discriminator, config, layers)
+    positions = _positions(args, config, sizes)
+    _warn_of_other_sizes(args, sizes, f"--init_{role} {path}")
     setattr(config, POSITIONS_KEY, max(trained_positions(config), args.segments.max_length))
     rows = vocabulary_size(tokenizer)
     resize(config, vocab_size=rows, pad_token_id=tokenizer.pad_token_id, positions=positions, layers=layers)
@@ -198,26 +198,26 @@ def _resized_config(
     return config
 
 
-def _positions(args: Configuration, config: PreTrainedConfig, own: dict[str, Any]) -> int:
-    """Return how many tokens a trained network reads in this run; write the number into `own` if the user gives it."""
+def _positions(args: Configuration, config: PreTrainedConfig, sizes: dict[str, Any]) -> int:
+    """Return how many tokens a trained network reads in this run; a number of the user is written into `sizes`."""
     positions = max(longest_text(config), args.segments.max_length)
     if "max_position_embeddings" in args.given:
         positions = max(positions, args.model.max_position_embeddings)
-        own["max_position_embeddings"] = positions
+        sizes["max_position_embeddings"] = positions
     return positions
 
 
-def _warn_of_other_sizes(args: Configuration, own: Mapping[str, Any], start: str) -> None:
+def _warn_of_other_sizes(args: Configuration, sizes: Mapping[str, Any], start: str) -> None:
     """Log a warning of given sizes that differ from those of the trained networks, which count.
 
     Args:
-        own: sizes of the trained networks by the names of the options.
+        sizes: sizes of the trained networks by the names of the options.
         start: the option that names the networks, for messages.
     """
-    others = [name for name in own if name in args.given and getattr(args.model, name) != own[name]]
-    if others:
-        sizes = ", ".join(f"{name} {own[name]}" for name in others)
-        logger.warning("no effect: --%s (%s has %s)", ", --".join(others), start, sizes)
+    different = [name for name in sizes if name in args.given and getattr(args.model, name) != sizes[name]]
+    if different:
+        shown_sizes = ", ".join(f"{name} {sizes[name]}" for name in different)
+        logger.warning("no effect: --%s (%s has %s)", ", --".join(different), start, shown_sizes)
 
 
 def load_into(
@@ -237,21 +237,21 @@ def load_into(
     trained, fresh = load_network(type(network), source, config, encoder_only=True)
     if fresh:
         logger.warning("%s does not have the %s's %s: drawn at random", path, role, ", ".join(fresh))
-    own = own_tokenizer(source, tokenizer.name_or_path)
+    network_tokenizer = own_tokenizer(source, tokenizer.name_or_path)
     rows = None
     has_other_size = config.vocab_size != vocabulary_size(tokenizer)
-    if own is None and has_other_size:
+    if network_tokenizer is None and has_other_size:
         raise UserError(
             f"{name} has embeddings for {config.vocab_size} tokens, but the tokenizer has "
             f"{vocabulary_size(tokenizer)}; name a folder with the network's own tokenizer"
         )
-    if own is not None and (has_other_size or own.get_vocab() != tokenizer.get_vocab()):
-        rows = rows_of_vocabulary(own, tokenizer)
+    if network_tokenizer is not None and (has_other_size or network_tokenizer.get_vocab() != tokenizer.get_vocab()):
+        rows = rows_of_vocabulary(network_tokenizer, tokenizer)
         sources = (len(rows.kept), len(rows.averaged))
         line = "%s: of %d tokens, %d keep their rows, %d start as the mean of their pieces, %d are drawn at random"
         logger.info(line, name, rows.size, *sources, rows.size - sum(sources))
-    known = trained_positions(config)
-    repeated = known if max_length > known else 0
+    trained_length = trained_positions(config)
+    repeated = trained_length if max_length > trained_length else 0
     load_plain_state(network, transfer(trained, network, plain_state(network), rows, repeated))
 
 
@@ -295,11 +295,11 @@ def _config_of_checkpoint(args: Configuration, resumed: Any) -> ElectraPretraini
         )
     networks = [network for network in (joint.discriminator, joint.generator) if network is not None]
     if resumed is None:
-        own = {**_sizes_of(joint.discriminator), "tie": joint.tie}
+        sizes = {**_sizes_of(joint.discriminator), "tie": joint.tie}
         if joint.generator is not None:
-            own |= _sizes_beside(joint.discriminator, joint.generator, joint.generator.num_hidden_layers)
-        positions = _positions(args, joint.discriminator, own)
-        _warn_of_other_sizes(args, own, f"--init_checkpoint {path}")
+            sizes |= _sizes_beside(joint.discriminator, joint.generator, joint.generator.num_hidden_layers)
+        positions = _positions(args, joint.discriminator, sizes)
+        _warn_of_other_sizes(args, sizes, f"--init_checkpoint {path}")
         for network in networks:
             setattr(network, POSITIONS_KEY, max(_positions_of_checkpoint(network, path), args.segments.max_length))
             resize(
@@ -400,11 +400,11 @@ def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length:
         position = None if network is None else embedding_modules(network).get("position")
         if position is None:
             continue
-        known = _positions_of_checkpoint(getattr(config, role), checkpoint)
-        if known < max_length:
-            places = position.weight.data[first_position(network.config) :]  # a view
-            untrained = torch.arange(known, len(places))
-            places[untrained] = places[untrained % known]
+        trained_length = _positions_of_checkpoint(getattr(config, role), checkpoint)
+        if trained_length < max_length:
+            table = position.weight.data[first_position(network.config) :]  # a view
+            untrained = torch.arange(trained_length, len(table))
+            table[untrained] = table[untrained % trained_length]
 
 
 def with_given_parts(

@@ -77,9 +77,11 @@ def segments_for(
     Raises:
         UserError: a weight is not in float32.
     """
-    other = next((value.dtype for value in model.parameters() if value.dtype != torch.float32), None)
-    if other is not None:
-        raise UserError(f"the model has weights of {other}; give model.float(): args.bf16 computes in mixed precision")
+    other_dtype = next((value.dtype for value in model.parameters() if value.dtype != torch.float32), None)
+    if other_dtype is not None:
+        raise UserError(
+            f"the model has weights of {other_dtype}; give model.float(): args.bf16 computes in mixed precision"
+        )
     without_effect(PROGRAM_NEEDS, vars(args), args.given)
     return segments or SegmentArguments(max_length=min(SegmentArguments.max_length, positions_of(model.config)))
 

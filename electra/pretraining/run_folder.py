@@ -121,27 +121,27 @@ def find_run(folder: Path, start: str | Path | bool | None) -> Run:
         UserError: there is no such checkpoint, or it is not the latest valid one; a new run would overwrite files of
             the folder; another process has locked the run.
     """
-    named = expand(str(start)).resolve() if isinstance(start, str | Path) else None
-    if named is not None and not named.is_dir():
-        raise UserError(f"nothing to resume: there is no folder {named}; name a run or a checkpoint that exists")
-    if named is not None and folder.resolve() not in (named, named.parent):
+    source = expand(str(start)).resolve() if isinstance(start, str | Path) else None
+    if source is not None and not source.is_dir():
+        raise UserError(f"nothing to resume: there is no folder {source}; name a run or a checkpoint that exists")
+    if source is not None and folder.resolve() not in (source, source.parent):
         raise UserError(
-            f"{named} is of another run than {folder}; give the folder of its run as output_dir, or start a new run "
+            f"{source} is of another run than {folder}; give the folder of its run as output_dir, or start a new run "
             "from it with init_checkpoint"
         )
-    goes_on = named is not None or start is True
+    goes_on = source is not None or start is True
     if goes_on and not checkpoints_of(folder):
         raise UserError(f"nothing to resume: there is no checkpoint-N in {folder}; name a run that has one")
     _lock_or_refuse(folder)
     has_checkpoint = bool(checkpoints_of(folder))
     if goes_on or (has_checkpoint and start is None):
         newest = latest_valid_checkpoint(folder)
-        if named not in (None, folder.resolve(), newest.resolve()):
-            wrong = why_not_resumable(named) or (
-                f"is not the latest of its run, which is {newest.name}; to continue from {named.name}, copy it and "
+        if source not in (None, folder.resolve(), newest.resolve()):
+            wrong = why_not_resumable(source) or (
+                f"is not the latest of its run, which is {newest.name}; to continue from {source.name}, copy it and "
                 f"{CONFIG_NAME} to a new folder and resume that folder"
             )
-            raise UserError(f"{named} {wrong}")
+            raise UserError(f"{source} {wrong}")
         run = _run_of(newest)
     else:
         taken = "has checkpoints" if has_checkpoint else _taken(folder)
@@ -160,8 +160,10 @@ def _taken(folder: Path) -> str | None:
     if not folder.is_dir() and os.path.lexists(folder):
         return "is a file, or a link to nothing"
     ours = re.compile(r"(discarded-)?checkpoint-\d+|discriminator|generator")
-    others = [f"{UNFINISHED}/{path.name}" for path in folder.glob(f"{UNFINISHED}/*") if not ours.fullmatch(path.name)]
-    taken = next((name for name in (*_OF_END, *others) if (folder / name).exists()), None)
+    foreign_files = [
+        f"{UNFINISHED}/{path.name}" for path in folder.glob(f"{UNFINISHED}/*") if not ours.fullmatch(path.name)
+    ]
+    taken = next((name for name in (*_OF_END, *foreign_files) if (folder / name).exists()), None)
     return taken and f"has no checkpoint, but {taken}"
 
 
@@ -216,10 +218,12 @@ def open_run(args: Configuration) -> Run:
     elif run.checkpoint is not None:
         logger.info("resuming %s", run.checkpoint)
     elif run.folder.name != training.experiment_name:
-        named = Path(training.output_dir, training.experiment_name)
-        logger.info("%s already exists; writing to %s", named, run.folder)
-        if any(named.glob("checkpoint-*")) and not (named / METRICS_NAME).is_file():
-            logger.warning("%s has not ended; --auto_resume or --resume_from_checkpoint %s continues it", named, named)
+        existing = Path(training.output_dir, training.experiment_name)
+        logger.info("%s already exists; writing to %s", existing, run.folder)
+        if any(existing.glob("checkpoint-*")) and not (existing / METRICS_NAME).is_file():
+            logger.warning(
+                "%s has not ended; --auto_resume or --resume_from_checkpoint %s continues it", existing, existing
+            )
     return run
 
 
@@ -260,13 +264,13 @@ def _check_named(run: Path, training: ElectraTrainingArguments, given: frozenset
             )
 
 
-def new_run_folder(named: Path) -> Path:
+def new_run_folder(wanted: Path) -> Path:
     """Return a folder, locked, or else -2, -3 ...: the first that is free, missing or empty."""
-    folder = named
+    folder = wanted
     number = 1
     while not (is_free(folder) and _lock(folder) and is_free(folder)):
         number += 1
-        folder = named.with_name(f"{named.name}-{number}")
+        folder = wanted.with_name(f"{wanted.name}-{number}")
     return folder
 
 
@@ -296,14 +300,14 @@ def _warn_of_other_options(args: Configuration, folder: Path) -> None:
     defaults = {f.name: default_of(f) for group in GROUPS for f in fields(group)}
     before = {**defaults, **(read_options(folder) or {})}
     record = {**args.record, "dataset_name": [*map(absolute_dataset_name, args.corpus.dataset_name)]}
-    others = [
+    different_options = [
         f"--{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in record.items()
         if name in args.given and RESUMING.get(name) in ("kept", "compared") and value != before[name]
     ]
-    if others:
+    if different_options:
         line = "%s was trained without %s; to train with it, choose another --experiment_name"
-        logger.warning(line, folder, ", ".join(others))
+        logger.warning(line, folder, ", ".join(different_options))
 
 
 # ---- what a resumed run must keep
