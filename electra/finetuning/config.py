@@ -1,13 +1,15 @@
 """Options of fine-tuning: each option once, with its meaning, unit and default.
 
-The defaults are those of table 7 of the ELECTRA paper; configs/glue/ holds the settings of other sources. Where an
-option that depends on the encoder or the task is not given, `resolve_hyperparameters` sets it: `HyperParameters` have
-all.
+The defaults are those of table 7 of the ELECTRA paper, but for narrow encoders on texts of the user
+(`NARROW_DEFAULTS`); configs/glue/ holds the settings of other sources. Where an option that depends on the encoder or
+the task is not given, `resolve_hyperparameters` sets it: `HyperParameters` have all.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from electra.base.command_line import CommandLine
 from electra.base.options import AT_LEAST_8, FOLDER_NAME, NOT_EMPTY, SEED, Options, Values, option, rules_of
@@ -15,6 +17,7 @@ from electra.core.errors import UserError
 from electra.core.ranges import BELOW_ONE, INSIDE, NOT_NEGATIVE, POSITIVE, UP_TO_ONE, check
 from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
 from electra.finetuning.data import DATASET_ARGUMENTS, SPLITS, NamedRows, files_by_split
+from electra.report.verdict import MOST_ADVISED_EPOCHS, SMALL_RATE
 from electra.runtime.device import computes_bf16
 
 if TYPE_CHECKING:  # its modules take seconds to import: help and errors of the options come before
@@ -55,12 +58,15 @@ class FineTuningArguments(Options):
     """Fine-tuning of an encoder. Options are named as in `transformers.TrainingArguments`, where it has them."""
 
     learning_rate: float | None = option(
-        None, "Peak learning rate. Default by hidden size: 3e-4 (below 512), 1e-4 (below 1024), 5e-5.", UP_TO_ONE
+        None,
+        "Peak learning rate. Default by hidden size: 3e-4 (below 512), 1e-4 (below 1024), 5e-5; in `electra classify` "
+        "1e-3 below 256.",
+        UP_TO_ONE,
     )
     layerwise_lr_decay: float | None = option(
         None,
         "Learning rate of a layer divided by that of the layer above, in (0, 1]; 1 disables it. Default: 0.8, or 0.9 "
-        "for hidden sizes of 1024 and more.",
+        "for hidden sizes of 1024 and more; in `electra classify` 1 below 256.",
         UP_TO_ONE,
     )
     layerwise_lr_decay_mode: Literal["paper", "google", "rc2020"] = option(
@@ -68,7 +74,12 @@ class FineTuningArguments(Options):
         "Where the decay starts. paper: the top layer has the head's rate times the decay; google: one more step of "
         "decay, as in the original code; rc2020: one step less, with the embeddings as the first layer.",
     )
-    num_train_epochs: float = option(3.0, "Passes over the training data.", POSITIVE)
+    num_train_epochs: float | None = option(
+        None,
+        "Passes over the training data. Default: 3; in `electra classify` with encoders narrower than 256, as many as "
+        "250 steps take, from 3 to 40.",
+        POSITIVE,
+    )
     per_device_train_batch_size: int = option(
         32, "Training examples per device and batch.", POSITIVE, always_recorded=True
     )
@@ -102,7 +113,7 @@ class FineTuningArguments(Options):
         "Hide later tokens from each token of a network of --objective causal in fine-tuning, too, as BERT's paper "
         "does; the last token then stands in for [CLS]. Otherwise all tokens see each other.",
     )
-    head: str = field(default="linear", init=False)
+    head: str | None = field(default="linear", init=False)
     head_dropout: float = option(0.1, "Dropout of the head, in [0, 1).", BELOW_ONE)
     select: Literal["last", "best"] = option(
         "last",
@@ -153,7 +164,10 @@ HYPERPARAMETERS = tuple(f.name for f in fields(FineTuningArguments) if rules_of(
 class ClassificationArguments(FineTuningArguments):
     """Fine-tuning of an encoder with a head that reads one vector per text."""
 
-    head: HeadName = option("hf", HEADS)
+    head: HeadName | None = option(
+        None,
+        f"{HEADS} Default: hf; in `electra classify` with encoders narrower than 256 hf_mean, if their class has it.",
+    )
 
 
 @dataclass(frozen=True)
@@ -297,12 +311,34 @@ def parse_options(groups: Sequence[type], description: str, argv: Sequence[str] 
     return Arguments(encoder, options, tuning, parsed.record)
 
 
-BY_HIDDEN_SIZE = (
-    (512, 3e-4, 0.8),
-    (1024, 1e-4, 0.8),
-    (float("inf"), 5e-5, 0.9),
+class Defaults(NamedTuple):
+    """Values of options that depend on the encoder, where the user gives none.
+
+    Args:
+        below: hidden size below which the values hold.
+        steps: optimizer steps that a run has at least, by as many epochs as `FITTED_EPOCHS` allows; None for 3 epochs.
+        head: value of --head; `hf_mean` stands for `hf` where transformers' class cannot read the mean.
+    """
+
+    below: float
+    learning_rate: float
+    layerwise_lr_decay: float
+    steps: int | None = None
+    head: str = "hf"
+
+
+PAPER_DEFAULTS = (
+    Defaults(512, 3e-4, 0.8),
+    Defaults(1024, 1e-4, 0.8),
+    Defaults(math.inf, 5e-5, 0.9),
 )
-"""Upper bound of the hidden size, learning rate and layer decay of small, base and large: table 7 of the paper."""
+"""Values for small, base and large: table 7 of the paper."""
+NARROW_DEFAULTS = Defaults(256, SMALL_RATE, 1.0, 250, "hf_mean")
+"""Values for encoders narrower than ELECTRA-Small, on rows of the user: docs/studies/first_result.md."""
+FITTED_EPOCHS = (3, MOST_ADVISED_EPOCHS)
+"""Least and most epochs where epochs are chosen by the number of steps."""
+EPOCHS = 3.0
+"""Epochs of table 7 of the paper for most tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,9 +347,37 @@ class HyperParameters(FineTuningArguments):
 
     learning_rate: float
     layerwise_lr_decay: float
+    num_train_epochs: float
     max_length: int
     bf16: bool
     head: str
+
+
+def _defaults_by_size(encoder: "Encoder", given: Values, texts: int | None, begun: Values) -> dict[str, Any]:
+    """Return the options that depend on the encoder; arguments as in `resolve_hyperparameters`."""
+    from electra.finetuning.heads import can_read_mean  # not at the top: it imports torch
+
+    config = encoder.model.config
+
+    def first_of(rows: Sequence[Defaults]) -> dict[str, Any]:
+        row = next(row for row in rows if config.hidden_size < row.below)
+        epochs = EPOCHS
+        if row.steps is not None and texts is not None:
+            batch = given["per_device_train_batch_size"] * given["gradient_accumulation_steps"]
+            least, most = FITTED_EPOCHS
+            epochs = float(min(most, max(least, math.ceil(row.steps / math.ceil(texts / batch)))))
+        reads_mean = can_read_mean(config) and not given["left_to_right"]
+        return {
+            "learning_rate": row.learning_rate,
+            "layerwise_lr_decay": row.layerwise_lr_decay,
+            "num_train_epochs": epochs,
+            "head": row.head if reads_mean else "hf",
+        }
+
+    paper = first_of(PAPER_DEFAULTS)
+    open_options = [name for name in paper if name not in given]
+    is_begun = bool(begun) and all(begun.get(name) == paper[name] for name in open_options)
+    return paper if texts is None or is_begun else first_of((NARROW_DEFAULTS, *PAPER_DEFAULTS))
 
 
 def resolve_hyperparameters(
@@ -322,20 +386,25 @@ def resolve_hyperparameters(
     encoder: "Encoder",
     *,
     default_max_length: int = 128,
+    texts: int | None = None,
+    begun: Values = MappingProxyType({}),
 ) -> HyperParameters:
-    """Return the hyper-parameters of one task on this encoder and machine."""
+    """Return the hyper-parameters of one task on this encoder and machine.
+
+    Args:
+        texts: training texts per process, of a task whose defaults for narrow encoders are its own; None for those of
+            the paper.
+        begun: settings of an earlier result of this evaluation. If the defaults of the paper made it, they stay.
+    """
     values = dict(vars(args.tuning))
     overrides = args.overrides.get(task, {})
     values |= {name: value for name, value in overrides.items() if name in HYPERPARAMETERS}
-    hidden_size = encoder.model.config.hidden_size
-    _, learning_rate, decay = next(row for row in BY_HIDDEN_SIZE if hidden_size < row[0])
+    given = {name: value for name, value in values.items() if value is not None}
     defaults = {
-        "learning_rate": learning_rate,
-        "layerwise_lr_decay": decay,
+        **_defaults_by_size(encoder, given, texts, begun),
         "max_length": min(default_max_length, encoder.max_length),
         "bf16": not args.tuning.fp16 and computes_bf16(use_cpu=args.tuning.use_cpu),
     }
-    given = {name: value for name, value in values.items() if value is not None}
     tuning = HyperParameters(**{**defaults, **given})
     if tuning.max_length > encoder.max_length:
         from electra.finetuning.heads import longest_input  # not at the top: it imports torch

@@ -22,7 +22,13 @@ from electra.base.checkpoints import translate_write_errors
 from electra.base.console import format_seconds, printable, shows_bars
 from electra.base.files import read_json, replace_folder, write_file, write_json
 from electra.core.errors import UserError
-from electra.finetuning.config import HYPERPARAMETERS, Arguments, HyperParameters, resolve_hyperparameters
+from electra.finetuning.config import (
+    HYPERPARAMETERS,
+    NARROW_DEFAULTS,
+    Arguments,
+    HyperParameters,
+    resolve_hyperparameters,
+)
 from electra.finetuning.evaluation import Evaluation, check_same, is_sweep, on_main, open_evaluation
 from electra.finetuning.heads import (
     Encoder,
@@ -150,7 +156,15 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
     tunings = {}
     settings = {}
     for task in evaluation.tasks:
-        tuning = resolve_hyperparameters(args, task.name, encoder, default_max_length=task.kind.max_length)
+        begun = next((result.settings for result in evaluation.results if result.task == task.name), {})
+        tuning = resolve_hyperparameters(
+            args,
+            task.name,
+            encoder,
+            default_max_length=task.kind.max_length,
+            texts=task.texts and math.ceil(task.texts / PartialState().num_processes),
+            begun=begun,
+        )
         tunings[task.name] = tuning
         settings[task.name] = {
             **{option: getattr(tuning, option) for option in HYPERPARAMETERS},
@@ -223,6 +237,13 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
             "%-14s %d rows, %d steps, learning rate %g, %d tokens, seeds %s",
             p.task.name, p.rows, p.steps, p.tuning.learning_rate, p.tuning.max_length, p.seeds,
         )  # fmt: skip
+        if p.task.texts is not None and model.config.hidden_size < NARROW_DEFAULTS.below:
+            logger.info(
+                "               of an encoder narrower than %d, where not given: --num_train_epochs %g "
+                "--learning_rate %g --layerwise_lr_decay %g --head %s",
+                NARROW_DEFAULTS.below, p.tuning.num_train_epochs, p.tuning.learning_rate, p.tuning.layerwise_lr_decay,
+                p.tuning.head,
+            )  # fmt: skip
         unit = p.task.kind.reporting.unit
         scored = sum(split.examples for name, split in p.data.scored.items() if name.startswith("dev"))
         if reason := too_few(scored, unit):

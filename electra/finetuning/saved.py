@@ -50,7 +50,8 @@ SAVED_HEADS = {"hf", "hf_mean", "linear"}
 
 def heads_of(args: Arguments) -> set[str]:
     """Return the names of the heads that tasks of a command can have, with the overrides of single tasks."""
-    return {args.tuning.head, *(chosen.get("head", args.tuning.head) for chosen in args.overrides.values())}
+    head = args.tuning.head or "hf"  # the default is hf or hf_mean
+    return {head, *(chosen.get("head", head) for chosen in args.overrides.values())}
 
 
 def check_can_save(args: Arguments) -> None:

@@ -148,6 +148,8 @@ class Task(NamedTuple):
             written as JSON. The files are written for each run and split; their names begin with
             predictions/TASK-SEED.
         kept: (logits by split, references by split) -> values that a saved model keeps in its config.json.
+        texts: number of training texts, where narrow encoders have defaults of their own for this task, which depend
+            on it (`NARROW_DEFAULTS`); None elsewhere.
         start: the task from whose best encoder runs start; None for the pre-trained encoder.
         note: a sentence for users of a saved model, in its card.
         example: Python code that answers an input with `model` and `tokenizer`, for the card of a saved model;
@@ -168,6 +170,7 @@ class Task(NamedTuple):
     collator: Callable[[int], Collator] = PaddingCollator
     predictions: WritePredictions | None = None
     kept: Callable[[Logits, Mapping[str, Any]], Mapping[str, Any]] | None = None
+    texts: int | None = None
     start: str | None = None
     note: str = ""
     example: str = ""

@@ -156,6 +156,7 @@ def open_classification(args: Arguments) -> Task:
         is_collapsed=is_classifier_collapsed,
         predictions=classification_files,
         kept=kept_thresholds,
+        texts=round(fraction * len(data.splits["train"])),
         note=THRESHOLDS_NOTE if kind == SEVERAL else "",
         example=classifier_example(is_pair=bool(options.text_pair_column), has_several_classes=kind == SEVERAL),
     )

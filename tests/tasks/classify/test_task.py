@@ -236,6 +236,21 @@ def test_the_report_has_baseline_classes_and_confusions(reviews):
     assert (reviews / "report.md").read_text() == text
 
 
+def test_an_evaluation_of_the_papers_defaults_goes_on_with_them(folder):
+    """As those of earlier versions, which had no others for narrow encoders."""
+    paper = {"learning_rate": 3e-4, "layerwise_lr_decay": 0.8, "num_train_epochs": 3.0, "head": "hf"}
+    options = {"pretrain_path": folder / "encoder", "num_train_epochs": None, "bf16": False}
+    for name, given, expected in (
+        ("begun", {**paper, "num_seeds": 1}, paper),
+        ("begun", {}, paper),
+        ("new", {}, {"learning_rate": 1e-3, "layerwise_lr_decay": 1.0, "num_train_epochs": 40.0, "head": "hf"}),
+    ):
+        classify(flags(folder, "reviews", "csv", experiment_name=name, **{**options, **given}))
+        results = read_results(folder / "output" / name / "results.jsonl")
+        assert len(results) == given.get("num_seeds", 2)
+        assert all({option: result.settings[option] for option in expected} == expected for result in results)
+
+
 @pytest.mark.slow
 def test_several_classes_are_saved_for_the_pipeline(folder):
     found = run(folder, "topics", "jsonl", num_seeds=1)

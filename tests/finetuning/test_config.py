@@ -1,0 +1,74 @@
+"""The values of options that depend on the encoder and the number of texts."""
+
+import torch
+from transformers import AutoModel, ElectraConfig, ModernBertConfig
+
+from electra.finetuning.config import resolve_hyperparameters
+from electra.finetuning.heads import Encoder
+from electra.tasks.classify.task import parse_classify_arguments
+from electra.tasks.multiple_choice.task import parse_choice_arguments
+from tests.helpers import parametrize
+
+PAPER = (3e-4, 0.8, 3.0, "hf")
+NAMES = ("learning_rate", "layerwise_lr_decay", "num_train_epochs", "head")
+
+
+def encoder(model_type, width):
+    sizes = {"vocab_size": 10, "hidden_size": width, "num_hidden_layers": 1, "num_attention_heads": 1}
+    special = {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3, "pad_token_id": 0}
+    configs = {
+        "electra": lambda: ElectraConfig(**sizes),
+        "modernbert": lambda: ModernBertConfig(intermediate_size=8, **sizes, **special),
+    }
+    with torch.device("meta"):
+        return Encoder(AutoModel.from_config(configs[model_type]()), None, "somewhere", 512)
+
+
+def values(encoder, *argv, parse=parse_classify_arguments, **options):
+    args = parse(["--pretrain_path=a", "--train_file=b.csv", *argv])
+    found = resolve_hyperparameters(args, "mine", encoder, **options)
+    return tuple(getattr(found, name) for name in NAMES)
+
+
+@parametrize(
+    ("model_type", "width", "texts", "expected"),
+    [
+        ("modernbert", 192, 720, (1e-3, 1.0, 11.0, "hf_mean")),  # 23 steps an epoch
+        ("modernbert", 255, 1500, (1e-3, 1.0, 6.0, "hf_mean")),
+        ("modernbert", 192, 20, (1e-3, 1.0, 40.0, "hf_mean")),
+        ("modernbert", 192, 100_000, (1e-3, 1.0, 3.0, "hf_mean")),
+        ("electra", 128, 720, (1e-3, 1.0, 11.0, "hf")),  # whose class reads the first token
+        ("electra", 256, 720, PAPER),  # ELECTRA-Small
+        ("modernbert", 256, 720, PAPER),
+        ("modernbert", 192, None, PAPER),  # of a task whose defaults are the paper's
+        ("electra", 768, 720, (1e-4, 0.8, 3.0, "hf")),
+    ],
+)
+def test_narrow_encoders_have_defaults_of_their_own_and_others_the_papers(model_type, width, texts, expected):
+    assert values(encoder(model_type, width), texts=texts) == expected
+
+
+def test_options_of_the_user_stay_and_the_batch_counts():
+    tiny = encoder("modernbert", 192)
+    assert values(tiny, "--num_train_epochs=3", "--head=hf", texts=720) == (1e-3, 1.0, 3.0, "hf")
+    assert values(tiny, "--per_device_train_batch_size=8", "--gradient_accumulation_steps=8", texts=720)[2] == 21.0
+    assert values(tiny, "--per_device_train_batch_size=16", texts=720)[2] == 6.0
+
+
+@parametrize("parse", [parse_classify_arguments, parse_choice_arguments])
+def test_without_a_number_of_texts_it_is_table_7_of_the_paper(parse):
+    assert values(encoder("modernbert", 192), parse=parse) == PAPER
+
+
+def test_an_evaluation_that_the_papers_defaults_began_goes_on_with_them():
+    tiny = encoder("modernbert", 192)
+    paper = dict(zip(NAMES, PAPER, strict=True))
+    assert values(tiny, texts=720, begun=paper) == PAPER
+    assert values(tiny, "--learning_rate=1e-4", texts=720, begun={**paper, "learning_rate": 1e-4}) == (
+        1e-4,
+        *PAPER[1:],
+    )
+    narrow = dict(zip(NAMES, (1e-3, 1.0, 11.0, "hf_mean"), strict=True))
+    assert values(tiny, texts=720, begun=narrow) == tuple(narrow.values())
+    given = {**paper, "learning_rate": 5e-4}  # by an option, which is not given now: other settings
+    assert values(tiny, texts=720, begun=given) == tuple(narrow.values())
