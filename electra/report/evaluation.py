@@ -116,13 +116,13 @@ class Reporting:
 
     def report(self, folders: Sequence[Path]) -> Report:
         """Return the report of the evaluations in folders, with a table for a terminal that has a row per score."""
-        own = self.read_runs(folders)
-        runs = [*own, *self.read_baselines(folders)]
+        evaluated = self.read_runs(folders)
+        runs = [*evaluated, *self.read_baselines(folders)]
         overview = self.overview(runs)
         names, *columns = zip(overview.header, *overview.rows, strict=True)
         scores = [column for column in columns if column[0] not in ABOUT_RUNS]
         terminal = Table(["percent, median ± std", *names[1:]], scores)
-        details = self.details(names_of(folders), own) if self.details else []
+        details = self.details(names_of(folders), evaluated) if self.details else []
         sentences = [*self.verdicts(folders), *self.advice(folders)]
         blocks = [*lines_about(folders, self.unit), *sentences, *self.blocks(runs, details)]
         titles = [task.title for task in self.tasks_in(runs).values()]
@@ -132,15 +132,15 @@ class Reporting:
 
     def verdicts(self, folders: Sequence[Path]) -> list[Verdict]:
         """Return a sentence for each run with its score, and where the score stands to the baselines."""
-        found = []
+        verdicts = []
         for folder, name in names_of(folders).items():
             results = read_evaluation(folder)
             baselines = self.baselines_of(folder, results)
             for run in self.summarize(results, name):
                 sentence = self.verdict(run, baselines)
                 text = sentence.text if len(folders) == 1 and run.name == name else f"{run.name}: {sentence.text}"
-                found.append(sentence._replace(text=text))
-        return found
+                verdicts.append(sentence._replace(text=text))
+        return verdicts
 
     def advice(self, folders: Sequence[Path]) -> list[Verdict]:
         """Return a sentence that says what to try, about the first low score of a single folder; else []."""
@@ -150,9 +150,9 @@ class Reporting:
         baselines = self.baselines_of(folders[0], results)
         for run in self.summarize(results, ""):
             for summary in run.tasks.values():
-                one = summary.results[0]
+                result = summary.results[0]
                 rivals = [] if too_unknown(unknown_share(summary)) else rivals_of(summary, baselines)
-                text = advice(score_for_verdict(summary), rivals, one, one.settings.get(CUT_TEXTS, 0.0))
+                text = advice(score_for_verdict(summary), rivals, result, result.settings.get(CUT_TEXTS, 0.0))
                 if text:
                     return [Verdict(text if len(run.tasks) == 1 else f"{summary.task.title}: {text}", None)]
         return []
@@ -184,10 +184,11 @@ class Reporting:
         text = f"{''.join(shown)}{len(run.tasks)} tasks"
         if compared:
             text = f"{''.join(shown)}Above what needs no network on {len(places['above'])} of {compared} tasks"
-        others = [
+        comparisons = [
             f"{place} on {', '.join(places[place])}" for place in ("level", "below", "no verdict") if places[place]
         ]
-        return Verdict(f"{'; '.join([text, *others])}.", 2 * len(places["above"]) > compared if compared else None)
+        is_above = 2 * len(places["above"]) > compared if compared else None
+        return Verdict(f"{'; '.join([text, *comparisons])}.", is_above)
 
     def why_no_verdict(self, summary: TaskSummary) -> str:
         """Return why the runs of a task allow no verdict, "" if they allow one: the one place for such reasons."""
@@ -222,14 +223,14 @@ class Reporting:
         by_encoder: dict[str, list[Result]] = defaultdict(list)
         for result in results:
             by_encoder[result.settings.get("encoder", result.model)].append(result)
-        known = self.tasks_of(results)
+        tasks_by_name = self.tasks_of(results)
         summaries = []
-        for own in by_encoder.values():
-            model = own[0].model
-            own.sort(key=lambda result: result.seed)
+        for results_of_encoder in by_encoder.values():
+            model = results_of_encoder[0].model
+            results_of_encoder.sort(key=lambda result: result.seed)
             tasks = {}
-            for task_name, task in known.items():
-                runs = tuple(result for result in own if result.task == task_name)
+            for task_name, task in tasks_by_name.items():
+                runs = tuple(result for result in results_of_encoder if result.task == task_name)
                 if runs:
                     tasks[task_name] = TaskSummary(task, runs)
             row = name if len(by_encoder) == 1 else f"{name}: {model}"
@@ -237,27 +238,27 @@ class Reporting:
             for title, names in self.averages.items():
                 medians: list[Any] = [tasks[task].headline.median if task in tasks else None for task in names]
                 means[title] = None if None in medians else statistics.fmean(medians)
-            summaries.append(RunSummary(row, model, own[0].parameters, tasks, means))
+            summaries.append(RunSummary(row, model, results_of_encoder[0].parameters, tasks, means))
         return summaries
 
     def tasks_of(self, results: Sequence[Result]) -> dict[str, ScoredTask]:
         """Return the official tasks, then the tasks of the results that are named after their data."""
-        found = dict(self.tasks)
+        tasks_by_name = dict(self.tasks)
         for result in results:
             headlines = [metric for metric in self.headlines if metric in result.metrics]
-            task = found.get(result.task)
+            task = tasks_by_name.get(result.task)
             if task is None and not headlines:
                 raise UserError(f"there are results of the unknown task '{result.task}'; report kinds separately")
             if headlines and (task is None or task.headline not in result.metrics):
                 title = task.title if task else result.task
                 columns = [name for name in self.metrics if self.repeats.get(name) not in result.metrics]
-                found[result.task] = ScoredTask(result.task, title, headlines[0], columns=columns)
-        return found
+                tasks_by_name[result.task] = ScoredTask(result.task, title, headlines[0], columns=columns)
+        return tasks_by_name
 
     def tasks_in(self, runs: Sequence[RunSummary]) -> dict[str, ScoredTask]:
         """Return the tasks of the runs: official ones in their order, then others."""
-        found = {name: summary.task for run in runs for name, summary in run.tasks.items()}
-        return {name: found[name] for name in [*self.tasks, *found] if name in found}
+        tasks_by_name = {name: summary.task for run in runs for name, summary in run.tasks.items()}
+        return {name: tasks_by_name[name] for name in [*self.tasks, *tasks_by_name] if name in tasks_by_name}
 
     # ---- blocks
 
@@ -269,10 +270,10 @@ class Reporting:
             what = f"Scores of each seed: {', '.join(chart.title for chart in charts)}"
             blocks.append(Figure(render(draw_dots(charts), "svg"), what, is_wide=len(charts) > 2))
         blocks += [Fold("All metrics and seeds", self._by_seed(runs)), *details]
-        found = self.tasks_in(runs)
-        has_average = any(found.keys() & names for names in self.averages.values())
+        tasks = self.tasks_in(runs)
+        has_average = any(tasks.keys() & names for names in self.averages.values())
         rows = [
-            row for row in published_scores(self.kind) if found.keys() & row.scores or (has_average and not row.scores)
+            row for row in published_scores(self.kind) if tasks.keys() & row.scores or (has_average and not row.scores)
         ]
         dev = [row for row in rows if row.split == "dev"]
         test = [row for row in rows if row.split == "test"]
@@ -379,8 +380,8 @@ class Reporting:
         columns = {
             (task, metric): f"{tasks[task].title} {self.metrics.get(metric, metric)}"
             for task in tasks
-            for one in published
-            for metric in one.scores.get(task, ())
+            for row in published
+            for metric in row.scores.get(task, ())
         }
         averages = list(self.averages)[:1]
         rows = []
@@ -393,14 +394,14 @@ class Reporting:
             seeds = seeds_cell(run)
             row["Protocol"] = "one run" if seeds == "1" else f"median of {seeds} runs"
             rows.append(row)
-        for one in published:
-            row = {"Model": one.name}
+        for published_row in published:
+            row = {"Model": published_row.name}
             for (task, metric), title in columns.items():
-                score = one.scores.get(task, {}).get(metric)
+                score = published_row.scores.get(task, {}).get(metric)
                 row[title] = "" if score is None else f"{score:.1f}"
             for name in averages:
-                row[name] = f"{one.average:.1f}"
-            row["Protocol"] = one.protocol
+                row[name] = f"{published_row.average:.1f}"
+            row["Protocol"] = published_row.protocol
             rows.append(row)
         return table_of(rows)
 
@@ -424,7 +425,7 @@ def score_for_verdict(summary: TaskSummary) -> float:
 
 def examples_of(summary: TaskSummary) -> int:
     """Return the number of examples in the development sets of a task, the smallest one of its runs."""
-    return min(sum(n for split, n in one.rows.items() if split.startswith("dev")) for one in summary.results)
+    return min(sum(n for split, n in result.rows.items() if split.startswith("dev")) for result in summary.results)
 
 
 def unknown_share(summary: TaskSummary) -> float:

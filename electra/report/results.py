@@ -133,7 +133,7 @@ def read_baselines(folder: Path, results: Collection[Result]) -> dict[str, list[
 
     If a baseline has equal scores for all seeds of a task, they are one result.
     """
-    found: dict[str, list[Result]] = {}
+    results_by_name: dict[str, list[Result]] = {}
     for task in dict.fromkeys(result.task for result in results):
         by_seed = {result.seed: result for result in results if result.task == task}
         scores: dict[str, list[Result]] = {}
@@ -144,8 +144,8 @@ def read_baselines(folder: Path, results: Collection[Result]) -> dict[str, list[
                     scores.setdefault(name, []).append(without_model(result, metrics))
         for name, runs in scores.items():
             is_one = all(run.metrics == runs[0].metrics for run in runs)
-            found.setdefault(name, []).extend(runs[:1] if is_one else runs)
-    return found
+            results_by_name.setdefault(name, []).extend(runs[:1] if is_one else runs)
+    return results_by_name
 
 
 def append_result(path: Path, result: Result) -> None:

@@ -78,7 +78,7 @@ def verdict(
         return Verdict(f"{what}; no verdict: {why_none}.", None)
     if not rivals:
         return Verdict(f"{what}.", None)
-    found = []
+    comparisons = []
     for rival in rivals:
         difference = score - rival.score
         by = show(abs(difference))
@@ -91,8 +91,8 @@ def verdict(
             case _:
                 side = "above" if difference >= 0 else "below"
                 text = f"level with {rival.name} ({show(rival.score)}), {by} {side} ({error})"
-        found.append(f"{text}{rival.note}")
-    return Verdict(f"{what}: {'; '.join(found)}.", all(standing(score, rival) > 0 for rival in rivals))
+        comparisons.append(f"{text}{rival.note}")
+    return Verdict(f"{what}: {'; '.join(comparisons)}.", all(standing(score, rival) > 0 for rival in rivals))
 
 
 def is_disappointing(score: float, rivals: Sequence[Rival]) -> bool:
