@@ -179,9 +179,9 @@ def sample_tokens(
 
     # The block: the first whose running sum is above the target. Rounding leaves the total near 1, not at it.
     blocks = size // VOCABULARY_BLOCK
-    whole, rest = weights.tensor_split([blocks * VOCABULARY_BLOCK], dim=1)
+    whole, last_block = weights.tensor_split([blocks * VOCABULARY_BLOCK], dim=1)
     sums = whole.unflatten(1, (blocks, VOCABULARY_BLOCK)).sum(dim=2)
-    up_to_block = _running_sums(torch.cat([sums, rest.sum(dim=1, keepdim=True)], dim=1))  # (N, blocks + 1)
+    up_to_block = _running_sums(torch.cat([sums, last_block.sum(dim=1, keepdim=True)], dim=1))  # (N, blocks + 1)
     total = up_to_block[:, -1:]
     target = uniform.unsqueeze(1).to(total.dtype) * total  # (N, 1)
     block = _first_above(up_to_block, target)  # (N, 1)

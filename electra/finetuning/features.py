@@ -184,8 +184,8 @@ class FeatureCollator(PaddingCollator):
     """A `PaddingCollator` of rows that may have features, which it pads with zeros: float32 (B, W, S, D)."""
 
     def __call__(self, rows: Sequence[Columns]) -> dict[str, Tensor]:
-        others = [{name: value for name, value in row.items() if name != "features"} for row in rows]
-        batch = super().__call__(others)
+        inputs = [{name: value for name, value in row.items() if name != "features"} for row in rows]
+        batch = super().__call__(inputs)
         if "features" in rows[0]:
             features = [torch.from_numpy(np.array(row["features"])) for row in rows]
             batch["features"] = pad_sequence(features, batch_first=True)

@@ -50,14 +50,16 @@ def _baselines(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence
     constant = shares if data.labels.kind == NUMBER else logit(np.clip(shares, 1e-9, 1 - 1e-9))
     if data.labels.kind == SEVERAL and constant.max() <= 0:  # an answer of no class has no score
         constant = np.where(constant == constant.max(), FAINT, constant)
-    found = {CONSTANT: {name: np.tile(constant, (len(split.references.owners), 1)) for name, split in scored.items()}}
-    texts_of = {name: [text_of_example(one) for one in data.splits[name]] for name in scored}
-    words = [text_of_example(one) for one in train]
+    answers = {
+        CONSTANT: {name: np.tile(constant, (len(split.references.owners), 1)) for name, split in scored.items()}
+    }
+    texts_of = {name: [text_of_example(example) for example in data.splits[name]] for name in scored}
+    words = [text_of_example(example) for example in train]
     score = fit_words(words, part.targets("train"), data.labels.kind, len(data.labels.classes))
     if score is not None:
         logits = {name: score(texts_of[name]).astype(np.float32) for name in scored}
-        found[BAG_OF_WORDS] = {name: values[splits[name].references.owners] for name, values in logits.items()}
-    return found
+        answers[BAG_OF_WORDS] = {name: values[splits[name].references.owners] for name, values in logits.items()}
+    return answers
 
 
 def text_of_example(example: Example) -> str:

@@ -108,8 +108,8 @@ def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -
     elif form == "truths":
         classes = [*dict.fromkeys(name for label in labels for name in label)]
     else:
-        found = {name for label in _different(labels) for name in class_names(label, separator)}
-        classes = sorted(found, key=lambda name: (_order(name), name))
+        names = {name for label in _different(labels) for name in class_names(label, separator)}
+        classes = sorted(names, key=lambda name: (_order(name), name))
     return LabelSet(kind, classes, form=form)
 
 
@@ -205,13 +205,13 @@ def number_labels(examples: Sequence[Example], labels: LabelSet, separator: str 
         UserError: labels do not occur in the training data.
     """
     numbers = {name: number for number, name in enumerate(labels.classes)}
-    known: dict[str, Label | None] = {}
+    label_of_text: dict[str, Label | None] = {}
 
     def read(example: Example) -> Example:
         written = repr(example.label)
-        if written not in known:
-            known[written] = _numbered(example.label, labels, numbers, separator)
-        label = known[written]
+        if written not in label_of_text:
+            label_of_text[written] = _numbered(example.label, labels, numbers, separator)
+        label = label_of_text[written]
         if label is None:
             raise UserError(_unknown_label(example, labels))
         return example._replace(label=label)
@@ -249,8 +249,8 @@ def _numbered(label: Any, labels: LabelSet, numbers: Mapping[str, int], separato
         truths = [*map(truth_of, values)]
         if None in truths:
             return None
-        found = [numbers[name] for name, truth in zip(names, truths, strict=True) if truth]
-        return tuple(sorted(found)) if labels.kind == SEVERAL or len(found) == 1 else None
+        numbers_of_names = [numbers[name] for name, truth in zip(names, truths, strict=True) if truth]
+        return tuple(sorted(numbers_of_names)) if labels.kind == SEVERAL or len(numbers_of_names) == 1 else None
     names = class_names(label, separator)
     if not set(names) <= numbers.keys() or (labels.kind != SEVERAL and len(names) != 1):
         return None

@@ -135,8 +135,8 @@ def best_thresholds(probabilities: Array, matrix: Array) -> Array:
     for number, (column, is_class) in enumerate(zip(probabilities.T, matrix.T, strict=True)):
         order = np.argsort(-column, kind="stable")
         ranked = column[order]
-        found = np.cumsum(is_class[order])
-        f1 = 2 * found / (np.arange(1, len(column) + 1) + is_class.sum())
+        hits = np.cumsum(is_class[order])
+        f1 = 2 * hits / (np.arange(1, len(column) + 1) + is_class.sum())
         f1[:-1][ranked[:-1] == ranked[1:]] = -1  # no threshold lies between equal probabilities
         best = int(f1.argmax())
         if is_class.any():
@@ -210,15 +210,15 @@ def details(logits: Array, references: ClassificationReferences, thresholds: Any
 
     labels = references.labels
     constant = np.tile(references.constant, (len(references.owners), 1))
-    found = Details(baseline=score_classification(constant, references))  # type: ignore[typeddict-item]
+    result = Details(baseline=score_classification(constant, references))  # type: ignore[typeddict-item]
     if labels.kind == NUMBER:
-        found["range"] = [labels.low, labels.high]
-        return found
+        result["range"] = [labels.low, labels.high]
+        return result
     answers = decide_classes(labels, mean_by_text(logits, references.owners), thresholds)
     numbers = np.arange(len(labels.classes))
     columns = precision_recall_fscore_support(references.targets, answers, labels=numbers, zero_division=0.0)
     one_hot = answers if labels.kind == SEVERAL else answers[:, None] == numbers
-    found["classes"] = []
+    result["classes"] = []
     for number, name in enumerate(labels.classes):
         precision, recall, f1, texts = (column[number] for column in columns)
         scores = ClassScores(
@@ -231,10 +231,10 @@ def details(logits: Array, references: ClassificationReferences, thresholds: Any
         )
         if thresholds is not None:
             scores["threshold"] = float(thresholds[number])
-        found["classes"].append(scores)
+        result["classes"].append(scores)
     if labels.kind == SINGLE:
         pairs = Counter(zip(references.targets.tolist(), answers.tolist(), strict=True))
-        found["confusions"] = {}
+        result["confusions"] = {}
         for (label, answer), texts in sorted(pairs.items()):
-            found["confusions"].setdefault(labels.classes[label], {})[labels.classes[answer]] = texts
-    return found
+            result["confusions"].setdefault(labels.classes[label], {})[labels.classes[answer]] = texts
+    return result

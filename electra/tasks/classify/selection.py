@@ -19,7 +19,7 @@ def content_of(example: Example) -> tuple[str, ...]:
 
 def label_order(example: Example) -> Any:
     """Return the label to order an example by: a number; or classes as a row of 0 and -1, so that they descend."""
-    return tuple(-one for one in example.label) if isinstance(example.label, tuple) else example.label
+    return tuple(-number for number in example.label) if isinstance(example.label, tuple) else example.label
 
 
 def nested_order(examples: Sequence[Example], seed: int) -> list[int]:

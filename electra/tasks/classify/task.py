@@ -282,17 +282,17 @@ def classification_files(
     references: Mapping[str, ClassificationReferences],
 ) -> dict[str, Any]:
     """Return the files of predictions: a csv row per text with its place in the data; for dev also the details."""
-    own = references[split]
-    labels = own.labels
+    split_references = references[split]
+    labels = split_references.labels
     thresholds = useful_thresholds(logits, references)
-    table = pd.DataFrame({"place": own.places})
-    if own.targets is not None:
-        table["label"] = class_names_of(labels, own.targets)
-    by_text = mean_by_text(logits[split], own.owners)
+    table = pd.DataFrame({"place": split_references.places})
+    if split_references.targets is not None:
+        table["label"] = class_names_of(labels, split_references.targets)
+    by_text = mean_by_text(logits[split], split_references.owners)
     table["prediction"] = class_names_of(labels, decide_classes(labels, by_text, thresholds))
     files: dict[str, Any] = {f"-{split}.csv": table.to_csv(index=False)}
     if split == "dev":
-        files["-details.json"] = details(logits[split], own, thresholds)
+        files["-details.json"] = details(logits[split], split_references, thresholds)
     return files
 
 

@@ -110,9 +110,9 @@ def _overrides(text: str, flags: Collection[str]) -> dict[str, dict[str, Any]]:
             raise UserError(f"--task_overrides of {name}: {min(unknown)} cannot differ by task; remove it")
         _, glue, tuning = CommandLine(GLUE_GROUPS, "").parse(as_flags(chosen)).groups
         values = {**vars(glue), **vars(tuning)}
-        given = {option for option, value in chosen.items() if value is not None} - {*flags}
-        if given:
-            overrides[task_by_name(name).name] = {option: values[option] for option in given}
+        names = {option for option, value in chosen.items() if value is not None} - {*flags}
+        if names:
+            overrides[task_by_name(name).name] = {option: values[option] for option in names}
     return overrides
 
 
@@ -184,11 +184,11 @@ def read_splits(task: GlueTask, glue_dir: str | None, is_predicted: bool) -> dic
     Test sets are read only if they are to be predicted.
     """
     wanted = [split for split in task.rows if is_predicted or split not in task.test_files]
-    found = load_task(task, glue_dir, wanted)
-    if not {"train", "dev"} <= set(found):
+    splits_of_files = load_task(task, glue_dir, wanted)
+    if not {"train", "dev"} <= set(splits_of_files):
         logger.warning("%s is skipped", task.title)
         return None
-    return found
+    return splits_of_files
 
 
 def load_glue_task(
@@ -325,16 +325,16 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
             usual, the majority class of its training data (0, right on 65.1 % of the test data).
     """
     majority = np.zeros(KNOWN_TASKS["wnli"].rows["test"], np.int64)
-    found = {"WNLI": majority, **answers}
+    columns = {"WNLI": majority, **answers}
     missing = []
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for task in (*KNOWN_TASKS.values(), DIAGNOSTICS):
             for title in task.test_files.values():
-                if title not in found:
+                if title not in columns:
                     missing.append(title)
                     continue
-                column = pd.Series(found[title], name="prediction")
+                column = pd.Series(columns[title], name="prediction")
                 if not task.is_regression:
                     column = column.map(dict(enumerate(task.written_labels)))
                 text = column.to_csv(sep="\t", index_label="index", float_format="%.3f")

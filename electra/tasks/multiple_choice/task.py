@@ -136,19 +136,19 @@ def load_choice_task(
     for split, questions in data.items():
         rows = encode_choices(questions, tokenizer, tuning.max_length)
         splits[split] = Split(rows, questions, len(questions), is_labelled="labels" in rows.columns)
-    found = cache(lambda: score_all(by_split(score_choices), choice_baselines(splits), splits))
-    return TaskData(splits, baselines=lambda seed: found())
+    baselines = cache(lambda: score_all(by_split(score_choices), choice_baselines(splits), splits))
+    return TaskData(splits, baselines=lambda seed: baselines())
 
 
 def choice_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
     """Return logits (N, K) by baseline and split: for the choice whose number is right most often in training."""
     place, _ = Counter(question.answer for question in splits["train"].references).most_common(1)[0]
-    found = {}
+    answers = {}
     for name, split in splits.items():
         if split.is_labelled and name != "train":
             most = max(len(question.choices) for question in split.references)
-            found[name] = np.tile(np.arange(max(most, place + 1)) == place, (len(split.references), 1)).astype(float)
-    return {"most frequent place": found}
+            answers[name] = np.tile(np.arange(max(most, place + 1)) == place, (len(split.references), 1)).astype(float)
+    return {"most frequent place": answers}
 
 
 def encode_choices(

@@ -194,13 +194,13 @@ def _answers(row: Columns) -> list[tuple[str, int]] | None:
         answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
     if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
         return None
-    found = []
+    spans = []
     for answer in answers:
         text, start = answer.get("text"), answer.get("answer_start")
         if not _is_text(text) or isinstance(start, bool) or not isinstance(start, int | float) or start % 1:
             return None
-        found.append((str(text), int(start)))
-    return found
+        spans.append((str(text), int(start)))
+    return spans
 
 
 def check_answers(data: Questions) -> None:

@@ -235,8 +235,8 @@ def answer_squad_rows(saved: Saved, items: Sequence[tuple[str, str]], forward: A
     answers = []
     for name, odds in decoded.null_odds.items():
         best = decoded.nbest[name][0]
-        found = {"prediction": best["text"], "probability": best["probability"]}
+        row = {"prediction": best["text"], "probability": best["probability"]}
         if may_be_none and odds > 0:
-            found = {"prediction": "", "probability": float(expit(odds))}
-        answers.append(found)
+            row = {"prediction": "", "probability": float(expit(odds))}
+        answers.append(row)
     return answers

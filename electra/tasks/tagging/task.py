@@ -194,9 +194,9 @@ def load_tagging_task(
     options: Any, rows: Mapping[str, NamedRows], tokenizer: PreTrainedTokenizerBase, tuning: HyperParameters
 ) -> TaskData:
     data = load_tagging_splits(options, rows)
-    known = data["train"].labels or []
-    scheme = choose_scheme(known, options.scheme)
-    tags = tag_set(known, scheme)
+    labels = data["train"].labels or []
+    scheme = choose_scheme(labels, options.scheme)
+    tags = tag_set(labels, scheme)
     if len(tags) < 2:
         raise UserError("all words have one label; see --label_column")
     logger.info("labels         %s, %d of them: %s", scheme, len(tags), " ".join(tags))
@@ -214,8 +214,8 @@ def load_tagging_task(
     words = set(chain.from_iterable(data["train"].words))
     is_cut = any(len(words_of(word)) > 1 and UNSPACED_WORD.search(word) for word in words)
     saved = {CUT_KEY: True} if is_cut else {}
-    found = cache(lambda: score_all(by_split(score_tagging), tagging_baselines(splits), splits))
-    return TaskData(splits, tags, saved=saved, baselines=lambda seed: found())
+    baselines = cache(lambda: score_all(by_split(score_tagging), tagging_baselines(splits), splits))
+    return TaskData(splits, tags, saved=saved, baselines=lambda seed: baselines())
 
 
 def tagging_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
@@ -230,7 +230,7 @@ def tagging_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
         for word, label in zip(words, labels, strict=True):
             counts[word][label] += 1
     (most, _), *_ = sum(counts.values(), Counter()).most_common(1)
-    best = {word: found.most_common(1)[0][0] for word, found in counts.items()}
+    best = {word: label_counts.most_common(1)[0][0] for word, label_counts in counts.items()}
     chosen: dict[str, Callable[[str], str]] = {
         "most frequent tag": lambda word: most,
         "most frequent tag of the word": lambda word: best.get(word, most),
