@@ -40,7 +40,12 @@ def _basic_help(verb: str) -> str:
     groups = VERBS_WITH_CONFIG[verb]
     is_training = any(issubclass(group, TrainingArguments) for group in groups)
     about = VERBS[verb].about
-    command_line = CommandLine(groups, f"{about[0].upper()}{about[1:]}.", recipes=RECIPES if is_training else {})
+    command_line = CommandLine(
+        groups,
+        f"{about[0].upper()}{about[1:]}.",
+        recipes=RECIPES if is_training else {},
+        preset=VERBS[verb].preset,
+    )
     basic = command_line.format_basic_help(VERBS[verb].basic.split())
     lines = [basic, f"electra {verb} --help all lists every option."]
     if is_training:

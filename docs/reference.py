@@ -19,6 +19,7 @@ from docs import help_files
 from electra.base.command_line import CommandLine
 from electra.base.options import default_of, rules_of
 from electra.core.recipes import RECIPES
+from electra.finetuning.registry import BY_KIND, TASKS, TRAINED
 from electra.tools.commands import VERBS
 from electra.tools.schema import VERBS_WITH_CONFIG
 
@@ -56,7 +57,7 @@ All options of the commands, made of their declarations by `python -m docs.refer
 - [reference_flags.md](reference_flags.md) translates the flags of other code bases, [configs.md](configs.md) lists the
   files of options. Verbs that are not here have a short `--help`.
 """
-FINE_TUNING = ("glue", "classify", "squad", "tag", "choose")
+FINE_TUNING = TRAINED
 """Verbs that share most of their options."""
 
 
@@ -85,6 +86,12 @@ def options_page() -> str:
         if VERBS[verb].basic:
             basic = ", ".join(f"`--{name}`" for name in VERBS[verb].basic.split())
             lines += [fill(f"Basic options: {basic}.", WIDTH, break_on_hyphens=False), ""]
+        if VERBS[verb].preset:
+            kind = BY_KIND[TASKS[verb].kind]
+            values = ", ".join(f"`--{name} {value}`" for name, value in VERBS[verb].preset.items())
+            text = f"The options are those of [electra {kind}](#electra-{kind}), with {values} by default."
+            lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
+            continue
         if verb in FINE_TUNING:
             lines += [f"Beside those of [all fine-tuning](#all-fine-tuning), `electra {verb}` has:", ""]
         for title, rows in groups[verb]:
@@ -232,7 +239,7 @@ for token in replaced_token_probabilities("the chef ate the meal", "output/mine"
 EXTEND = """Names for programs that add an objective, a task or an optimizer of their own; their modules have the whole
 description, and [CONTRIBUTING.md](../CONTRIBUTING.md) the steps.
 """
-TASKS = {
+PURPOSES = {
     "Pre-train": (
         PRE_TRAIN,
         (
@@ -257,9 +264,9 @@ TASKS = {
 def python_page() -> str:
     """Return the page of the public names: by what a program does, the rest as means to extend."""
     lines = [PYTHON]
-    for task, (example, names) in TASKS.items():
+    for task, (example, names) in PURPOSES.items():
         lines += [f"## {task}", "", example, *(section(name, getattr(electra, name)) for name in names)]
-    described = {name for _, names in TASKS.values() for name in names}
+    described = {name for _, names in PURPOSES.values() for name in names}
     lines += ["## Extend", "", EXTEND]
     for name in electra.__all__:
         if name not in described:

@@ -7,33 +7,12 @@ from importlib.util import find_spec
 import electra
 from docs import babylm_tables, reference
 from electra.base.command_line import CommandLine
-from electra.data import command as cache
-from electra.pretraining.configuration import GROUPS
-from electra.tasks.classify import task as classify
-from electra.tasks.glue import task as glue
-from electra.tasks.minimal_pairs import task as minimal_pairs
-from electra.tasks.multiple_choice import task as multiple_choice
-from electra.tasks.squad import task as squad
-from electra.tasks.tagging import task as tagging
-from electra.tokenizers import command as train_tokenizer
 from electra.tools.commands import VERBS
 from electra.tools.schema import VERBS_WITH_CONFIG
 from tests.helpers import ROOT, parametrize
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SCRIPTS = {"run_pretraining.py": "pretrain", "run_glue.py": "glue", "train_tokenizer.py": "tokenizer"}
-OPTIONS = {
-    "pretrain": GROUPS,
-    "tokenizer": train_tokenizer.TOKENIZER_GROUPS,
-    "cache": cache.CACHE_GROUPS,
-    "glue": glue.GLUE_GROUPS,
-    "classify": classify.CLASSIFY_GROUPS,
-    "squad": squad.SQUAD_GROUPS,
-    "tag": tagging.TAGGING_GROUPS,
-    "choose": multiple_choice.CHOICE_GROUPS,
-    "pairs": minimal_pairs.PAIRS_GROUPS,
-}
-"""Groups of options of the verbs that have such groups."""
 
 
 def shell_commands(text):
@@ -57,7 +36,7 @@ def verb_and_options(words):
 
 
 def test_the_examples_of_the_verbs_parse():
-    for name, groups in OPTIONS.items():
+    for name, groups in VERBS_WITH_CONFIG.items():
         CommandLine(groups, "test").parse(shlex.split(VERBS[name].example))
 
 
@@ -67,13 +46,13 @@ def test_every_command_in_the_documentation_parses(path, monkeypatch):
     for words in shell_commands(path.read_text(encoding="utf-8")):
         verb, argv = verb_and_options(words)
         assert verb is None or verb in VERBS
-        if verb not in OPTIONS:
+        if verb not in VERBS_WITH_CONFIG:
             continue
         argv = argv[: argv.index("...")] if "..." in argv else argv
         if "--config" in argv and argv[argv.index("--config") + 1].startswith("output/"):  # of a run that is not here
             at = argv.index("--config")
             del argv[at : at + 2]
-        CommandLine(OPTIONS[verb], "test").parse(argv)
+        CommandLine(VERBS_WITH_CONFIG[verb], "test").parse(argv)
 
 
 @parametrize("page", PAGES, ids=lambda path: path.name)

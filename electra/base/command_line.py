@@ -108,6 +108,7 @@ class CommandLine(Parser, HfArgumentParser):
         groups: dataclasses of the options.
         needs: conditions without which options have no effect.
         recipes: name of a recipe -> the values that the recipe sets; {} if there is no option `model_size`.
+        preset: option -> value in place of its default, which is recorded like a given one.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class CommandLine(Parser, HfArgumentParser):
         description: str,
         needs: Sequence[Need] = (),
         recipes: Mapping[str, Values] = MappingProxyType({}),
+        preset: Values = MappingProxyType({}),
     ) -> None:
         usage = "%(prog)s [--option value ...]"
         by_recipe = frozenset().union(*recipes.values())
@@ -123,6 +125,8 @@ class CommandLine(Parser, HfArgumentParser):
         super().__init__(list(groups), description=description, usage=usage, formatter_class=formatter)
         self.needs = needs
         self.recipes = recipes
+        self.preset = preset
+        self.set_defaults(**preset)
         self.options = {f.name: (f, group) for group in self.dataclass_types for f in fields(group) if f.init}
         self.without_hint = frozenset(name for need in needs if need.holds is never for name in need.names)
 
@@ -188,7 +192,7 @@ class CommandLine(Parser, HfArgumentParser):
             if name in overriding or flags.keys() & {*rules_of(self.options[name][0]).replaced_by}:
                 del lines[name]
         given = {**lines, **flags}
-        lower = {name: default_of(f) for name, (f, _) in self.options.items()}
+        lower = {**{name: default_of(f) for name, (f, _) in self.options.items()}, **self.preset}
         if self.recipes:
             chosen = given.get(RECIPE) or recipe(given) or lower[RECIPE]
             lower |= {**self.recipes[chosen], RECIPE: chosen}

@@ -275,6 +275,7 @@ def parse_data_options(
     argv: Sequence[str] | Values | None,
     rows: Mapping[str, NamedRows],
     needs: Sequence[str] = ("train", "dev"),
+    preset: Mapping[str, Any] = {},
     **default: str,
 ) -> Arguments:
     """Parse the options of a command that reads files of the user or a data set.
@@ -283,9 +284,10 @@ def parse_data_options(
         argv: words of a command line; or options by name, as a program passes them.
         rows: rows that a program passes, by split, in place of files and data sets.
         needs: splits that must be given if no data set is.
+        preset: option -> value in place of its default.
         default: options that name the data set, where neither rows, files nor a data set are given.
     """
-    args = parse_options(groups, description, argv)
+    args = parse_options(groups, description, argv, preset)
     options = args.options
     files = files_by_split(options)
     if "test" in rows and not hasattr(options, "test_file"):
@@ -304,9 +306,14 @@ def parse_data_options(
     return replace(args, options=options, rows=rows)
 
 
-def parse_options(groups: Sequence[type], description: str, argv: Sequence[str] | Values | None) -> Arguments:
+def parse_options(
+    groups: Sequence[type],
+    description: str,
+    argv: Sequence[str] | Values | None,
+    preset: Mapping[str, Any] = {},
+) -> Arguments:
     """Parse the options of the groups encoder, protocol and fine-tuning, in this order."""
-    parsed = CommandLine(groups, description).parse(argv)
+    parsed = CommandLine(groups, description, preset=preset).parse(argv)
     encoder, options, tuning = parsed.groups
     return Arguments(encoder, options, tuning, parsed.record)
 

@@ -26,6 +26,7 @@ from electra.data.rows import Columns
 from electra.finetuning.config import FeatureName, HyperParameters
 from electra.finetuning.data import Array, ColumnRows, PaddingCollator
 from electra.finetuning.heads import BiLstm, TaskModel, full_precision
+from electra.finetuning.registry import FEATURE_TAGGING
 from electra.finetuning.task import TaskData
 from electra.runtime.device import tune_networks
 
@@ -51,8 +52,6 @@ READINGS: dict[FeatureName, Reading] = {
 """Choices of states by name: the rows of table 7 of BERT's paper."""
 FEATURES_KEY = "tagging_features"
 """Key in the configuration of a saved tagger: a name in `READINGS`."""
-FEATURE_TAGGING = "FeatureTagging"
-"""End of the name of a saved tagger's class."""
 
 
 def check_features(features: Any, config: PreTrainedConfig) -> None:

@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,8 +51,9 @@ from electra.data.rows import (
     read_rows,
 )
 from electra.finetuning.data import Array, ColumnRows, PaddingCollator, placed_rows
-from electra.finetuning.features import FEATURE_TAGGING, tagger_class
+from electra.finetuning.features import tagger_class
 from electra.finetuning.heads import TaskModel, longest_input
+from electra.finetuning.registry import FEATURE_TAGGING, TASKS, command_of
 from electra.finetuning.row_checks import ids_of_rows, read_all
 from electra.finetuning.trainer import Collator, FineTuner
 from electra.model.pretrained import (
@@ -73,14 +73,8 @@ from electra.tokenizers.unknown import UnknownTokens
 logger = logging.getLogger("electra.predict")
 
 
-PREDICTORS = {
-    "SequenceClassification": "electra.tasks.classify.task",
-    "TokenClassification": "electra.tasks.tagging.task",
-    FEATURE_TAGGING: "electra.tasks.tagging.task",
-    "MultipleChoice": "electra.tasks.multiple_choice.task",
-    "QuestionAnswering": "electra.tasks.squad.task",
-}
-"""End of the name of a model's class -> module with a function `predictor`, which is imported when it is needed."""
+PREDICTORS = {name: verb for verb, row in TASKS.items() for name in row.architectures}
+"""End of the name of a model's class -> verb of the command whose `predictor` answers rows with the model."""
 TEXT_FORM = ".txt"
 """Ending of files with a text in each line."""
 WINDOW = 4096
@@ -159,7 +153,7 @@ class Predictor(NamedTuple):
 
 
 def open_saved(path: str | Path) -> tuple[Saved, str]:
-    """Return the model in a folder, or in an evaluation's folder with a single model, and its module in `PREDICTORS`.
+    """Return the model in a folder, or in an evaluation's folder with a single model, and its verb in `PREDICTORS`.
 
     Raises:
         UserError: there is no fine-tuned model, or its files do not belong together.
@@ -189,7 +183,7 @@ def open_saved(path: str | Path) -> tuple[Saved, str]:
 
 
 def saved_in_memory(model: PreTrainedModel, processing_class: Any = None) -> tuple[Saved, str]:
-    """Return a copy of a fine-tuned model in memory, with its tokenizer and settings, and its module in `PREDICTORS`.
+    """Return a copy of a fine-tuned model in memory, with its tokenizer and settings, and its verb in `PREDICTORS`.
 
     The settings are those of the folder from which the model was loaded. Without one, texts are cut to what the model
     reads, and to `LONGEST_TEXT` tokens.
@@ -274,13 +268,13 @@ def predict(
     """
     asked = AskedColumns("the model", text_column, text_pair_column)
     if isinstance(model, PreTrainedModel):
-        saved, module = saved_in_memory(model, processing_class)
+        saved, verb = saved_in_memory(model, processing_class)
     else:
         path = model.saved_model() if isinstance(model, FineTuned) else model
-        saved, module = open_saved(path)
+        saved, verb = open_saved(path)
         check_given_tokenizer(processing_class, saved.tokenizer, str(path))
         asked = asked._replace(model=str(path))
-    predictor: Predictor = import_module(module).predictor(saved, asked)
+    predictor: Predictor = command_of(verb).predictor(saved, asked)
     placed = list(placed_rows(rows, "rows", text_column or saved.settings.get("text_column") or TEXT_COLUMN))
     check_rows(predictor, placed)
     answered = answer_rows(predictor, saved, per_device_eval_batch_size, placed, "the rows")
@@ -374,9 +368,9 @@ def main(argv: list[str] | None = None) -> None:
     setup_logging(sys.stderr)
     with redirect_stdout(sys.stderr):
         keep_freed_memory()
-        saved, module = open_saved(args.model)
+        saved, verb = open_saved(args.model)
         asked = AskedColumns(args.model, args.text_column, args.text_pair_column)
-        predictor: Predictor = import_module(module).predictor(saved, asked)
+        predictor: Predictor = command_of(verb).predictor(saved, asked)
         if args.file != "-":  # refuse a bad row before hours of work
             check_rows(predictor, open_rows(args.file, predictor, args.delimiter, args.quoting)[1])
         if args.threads is not None:

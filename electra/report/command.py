@@ -6,43 +6,28 @@
     electra report RUN --names rc2020                      curves under the names of another code base
     electra report EVALUATION EVALUATION --output FOLDER   report.md, report.html
 
-Runs may be unfinished or killed. Evaluations are the folders of
-`electra glue`, `classify`, `squad`, `tag`, `choose` and `pairs`.
+Runs may be unfinished or killed. Evaluations are the folders of the kinds of tasks in `TASKS`.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from electra.base.console import log_plainly
 from electra.base.files import read_json
 from electra.base.parser import Parser
 from electra.core.errors import UserError
+from electra.finetuning.registry import BY_KIND, TASKS, part
 from electra.report.blocks import PAGE_MARK, Blocks, BulletList, Heading, Report, Text, write_report
+from electra.report.evaluation import Reporting
 from electra.report.metrics import THEIR_METRICS
 from electra.report.page import efficiency_section
 from electra.report.page import write_run_report as write_run_report
 from electra.report.results import ENVIRONMENT_NAME, Environment
 from electra.report.runs import read_run
-from electra.tasks.classify.report import CLASSIFY_REPORTING
-from electra.tasks.glue.report import GLUE_REPORTING
-from electra.tasks.minimal_pairs.report import report_pairs
-from electra.tasks.multiple_choice.report import CHOICE_REPORTING
-from electra.tasks.squad.report import SQUAD_REPORTING
-from electra.tasks.tagging.report import TAGGING_REPORTING
 
 logger = logging.getLogger("electra.report")
-
-
-REPORTS: dict[str, Callable[[Sequence[Path]], Report]] = {
-    "glue": GLUE_REPORTING.report,
-    "classify": CLASSIFY_REPORTING.report,
-    "squad": SQUAD_REPORTING.report,
-    "tagging": TAGGING_REPORTING.report,
-    "multiple_choice": CHOICE_REPORTING.report,
-    "minimal_pairs": report_pairs,
-}
-"""Kind of an evaluation, as its environment.json has it -> the function that reports folders of this kind."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -72,25 +57,33 @@ def main(argv: list[str] | None = None) -> None:
     if len(kinds) > 1:
         raise UserError(f"the folders hold {', '.join(kinds)}; report each kind separately")
     if kinds:
-        if kinds[0] not in REPORTS:
+        if kinds[0] not in BY_KIND:
             raise UserError(
-                f"{first / ENVIRONMENT_NAME} has the kind {kinds[0]!r}; the kinds are {', '.join(REPORTS)}"
+                f"{first / ENVIRONMENT_NAME} has the kind {kinds[0]!r}; the kinds are {', '.join(BY_KIND)}"
             )
-        write_report(REPORTS[kinds[0]](given.folders), given.output or first)
+        write_report(report_of(kinds[0])(given.folders), given.output or first)
         return
     section: Blocks = []
     if given.glue is not None:  # its results, with the cost of the score
-        summaries = GLUE_REPORTING.read_runs([given.glue])
+        reporting: Reporting = part(TASKS["glue"].report)
+        summaries = reporting.read_runs([given.glue])
         about = Text("Development sets, percent: median over seeds ± standard deviation.")
         section += [
-            Heading(GLUE_REPORTING.title),
+            Heading(reporting.title),
             about,
-            *GLUE_REPORTING.section(summaries),
-            BulletList(GLUE_REPORTING.definitions),
+            *reporting.section(summaries),
+            BulletList(reporting.definitions),
         ]
         section += efficiency_section(read_run(first), summaries[0].averages)
     for path in write_run_report(given.folders, given.output, section, given.names):
         logger.info("%s", path)
+
+
+def report_of(kind: str) -> Callable[[Sequence[Path]], Report]:
+    """Return the function that reports folders of a kind of evaluation, which their environment.json has."""
+    registered: Any = part(TASKS[BY_KIND[kind]].report)
+    report: Callable[[Sequence[Path]], Report] = registered.report if isinstance(registered, Reporting) else registered
+    return report
 
 
 def refuse_other_files(folder: Path) -> None:

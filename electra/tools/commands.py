@@ -7,15 +7,16 @@ A verb's module is imported only when the verb runs. The help is ready in files 
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from importlib.resources import files
 from itertools import zip_longest
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from electra.base.errors import hint_of_unknown, run_script
 from electra.core.errors import UserError
+from electra.finetuning.registry import TASKS
 
 
 class Verb(NamedTuple):
@@ -27,13 +28,9 @@ class Verb(NamedTuple):
     """Arguments of a typical call."""
     basic: str = ""
     """Names of the options that `--help` shows, the most important first; "" for all. `--help all` shows every one."""
+    preset: Mapping[str, Any] = {}
+    """Option -> the value that it has if no file or flag sets it; `main` takes it if there is one."""
 
-
-RUN = (
-    "experiment_name num_seeds save_model learning_rate num_train_epochs per_device_train_batch_size max_length seed "
-    "bf16 threads report_to plan"
-)
-"""Basic options that all commands of fine-tuning have."""
 
 VERBS = {
     "pretrain": Verb(
@@ -57,46 +54,11 @@ VERBS = {
         "--train_file 'corpus/*.txt' --tokenizer_path my_tokenizer",
         "train_file dataset_name tokenizer_path cache_dir vocab_size lowercase",
     ),
-    "glue": Verb(
-        "electra.tasks.glue.task",
-        "fine-tune on GLUE and similar tasks, with several seeds",
-        "--pretrain_path output/quickstart --tasks demo",
-        f"pretrain_path tasks glue_dir {RUN} predict_test",
-    ),
-    "classify": Verb(
-        "electra.tasks.classify.task",
-        "fine-tune on your own texts with labels: classes, several at once, or numbers",
-        "--pretrain_path output/small_owt --train_file reviews.csv --save_model",
-        "pretrain_path train_file validation_file test_file dataset_name text_column text_pair_column "
-        f"label_column {RUN} label_kind long_texts train_fractions",
-    ),
+    **{verb: Verb(row.module, row.about, row.example, row.basic, row.preset) for verb, row in TASKS.items()},
     "predict": Verb(
         "electra.finetuning.predict",
         "answer the rows of a file with a fine-tuned model that was saved",
         "output/classify_reviews_small_owt/models/reviews new.csv --output_file answers.csv",
-    ),
-    "squad": Verb(
-        "electra.tasks.squad.task",
-        "fine-tune on questions about paragraphs, SQuAD 1.1 or 2.0",
-        "--pretrain_path output/small_owt --dataset_name squad_v2",
-        f"pretrain_path train_file validation_file dataset_name {RUN}",
-    ),
-    "tag": Verb(
-        "electra.tasks.tagging.task",
-        "fine-tune to label words, such as names (NER)",
-        "--pretrain_path output/small_owt --train_file eng.train --validation_file eng.testa",
-        f"pretrain_path train_file validation_file test_file dataset_name word_column label_column {RUN}",
-    ),
-    "choose": Verb(
-        "electra.tasks.multiple_choice.task",
-        "fine-tune on multiple choice, such as SWAG",
-        "--pretrain_path output/small_owt --train_file train.csv --validation_file dev.csv",
-        f"pretrain_path train_file validation_file test_file dataset_name {RUN}",
-    ),
-    "pairs": Verb(
-        "electra.tasks.minimal_pairs.task",
-        "test grammar on minimal pairs, such as BLiMP, without training",
-        "--pretrain_path output/small_owt --data blimp/data",
     ),
     "detect": Verb(
         "electra.tasks.detect.task",
@@ -134,7 +96,7 @@ VERBS = {
         "output/small_owt --hub_model_id me/small_owt --private",
     ),
 }
-"""The commands by the word that follows `electra`, in the order of its help."""
+"""The commands by the word that follows `electra`, in the order of its help; those of tasks are registered."""
 WITHOUT_TORCH = ("report", "push")
 """Verbs that import no torch: no line asks the user to wait for its import."""
 
@@ -177,7 +139,10 @@ def start(name: str) -> None:
             print(f"electra {name}: loading torch and transformers", file=sys.stderr, flush=True)  # noqa: T201
     with redirect_stdout(io.StringIO()):  # transformers prints what it finds, such as WANDB_MODE, used or not
         module = import_module(verb.module)
-    module.main()
+    if verb.preset:
+        module.main(preset=verb.preset)
+    else:
+        module.main()
 
 
 def asks_for_help(words: Sequence[str]) -> bool:

@@ -1,10 +1,10 @@
-"""Fine-tuning from Python: `fine_tune`. The verbs classify, tag, choose, squad and glue of `electra` do the same.
+"""Fine-tuning from Python: `fine_tune`. The commands of the kinds of tasks in `TASKS` do the same.
 
 A command parses words, and this module takes values. From there on both go one way: `Arguments`, `Task`, `evaluate`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from transformers import PreTrainedModel
 
 from electra.base.console import log_by_default
 from electra.base.errors import hint_of_unknown
-from electra.base.options import Values
 from electra.core.errors import UserError
+from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import (
     Arguments,
     ClassificationArguments,
@@ -25,29 +25,18 @@ from electra.finetuning.data import DATASET_ARGUMENTS, SPLITS, NamedRows, as_tab
 from electra.finetuning.evaluation import Evaluation, on_main
 from electra.finetuning.heads import Encoder, encoder_of
 from electra.finetuning.predict import FineTuned
+from electra.finetuning.registry import TASKS, command_of
 from electra.finetuning.runner import evaluate
 from electra.finetuning.saved import SAVED_HEADS, folder_of, heads_of, read_saved
 from electra.finetuning.task import Task
 from electra.model.pretrained import name_of
 from electra.runtime.device import keeping_random_states
-from electra.tasks.classify.task import evaluate_classification, parse_classify_arguments
-from electra.tasks.glue.task import evaluate_glue, parse_glue_arguments
 from electra.tasks.glue.tasks import KNOWN_TASKS
-from electra.tasks.multiple_choice.task import evaluate_choices, parse_choice_arguments
-from electra.tasks.squad.task import evaluate_squad, parse_squad_arguments
-from electra.tasks.tagging.task import evaluate_tagging, parse_tagging_arguments
 
-Parse = Callable[[Values, Mapping[str, NamedRows]], Arguments]
-"""Type of a function of options by name, and of rows by split, that returns the arguments of a task."""
 Evaluate = Callable[[Arguments, Encoder | None], Evaluation | None]
 """Type of a function of arguments and an encoder, None for the one that they name, that fine-tunes."""
-TASKS_OF_USER: dict[str, tuple[Parse, Evaluate]] = {
-    "classify": (parse_classify_arguments, evaluate_classification),
-    "tag": (parse_tagging_arguments, evaluate_tagging),
-    "choose": (parse_choice_arguments, evaluate_choices),
-    "squad": (parse_squad_arguments, evaluate_squad),
-}
-"""Kinds of tasks on data of the user, by the verb of their command."""
+TASKS_OF_USER = tuple(verb for verb, row in TASKS.items() if row.is_trained and row.takes_rows)
+"""Verbs of the kinds of tasks on data of the user."""
 
 
 def fine_tune(
@@ -79,8 +68,8 @@ def fine_tune(
             those of the task. The path of a .csv, .tsv, .jsonl or .parquet file; a list of dictionaries; a table of
             `datasets` or pandas. A `DatasetDict` has all splits. Without a development set, a tenth of the training
             rows is held out.
-        task: classify, tag, choose, squad; the name of a task of GLUE, such as rte, or demo, which needs no data; or
-            a `Task`, which brings its data.
+        task: classify, tag, choose, squad: a verb for data of the user; the name of a task of GLUE, such as rte, or
+            demo, which needs no data; or a `Task`, which brings its data.
         name: name of the data in results and in the name of the folder, for classify, tag and choose; by default that
             of the file, and of rows data.
         processing_class: the tokenizer of a model in memory; by default that of the folder it was loaded from.
@@ -130,14 +119,15 @@ def fine_tune(
 def _arguments(task: str | Task, data: Mapping[str, NamedRows], values: dict[str, Any]) -> tuple[Arguments, Evaluate]:
     """Return the arguments of a task, and the function that fine-tunes with them."""
     if isinstance(task, str) and task in TASKS_OF_USER:
-        parse, run = TASKS_OF_USER[task]
+        command: TaskCommand = command_of(task)
+        preset = TASKS[task].preset
         if all(_is_path(part.table) for part in data.values()):
             values |= {f"{SPLITS[split]}_file": part.table for split, part in data.items()}
-            return parse(values, {}), run
-        if task != "squad":
+            return command.parse(values, preset=preset), command.evaluate
+        if any(f.name == "task_name" for group in command.groups for f in fields(group)):
             values.setdefault("task_name", "data")
         rows = {split: part._replace(table=as_table(part.table, part.argument)) for split, part in data.items()}
-        return parse(values, rows), run
+        return command.parse(values, rows, preset), command.evaluate
     if isinstance(task, str) and task not in KNOWN_TASKS:
         known = [*TASKS_OF_USER, *KNOWN_TASKS]
         hint = hint_of_unknown(task, known, f"the tasks are {', '.join(known)}")
@@ -145,7 +135,8 @@ def _arguments(task: str | Task, data: Mapping[str, NamedRows], values: dict[str
     if data:
         raise UserError(f"this task has its own data; leave rows out, or choose {', '.join(TASKS_OF_USER)}")
     if isinstance(task, str):
-        return parse_glue_arguments({**values, "tasks": [task]}), evaluate_glue
+        glue: TaskCommand = command_of("glue")
+        return glue.parse({**values, "tasks": [task]}), glue.evaluate
     args = parse_options((EncoderArguments, ProtocolArguments, ClassificationArguments), "", values)
     return args, lambda args, encoder: evaluate(args, [task], task.kind.name, encoder)
 

@@ -22,14 +22,10 @@ from electra.base.command_line import CommandLine
 from electra.base.options import default_of, plain_value, rules_of, types_of
 from electra.base.parser import Parser
 from electra.data.command import CACHE_GROUPS
+from electra.finetuning.registry import TASKS, groups_of
 from electra.pretraining.options import GROUPS
 from electra.pretraining.testset import TestSetArguments
-from electra.tasks.classify.task import CLASSIFY_GROUPS
-from electra.tasks.glue.task import GLUE_GROUPS, TASK_OPTIONS
-from electra.tasks.minimal_pairs.task import PAIRS_GROUPS
-from electra.tasks.multiple_choice.task import CHOICE_GROUPS
-from electra.tasks.squad.task import SQUAD_GROUPS
-from electra.tasks.tagging.task import TAGGING_GROUPS
+from electra.tasks.glue.task import TASK_OPTIONS
 from electra.tokenizers.command import TOKENIZER_GROUPS
 from electra.tools.sweep_file import GOALS, METHODS, PROGRAMS, RANGES, UNUSED
 
@@ -38,12 +34,7 @@ Schema = dict[str, Any]
 
 VERBS_WITH_CONFIG = {
     "pretrain": GROUPS,
-    "glue": GLUE_GROUPS,
-    "classify": CLASSIFY_GROUPS,
-    "squad": SQUAD_GROUPS,
-    "tag": TAGGING_GROUPS,
-    "choose": CHOICE_GROUPS,
-    "pairs": PAIRS_GROUPS,
+    **{verb: groups_of(verb) for verb in TASKS},
     "tokenizer": TOKENIZER_GROUPS,
     "cache": CACHE_GROUPS,
     "testset": (TestSetArguments,),
@@ -126,6 +117,8 @@ def schema_of_verb(verb: str) -> Schema:
         return SWEEP
     options = CommandLine(VERBS_WITH_CONFIG[verb], "").options
     properties = {name: schema_of_option(f, types_of(group)[name]) for name, (f, group) in options.items()}
+    for name, value in (TASKS[verb].preset if verb in TASKS else {}).items():
+        properties[name]["default"] = value
     if verb == "glue":
         each = {name: properties[name] for name in properties if name in TASK_OPTIONS}
         of_task = {"type": "object", "properties": each, "additionalProperties": False}

@@ -9,7 +9,7 @@ import json
 import logging
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +21,8 @@ from electra.base.errors import hint_of_unknown
 from electra.base.files import YAML_ERRORS, config_path, holds_files, read_json, read_plain
 from electra.core.errors import UserError
 from electra.core.ranges import check
+from electra.finetuning.commands import TaskCommand
+from electra.finetuning.registry import TASKS, TRAINED, command_of, part
 from electra.finetuning.saved import check_can_save
 from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_pretraining_arguments
@@ -30,12 +32,8 @@ from electra.report.results import RESULTS_NAME
 from electra.report.runs import METRICS_NAME, RunMetrics
 from electra.report.verdict import sampling_error
 from electra.runtime.tracking import check_trackers
-from electra.tasks.classify.task import CLASSIFY, open_classification, parse_classify_arguments
-from electra.tasks.glue.task import GLUE, open_tasks, parse_glue_arguments, read_splits
+from electra.tasks.glue.task import read_splits
 from electra.tasks.glue.tasks import KNOWN_TASKS
-from electra.tasks.multiple_choice.task import MULTIPLE_CHOICE, open_choice_task, parse_choice_arguments
-from electra.tasks.squad.task import SQUAD, open_squad_task, parse_squad_arguments
-from electra.tasks.tagging.task import TAGGING, open_tagging_task, parse_tagging_arguments
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -46,7 +44,7 @@ logger = logging.getLogger(__name__)
 PROGRAMS = {
     "run_pretraining.py": "pretrain",
     "run_glue.py": "glue",
-    **{f"electra {verb}": verb for verb in ("pretrain", "glue", "classify", "squad", "tag", "choose")},
+    **{f"electra {verb}": verb for verb in ("pretrain", *TRAINED)},
 }
 """Program that a sweep file names -> verb of its command."""
 METHODS = ("grid", "random", "bayes")
@@ -340,7 +338,9 @@ class Commands(NamedTuple):
     @property
     def reporting(self) -> Reporting:
         """Return how the evaluations of points are reported."""
-        return EVALUATIONS.get(self.sweep.verb, EVALUATIONS["glue"]).reporting
+        verb = self.sweep.verb if self.sweep.verb in TRAINED else "glue"
+        reporting: Reporting = part(TASKS[verb].report)
+        return reporting
 
     @property
     def is_untracked(self) -> bool:
@@ -377,24 +377,6 @@ def glue_words(config: str | None, flags: str | None) -> list[str] | None:
 # ---- checks before the first point
 
 
-class Evaluating(NamedTuple):
-    """A command that fine-tunes: the parser of its options, what opens its tasks, and how they are reported."""
-
-    parse: Callable[[Sequence[str]], Any]
-    open: Callable[[Any], Any]
-    reporting: Reporting
-
-
-EVALUATIONS = {
-    "glue": Evaluating(parse_glue_arguments, open_tasks, GLUE.reporting),
-    "classify": Evaluating(parse_classify_arguments, open_classification, CLASSIFY.reporting),
-    "squad": Evaluating(parse_squad_arguments, open_squad_task, SQUAD.reporting),
-    "tag": Evaluating(parse_tagging_arguments, open_tagging_task, TAGGING.reporting),
-    "choose": Evaluating(parse_choice_arguments, open_choice_task, MULTIPLE_CHOICE.reporting),
-}
-"""Verb -> the command that fine-tunes."""
-
-
 def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, Any]:
     """Parse the command lines of all points, and return the options of the first one.
 
@@ -407,14 +389,14 @@ def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, 
     for point in points:
         for verb, words in commands.of(point).items():
             try:
-                args: Any = (parse_pretraining_arguments if verb == "pretrain" else EVALUATIONS[verb].parse)(words[1:])
+                args: Any = (parse_pretraining_arguments if verb == "pretrain" else command_of(verb).parse)(words[1:])
                 check_trackers(args.training.report_to if verb == "pretrain" else args.tuning.report_to)
                 if verb == "pretrain":
                     kinds = ["eval/", "eval/fixed_"] if args.segments.eval_corruption else ["eval/"]
                     known |= {f"{kind}{name}" for name in ("loss", *METRIC_LABELS) for kind in kinds}
                 elif verb not in records:
                     check_can_save(args)
-                    known |= scores_of(EVALUATIONS[verb], args)
+                    known |= scores_of(verb, args)
             except (UserError, OSError) as error:
                 where = " in --glue and --glue_flags" if verb != commands.sweep.verb else ""
                 raise UserError(f"{point.name} would fail{where}: {error}") from error
@@ -425,14 +407,14 @@ def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, 
     return without_secrets(records[commands.sweep.verb])
 
 
-def scores_of(evaluating: Evaluating, args: Any) -> set[str]:
+def scores_of(verb: str, args: Any) -> set[str]:
     """Return the names of the scores of an evaluation; raise a UserError if its data cannot be read."""
-    opened = evaluating.open(args)
-    names = {task.name for task in (opened if isinstance(opened, list) else [opened])}
-    if evaluating.reporting is GLUE.reporting:
+    command: TaskCommand = command_of(verb)
+    names = {task.name for task in command.open(args)}
+    if verb == "glue":
         data = [read_splits(KNOWN_TASKS[name], args.options.glue_dir, is_predicted=False) for name in names]
         check(any(data), "glue_dir", args.options.glue_dir, f"a folder with data of {' '.join(names)}")
-    averages = {name for name, of in evaluating.reporting.averages.items() if {*of} <= names}
+    averages = {name for name, of in command.kind.reporting.averages.items() if {*of} <= names}
     return averages | {f"median/{name}" for name in names}
 
 

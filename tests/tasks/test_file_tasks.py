@@ -4,15 +4,11 @@ from importlib import import_module
 
 from electra.base.files import CONFIGS
 from electra.finetuning.data import task_name
-from electra.report.command import REPORTS
-from electra.tasks.glue.task import GLUE
-from electra.tasks.multiple_choice.task import MULTIPLE_CHOICE
+from electra.finetuning.registry import TASKS
 from electra.tasks.multiple_choice.task import main as choose
 from electra.tasks.multiple_choice.task import parse_choice_arguments as parse_swag
-from electra.tasks.squad.task import SQUAD
 from electra.tasks.squad.task import main as squad
 from electra.tasks.squad.task import parse_squad_arguments as parse_squad
-from electra.tasks.tagging.task import TAGGING
 from electra.tasks.tagging.task import main as tag
 from electra.tasks.tagging.task import parse_tagging_arguments as parse_tagging
 from tests.conftest import refused
@@ -60,11 +56,6 @@ def test_the_folder_of_a_published_task_names_it():
     assert task_name(args.options, "kind", {"conll2003"}) == "conll2003"
 
 
-@parametrize("kind", [GLUE, SQUAD, TAGGING, MULTIPLE_CHOICE])
-def test_the_kind_of_a_task_is_where_its_report_is_found(kind):
-    assert REPORTS[kind.name].__self__ is kind.reporting and kind.reporting.kind == kind.name
-
-
 @parametrize("parse", [parse_squad, parse_tagging, parse_swag])
 def test_data_are_two_files_or_a_data_set(parse):
     assert parse([*FILES]).options.dataset_name is None
@@ -103,10 +94,10 @@ def test_bad_options_and_files_are_one_line_and_leave_nothing(files, tmp_path, c
 
 
 @parametrize("name", ["../x", "/tmp/x", "a/b", "..", ".", "a" * 201, "", "checkpoint-4", "discriminator"])
-@parametrize("module", ["classify", "glue", "squad", "tagging", "multiple_choice", "minimal_pairs"])
-def test_no_evaluation_leaves_its_output_folder(module, name):
-    main = import_module(f"electra.tasks.{module}.task").main
+@parametrize("verb", TASKS)
+def test_no_evaluation_leaves_its_output_folder(verb, name):
+    main = import_module(TASKS[verb].module).main
     argv = ["--pretrain_path=a", f"--experiment_name={name}"]
-    if module in ("classify", "tagging"):
+    if TASKS[verb].takes_rows:
         argv += FILES[1:]
     assert "--experiment_name" in refused(lambda: main(argv))

@@ -13,11 +13,11 @@ from scipy.special import expit, logit, softmax
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.base.console import setup_logging
 from electra.base.options import Values
 from electra.core.errors import UserError, abridged
 from electra.data.cells import PAGE
 from electra.data.rows import Columns
+from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import (
     Arguments,
     ClassificationArguments,
@@ -26,17 +26,14 @@ from electra.finetuning.config import (
     parse_data_options,
 )
 from electra.finetuning.data import SPLITS, Array, NamedRows, data_settings, rows_by_split, task_name
-from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.heads import Encoder, EncoderWithHead
+from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.held_out import with_development
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.row_checks import is_named, is_unlabelled, read_all, set_apart, warn_if_unused
-from electra.finetuning.runner import evaluate
 from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example
 from electra.finetuning.trainer import Logits, step_loss
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.report.evaluation import CUT_TEXTS
-from electra.runtime.device import keep_freed_memory
 from electra.tasks.classify.baselines import make_baselines
 from electra.tasks.classify.data import ClassifyArguments, TextColumns, encode_texts, read_example, read_examples
 from electra.tasks.classify.labels import (
@@ -71,27 +68,16 @@ CLASSIFY_GROUPS = (EncoderArguments, ClassifyArguments, ClassificationArguments)
 """Groups of options of `electra classify`."""
 
 
-def parse_classify_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
+def parse_classify_arguments(
+    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, Any] = {}
+) -> Arguments:
     about = "Fine-tune an encoder on texts with labels of your own, and score it."
-    args = parse_data_options(CLASSIFY_GROUPS, about, argv, rows, needs=("train",))
+    args = parse_data_options(CLASSIFY_GROUPS, about, argv, rows, needs=("train",), preset=preset)
     fractions = args.options.train_fractions
     if len(fractions) != 1:
         shares = " ".join(map(str, fractions))
         raise UserError(f"--train_fractions takes one share, not {shares}; see examples/learning_curve.py for several")
     return args
-
-
-def main(argv: list[str] | None = None) -> None:
-    setup_logging()
-    args = parse_classify_arguments(argv)
-    keep_freed_memory(use_cpu=args.tuning.use_cpu)
-    evaluate_classification(args)
-
-
-def evaluate_classification(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
-    """Fine-tune on texts with labels, and return the evaluation; see `evaluate`."""
-    prefix = f"classify_{task_name(args.options, 'data')}"
-    return evaluate(args, [open_classification(args)], prefix, encoder)
 
 
 # ---- the task
@@ -374,3 +360,18 @@ def answer_texts(
             columns["probability"] = dict(zip(labels.classes, expit(row).tolist(), strict=True))
         answers.append(columns)
     return answers
+
+
+# ---- the command, of which the verb, `fine_tune` and `electra predict` are made
+
+
+CLASSIFY_COMMAND = TaskCommand(
+    CLASSIFY,
+    CLASSIFY_GROUPS,
+    parse_classify_arguments,
+    lambda args: [open_classification(args)],
+    lambda options: f"classify_{task_name(options, 'data')}",
+    predictor,
+)
+"""The command of `electra classify`."""
+main = CLASSIFY_COMMAND.run

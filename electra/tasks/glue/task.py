@@ -16,16 +16,15 @@ from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.base.command_line import CommandLine
-from electra.base.console import setup_logging
 from electra.base.files import CONFIGS, write_file
 from electra.base.options import Values
 from electra.base.parser import as_flags
 from electra.core.errors import UserError
+from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArguments, HyperParameters
 from electra.finetuning.data import Array, Examples, both_orders, encode_examples
 from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.heads import Encoder, EncoderWithHead
-from electra.finetuning.runner import evaluate
+from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.task import (
     Split,
     Task,
@@ -38,7 +37,6 @@ from electra.finetuning.task import (
 from electra.finetuning.trainer import Logits
 from electra.finetuning.words import NUMBER, SINGLE, fit_words
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, CUT_TEXTS
-from electra.runtime.device import keep_freed_memory
 from electra.tasks.glue.data import GlueArguments, GlueTuningArguments, load_task, task_data_settings
 from electra.tasks.glue.metrics import (
     GlueLabels,
@@ -114,21 +112,6 @@ def _overrides(text: str, flags: Collection[str]) -> dict[str, dict[str, Any]]:
         if names:
             overrides[task_by_name(name).name] = {option: values[option] for option in names}
     return overrides
-
-
-def main(argv: list[str] | None = None) -> None:
-    setup_logging()
-    args = parse_glue_arguments(argv)
-    keep_freed_memory(use_cpu=args.tuning.use_cpu)
-    evaluate_glue(args)
-
-
-def evaluate_glue(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
-    """Fine-tune on tasks of GLUE, write a submission if asked to, and return the evaluation; see `evaluate`."""
-    evaluation = evaluate(args, open_tasks(args), "glue", encoder)
-    if evaluation is not None and args.options.predict_test != "none":
-        submit(evaluation)
-    return evaluation
 
 
 # ---- the tasks
@@ -291,7 +274,9 @@ def metrics(
 
 
 def submit(evaluation: Evaluation) -> None:
-    """Write submission.zip with the answers of each task's best run, or of the ensemble of all its runs."""
+    """Write submission.zip, if asked to: the answers of each task's best run, or of the ensemble of all its runs."""
+    if evaluation.args.options.predict_test == "none":
+        return
     answers: dict[str, np.ndarray] = {}
     finished = {result.task for result in evaluation.results}  # by this command or an earlier one
     for name, task in KNOWN_TASKS.items():
@@ -341,3 +326,19 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
                 archive.writestr(zipfile.ZipInfo(f"{title}.tsv"), text)  # always dated 1980: equal bytes
     write_file(content.getvalue(), path)
     return missing
+
+
+# ---- the command, of which the verb, `fine_tune` and `electra predict` are made
+
+
+GLUE_COMMAND = TaskCommand(
+    GLUE,
+    GLUE_GROUPS,
+    parse_glue_arguments,
+    open_tasks,
+    lambda options: "glue",
+    None,
+    submit,
+)
+"""The command of `electra glue`."""
+main = GLUE_COMMAND.run

@@ -19,9 +19,9 @@ from scipy.special import softmax
 from torch import Tensor
 from transformers import AutoModelForMultipleChoice, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.base.console import setup_logging
 from electra.base.options import Values
 from electra.data.rows import Columns
+from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import (
     Arguments,
     ClassificationArguments,
@@ -41,10 +41,8 @@ from electra.finetuning.data import (
     pad,
     task_name,
 )
-from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.heads import Encoder, EncoderWithHead
+from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
-from electra.finetuning.runner import evaluate
 from electra.finetuning.task import (
     Split,
     Task,
@@ -57,7 +55,6 @@ from electra.finetuning.task import (
     score_all,
 )
 from electra.finetuning.trainer import Logits
-from electra.runtime.device import keep_freed_memory
 from electra.tasks.multiple_choice.data import (
     ChoiceQuestion,
     MultipleChoiceArguments,
@@ -73,24 +70,13 @@ CHOICE_GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArgume
 """Groups of options of `electra choose`."""
 
 
-def parse_choice_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
+def parse_choice_arguments(
+    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, Any] = {}
+) -> Arguments:
     about = "Fine-tune an encoder on multiple-choice questions and score it."
     return parse_data_options(
-        CHOICE_GROUPS, about, argv, rows, ["train"], dataset_name="allenai/swag", dataset_config_name="regular"
+        CHOICE_GROUPS, about, argv, rows, ["train"], preset, dataset_name="allenai/swag", dataset_config_name="regular"
     )
-
-
-def main(argv: list[str] | None = None) -> None:
-    setup_logging()
-    args = parse_choice_arguments(argv)
-    keep_freed_memory(use_cpu=args.tuning.use_cpu)
-    evaluate_choices(args)
-
-
-def evaluate_choices(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
-    """Fine-tune on questions with choices, and return the evaluation; see `evaluate`."""
-    prefix = f"multiple_choice_{task_name(args.options, 'data', CHOICE_TASKS)}"
-    return evaluate(args, [open_choice_task(args)], prefix, encoder)
 
 
 # ---- the task
@@ -284,3 +270,18 @@ def answer_choices(saved: Saved, questions: Sequence[ChoiceQuestion], forward: A
             }
         )
     return answers
+
+
+# ---- the command, of which the verb, `fine_tune` and `electra predict` are made
+
+
+CHOICE_COMMAND = TaskCommand(
+    MULTIPLE_CHOICE,
+    CHOICE_GROUPS,
+    parse_choice_arguments,
+    lambda args: [open_choice_task(args)],
+    lambda options: f"multiple_choice_{task_name(options, 'data', CHOICE_TASKS)}",
+    predictor,
+)
+"""The command of `electra choose`."""
+main = CHOICE_COMMAND.run

@@ -13,17 +13,14 @@ import numpy as np
 from scipy.special import expit
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.base.console import setup_logging
 from electra.base.files import RESULT_NAME
 from electra.base.options import Values
 from electra.core.errors import UserError
 from electra.data.rows import Columns, text_of
+from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import Arguments, EncoderArguments, HyperParameters, parse_data_options
 from electra.finetuning.data import Array, NamedRows, data_settings, held_out_settings
-from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.heads import Encoder
 from electra.finetuning.predict import Predictor, Saved
-from electra.finetuning.runner import evaluate
 from electra.finetuning.task import (
     COLLAPSED_SHARE,
     BaselineScores,
@@ -34,7 +31,6 @@ from electra.finetuning.task import (
     by_split,
     of_one_split,
 )
-from electra.runtime.device import keep_freed_memory
 from electra.tasks.squad.data import QuestionWindows, SpanArguments, SquadArguments, encode_questions, load_questions
 from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
 from electra.tasks.squad.metrics import AnswerTexts, Decoded, decode, evaluate_v1, evaluate_v2
@@ -48,21 +44,11 @@ SQUAD_GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 """Groups of options of `electra squad`."""
 
 
-def parse_squad_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
+def parse_squad_arguments(
+    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, Any] = {}
+) -> Arguments:
     about = "Fine-tune an encoder on SQuAD and score it."
-    return parse_data_options(SQUAD_GROUPS, about, argv, rows, ["train"], dataset_name="squad")
-
-
-def main(argv: list[str] | None = None) -> None:
-    setup_logging()
-    args = parse_squad_arguments(argv)
-    keep_freed_memory(use_cpu=args.tuning.use_cpu)
-    evaluate_squad(args)
-
-
-def evaluate_squad(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
-    """Fine-tune on questions about paragraphs, and return the evaluation; see `evaluate`."""
-    return evaluate(args, [open_squad_task(args)], "squad", encoder)
+    return parse_data_options(SQUAD_GROUPS, about, argv, rows, ["train"], preset, dataset_name="squad")
 
 
 # ---- the task
@@ -240,3 +226,18 @@ def answer_squad_rows(saved: Saved, items: Sequence[tuple[str, str]], forward: A
             row = {"prediction": "", "probability": float(expit(odds))}
         answers.append(row)
     return answers
+
+
+# ---- the command, of which the verb, `fine_tune` and `electra predict` are made
+
+
+SQUAD_COMMAND = TaskCommand(
+    SQUAD,
+    SQUAD_GROUPS,
+    parse_squad_arguments,
+    lambda args: [open_squad_task(args)],
+    lambda options: "squad",
+    predictor,
+)
+"""The command of `electra squad`."""
+main = SQUAD_COMMAND.run

@@ -16,12 +16,12 @@ from scipy.special import softmax
 from torch import Tensor
 from transformers import AutoModel, AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.base.console import setup_logging
 from electra.base.options import Values
 from electra.core.errors import UserError
 from electra.core.networks import gather_hidden
 from electra.data.lines import form_of
 from electra.data.rows import PAGE, Columns, PlacedRow, text_of
+from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import (
     Arguments,
     EncoderArguments,
@@ -39,11 +39,9 @@ from electra.finetuning.data import (
     held_out_settings,
     task_name,
 )
-from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.features import FEATURES_KEY, FeatureCollator, FeatureTagger, add_features
-from electra.finetuning.heads import Encoder, TaskModel, TransformersHead
+from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.predict import Predictor, Saved
-from electra.finetuning.runner import evaluate
 from electra.finetuning.task import (
     Split,
     Task,
@@ -56,7 +54,6 @@ from electra.finetuning.task import (
     score_all,
 )
 from electra.finetuning.trainer import Logits, step_loss
-from electra.runtime.device import keep_freed_memory
 from electra.tasks.tagging import schemes
 from electra.tasks.tagging.columns import TaggedSentences, as_columns, read_columns
 from electra.tasks.tagging.data import (
@@ -91,22 +88,11 @@ TAGGING_GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
 """Groups of options of `electra tag`."""
 
 
-def parse_tagging_arguments(argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}) -> Arguments:
+def parse_tagging_arguments(
+    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, Any] = {}
+) -> Arguments:
     about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
-    return parse_data_options(TAGGING_GROUPS, about, argv, rows, needs=("train",))
-
-
-def main(argv: list[str] | None = None) -> None:
-    setup_logging()
-    args = parse_tagging_arguments(argv)
-    keep_freed_memory(use_cpu=args.tuning.use_cpu)
-    evaluate_tagging(args)
-
-
-def evaluate_tagging(args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
-    """Fine-tune on words with labels, and return the evaluation; see `evaluate`."""
-    prefix = f"tagging_{task_name(args.options, 'data', TAGGING_TASKS)}"
-    return evaluate(args, [open_tagging_task(args)], prefix, encoder)
+    return parse_data_options(TAGGING_GROUPS, about, argv, rows, needs=("train",), preset=preset)
 
 
 # ---- the task
@@ -421,3 +407,18 @@ def answer_sentences(
             certainties.append(min(probabilities[first : last + 1]))
         answers.append({"prediction": spans, "probability": certainties})
     return answers
+
+
+# ---- the command, of which the verb, `fine_tune` and `electra predict` are made
+
+
+TAGGING_COMMAND = TaskCommand(
+    TAGGING,
+    TAGGING_GROUPS,
+    parse_tagging_arguments,
+    lambda args: [open_tagging_task(args)],
+    lambda options: f"tagging_{task_name(options, 'data', TAGGING_TASKS)}",
+    predictor,
+)
+"""The command of `electra tag`."""
+main = TAGGING_COMMAND.run

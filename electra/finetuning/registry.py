@@ -1,0 +1,135 @@
+"""The kinds of tasks as a table: all that is registered of a task, by the verb of its command.
+
+The verbs of `electra`, the schema of their files, `fine_tune`, sweeps, reports, `electra predict`, the pages of
+options and the lists of the tests are read from `TASKS`. Parts are named by their path and imported when they are
+needed, so that `electra --help` and reports start without torch.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class Registration(NamedTuple):
+    """A row of `TASKS`: a verb, the kind of its tasks, and where the parts of the kind are.
+
+    Args:
+        kind: name of the package in electra/tasks, and of the kind in environment.json and in saved models.
+        about: a line about the verb, for the help.
+        example: arguments of a typical call.
+        command: path of the `TaskCommand`; of a kind that trains nothing, of the groups of its options.
+        report: path of the `Reporting`, or of a function of folders that returns a `Report`; imports no torch.
+        basic: names of the options that `--help` shows, the most important first; "" for all.
+        architectures: ends of the names of the classes whose saved models the kind answers, where nothing records
+            their kind: folders of earlier versions, and models in memory.
+        is_trained: whether the command fine-tunes.
+        takes_rows: whether a program may pass rows; the data of other kinds are fixed.
+        preset: option -> value of another verb's options, which files and flags overrule. A verb with a preset has the
+            kind and the parts of that verb, and no more.
+    """
+
+    kind: str
+    about: str
+    example: str
+    command: str
+    report: str
+    basic: str = ""
+    architectures: tuple[str, ...] = ()
+    is_trained: bool = True
+    takes_rows: bool = True
+    preset: Mapping[str, Any] = {}
+
+    @property
+    def module(self) -> str:
+        """Return the module whose `main` runs the verb."""
+        return self.command.rpartition(".")[0]
+
+
+FEATURE_TAGGING = "FeatureTagging"
+"""End of the architecture of a saved tagger of words by the features of a frozen encoder."""
+RUN = (
+    "experiment_name num_seeds save_model learning_rate num_train_epochs per_device_train_batch_size max_length seed "
+    "bf16 threads report_to plan"
+)
+"""Basic options that all commands of fine-tuning have."""
+
+TASKS = {
+    "glue": Registration(
+        "glue",
+        "fine-tune on GLUE and similar tasks, with several seeds",
+        "--pretrain_path output/quickstart --tasks demo",
+        "electra.tasks.glue.task.GLUE_COMMAND",
+        "electra.tasks.glue.report.GLUE_REPORTING",
+        f"pretrain_path tasks glue_dir {RUN} predict_test",
+        takes_rows=False,
+    ),
+    "classify": Registration(
+        "classify",
+        "fine-tune on your own texts with labels: classes, several at once, or numbers",
+        "--pretrain_path output/small_owt --train_file reviews.csv --save_model",
+        "electra.tasks.classify.task.CLASSIFY_COMMAND",
+        "electra.tasks.classify.report.CLASSIFY_REPORTING",
+        "pretrain_path train_file validation_file test_file dataset_name text_column text_pair_column "
+        f"label_column {RUN} label_kind long_texts train_fractions",
+        ("SequenceClassification",),
+    ),
+    "squad": Registration(
+        "squad",
+        "fine-tune on questions about paragraphs, SQuAD 1.1 or 2.0",
+        "--pretrain_path output/small_owt --dataset_name squad_v2",
+        "electra.tasks.squad.task.SQUAD_COMMAND",
+        "electra.tasks.squad.report.SQUAD_REPORTING",
+        f"pretrain_path train_file validation_file dataset_name {RUN}",
+        ("QuestionAnswering",),
+    ),
+    "tag": Registration(
+        "tagging",
+        "fine-tune to label words, such as names (NER)",
+        "--pretrain_path output/small_owt --train_file eng.train --validation_file eng.testa",
+        "electra.tasks.tagging.task.TAGGING_COMMAND",
+        "electra.tasks.tagging.report.TAGGING_REPORTING",
+        f"pretrain_path train_file validation_file test_file dataset_name word_column label_column {RUN}",
+        ("TokenClassification", FEATURE_TAGGING),
+    ),
+    "choose": Registration(
+        "multiple_choice",
+        "fine-tune on multiple choice, such as SWAG",
+        "--pretrain_path output/small_owt --train_file train.csv --validation_file dev.csv",
+        "electra.tasks.multiple_choice.task.CHOICE_COMMAND",
+        "electra.tasks.multiple_choice.report.CHOICE_REPORTING",
+        f"pretrain_path train_file validation_file test_file dataset_name {RUN}",
+        ("MultipleChoice",),
+    ),
+    "pairs": Registration(
+        "minimal_pairs",
+        "test grammar on minimal pairs, such as BLiMP, without training",
+        "--pretrain_path output/small_owt --data blimp/data",
+        "electra.tasks.minimal_pairs.task.PAIRS_GROUPS",
+        "electra.tasks.minimal_pairs.report.report_pairs",
+        is_trained=False,
+        takes_rows=False,
+    ),
+}
+"""The kinds of tasks by the verb of their command, in the order of the help."""
+TRAINED = tuple(verb for verb, row in TASKS.items() if row.is_trained)
+"""Verbs that fine-tune."""
+BY_KIND = {row.kind: verb for verb, row in reversed(TASKS.items()) if not row.preset}
+"""Kind of tasks -> its verb."""
+
+
+def part(path: str) -> Any:
+    """Return the object that a path in `TASKS` names: of `package.module.NAME` the NAME of the module."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def command_of(verb: str) -> Any:
+    """Return the `TaskCommand` of a verb that fine-tunes."""
+    return part(TASKS[verb].command)
+
+
+def groups_of(verb: str) -> tuple[type, ...]:
+    """Return the groups of the options of a verb, dataclasses."""
+    registered = part(TASKS[verb].command)
+    groups: tuple[type, ...] = registered.groups if TASKS[verb].is_trained else registered
+    return groups
