@@ -75,7 +75,7 @@ def main() -> None:
     runs = [measure(seed) for seed in range(parser.parse_args().seeds)]
     rows = []
     for metric in METRICS:
-        row = {"metric": CLASSIFY_REPORTING.metrics[metric]}
+        row = {"metric": CLASSIFY_REPORTING.metrics[metric].title}
         for split, prefix in (("development", ""), ("test", "test_")):
             values = [100 * scores[prefix + metric] for scores in runs]
             row[split] = f"{statistics.median(values):.1f} ± {statistics.stdev(values):.1f}"

@@ -24,7 +24,7 @@ from electra.core.segments import check_ids
 from electra.data.token_cache import Documents, TokenCache
 from electra.report.blocks import Verdict
 from electra.report.evaluation import percent
-from electra.report.metrics import METRIC_LABELS
+from electra.report.metrics import PRETRAINING_METRICS
 from electra.report.runs import TESTSET
 from electra.report.verdict import Rival, too_few, verdict
 
@@ -37,7 +37,9 @@ MAX_COUNTED_TOKENS = 20_000_000
 
 MetricRows = tuple[tuple[str, str], ...]
 """Rows of the table at the end of a run: name and label of each metric."""
-PROBE_ROWS: MetricRows = tuple((name, METRIC_LABELS[name]) for name in ("pairs_accuracy", "probe_accuracy"))
+PROBE_ROWS: MetricRows = tuple(
+    (name, PRETRAINING_METRICS[name].title) for name in ("pairs_accuracy", "probe_accuracy")
+)
 """Rows of the metrics of --eval_pairs and --eval_classify."""
 
 
@@ -268,7 +270,7 @@ def _mean(values: NDArray) -> float:
 def rows_of(objective: Objective) -> MetricRows:
     """Return name and label of each metric that an objective has."""
     measured = evaluation_metrics(_NO_TOKENS, 1.0, objective)
-    return tuple((name, label) for name, label in METRIC_LABELS.items() if name in measured)
+    return tuple((name, one.title) for name, one in PRETRAINING_METRICS.items() if name in measured)
 
 
 # ---- names of held-out texts

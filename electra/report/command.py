@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> None:
             Heading(reporting.title),
             about,
             *reporting.section(summaries),
-            BulletList(reporting.definitions),
+            BulletList(reporting.explanations),
         ]
         section += efficiency_section(read_run(first), summaries[0].averages)
     for path in write_run_report(given.folders, given.output, section, given.names):

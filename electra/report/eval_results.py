@@ -72,7 +72,7 @@ def hub_scores(
         is_mean_of_splits = f"{name}_{MNLI_SPLITS[0]}" in summary.metrics
         if value is None or is_mean_of_splits:
             continue
-        title = reporting.metrics.get(name, name)
+        title = reporting.title_of(name)
         notes = f"{title} ({split}), a fraction; {of_seeds(spread, seed)}"
         is_headline = metric == task.headline
         scores.append(HubScore(task.name, task.title, data, split, metric, title, round(value, 4), notes, is_headline))

@@ -30,6 +30,7 @@ from electra.report.blocks import (
 from electra.report.drawing import Dot, Dots, draw_dots, render
 from electra.report.published import PublishedScores, published_scores
 from electra.report.results import (
+    Metrics,
     Result,
     RunSummary,
     ScoredTask,
@@ -44,8 +45,6 @@ from electra.report.verdict import MOST_CUT, Rival, advice, sampling_error, stan
 SUMMARY = "Scores in percent: median over seeds ± standard deviation."
 """Sentence above the overview of every report."""
 GENERAL_DEFINITIONS = (
-    "All scores are in percent, on development sets unless they begin with test. Higher is better, except for RMSE "
-    "and ECE.",
     "Median and std are over the seeds of one task; ± is std, the standard deviation with n - 1. With one seed there "
     "is none.",
     "A run has collapsed if it gives the same answer to (almost) every example. It counts like any other run.",
@@ -90,8 +89,8 @@ class Reporting:
         kind: name of the package in electra/tasks, and of the published rows.
         verb: what Python runs, such as `-m electra squad`.
         tasks: the official tasks by name, in the order of the tables.
-        metrics: metric -> its title in tables.
-        definitions: sentences about the metrics.
+        metrics: the metrics by name, in the order of the tables; `by_name` makes them of a list.
+        definitions: further sentences about the scores, behind the definitions of the metrics.
         headlines: metrics of tasks that are named after their data; the first one that a result has is the headline.
             If empty, only official tasks are accepted.
         averages: name of an average -> tasks that it is the mean of. Published rows have the first average only.
@@ -105,7 +104,7 @@ class Reporting:
     verb: str
     title: str
     tasks: Mapping[str, ScoredTask]
-    metrics: Mapping[str, str]
+    metrics: Metrics
     definitions: Sequence[str]
     headlines: Sequence[str] = ()
     averages: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -166,7 +165,7 @@ class Reporting:
         rivals = {name: rivals_of(summary, baselines) for name, summary in run.tasks.items()}
         if len(run.tasks) == 1:
             ((name, summary),) = run.tasks.items()
-            metric = self.metrics.get(summary.task.headline, summary.task.headline)
+            metric = self.title_of(summary.task.headline)
             what = f"{summary.task.title} {metric} {score_of(summary)}"
             sample = f"{examples_of(summary)} {self.unit}"
             return verdict(
@@ -232,7 +231,7 @@ class Reporting:
             for task_name, task in tasks_by_name.items():
                 runs = tuple(result for result in results_of_encoder if result.task == task_name)
                 if runs:
-                    tasks[task_name] = TaskSummary(task, runs)
+                    tasks[task_name] = TaskSummary(task, runs, self.metrics)
             row = name if len(by_encoder) == 1 else f"{name}: {model}"
             means = {}
             for title, names in self.averages.items():
@@ -281,12 +280,24 @@ class Reporting:
             blocks += [Heading("Beside published results"), self._published_table(dev, runs)]
         if test:
             blocks += [Heading("Published results: test sets"), Text(NOT_PUBLIC), self._published_table(test, [])]
-        blocks += [Fold("What the scores mean", [BulletList([*self.definitions, *GENERAL_DEFINITIONS])])]
+        blocks += [Fold("What the scores mean", [BulletList([*self.explanations, *GENERAL_DEFINITIONS])])]
         if rows:
             sources = [f"{row.name}, {row.split}: {row.table}, {row.source}" for row in rows]
             notes = [f"{row.name}, {row.split}: {note}." for row in rows for note in row.notes]
             blocks.append(Fold("Published rows: sources and notes", [BulletList([*sources, *notes])]))
         return blocks
+
+    def title_of(self, metric: str) -> str:
+        """Return the title of a metric; the name of one that is in no table, such as the F1 of a type."""
+        return self.metrics[metric].title if metric in self.metrics else metric
+
+    @property
+    def explanations(self) -> list[str]:
+        """Return the definitions of the metrics, further sentences, and of which metrics less is better."""
+        errors = [one.title for one in self.metrics.values() if one.lower_is_better and one.name[:5] != "test_"]
+        but = f", except for {', '.join(errors)}" if errors else ""
+        about = f"All scores are in percent, on development sets unless they begin with test. Higher is better{but}."
+        return [*(one.definition for one in self.metrics.values() if one.definition), *self.definitions, about]
 
     def section(self, runs: Sequence[RunSummary]) -> Blocks:
         """Return the blocks with overview and remarks, the part of the report that other pages include."""
@@ -316,7 +327,7 @@ class Reporting:
             row = {"Run": run.name, "Seeds": seeds if run.model or seeds != "1" else ""}
             for name, task in tasks.items():
                 for number, metric in enumerate(task.columns or [task.headline]):
-                    title = self.metrics[metric]
+                    title = self.metrics[metric].title
                     content = cell(run, name, metric, with_collapsed=number == 0)
                     row[title if is_own else f"{task.title} {title}"] = content
             for name, average in run.averages.items():
@@ -344,9 +355,7 @@ class Reporting:
                     lines[run.name] = 100 * spread.median
             seeds = sum(len(row["seed"]) for row in rows.values())
             if rows and seeds + len(lines) > 1:  # a single score needs no picture
-                charts.append(
-                    Dots(f"{task.title} {self.metrics.get(task.headline, task.headline)}, percent", rows, lines)
-                )
+                charts.append(Dots(f"{task.title} {self.title_of(task.headline)}, percent", rows, lines))
         return charts
 
     def _by_seed(self, runs: Sequence[RunSummary]) -> Blocks:
@@ -361,7 +370,7 @@ class Reporting:
                 for metric, spread in summary.metrics.items():
                     row = {
                         "Run": run.name,
-                        "Metric": self.metrics.get(metric, metric),
+                        "Metric": self.title_of(metric),
                         "Median": percent(spread.median, 2),
                         "Std": percent(spread.std, 2, empty=""),
                     }
@@ -378,7 +387,7 @@ class Reporting:
         """Return a table of the runs above the published rows; with runs, only tasks of both have columns."""
         tasks = self.tasks_in(runs) if runs else self.tasks
         columns = {
-            (task, metric): f"{tasks[task].title} {self.metrics.get(metric, metric)}"
+            (task, metric): f"{tasks[task].title} {self.title_of(metric)}"
             for task in tasks
             for row in published
             for metric in row.scores.get(task, ())
@@ -439,7 +448,7 @@ def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary]) -> list
     The error of a difference is that of both scores: of the seeds, and of the size of the development set. Answers of
     the baselines are not stored, so that the errors are not paired.
     """
-    metric = summary.task.headline
+    metric = summary.metric(summary.task.headline)
     examples = examples_of(summary)
 
     def error_of(spread: Spread) -> float:
@@ -456,7 +465,7 @@ def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary]) -> list
     for title, baseline in baselines.items():
         if summary.task.name not in baseline.tasks:
             continue
-        spread = baseline.tasks[summary.task.name].spread(metric)
+        spread = baseline.tasks[summary.task.name].spread(metric.name)
         error = math.hypot(error_of(summary.headline), error_of(spread))
         note = reads_more if title == BAG_OF_WORDS and cut > MOST_CUT else ""
         rivals.append(Rival(PLAIN_NAMES.get(title, f"the {title}"), spread.median or 0.0, error, note))

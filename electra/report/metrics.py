@@ -5,63 +5,106 @@ from typing import Any
 
 from electra.core.errors import UserError
 from electra.report.drawing import Curve
+from electra.report.results import Metric, by_name
 from electra.report.runs import RunRecord
 
 # ---- what metrics are called, and what they mean
 
 
-METRIC_LABELS = {
-    "generator_loss_mask_token": "generator loss at [MASK] (nats)",
-    "masked_accuracy_mask_token": "generator accuracy at [MASK]",
-    "generator_loss": "generator loss (nats)",
-    "masked_accuracy": "generator accuracy",
-    "sampled_accuracy": "generator accuracy of its samples",
-    "generator_entropy": "generator entropy (nats)",
-    "replaced_rate": "replaced tokens",
-    "discriminator_loss": "discriminator loss (nats)",
-    "discriminator_accuracy": "discriminator accuracy",
-    "discriminator_precision": "discriminator precision",
-    "discriminator_recall": "discriminator recall",
-    "discriminator_f1": "discriminator F1",
-    "discriminator_mcc": "discriminator MCC",
-    "discriminator_auc": "discriminator AUC",
-    "mlm_loss_mask_token": "MLM loss at [MASK] (nats)",
-    "mlm_accuracy_mask_token": "MLM accuracy at [MASK]",
-    "mlm_loss": "MLM loss (nats)",
-    "mlm_accuracy": "MLM accuracy",
-    "all_tokens_loss": "loss at all tokens (nats)",
-    "all_tokens_accuracy": "accuracy at all tokens",
-    "copy_gate_accuracy": "copy gate accuracy",
-    "copy_gate_auc": "copy gate AUC",
-    "pairs_accuracy": "minimal pairs",
-    "probe_accuracy": "linear probe",
-}
-"""Labels of all metrics but the total loss, in the order of the table."""
-METRIC_DEFINITIONS = {
-    "generator_loss_mask_token": "Generator loss at [MASK]: mean of -log q(original token) at the masked positions; "
-    "log of the vocabulary size if it knows nothing. Token frequencies are measured at the same positions.",
-    "masked_accuracy_mask_token": "Generator accuracy at [MASK]: share of the masked positions where its most likely "
-    "token is the original.",
-    "generator_loss": "Generator loss: the same at all chosen positions. At most of them it sees [MASK], at a few the "
-    "token itself, which it may copy: no comparison with token frequencies.",
-    "masked_accuracy": "Generator accuracy: the same at all chosen positions.",
-    "sampled_accuracy": "Accuracy of its samples: share of the chosen positions where a sample equals the original. "
-    "Low values are normal; these positions count as original.",
-    "replaced_rate": "Replaced tokens: share of all tokens that differ from the original.",
-    "discriminator_loss": "Discriminator loss: mean binary cross-entropy. Compare it with the entropy of the share of "
-    "replaced tokens, which the best guess without looking at the text reaches.",
-    "discriminator_recall": "Precision and recall: share of the tokens judged replaced that are, and share of the "
-    "replaced tokens that are found, at probability .5. A low recall is normal early in training.",
-    "discriminator_auc": "Discriminator AUC: probability that a replaced token gets a higher score than an original "
-    "one; .5 is chance. It depends on the generator, so it compares runs with the same generator only.",
-    "mlm_accuracy": "MLM accuracy: share of the chosen positions where the most likely token is the original.",
-    "all_tokens_accuracy": "Accuracy at all tokens: the same at every position, with the copy gate applied.",
-    "pairs_accuracy": "Minimal pairs: share of the pairs of --eval_pairs whose acceptable sentence has the higher "
-    "score; .5 is guessing. It does not depend on the generator.",
-    "probe_accuracy": "Linear probe: cross-validated accuracy of a logistic regression on the mean of the last hidden "
-    "states of the texts of --eval_classify. The network itself is not trained on them.",
-}
-"""Metric that a reader may not know -> one sentence or two about it."""
+PRETRAINING_METRICS = by_name(
+    Metric(
+        "generator_loss_mask_token",
+        "generator loss at [MASK] (nats)",
+        "Generator loss at [MASK]: mean of -log q(original token) at the masked positions; log of the vocabulary "
+        "size if it knows nothing. Token frequencies are measured at the same positions.",
+        lower_is_better=True,
+        error="none",
+    ),
+    Metric(
+        "masked_accuracy_mask_token",
+        "generator accuracy at [MASK]",
+        "Generator accuracy at [MASK]: share of the masked positions where its most likely token is the original.",
+    ),
+    Metric(
+        "generator_loss",
+        "generator loss (nats)",
+        "Generator loss: the same at all chosen positions. At most of them it sees [MASK], at a few the token "
+        "itself, which it may copy: no comparison with token frequencies.",
+        lower_is_better=True,
+        error="none",
+    ),
+    Metric(
+        "masked_accuracy",
+        "generator accuracy",
+        "Generator accuracy: the same at all chosen positions.",
+    ),
+    Metric(
+        "sampled_accuracy",
+        "generator accuracy of its samples",
+        "Accuracy of its samples: share of the chosen positions where a sample equals the original. Low values "
+        "are normal; these positions count as original.",
+    ),
+    Metric("generator_entropy", "generator entropy (nats)", error="none"),
+    Metric(
+        "replaced_rate",
+        "replaced tokens",
+        "Replaced tokens: share of all tokens that differ from the original.",
+    ),
+    Metric(
+        "discriminator_loss",
+        "discriminator loss (nats)",
+        "Discriminator loss: mean binary cross-entropy. Compare it with the entropy of the share of replaced "
+        "tokens, which the best guess without looking at the text reaches.",
+        lower_is_better=True,
+        error="none",
+    ),
+    Metric("discriminator_accuracy", "discriminator accuracy"),
+    Metric("discriminator_precision", "discriminator precision"),
+    Metric(
+        "discriminator_recall",
+        "discriminator recall",
+        "Precision and recall: share of the tokens judged replaced that are, and share of the replaced tokens "
+        "that are found, at probability .5. A low recall is normal early in training.",
+    ),
+    Metric("discriminator_f1", "discriminator F1"),
+    Metric("discriminator_mcc", "discriminator MCC", error="correlation"),
+    Metric(
+        "discriminator_auc",
+        "discriminator AUC",
+        "Discriminator AUC: probability that a replaced token gets a higher score than an original one; .5 is "
+        "chance. It depends on the generator, so it compares runs with the same generator only.",
+        error="none",
+    ),
+    Metric("mlm_loss_mask_token", "MLM loss at [MASK] (nats)", lower_is_better=True, error="none"),
+    Metric("mlm_accuracy_mask_token", "MLM accuracy at [MASK]"),
+    Metric("mlm_loss", "MLM loss (nats)", lower_is_better=True, error="none"),
+    Metric(
+        "mlm_accuracy",
+        "MLM accuracy",
+        "MLM accuracy: share of the chosen positions where the most likely token is the original.",
+    ),
+    Metric("all_tokens_loss", "loss at all tokens (nats)", lower_is_better=True, error="none"),
+    Metric(
+        "all_tokens_accuracy",
+        "accuracy at all tokens",
+        "Accuracy at all tokens: the same at every position, with the copy gate applied.",
+    ),
+    Metric("copy_gate_accuracy", "copy gate accuracy"),
+    Metric("copy_gate_auc", "copy gate AUC", error="none"),
+    Metric(
+        "pairs_accuracy",
+        "minimal pairs",
+        "Minimal pairs: share of the pairs of --eval_pairs whose acceptable sentence has the higher score; .5 is "
+        "guessing. It does not depend on the generator.",
+    ),
+    Metric(
+        "probe_accuracy",
+        "linear probe",
+        "Linear probe: cross-validated accuracy of a logistic regression on the mean of the last hidden states of "
+        "the texts of --eval_classify. The network itself is not trained on them.",
+    ),
+)
+"""All metrics of pre-training but the total loss, in the order of the table; defined where a reader may need it."""
 
 
 THEIR_METRICS: dict[str, dict[str, str]] = {
@@ -108,7 +151,9 @@ def metric_title(name: str, names: str = "") -> str:
     """Return the title of a metric that stands alone: ours, or that of the code base `names` in `THEIR_METRICS`."""
     if names:
         return THEIR_METRICS[names][name]
-    return "total loss" if name == "loss" else METRIC_LABELS.get(name, name.replace("_", " "))
+    if name == "loss":
+        return "total loss"
+    return PRETRAINING_METRICS[name].title if name in PRETRAINING_METRICS else name.replace("_", " ")
 
 
 # ---- curves of training logs, a panel for each metric
@@ -179,7 +224,7 @@ def _kind_and_name(key: str) -> tuple[str, str]:
     if not key.startswith("eval_"):
         return "training", key
     rest = key.removeprefix("eval_")
-    for name in (*METRIC_LABELS, "loss"):
-        if rest not in (*MAIN, *METRIC_LABELS) and rest.endswith(f"_{name}"):
+    for name in (*PRETRAINING_METRICS, "loss"):
+        if rest not in (*MAIN, *PRETRAINING_METRICS) and rest.endswith(f"_{name}"):
             return f"held-out: {rest.removesuffix(f'_{name}')}", name
     return "held-out", rest

@@ -25,7 +25,7 @@ from electra.report.blocks import (
 )
 from electra.report.drawing import Curve, draw_curves, render
 from electra.report.evaluation import percent
-from electra.report.metrics import LEADING, METRIC_DEFINITIONS, METRIC_LABELS, make_panels, metric_title
+from electra.report.metrics import LEADING, PRETRAINING_METRICS, make_panels, metric_title
 from electra.report.published import published_costs
 from electra.report.runs import HAS_LEARNED, RunRecord, names_of, read_run
 
@@ -155,14 +155,14 @@ def _held_out(runs: Sequence[RunRecord]) -> Blocks:
     elif runs[0].test:
         columns = {**columns, "test set": runs[0].test}
     found = {name for column in columns.values() for name in column}
-    names = [name for name in METRIC_LABELS if name in found]
+    names = [name for name in PRETRAINING_METRICS if name in found]
     if not names:
         return []
     rows = []
     for name in names:
         cells = [_value(name, column.get(name)) for column in columns.values()]
-        rows.append([METRIC_LABELS[name], *cells])
-    definitions = [text for name, text in METRIC_DEFINITIONS.items() if name in found]
+        rows.append([PRETRAINING_METRICS[name].title, *cells])
+    definitions = [one.definition for name, one in PRETRAINING_METRICS.items() if name in found and one.definition]
     about = Text(ABOUT_HELD_OUT)
     table = Table(["", *columns], rows)
     return [Heading("Held-out metrics"), about, table, Fold("What the metrics mean", [BulletList(definitions)])]
@@ -172,8 +172,7 @@ def _value(metric: str, value: float | None) -> str:
     """Return a metric's value as text for a table: losses, areas and correlations as numbers, shares in percent."""
     if value is None:
         return ""
-    is_number = "(nats)" in METRIC_LABELS[metric] or metric.endswith(("_auc", "_mcc"))
-    return f"{value:.3f}" if is_number else f"{percent(value)} %"
+    return f"{percent(value)} %" if PRETRAINING_METRICS[metric].error == "share" else f"{value:.3f}"
 
 
 def _sizes(runs: Sequence[RunRecord]) -> Blocks:

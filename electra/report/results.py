@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
@@ -29,8 +29,6 @@ ENVIRONMENT_NAME = "environment.json"
 """File in the folder of an evaluation with host, versions and the kind of its tasks."""
 BASELINES_ENDING = "-baselines.json"
 """End of the name of a file in predictions/ with the scores of baselines for a task and seed."""
-ERRORS = {"rmse", "ece"}
-"""Words in the names of metrics of which less is better, such as ece_matched."""
 
 
 class Environment(TypedDict, total=False):
@@ -168,6 +166,36 @@ def defined(value: float | None) -> float | None:
 
 
 @dataclass(frozen=True)
+class Metric:
+    """A metric: its name in results and logs, and all that reports say of it.
+
+    Args:
+        title: title in tables.
+        definition: a sentence or two for readers; "" if the definition of another metric covers this one.
+        lower_is_better: whether less is better, so that an undefined value counts as infinite.
+        error: what a value's standard error follows from, besides the number of examples: it is a share of them, or a
+            correlation in [-1, 1]. "none" for a number without such a rule. Shares are shown in percent by all
+            reports, other values by those of fine-tuning.
+    """
+
+    name: str
+    title: str
+    definition: str = ""
+    lower_is_better: bool = False
+    error: Literal["share", "correlation", "none"] = "share"
+
+
+Metrics = Mapping[str, Metric]
+"""Name of a metric -> the metric, in the order of tables."""
+
+
+def by_name(*metrics: Metric, test: bool = False) -> dict[str, Metric]:
+    """Return metrics by name; with `test` also those of a test set, without definitions, behind them."""
+    of_test = [replace(one, name=f"test_{one.name}", title=f"test {one.title}", definition="") for one in metrics]
+    return {one.name: one for one in (*metrics, *(of_test if test else ()))}
+
+
+@dataclass(frozen=True)
 class ScoredTask:
     """A task with the metrics that represent it.
 
@@ -212,10 +240,11 @@ class Spread(NamedTuple):
 
 
 class TaskSummary(NamedTuple):
-    """All runs of one task, seeds ascending."""
+    """All runs of one task, seeds ascending, and what is known of their metrics."""
 
     task: ScoredTask
     results: tuple[Result, ...]
+    known: Metrics
 
     @property
     def headline(self) -> Spread:
@@ -229,8 +258,11 @@ class TaskSummary(NamedTuple):
     def spread(self, metric: str) -> Spread:
         """Return the values of a metric, of the seeds whose results have it."""
         values = {result.seed: defined(result.metrics[metric]) for result in self.results if metric in result.metrics}
-        is_error = bool(ERRORS.intersection(metric.split("_")))
-        return Spread(values, math.inf if is_error else -math.inf)
+        return Spread(values, math.inf if self.metric(metric).lower_is_better else -math.inf)
+
+    def metric(self, name: str) -> Metric:
+        """Return the metric of a name; one that is in no table, such as the F1 of a type, is a share."""
+        return self.known.get(name, Metric(name, name))
 
     @property
     def collapsed(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from electra.report.blocks import Verdict
-from electra.report.results import Result
+from electra.report.results import Metric, Result
 
 CLEAR_ERRORS = 2.0
 """Margin in standard errors from which a score is called above or below another."""
@@ -18,8 +18,6 @@ FEWEST_EXAMPLES = 50
 """Examples of a development set below which there is no verdict: an accuracy has a standard error of up to 7 %."""
 MOST_UNKNOWN = 1 / 3
 """Share of unknown tokens above which there is no verdict: a network cannot read such texts."""
-CORRELATIONS = ("mcc", "pearson", "spearman")
-"""Metrics in [-1, 1] whose standard error is that of a correlation."""
 FEW_STEPS = 500
 """Steps of fine-tuning below which a sentence says that they are few."""
 MOST_ADVISED_EPOCHS = 40
@@ -159,9 +157,11 @@ def too_unknown(unknown: float) -> str:
     return f"{unknown:.0%} of the tokens are unknown to the tokenizer" if unknown > MOST_UNKNOWN else ""
 
 
-def sampling_error(metric: str, score: float, examples: int) -> float:
-    """Return the standard error of a score that the number of examples gives, as a fraction."""
-    if metric in CORRELATIONS:
+def sampling_error(metric: Metric, score: float, examples: int) -> float:
+    """Return the standard error of a score that the number of examples gives, as a fraction; 0 without a rule."""
+    if metric.error == "none":
+        return 0.0
+    if metric.error == "correlation":
         return (1 - min(abs(score), 1.0) ** 2) / math.sqrt(examples)
     share = (min(max(score, 0.0), 1.0) * examples + 1) / (examples + 2)  # no error of 0 where all is right
     return math.sqrt(share * (1 - share) / examples)

@@ -356,7 +356,7 @@ def title_of(metric: str) -> str:
     """Return the title of a metric: eval/fixed_discriminator_auc -> discriminator AUC (fixed test set)."""
     kind, _, name = metric.rpartition("/")
     if task := GLUE.reporting.tasks.get(name):
-        return f"{task.title} {GLUE.reporting.metrics[task.headline]}"
+        return f"{task.title} {GLUE.reporting.title_of(task.headline)}"
     title = metric_title(name.removeprefix("fixed_")) if kind == "eval" else name
     return f"{title} (fixed test set)" if name.startswith("fixed_") else title
 

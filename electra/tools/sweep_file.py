@@ -27,7 +27,7 @@ from electra.finetuning.saved import check_can_save
 from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.report.evaluation import Reporting, examples_of, score_for_verdict
-from electra.report.metrics import METRIC_LABELS
+from electra.report.metrics import PRETRAINING_METRICS
 from electra.report.results import RESULTS_NAME
 from electra.report.runs import METRICS_NAME, RunMetrics
 from electra.report.verdict import sampling_error
@@ -393,7 +393,7 @@ def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, 
                 check_trackers(args.training.report_to if verb == "pretrain" else args.tuning.report_to)
                 if verb == "pretrain":
                     kinds = ["eval/", "eval/fixed_"] if args.segments.eval_corruption else ["eval/"]
-                    known |= {f"{kind}{name}" for name in ("loss", *METRIC_LABELS) for kind in kinds}
+                    known |= {f"{kind}{name}" for name in ("loss", *PRETRAINING_METRICS) for kind in kinds}
                 elif verb not in records:
                     check_can_save(args)
                     known |= scores_of(verb, args)
@@ -462,6 +462,6 @@ def read_metrics(commands: Commands, name: str) -> dict[str, float | None]:
         (run,) = commands.reporting.read_runs([path])
         metrics |= run.scalars
         for task, of in run.tasks.items():
-            error = sampling_error(of.task.headline, score_for_verdict(of), examples_of(of))
+            error = sampling_error(of.metric(of.task.headline), score_for_verdict(of), examples_of(of))
             metrics |= {f"std/{task}": of.headline.std, f"seeds/{task}": len(of.results), f"error/{task}": error}
     return metrics

@@ -14,8 +14,8 @@ from electra.data.token_cache import Documents
 from electra.pretraining import metrics as metrics_module
 from electra.pretraining.finish import results_table
 from electra.pretraining.metrics import (
-    METRIC_LABELS,
     PADDING,
+    PRETRAINING_METRICS,
     Field,
     evaluation_metrics,
     generator_verdict,
@@ -157,8 +157,10 @@ def test_metrics_are_those_of_a_loop_over_all_tokens(make_pair, objective):
     assert metrics == approx(looped_metrics(batches, objective, 7.0), rel=1e-5)
     varied = {"masked_accuracy", "sampled_accuracy", "discriminator_accuracy", "mlm_accuracy", "all_tokens_accuracy"}
     assert all(0 < metrics[name] < 1 for name in varied & metrics.keys())
-    assert [name for name, _ in rows_of(OBJECTIVES[objective])] == [name for name in METRIC_LABELS if name in metrics]
-    assert metrics.keys() - METRIC_LABELS == {"loss", "tokens"}
+    assert [name for name, _ in rows_of(OBJECTIVES[objective])] == [
+        name for name in PRETRAINING_METRICS if name in metrics
+    ]
+    assert metrics.keys() - PRETRAINING_METRICS == {"loss", "tokens"}
     if objective != "adversarial":
         first = evaluation_metrics(records_of(batches[:1]), 7.0, OBJECTIVES[objective])
         assert first["loss"] == approx(batches[0][2].loss.item(), rel=1e-5)

@@ -18,7 +18,7 @@ def summary_of(task, rows, *metrics):
         Result(task.name, seed, found, False, 3.0, "pretrained", "m", 1, rows, {})
         for seed, found in enumerate(metrics, start=42)
     ]
-    return TaskSummary(task, tuple(results))
+    return TaskSummary(task, tuple(results), {})
 
 
 def entries(folder):

@@ -9,9 +9,10 @@ from pytest import approx, raises
 
 from electra.base.console import columns_of
 from electra.core.errors import UserError
+from electra.finetuning.registry import TASKS, part
 from electra.report.blocks import Table, Text, Verdict, text_table, to_html, write_report
 from electra.report.command import main
-from electra.report.results import Spread, append_result, read_results
+from electra.report.results import Metric, Spread, append_result, by_name, read_results
 from electra.tasks.glue.report import GLUE_REPORTING as GLUE
 from electra.tasks.glue.tasks import GLUE_TASKS
 from electra.tasks.squad.report import SQUAD_REPORTING as SQUAD
@@ -71,11 +72,27 @@ def summarize(*results):
 
 
 def test_an_undefined_error_counts_as_the_largest():
-    found = summarize(*(result("stsb", seed, {"rmse": value}) for seed, value in enumerate((0.1, 0.2, None))))
-    assert found.tasks["stsb"].spread("rmse").median == 0.2
-    for name in ("rare_ece", "ece_matched", "test_ece"):  # the word may stand anywhere
+    for name, expected in (("ece", 0.2), ("ece_matched", 0.2), ("accuracy", 0.1), ("of_no_table", 0.1)):
         found = summarize(*(result("rte", seed, {name: value}) for seed, value in enumerate((0.1, 0.2, None))))
-        assert found.tasks["rte"].spread(name).median == 0.2
+        assert found.tasks["rte"].spread(name).median == expected
+
+
+def test_metrics_are_found_by_name_and_those_of_a_test_set_follow():
+    error = Metric("brier", "Brier", "Mean squared error.", lower_is_better=True, error="none")
+    found = by_name(Metric("f1", "F1"), error, test=True)
+    assert [*found] == ["f1", "brier", "test_f1", "test_brier"] and found["brier"] is error
+    assert found["test_brier"] == Metric("test_brier", "test Brier", lower_is_better=True, error="none")
+
+
+def test_the_errors_of_a_kind_are_named_in_its_report():
+    for row in (row for row in TASKS.values() if row.is_trained):
+        reporting = part(row.report)
+        assert all(name == metric.name for name, metric in reporting.metrics.items())
+        assert {name for name in reporting.metrics if {"ece", "rmse"} & {*name.split("_")}} == {
+            name for name, metric in reporting.metrics.items() if metric.lower_is_better
+        }
+        about = reporting.explanations[-1]
+        assert ("ECE" in about) == ("ece" in reporting.metrics) and {*reporting.headlines} <= {*reporting.metrics}
 
 
 def test_one_encoder_may_have_several_names():

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from electra.base.files import read_json
 from electra.report.blocks import Blocks, Fold, Heading, Table, Text, table_of
 from electra.report.evaluation import Reporting, percent
-from electra.report.results import Result, RunSummary, defined, read_evaluation
+from electra.report.results import Metric, Result, RunSummary, by_name, defined, read_evaluation
 
 MOST_CONFUSIONS = 100
 """Classes up to which a table has all confusions; of more classes, it has the most frequent ones."""
@@ -50,23 +50,50 @@ class Details(TypedDict, total=False):
     confusions: dict[str, dict[str, int]]
 
 
-CLASSIFY_TITLES = {
-    "accuracy": "accuracy",
-    "macro_f1": "macro F1",
-    "micro_f1": "micro F1",
-    "mcc": "MCC",
-    "average_precision": "average precision",
-    "subset_accuracy": "subset accuracy",
-    "threshold_macro_f1": "macro F1 at thresholds",
-    "threshold_micro_f1": "micro F1 at thresholds",
-    "ece": "ECE",
-    "pearson": "Pearson",
-    "spearman": "Spearman",
-    "rmse": "RMSE",
-}
-"""Metric -> its title in tables."""
-CLASSIFY_METRICS = CLASSIFY_TITLES | {f"test_{name}": f"test {title}" for name, title in CLASSIFY_TITLES.items()}
-"""Metric, also of a test set, -> its title in tables."""
+CLASSIFY_METRICS = by_name(
+    Metric("accuracy", "accuracy"),
+    Metric(
+        "macro_f1",
+        "macro F1",
+        "Macro F1 is the mean of the F1 of all classes that occur, micro F1 that of all decisions together; for one "
+        "of several classes it equals accuracy. MCC is Matthews' correlation.",
+    ),
+    Metric("micro_f1", "micro F1"),
+    Metric("mcc", "MCC", error="correlation"),
+    Metric(
+        "average_precision",
+        "average precision",
+        "Of several classes at once, a class is answered if its probability is above one half. Average precision is "
+        "the area under precision over recall, the mean over classes; subset accuracy counts texts with every class "
+        "right.",
+    ),
+    Metric("subset_accuracy", "subset accuracy"),
+    Metric(
+        "threshold_macro_f1",
+        "macro F1 at thresholds",
+        "At thresholds: a class is answered above its own threshold, the one with the best F1 on the development set. "
+        "On this set, each half is scored with the thresholds of the other.",
+    ),
+    Metric("threshold_micro_f1", "micro F1 at thresholds"),
+    Metric(
+        "ece",
+        "ECE",
+        "ECE of several classes at once is that of the probability of each class, of one class that of the answer.",
+        lower_is_better=True,
+        error="none",
+    ),
+    Metric("pearson", "Pearson", error="correlation"),
+    Metric("spearman", "Spearman", error="correlation"),
+    Metric(
+        "rmse",
+        "RMSE",
+        "RMSE is the root of the mean squared error, in percent of the range of the training labels; lower is better.",
+        lower_is_better=True,
+        error="none",
+    ),
+    test=True,
+)
+"""The metrics of classification, also of a test set."""
 HEADLINES = {
     "single": "accuracy",
     "several": "micro_f1",
@@ -74,21 +101,13 @@ HEADLINES = {
 }
 """Kind of the labels -> headline metric; a result's headline is the first of these that it has."""
 CLASSIFY_DEFINITIONS = (
-    "Macro F1 is the mean of the F1 of all classes that occur, micro F1 that of all decisions together; for one of "
-    "several classes it equals accuracy. MCC is Matthews' correlation.",
-    "Of several classes at once, a class is answered if its probability is above one half. Average precision is the "
-    "area under precision over recall, the mean over classes; subset accuracy counts texts with every class right.",
-    "At thresholds: a class is answered above its own threshold, the one with the best F1 on the development set. On "
-    "this set, each half is scored with the thresholds of the other.",
-    "ECE of several classes at once is that of the probability of each class, of one class that of the answer.",
-    "RMSE is the root of the mean squared error, in percent of the range of the training labels; lower is better.",
     "One answer to all: every text gets the same answer, the majority class, or the mean, of the texts that a run "
     "trains on; of several classes at once, all that most of these texts have, or the most frequent one. Bag of "
     "words: logistic regression (C = 10; for more than 50 classes naive Bayes, for numbers ridge regression) on "
     "tf-idf of words and pairs of words, trained on the same texts.",
     "Metrics that begin with test are of the test set; no run is chosen by them.",
 )
-"""Definitions of the metrics, for the end of a report."""
+"""Further sentences for the end of a report."""
 
 
 def describe_classes(folders: Mapping[Path, str], runs: Sequence[RunSummary]) -> Blocks:
@@ -99,7 +118,7 @@ def describe_classes(folders: Mapping[Path, str], runs: Sequence[RunSummary]) ->
         result, details = read_details(folder)
         which = f"Seed {result.seed}, the only one"
         if len(results) > 1:
-            metric = CLASSIFY_METRICS[headline_of(result)]
+            metric = CLASSIFY_METRICS[headline_of(result)].title
             which = f"Seed {result.seed}, the best of {len(results)} by {metric}, whose answers and model are kept"
         shown = class_blocks(details, f"{which}.")
         what = "Labels" if "range" in details else "Classes"

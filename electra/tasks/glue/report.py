@@ -1,14 +1,22 @@
 """GLUE's part of reports: averages, definitions. No torch."""
 
 from electra.report.evaluation import Reporting
+from electra.report.results import Metric, by_name
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, KNOWN_TASKS
 
-GLUE_COLUMNS = {
-    "mcc": "MCC", "accuracy": "acc", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman",
-    "accuracy_matched": "acc m", "accuracy_mismatched": "acc mm", "ece": "ECE", "ece_matched": "ECE m",
-    "ece_mismatched": "ECE mm",
-}  # fmt: skip
-"""Metric -> its title in tables."""
+GLUE_COLUMNS = by_name(
+    Metric("mcc", "MCC", error="correlation"),
+    Metric("accuracy", "acc"),
+    Metric("f1", "F1"),
+    Metric("pearson", "Pearson", error="correlation"),
+    Metric("spearman", "Spearman", error="correlation"),
+    Metric("accuracy_matched", "acc m"),
+    Metric("accuracy_mismatched", "acc mm"),
+    Metric("ece", "ECE", lower_is_better=True, error="none"),
+    Metric("ece_matched", "ECE m", lower_is_better=True, error="none"),
+    Metric("ece_mismatched", "ECE mm", lower_is_better=True, error="none"),
+)
+"""The metrics of GLUE, in the order of the columns."""
 GLUE_DEFINITIONS = (
     "CoLA is reported by Matthews' correlation (MCC), STS-B by Spearman's correlation, the others by accuracy (acc).",
     "MNLI has a matched (m) and a mismatched (mm) development set. In averages it is each run's mean of both "

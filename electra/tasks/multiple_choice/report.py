@@ -1,10 +1,20 @@
 """Reports of multiple choice: titles, columns and definitions."""
 
 from electra.report.evaluation import Reporting
-from electra.report.results import ScoredTask
+from electra.report.results import Metric, ScoredTask, by_name
 
-CHOICE_METRICS = {"accuracy": "accuracy", "test_accuracy": "test accuracy", "ece": "ECE", "test_ece": "test ECE"}
-"""Metric -> its title in tables."""
+CHOICE_METRICS = by_name(
+    Metric(
+        "accuracy",
+        "accuracy",
+        "Accuracy is the share of questions whose right choice has the highest logit. Guessing gives the mean of "
+        "1 / number of choices. Metrics that begin with test are of the test set; no run is chosen by them.",
+    ),
+    Metric("test_accuracy", "test accuracy"),
+    Metric("ece", "ECE", lower_is_better=True, error="none"),
+    Metric("test_ece", "test ECE", lower_is_better=True, error="none"),
+)
+"""The metrics of multiple choice."""
 SWAG_ROWS = {"train": 73546, "dev": 20006}
 """Official numbers of questions of SWAG, by split."""
 CHOICE_TASKS = {
@@ -12,11 +22,9 @@ CHOICE_TASKS = {
 }
 """Official tasks by name."""
 CHOICE_DEFINITIONS = (
-    "Accuracy is the share of questions whose right choice has the highest logit. Guessing gives the mean of "
-    "1 / number of choices. Metrics that begin with test are of the test set; no run is chosen by them.",
     "Most frequent place: the choice at the place where most right choices of the training data are.",
 )
-"""Definitions of the metrics, for the end of a report."""
+"""Further sentences for the end of a report."""
 CHOICE_REPORTING = Reporting(
     "multiple_choice",
     "-m electra choose",

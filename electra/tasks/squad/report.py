@@ -1,24 +1,29 @@
 """Reports of SQuAD: its two versions, columns and definitions."""
 
 from electra.report.evaluation import Reporting
-from electra.report.results import ScoredTask
+from electra.report.results import Metric, ScoredTask, by_name
 
-SQUAD_METRICS = {"exact_match": "EM", "f1": "F1"}
-"""Metric -> its title in tables."""
-
-
+SQUAD_METRICS = by_name(
+    Metric(
+        "exact_match",
+        "EM",
+        "Exact match (EM) is the share of questions whose answer is one of the references; F1 is the overlap of its "
+        "words with the best reference. Both are those of the official scripts, without case, punctuation and "
+        "articles.",
+    ),
+    Metric("f1", "F1"),
+)
+"""The metrics of SQuAD."""
 SQUAD_TASKS = {
     "squad_v1": ScoredTask("squad_v1", "SQuAD 1.1", "f1", {"train": 87_599, "dev": 10_570}, SQUAD_METRICS),
     "squad_v2": ScoredTask("squad_v2", "SQuAD 2.0", "f1", {"train": 130_319, "dev": 11_873}, SQUAD_METRICS),
 }
 """Both versions as tasks by name; the numbers of rows are official numbers of questions."""
 SQUAD_DEFINITIONS = (
-    "Exact match (EM) is the share of questions whose answer is one of the references; F1 is the overlap of its words "
-    "with the best reference. Both are those of the official scripts, without case, punctuation and articles.",
     "SQuAD 2.0: a question whose odds of having no answer are above a threshold is not answered. EM and F1 are each "
     "at the threshold that is best on this set: best_exact and best_f1 of the official script.",
 )
-"""Definitions of the metrics, for the end of a report."""
+"""Further sentences for the end of a report."""
 SQUAD_REPORTING = Reporting(
     "squad",
     "-m electra squad",

@@ -5,10 +5,19 @@ from pathlib import Path
 
 from electra.report.blocks import Blocks, Heading, Text, table_of
 from electra.report.evaluation import Reporting, cell
-from electra.report.results import RunSummary, ScoredTask
+from electra.report.results import Metric, RunSummary, ScoredTask, by_name
 
-TAGGING_METRICS = {"f1": "F1", "test_f1": "test F1", "accuracy": "accuracy"}
-"""Metric -> its title in tables."""
+TAGGING_METRICS = by_name(
+    Metric(
+        "f1",
+        "F1",
+        "F1 is that of entities, micro-averaged: an entity is right if its type and both of its ends are. f1_TYPE is "
+        "that of one type. Metrics that begin with test are of the test set; no run is chosen by them.",
+    ),
+    Metric("test_f1", "test F1"),
+    Metric("accuracy", "accuracy", "Accuracy is that of words, O included."),
+)
+"""The metrics of tagging; others are shown by their names."""
 OF_TYPE = "f1_"
 """Beginning of the names of metrics of one type of entity."""
 TAGGING_TASKS = {
@@ -17,13 +26,10 @@ TAGGING_TASKS = {
 }
 """Official tasks by name."""
 TAGGING_DEFINITIONS = (
-    "F1 is that of entities, micro-averaged: an entity is right if its type and both of its ends are. f1_TYPE is that "
-    "of one type. Metrics that begin with test are of the test set; no run is chosen by them.",
-    "Accuracy is that of words, O included.",
     "Most frequent tag: every word gets the tag that most words of the training data have. Of the word: every word "
     "gets the tag that it has most often there, a new word the most frequent one.",
 )
-"""Definitions of the metrics, for the end of a report."""
+"""Further sentences for the end of a report."""
 
 
 def describe_types(folders: Mapping[Path, str], runs: Sequence[RunSummary]) -> Blocks:
