@@ -18,14 +18,14 @@ from sklearn.linear_model import LogisticRegression
 from electra.base.errors import run_script
 from electra.base.parser import Parser
 from electra.finetuning.data import Array
-from electra.finetuning.words import SEVERAL
-from electra.report.blocks import table_of, to_markdown
-from electra.tasks.classify.labels import LabelSet
-from electra.tasks.classify.report import CLASSIFY_REPORTING
-from electra.tasks.classify.scores import (
+from electra.finetuning.labelled.labels import LabelSet
+from electra.finetuning.labelled.scores import (
     ClassificationReferences,
     score_splits,
 )
+from electra.finetuning.words import SEVERAL
+from electra.report.blocks import table_of, to_markdown
+from electra.tasks.classify.report import CLASSIFY_REPORTING
 
 CLASSES = [f"c{number}" for number in range(28)]
 SHARE = 0.04

@@ -26,8 +26,7 @@ class TaskCommand:
             options, checked; the last two may be left out. Commands whose data are fixed take the first alone.
         open: options -> the tasks. It reads as much of the data as decides what the tasks are.
         prefix: options -> beginning of the name of an evaluation's folder; the name of the model follows.
-        predictor: (saved model, columns that the user names) -> what reads rows for the model and makes answers; None
-            for that of the architecture.
+        predictor: (saved model, columns that the user names) -> what reads rows for the model and makes answers.
         finish: what is done with a finished evaluation, such as writing a submission.
     """
 
@@ -36,7 +35,7 @@ class TaskCommand:
     parse: Callable[..., Arguments]
     open: Callable[[Arguments], Sequence[Task]]
     prefix: Callable[[Any], str]
-    predictor: Callable[[Saved, AskedColumns], Predictor] | None
+    predictor: Callable[[Saved, AskedColumns], Predictor]
     finish: Callable[[Evaluation], None] | None = None
 
     def run(self, argv: Sequence[str] | None = None, preset: Values | None = None) -> None:

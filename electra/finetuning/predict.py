@@ -24,14 +24,17 @@ from typing import IO, Any, NamedTuple
 import torch
 import transformers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+from typing_extensions import TypedDict
 
 from electra.base.console import setup_logging
 from electra.base.files import (
     RESULT_NAME,
     expand,
     open_new,
+    read_json,
     saved_models,
 )
+from electra.base.options import Values
 from electra.base.parser import Parser
 from electra.core.errors import UserError
 from electra.core.networks import check_finite
@@ -53,7 +56,7 @@ from electra.data.rows import (
 from electra.finetuning.data import Array, ColumnRows, PaddingCollator, placed_rows
 from electra.finetuning.features import tagger_class
 from electra.finetuning.heads import TaskModel, longest_input
-from electra.finetuning.registry import FEATURE_TAGGING, TASKS, command_of
+from electra.finetuning.registry import BY_KIND, FEATURE_TAGGING, TASKS, command_of
 from electra.finetuning.row_checks import ids_of_rows, read_all
 from electra.finetuning.trainer import Collator, FineTuner
 from electra.model.pretrained import (
@@ -73,14 +76,20 @@ from electra.tokenizers.unknown import UnknownTokens
 logger = logging.getLogger("electra.predict")
 
 
-PREDICTORS = {name: verb for verb, row in TASKS.items() for name in row.architectures}
-"""End of the name of a model's class -> verb of the command whose `predictor` answers rows with the model."""
+ARCHITECTURES = {name for row in TASKS.values() for name in row.architectures}
+"""Ends of the names of the classes of models that answer rows."""
 TEXT_FORM = ".txt"
 """Ending of files with a text in each line."""
 WINDOW = 4096
 """Rows that are read, answered and written together."""
 LONGEST_TEXT = 512
 """Tokens of a text that are read, at most, where the settings of training are unknown."""
+
+
+class SavedKind(TypedDict, total=False):
+    """The kind of the task of a saved model, in its result.json; folders of earlier versions have none."""
+
+    kind: str
 
 
 class Saved(NamedTuple):
@@ -153,7 +162,7 @@ class Predictor(NamedTuple):
 
 
 def open_saved(path: str | Path) -> tuple[Saved, str]:
-    """Return the model in a folder, or in an evaluation's folder with a single model, and its verb in `PREDICTORS`.
+    """Return the model in a folder, or in an evaluation's folder with a single model, and the verb of its task.
 
     Raises:
         UserError: there is no fine-tuned model, or its files do not belong together.
@@ -169,7 +178,7 @@ def open_saved(path: str | Path) -> tuple[Saved, str]:
     source = str(folder)
     config = read_config(source)
     head = str((config.architectures or [""])[0]).rpartition("For")[2]
-    if head not in PREDICTORS:
+    if head not in ARCHITECTURES:
         raise UserError(f"{path} is a model for {head or 'nothing'}; name one that was fine-tuned")
     network_class = tagger_class(config) if head == FEATURE_TAGGING else getattr(transformers, f"AutoModelFor{head}")
     model, _ = load_network(network_class, source, config)
@@ -179,11 +188,12 @@ def open_saved(path: str | Path) -> tuple[Saved, str]:
     length = run.settings.get("max_length", 0)
     if not 8 <= length <= longest_input(model):
         raise UserError(f"{folder / RESULT_NAME} has the max_length {length}, which the model cannot read; restore it")
-    return Saved(model, tokenizer, {**run.settings, "task": run.task}), PREDICTORS[head]
+    verb = verb_of(read_json(folder / RESULT_NAME, SavedKind), head, run.settings)
+    return Saved(model, tokenizer, {**run.settings, "task": run.task}), verb
 
 
 def saved_in_memory(model: PreTrainedModel, processing_class: Any = None) -> tuple[Saved, str]:
-    """Return a copy of a fine-tuned model in memory, with its tokenizer and settings, and its verb in `PREDICTORS`.
+    """Return a copy of a fine-tuned model in memory, with its tokenizer and settings, and the verb of its task.
 
     The settings are those of the folder from which the model was loaded. Without one, texts are cut to what the model
     reads, and to `LONGEST_TEXT` tokens.
@@ -192,15 +202,31 @@ def saved_in_memory(model: PreTrainedModel, processing_class: Any = None) -> tup
         UserError: the model is for no task, or has no tokenizer.
     """
     head = type(model).__name__.rpartition("For")[2]
-    if head not in PREDICTORS:
+    if head not in ARCHITECTURES:
         raise UserError(f"{type(model).__name__} answers no rows; give one that fine_tune or --save_model has made")
     tokenizer = tokenizer_of(model, processing_class)
     path = Path(name_of(model)) / RESULT_NAME
     settings: dict[str, Any] = {"max_length": min(longest_input(model), tokenizer.model_max_length, LONGEST_TEXT)}
+    recorded: SavedKind = {}
     if path.is_file():
         run = read_result(path)
+        recorded = read_json(path, SavedKind)
         settings |= {**run.settings, "task": run.task}
-    return Saved(copy.deepcopy(model).float().cpu(), tokenizer, settings), PREDICTORS[head]
+    return Saved(copy.deepcopy(model).float().cpu(), tokenizer, settings), verb_of(recorded, head, settings)
+
+
+def verb_of(recorded: SavedKind, head: str, settings: Values) -> str:
+    """Return the verb whose command answers rows with a saved model: that of the recorded kind.
+
+    Without a kind of this architecture, it is the architecture's: folders of earlier versions, models in memory and
+    tasks of a program record none. Of a classifier of texts, only the settings of `electra classify` have a kind of
+    labels.
+    """
+    verbs = [verb for verb, row in TASKS.items() if head in row.architectures and not row.preset]
+    verb = BY_KIND.get(recorded.get("kind", ""), "")
+    if verb in verbs:
+        return verb
+    return "classify" if "label_kind" in settings else verbs[0]
 
 
 def forward_of(

@@ -20,8 +20,7 @@ class Registration(NamedTuple):
         command: path of the `TaskCommand`; of a kind that trains nothing, of the groups of its options.
         report: path of the `Reporting`, or of a function of folders that returns a `Report`; imports no torch.
         basic: names of the options that `--help` shows, the most important first; "" for all.
-        architectures: ends of the names of the classes whose saved models the kind answers, where nothing records
-            their kind: folders of earlier versions, and models in memory.
+        architectures: ends of the names of the classes of transformers that the kind's models are saved as.
         is_trained: whether the command fine-tunes.
         takes_rows: whether a program may pass rows; the data of other kinds are fixed.
         preset: option -> value of another verb's options, which files and flags overrule. A verb with a preset has the
@@ -53,6 +52,18 @@ RUN = (
 )
 """Basic options that all commands of fine-tuning have."""
 
+TEXTS_WITH_LABELS = Registration(
+    "classify",
+    "fine-tune on your own texts with labels: classes, several at once, or numbers",
+    "--pretrain_path output/small_owt --train_file reviews.csv --save_model",
+    "electra.tasks.classify.task.CLASSIFY_COMMAND",
+    "electra.tasks.classify.report.CLASSIFY_REPORTING",
+    "pretrain_path train_file validation_file test_file dataset_name text_column text_pair_column "
+    f"label_column {RUN} label_kind long_texts train_fractions",
+    ("SequenceClassification",),
+)
+"""The row of `electra classify`, of which verbs with a preset are made by `_replace`."""
+
 TASKS = {
     "glue": Registration(
         "glue",
@@ -61,18 +72,10 @@ TASKS = {
         "electra.tasks.glue.task.GLUE_COMMAND",
         "electra.tasks.glue.report.GLUE_REPORTING",
         f"pretrain_path tasks glue_dir {RUN} predict_test",
+        ("SequenceClassification",),
         takes_rows=False,
     ),
-    "classify": Registration(
-        "classify",
-        "fine-tune on your own texts with labels: classes, several at once, or numbers",
-        "--pretrain_path output/small_owt --train_file reviews.csv --save_model",
-        "electra.tasks.classify.task.CLASSIFY_COMMAND",
-        "electra.tasks.classify.report.CLASSIFY_REPORTING",
-        "pretrain_path train_file validation_file test_file dataset_name text_column text_pair_column "
-        f"label_column {RUN} label_kind long_texts train_fractions",
-        ("SequenceClassification",),
-    ),
+    "classify": TEXTS_WITH_LABELS,
     "squad": Registration(
         "squad",
         "fine-tune on questions about paragraphs, SQuAD 1.1 or 2.0",

@@ -114,7 +114,7 @@ def save_model(
         with silent_transformers():
             exported.save_pretrained(unfinished)
         evaluation.encoder.tokenizer.save_pretrained(unfinished)
-        write_json(asdict(first), unfinished / RESULT_NAME)
+        write_json({"kind": task.kind.name, **asdict(first)}, unfinished / RESULT_NAME)
         if is_edited(folder / CARD):
             shutil.copyfile(folder / CARD, unfinished / CARD)
         replace_folder(unfinished, folder)

@@ -31,9 +31,9 @@ from electra.core.networks import encode
 from electra.core.objectives import Objective
 from electra.data.rows import Columns, read_rows, text_of
 from electra.finetuning.data import Array, ColumnRows, Examples, PaddingCollator, encode_examples, first_of
+from electra.finetuning.labelled.texts import LABEL_COLUMNS, TEXT_COLUMNS
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks import Probe
-from electra.tasks.classify.data import LABEL_COLUMNS, TEXT_COLUMNS
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, encode_sentences
 

@@ -8,7 +8,7 @@ from docs.reference import FINE_TUNING, options_page
 from electra.base.command_line import CommandLine
 from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import EncoderArguments, FineTuningArguments, ProtocolArguments
-from electra.finetuning.predict import PREDICTORS
+from electra.finetuning.predict import verb_of
 from electra.finetuning.registry import BY_KIND, TASKS, TRAINED, command_of, groups_of, part
 from electra.report.command import report_of
 from electra.report.evaluation import Reporting
@@ -68,13 +68,22 @@ def test_each_kind_has_a_report(kind):
     assert callable(report) and (kind == "minimal_pairs" or isinstance(report.__self__, Reporting))
 
 
-def test_each_kind_that_trains_answers_rows():
-    answered = {TASKS[verb].kind for verb in PREDICTORS.values()} | {
-        TASKS[verb].kind for verb in TRAINED if command_of(verb).predictor
-    }
-    assert answered | {"glue"} == {TASKS[verb].kind for verb in TRAINED}  # whose models classify reads
-    architectures = [name for row in TASKS.values() if not row.preset for name in row.architectures]
-    assert len(architectures) == len(set(architectures)) == len(PREDICTORS)
+@parametrize("verb", TRAINED)
+def test_a_saved_model_is_answered_by_the_command_of_its_recorded_kind(verb):
+    row = TASKS[verb]
+    saved_as = command_of(verb).kind.auto_model.__name__.removeprefix("AutoModelFor")
+    assert saved_as in row.architectures
+    for head in row.architectures:
+        assert verb_of({"kind": row.kind}, head, {"label_kind": "single"}) == BY_KIND[row.kind]
+
+
+def test_a_folder_without_a_kind_is_answered_by_its_architecture():
+    """Those of earlier versions; only those of classify record the kind of the labels."""
+    assert verb_of({}, "SequenceClassification", {"label_kind": "single"}) == "classify"
+    assert verb_of({}, "SequenceClassification", {}) == "glue"
+    assert verb_of({"kind": "of a program"}, "TokenClassification", {}) == "tag"
+    assert verb_of({"kind": "classify"}, "TokenClassification", {}) == "tag"  # opened as another class
+    assert [verb_of({}, head, {}) for head in ("MultipleChoice", "QuestionAnswering")] == ["choose", "squad"]
 
 
 def test_verbs_schema_python_sweeps_and_pages_follow_the_table():

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from scipy.special import expit, logit, softmax
+from scipy.special import logit
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.base.options import Values
 from electra.core.errors import UserError, abridged
 from electra.data.cells import PAGE
-from electra.data.rows import Columns
 from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import (
     Arguments,
@@ -28,15 +27,9 @@ from electra.finetuning.config import (
 from electra.finetuning.data import SPLITS, Array, NamedRows, data_settings, rows_by_split, task_name
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.held_out import with_development
-from electra.finetuning.predict import Predictor, Saved
-from electra.finetuning.row_checks import is_named, is_unlabelled, read_all, set_apart, warn_if_unused
-from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example
-from electra.finetuning.trainer import Logits, step_loss
-from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
-from electra.report.evaluation import CUT_TEXTS
-from electra.tasks.classify.baselines import make_baselines
-from electra.tasks.classify.data import ClassifyArguments, TextColumns, encode_texts, read_example, read_examples
-from electra.tasks.classify.labels import (
+from electra.finetuning.labelled.answers import predictor_of_texts
+from electra.finetuning.labelled.baselines import make_baselines
+from electra.finetuning.labelled.labels import (
     Example,
     LabelledTexts,
     LabelSet,
@@ -44,9 +37,8 @@ from electra.tasks.classify.labels import (
     number_labels,
     parse_cell,
 )
-from electra.tasks.classify.notes import log_labels
-from electra.tasks.classify.report import CLASSIFY_REPORTING, HEADLINES
-from electra.tasks.classify.scores import (
+from electra.finetuning.labelled.notes import log_labels
+from electra.finetuning.labelled.scores import (
     ClassificationReferences,
     class_names_of,
     decide_classes,
@@ -56,7 +48,15 @@ from electra.tasks.classify.scores import (
     score_splits,
     useful_thresholds,
 )
-from electra.tasks.classify.selection import content_of, label_order, nested_order
+from electra.finetuning.labelled.selection import content_of, label_order, nested_order
+from electra.finetuning.labelled.texts import TextColumns, encode_texts, read_examples
+from electra.finetuning.row_checks import is_named, is_unlabelled, read_all, set_apart, warn_if_unused
+from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example
+from electra.finetuning.trainer import Logits, step_loss
+from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
+from electra.report.evaluation import CUT_TEXTS
+from electra.tasks.classify.data import ClassifyArguments
+from electra.tasks.classify.report import CLASSIFY_REPORTING, HEADLINES
 
 logger = logging.getLogger(__name__)
 
@@ -282,86 +282,6 @@ def classification_files(
     return files
 
 
-# ---- answers to new texts: classes with probabilities, or numbers
-
-
-KINDS = {
-    "multi_label_classification": SEVERAL,
-    "regression": NUMBER,
-}
-"""Name of a problem in transformers -> kind of the labels; `SINGLE` for other names."""
-GLUE_PAIRS = (
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("#1 String", "#2 String"),
-)
-"""Names of the columns of pairs in GLUE's tasks."""
-
-
-def predictor(saved: Saved, given: Any) -> Predictor:
-    """Return the predictor of a saved classifier.
-
-    The columns of the texts are those of the options `given`, else those of the training, else GLUE's.
-    """
-    text = given.text_column or saved.settings.get("text_column")
-    pair = given.text_pair_column or saved.settings.get("text_pair_column")
-    is_glue = "label_kind" not in saved.settings and text is None
-    config = saved.model.config
-    classes = [config.id2label[number] for number in range(config.num_labels)]
-    labels = LabelSet(KINDS.get(config.problem_type, SINGLE), classes)
-    thresholds = read_thresholds(saved, given.model) if labels.kind == SEVERAL else None
-    return Predictor(
-        EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
-        partial(read_glue if is_glue else read_example, TextColumns(text, pair)),
-        partial(answer_texts, saved, labels, thresholds),
-    )
-
-
-def read_thresholds(saved: Saved, path: str) -> Any:
-    """Return a saved model's thresholds (C,), None without any; raise a UserError if they are no C probabilities."""
-    values = getattr(saved.model.config, "thresholds", None)
-    if values is None:
-        return None
-    count = saved.model.config.num_labels
-    is_list = isinstance(values, list) and len(values) == count
-    if not is_list or not all(isinstance(value, int | float) and 0 <= value <= 1 for value in values):
-        raise UserError(
-            f"{path} has the thresholds {values!s:.80} in its config.json, not {count} numbers from 0 to 1; restore "
-            "or remove them"
-        )
-    return np.array(values, np.float64)
-
-
-def read_glue(columns: TextColumns, row: Columns, place: str) -> Example:
-    """Return the example of a row: a pair if the row has both texts, else a single text; see `read_example`."""
-    text, pair = next((names for names in GLUE_PAIRS if set(names) <= set(row)), (None, None))
-    return read_example(TextColumns(text, pair), row, place)
-
-
-def answer_texts(
-    saved: Saved,
-    labels: LabelSet,
-    thresholds: Any,
-    examples: Sequence[Example],
-    forward: Any,
-) -> list[Columns]:
-    """Return the answers: class and probability; or classes above thresholds and all probabilities; or a number."""
-    in_windows = saved.settings.get("long_texts") == "windows"
-    rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
-    logits = mean_by_text(forward(rows), owners)
-    answers = []
-    for name, row in zip(class_names_of(labels, decide_classes(labels, logits, thresholds)), logits, strict=True):
-        columns = {"prediction": name}
-        if labels.kind == SINGLE:
-            columns["probability"] = float(softmax(row).max())
-        elif labels.kind == SEVERAL:
-            columns["probability"] = dict(zip(labels.classes, expit(row).tolist(), strict=True))
-        answers.append(columns)
-    return answers
-
-
 # ---- the command, of which the verb, `fine_tune` and `electra predict` are made
 
 
@@ -371,7 +291,7 @@ CLASSIFY_COMMAND = TaskCommand(
     parse_classify_arguments,
     lambda args: [open_classification(args)],
     lambda options: f"classify_{task_name(options, 'data')}",
-    predictor,
+    predictor_of_texts,
 )
 """The command of `electra classify`."""
 main = CLASSIFY_COMMAND.run

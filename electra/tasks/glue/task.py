@@ -20,11 +20,16 @@ from electra.base.files import CONFIGS, write_file
 from electra.base.options import Values
 from electra.base.parser import as_flags
 from electra.core.errors import UserError
+from electra.data.rows import Columns
 from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArguments, HyperParameters
 from electra.finetuning.data import Array, Examples, both_orders, encode_examples
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.labelled.answers import predictor_of_texts
+from electra.finetuning.labelled.labels import Example
+from electra.finetuning.labelled.texts import TextColumns, read_example
+from electra.finetuning.predict import AskedColumns, Predictor, Saved
 from electra.finetuning.task import (
     Split,
     Task,
@@ -328,6 +333,30 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
     return missing
 
 
+# ---- answers to new texts
+
+
+GLUE_PAIRS = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("#1 String", "#2 String"),
+)
+"""Names of the columns of pairs in GLUE's tasks."""
+
+
+def predictor(saved: Saved, asked: AskedColumns) -> Predictor:
+    """Return the predictor of a saved model of GLUE, for columns that the user names, else for those of its tasks."""
+    return predictor_of_texts(saved, asked, None if asked.text_column else read_glue_row)
+
+
+def read_glue_row(row: Columns, place: str) -> Example:
+    """Return the example of a row: a pair if the row has both texts of a task, else a single text."""
+    text, pair = next((names for names in GLUE_PAIRS if set(names) <= set(row)), (None, None))
+    return read_example(TextColumns(text, pair), row, place)
+
+
 # ---- the command, of which the verb, `fine_tune` and `electra predict` are made
 
 
@@ -337,7 +366,7 @@ GLUE_COMMAND = TaskCommand(
     parse_glue_arguments,
     open_tasks,
     lambda options: "glue",
-    None,
+    predictor,
     submit,
 )
 """The command of `electra glue`."""

@@ -136,7 +136,7 @@ def score_labels(
     The scores are f1, precision, recall, accuracy, and f1_TYPE for each type in the references; for plain labels,
     accuracy and f1_LABEL for each label.
     """
-    from sklearn.metrics import accuracy_score, f1_score  # not at the top: see electra/tasks/classify/scores.py
+    from sklearn.metrics import accuracy_score, f1_score  # not at the top: see electra/finetuning/labelled/scores.py
 
     right = list(chain.from_iterable(references))
     answers = list(chain.from_iterable(predicted))

@@ -12,10 +12,7 @@ import datasets
 from electra.data.rows import read_rows
 from electra.finetuning.data import table_rows
 from electra.finetuning.held_out import choose_share, hold_out
-from electra.finetuning.row_checks import is_unlabelled
-from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
-from electra.tasks.classify.data import ClassifyArguments, TextColumns, read_examples
-from electra.tasks.classify.labels import (
+from electra.finetuning.labelled.labels import (
     Example,
     LabelSet,
     class_names,
@@ -23,7 +20,11 @@ from electra.tasks.classify.labels import (
     number_labels,
     parse_cell,
 )
-from electra.tasks.classify.selection import content_of, label_order, nested_order
+from electra.finetuning.labelled.selection import content_of, label_order, nested_order
+from electra.finetuning.labelled.texts import TextColumns, read_examples
+from electra.finetuning.row_checks import is_unlabelled
+from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
+from electra.tasks.classify.data import ClassifyArguments
 from electra.tasks.classify.task import LabelledTexts, read_labelled
 from tests.conftest import refused
 from tests.helpers import parametrize

@@ -7,14 +7,8 @@ import numpy as np
 from pytest import approx
 from scipy.special import logit
 
-from electra.finetuning.task import calibration_error
-from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
-from electra.report.blocks import Fold, Heading, Table, Text, Verdict
-from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, UNKNOWN_SHARE
-from electra.report.results import Result, append_result
-from electra.tasks.classify.labels import LabelSet
-from electra.tasks.classify.report import CLASSIFY_REPORTING, MOST_CONFUSIONS, MOST_ROWS, class_blocks, read_details
-from electra.tasks.classify.scores import (
+from electra.finetuning.labelled.labels import LabelSet
+from electra.finetuning.labelled.scores import (
     ClassificationReferences,
     best_thresholds,
     class_names_of,
@@ -26,6 +20,13 @@ from electra.tasks.classify.scores import (
     score_splits,
     useful_thresholds,
 )
+from electra.finetuning.task import calibration_error
+from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
+from electra.report.blocks import Fold, Heading, Table, Text, Verdict
+from electra.report.classes import MOST_CONFUSIONS, MOST_ROWS, class_blocks
+from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, UNKNOWN_SHARE
+from electra.report.results import Result, append_result
+from electra.tasks.classify.report import CLASSIFY_REPORTING, read_details
 from tests.helpers import parametrize
 
 

@@ -16,20 +16,20 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from transformers import ElectraForSequenceClassification, pipeline
 
 from electra.base.parser import as_flags
+from electra.finetuning.labelled.answers import predictor_of_texts
+from electra.finetuning.labelled.labels import LabelledTexts, LabelSet
+from electra.finetuning.labelled.texts import encode_texts
 from electra.finetuning.predict import Saved
 from electra.finetuning.trainer import step_loss
 from electra.finetuning.words import SEVERAL
 from electra.report.command import main as report
 from electra.report.evaluation import CONSTANT, CUT_TEXTS
 from electra.report.results import Result, append_result, read_results
-from electra.tasks.classify.data import encode_texts
-from electra.tasks.classify.labels import LabelledTexts, LabelSet
 from electra.tasks.classify.report import CLASSIFY_REPORTING
 from electra.tasks.classify.task import (
     class_weights,
     open_classification,
     parse_classify_arguments,
-    predictor,
 )
 from electra.tasks.classify.task import main as classify
 from tests.conftest import refused
@@ -184,7 +184,7 @@ def test_windows_cover_a_long_text_and_overlap(number_tokenizer):
 
 
 def test_windows_belong_to_their_texts_in_many_batches(number_tokenizer, monkeypatch):
-    for module in ("electra.finetuning.data", "electra.tasks.classify.data"):
+    for module in ("electra.finetuning.data", "electra.finetuning.labelled.texts"):
         monkeypatch.setattr(f"{module}.TOKENIZER_BATCH", 2)
     long = " ".join(map(str, range(10, 30)))
     rows = [row._replace(text=text) for row, text in zip(examples(range(5)), ["7", long, "8", long, "9"], strict=True)]
@@ -289,7 +289,7 @@ def test_predict_answers_above_the_thresholds_of_the_model(glue_tokenizer):
     given = SimpleNamespace(text_column=None, text_pair_column=None, model="m")
     logits = np.array([[-1.0, -1.0]])  # probabilities of .27
     for more, expected in (({}, []), ({"thresholds": [0.2, 0.3]}, ["a"])):
-        found = predictor(saved_model(glue_tokenizer, **more), given)
+        found = predictor_of_texts(saved_model(glue_tokenizer, **more), given)
         item = found.parse({"text": "a text"}, "a:1")
         assert found.answer([item], lambda rows: logits)[0]["prediction"] == expected
 
@@ -298,7 +298,7 @@ def test_predict_answers_above_the_thresholds_of_the_model(glue_tokenizer):
 def test_thresholds_that_cannot_be_used_are_refused(glue_tokenizer, thresholds):
     given = SimpleNamespace(text_column=None, text_pair_column=None, model="models/a")
     model = saved_model(glue_tokenizer, thresholds=thresholds)
-    assert "models/a has the thresholds" in refused(lambda: predictor(model, given))
+    assert "models/a has the thresholds" in refused(lambda: predictor_of_texts(model, given))
 
 
 def test_several_shares_of_the_texts_are_refused(folder):

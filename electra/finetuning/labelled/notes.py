@@ -3,9 +3,9 @@
 import logging
 
 from electra.finetuning.held_out import warn_of_repeated
+from electra.finetuning.labelled.labels import MOST_WHOLE_NUMBERS, LabelledTexts
+from electra.finetuning.labelled.selection import content_of
 from electra.finetuning.words import NUMBER, SINGLE
-from electra.tasks.classify.labels import MOST_WHOLE_NUMBERS, LabelledTexts
-from electra.tasks.classify.selection import content_of
 
 logger = logging.getLogger(__name__)
 

@@ -7,14 +7,14 @@ import numpy as np
 from scipy.special import logit
 
 from electra.finetuning.data import Array
+from electra.finetuning.labelled.labels import Example, LabelledTexts
+from electra.finetuning.labelled.scores import (
+    score_splits,
+)
 from electra.finetuning.task import BaselineScores, Split, score_all
 from electra.finetuning.trainer import Logits
 from electra.finetuning.words import NUMBER, SEVERAL, fit_words
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
-from electra.tasks.classify.labels import Example, LabelledTexts
-from electra.tasks.classify.scores import (
-    score_splits,
-)
 
 FAINT = 1e-6
 """Logit of a class that is answered although its probability is below one half: just above 0."""

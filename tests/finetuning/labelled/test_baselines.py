@@ -5,14 +5,14 @@ import time
 import numpy as np
 from pytest import approx
 
+from electra.finetuning.labelled.baselines import make_baselines
+from electra.finetuning.labelled.labels import Example, LabelledTexts, LabelSet
+from electra.finetuning.labelled.scores import (
+    ClassificationReferences,
+)
 from electra.finetuning.task import Split
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
-from electra.tasks.classify.baselines import make_baselines
-from electra.tasks.classify.labels import Example, LabelledTexts, LabelSet
-from electra.tasks.classify.scores import (
-    ClassificationReferences,
-)
 from tests.helpers import parametrize
 
 

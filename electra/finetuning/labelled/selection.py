@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from electra.finetuning.held_out import ordered, plain_content
-from electra.tasks.classify.labels import Example
+from electra.finetuning.labelled.labels import Example
 
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 """Step of `nested_order`: multiples of it, modulo 1, are spread evenly however many there are."""

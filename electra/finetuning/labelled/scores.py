@@ -12,11 +12,11 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from electra.finetuning.data import Array
+from electra.finetuning.labelled.labels import LabelSet
 from electra.finetuning.task import by_split, calibration_error, has_one_answer
 from electra.finetuning.trainer import Logits
 from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
-from electra.tasks.classify.labels import LabelSet
-from electra.tasks.classify.report import ClassScores, Details
+from electra.report.classes import ClassScores, Details
 
 # Numbers are scaled to [0, 1] by the range of the training data. Scores are fractions in float64; nan where a metric
 # has no value.

@@ -1,0 +1,84 @@
+"""Answers of a saved classifier to new texts: classes with probabilities, or numbers."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from electra.core.errors import UserError
+from electra.data.rows import Columns
+from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.labelled.labels import Example, LabelSet
+from electra.finetuning.labelled.scores import class_names_of, decide_classes, mean_by_text
+from electra.finetuning.labelled.texts import TextColumns, encode_texts, read_example
+from electra.finetuning.predict import AskedColumns, Predictor, Saved
+from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
+
+KINDS = {
+    "multi_label_classification": SEVERAL,
+    "regression": NUMBER,
+}
+"""Name of a problem in transformers -> kind of the labels; `SINGLE` for other names."""
+
+
+def predictor_of_texts(
+    saved: Saved,
+    asked: AskedColumns,
+    parse: Callable[[Columns, str], Example] | None = None,
+) -> Predictor:
+    """Return the predictor of a saved classifier of texts or pairs.
+
+    Args:
+        asked: columns of the texts; where they name none, those of the training.
+        parse: (columns, place) of a row -> example, in place of the columns.
+    """
+    text = asked.text_column or saved.settings.get("text_column")
+    pair = asked.text_pair_column or saved.settings.get("text_pair_column")
+    config = saved.model.config
+    classes = [config.id2label[number] for number in range(config.num_labels)]
+    labels = LabelSet(KINDS.get(config.problem_type, SINGLE), classes)
+    thresholds = read_thresholds(saved, asked.model) if labels.kind == SEVERAL else None
+    return Predictor(
+        EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
+        parse or partial(read_example, TextColumns(text, pair)),
+        partial(answer_texts, saved, labels, thresholds),
+    )
+
+
+def read_thresholds(saved: Saved, path: str) -> Any:
+    """Return a saved model's thresholds (C,), None without any; raise a UserError if they are no C probabilities."""
+    values = getattr(saved.model.config, "thresholds", None)
+    if values is None:
+        return None
+    count = saved.model.config.num_labels
+    is_list = isinstance(values, list) and len(values) == count
+    if not is_list or not all(isinstance(value, int | float) and 0 <= value <= 1 for value in values):
+        raise UserError(
+            f"{path} has the thresholds {values!s:.80} in its config.json, not {count} numbers from 0 to 1; restore "
+            "or remove them"
+        )
+    return np.array(values, np.float64)
+
+
+def answer_texts(
+    saved: Saved,
+    labels: LabelSet,
+    thresholds: Any,
+    examples: Sequence[Example],
+    forward: Any,
+) -> list[Columns]:
+    """Return the answers: class and probability; or classes above thresholds and all probabilities; or a number."""
+    in_windows = saved.settings.get("long_texts") == "windows"
+    rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
+    logits = mean_by_text(forward(rows), owners)
+    answers = []
+    for name, row in zip(class_names_of(labels, decide_classes(labels, logits, thresholds)), logits, strict=True):
+        columns = {"prediction": name}
+        if labels.kind == SINGLE:
+            columns["probability"] = float(softmax(row).max())
+        elif labels.kind == SEVERAL:
+            columns["probability"] = dict(zip(labels.classes, expit(row).tolist(), strict=True))
+        answers.append(columns)
+    return answers

@@ -1,0 +1,120 @@
+"""Texts with labels: the columns of rows, examples, and rows of tokens. Every row is checked before training."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from electra.core.errors import UserError
+from electra.data.cells import PAGE
+from electra.data.rows import Columns, PlacedRow, shown_names, text_of
+from electra.finetuning.data import (
+    TOKENIZER_BATCH,
+    Array,
+    ColumnRows,
+    Examples,
+    encode_examples,
+    first_of,
+    lengths_of,
+    tokenize,
+)
+from electra.finetuning.labelled.labels import Example, check_written
+from electra.finetuning.row_checks import is_unlabelled, read_all
+
+TEXT_COLUMNS = ("text", "sentence")
+"""Usual names of the column of the text, by preference."""
+LABEL_COLUMNS = ("label", "labels")
+"""Usual names of the column of the label, by preference."""
+
+# ---- reading
+
+
+class TextColumns(NamedTuple):
+    """The names of the columns that the user gives: of the text, a second text, and the labels; None for usual names.
+
+    Several columns of labels are a column for each class.
+    """
+
+    text: str | None = None
+    pair: str | None = None
+    label: Sequence[str] = ()
+
+
+def read_examples(rows: Iterable[PlacedRow], columns: TextColumns, needs_labels: bool) -> list[Example]:
+    """Return the examples in the rows of a split, each with its label as it is written.
+
+    Raises:
+        UserError: rows have no text, or no column that the options name; or labels are needed and no row has one.
+    """
+
+    def read(placed: PlacedRow) -> Example:
+        place, row = placed
+        if "answer" not in columns.label and row.get("answer") in ("reject", "ignore"):
+            raise UserError(f"{place} has the answer '{row['answer']}' of its annotator; leave such rows out")
+        return read_example(columns, row, place)
+
+    placed_rows = iter(rows)
+    first = next(placed_rows, None)
+    if first is None:
+        return []
+    examples = read_all(chain([first], placed_rows), read)
+    if needs_labels and all(is_unlabelled(example.label, ()) for example in examples):
+        place, row = first
+        name = columns.label[0] if columns.label else first_of(LABEL_COLUMNS, row)
+        lack = "no label" if name in row else f"no column '{name}'"
+        raise UserError(
+            f"{place} has {lack}, nor has any other row; its columns are {shown_names(row)}; choose one with "
+            f"--label_column, see {PAGE}"
+        )
+    return examples
+
+
+def read_example(columns: TextColumns, row: Columns, place: str) -> Example:
+    text = text_of(row, columns.text or first_of(TEXT_COLUMNS, row), place, "--text_column")
+    pair = None if columns.pair is None else text_of(row, columns.pair, place, "--text_pair_column")
+    names = columns.label or [first_of(LABEL_COLUMNS, row)]
+    missing = [name for name in names if name not in row]
+    if missing and len(missing) < len(names):
+        raise UserError(
+            f"{place} has no column '{missing[0]}'; its columns are {shown_names(row)}; see --label_column"
+        )
+    label = {name: row.get(name) for name in names} if len(names) > 1 else row.get(names[0])
+    check_written(label, place)
+    return Example(text, pair, label, place)
+
+
+# ---- rows of tokens
+
+
+def encode_texts(
+    examples: Sequence[Example],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    in_windows: bool,
+) -> tuple[ColumnRows, Array]:
+    """Return R rows of at most `max_length` tokens, and the number of each row's example, int64 (R,), ascending.
+
+    With `in_windows`, a text has as many rows as it needs, which overlap by a quarter. Otherwise a text is cut to one
+    row, and of a pair the longer text is cut first.
+    """
+    first = [example.text for example in examples]
+    second = [example.pair for example in examples if example.pair is not None]
+    if not in_windows:
+        rows = encode_examples(Examples(first, second or None), tokenizer, max_length)
+        return rows, np.arange(len(examples))
+    if second:
+        raise UserError("--long_texts windows reads one text, not pairs; leave out one of the two")
+    columns = tokenize(
+        tokenizer,
+        first,
+        truncation=True,
+        max_length=max_length,
+        stride=max_length // 4,
+        return_overflowing_tokens=True,
+        return_token_type_ids=True,
+    )
+    owners = np.array(columns.pop("overflow_to_sample_mapping"), np.int64)
+    batches = np.cumsum(np.diff(owners, prepend=0) < 0)  # texts are numbered anew in each batch of the tokenizer
+    return ColumnRows(columns, lengths_of(columns["input_ids"])), owners + TOKENIZER_BATCH * batches
