@@ -213,7 +213,7 @@ def test_words_of_corpora_and_tools(convert, tmp_path, name, content):
     rows, said = convert(name, content)
     assert rows == [{"tokens": words, "tags": tags} for words, tags in zip(WORDS, TAGS, strict=True)]
     assert "2 rows" in said and "PER 1" in said
-    read = load_tagging_splits(TaggingArguments(train_file=str(tmp_path / "out.jsonl")))["train"]
+    read = load_tagging_splits(TaggingArguments(test_file=str(tmp_path / "out.jsonl")))["test"]
     assert (read.words, read.labels) == (WORDS, TAGS)
 
 
