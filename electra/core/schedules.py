@@ -84,10 +84,10 @@ def create_schedule(
         args: Trainer's options, with `product_schedule`.
         lengths: optimizer steps of the stages, one or two.
     """
-    first, *others = [_stage_schedule(args, optimizer, length) for length in lengths]
-    if not others:
+    first, *later = [_stage_schedule(args, optimizer, length) for length in lengths]
+    if not later:
         return first
-    (second,) = others
+    (second,) = later
     if not isinstance(first, LambdaLR) or not isinstance(second, LambdaLR):
         raise UserError(
             f"--lr_scheduler_type {SchedulerType(args.lr_scheduler_type).value} cannot restart at the second stage of "
@@ -132,12 +132,12 @@ def _decay_steps(args: Any, length: int) -> int:
     return min(math.ceil(wanted), max(0, length - args.get_warmup_steps(length)))
 
 
-def _in_steps(given: float, length: int) -> float:
+def _in_steps(number: float, length: int) -> float:
     """Return a number of steps, or a share of `length` steps, which is below 1, as a number that may have a fraction.
 
     Trainer's --warmup_steps is read in the same way.
     """
-    return int(given) if given >= 1 else given * length
+    return int(number) if number >= 1 else number * length
 
 
 def check_schedule(args: Any, lengths: Sequence[int], *, is_resumed: bool) -> None:
@@ -158,24 +158,24 @@ def _check_options(args: Any, lengths: Sequence[int], is_resumed: bool) -> None:
     is_of_transformers = _OF_TRANSFORMERS in options
     if args.lr_scheduler_type == SchedulerType.WARMUP_STABLE_DECAY and not (is_resumed and is_of_transformers):
         name = f"{_OF_TRANSFORMERS} of --lr_scheduler_kwargs" if is_of_transformers else "--decay_steps"
-        given = options.get(_OF_TRANSFORMERS, args.decay_steps)
-        if is_of_transformers and (type(given) not in (int, float) or given < 1 or given % 1):
-            raise UserError(f"{name} {given!r} is no number of steps; for a share, give --decay_steps instead")
+        decay = options.get(_OF_TRANSFORMERS, args.decay_steps)
+        if is_of_transformers and (type(decay) not in (int, float) or decay < 1 or decay % 1):
+            raise UserError(f"{name} {decay!r} is no number of steps; for a share, give --decay_steps instead")
         for length in lengths:
-            _check_decay(args, name, given, length)
+            _check_decay(args, name, decay, length)
 
 
-def _check_decay(args: Any, name: str, given: float | None, length: int) -> None:
+def _check_decay(args: Any, name: str, decay: float | None, length: int) -> None:
     """Refuse a decay that would begin in the warm-up, or end behind the stage of `length` steps."""
     stable = (args.lr_scheduler_kwargs or {}).get("num_stable_steps") or 0
-    if given is None and not stable:  # as many steps as fit
+    if decay is None and not stable:  # as many steps as fit
         return
-    given = DECAY_SHARE if given is None else given
+    decay = DECAY_SHARE if decay is None else decay
     warmup_steps = args.get_warmup_steps(length)
-    if math.floor(_in_steps(given, length)) + warmup_steps + stable > length:
+    if math.floor(_in_steps(decay, length)) + warmup_steps + stable > length:
         beside = f" and {stable} of num_stable_steps" if stable else ""
         raise UserError(
-            f"{name} {given:g} is too long: beside {warmup_steps} steps of warm-up{beside}, the run or stage of "
+            f"{name} {decay:g} is too long: beside {warmup_steps} steps of warm-up{beside}, the run or stage of "
             f"{length} steps has {max(0, length - warmup_steps - stable)}; lower it, or --warmup_steps"
         )
 

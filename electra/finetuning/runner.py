@@ -335,10 +335,10 @@ def run_if_free(
             return True
         result = run_one(evaluation, p, seed, progress)
         reporting = p.task.kind.reporting
-        named = {
+        scores_by_name = {
             name: value for name, value in result.metrics.items() if reporting.repeats.get(name) not in result.metrics
         }
-        scores = [f"{name} {percent(value)}" for name, value in named.items()]
+        scores = [f"{name} {percent(value)}" for name, value in scores_by_name.items()]
         if result.collapsed:
             scores.append("collapsed: one answer to all")
         progress.say(f"{progress.title}: {', '.join(scores)}")
@@ -502,8 +502,8 @@ def copy_predictions(evaluation: Evaluation, task: Task) -> None:
     """Copy the best run's predictions for the test set, or else the development set, to the evaluation's folder."""
     for seed in evaluation.best_first(task)[:1]:
         run = f"{task.name}-{seed}"
-        found = [path for split in ("test", "dev") for path in evaluation.predictions.glob(f"{run}-{split}.*")]
-        for path in found[:1]:
+        paths = [path for split in ("test", "dev") for path in evaluation.predictions.glob(f"{run}-{split}.*")]
+        for path in paths[:1]:
             target = evaluation.folder / f"predictions{path.suffix}"
             write_file(path.read_bytes(), target)
             logger.info("predictions    %s (%s)", target, path.name)

@@ -186,12 +186,12 @@ def by_split(score: ScoreSplit) -> ComputeMetrics:
     """Make `Task.metrics` from a function of one split's logits and references; test metrics begin with test_."""
 
     def metrics(logits: Logits, references: Mapping[str, Any]) -> dict[str, float]:
-        found = {}
+        scores = {}
         for split, values in logits.items():
             prefix = "" if split == "dev" else f"{split}_"
             for name, value in score(values, references[split]).items():
-                found[f"{prefix}{name}"] = value
-        return found
+                scores[f"{prefix}{name}"] = value
+        return scores
 
     return metrics
 
@@ -209,10 +209,10 @@ def of_one_split(write: Callable[[str, Array, Any], Mapping[str, Any]]) -> Write
 
 def has_one_answer(answers: Sequence[Any] | Array, references: Sequence[Any] | Array) -> bool:
     """Return True if a run has collapsed: (almost) all examples get one answer that fewer references have."""
-    found, counts = np.unique(answers, return_counts=True)
+    distinct, counts = np.unique(answers, return_counts=True)
     most = counts.argmax()
     share = counts[most] / len(answers)
-    expected = np.mean(np.asarray(references) == found[most])
+    expected = np.mean(np.asarray(references) == distinct[most])
     return bool(share >= COLLAPSED_SHARE and 1 - share < RARE_ANSWERS * (1 - expected))
 
 
@@ -237,7 +237,7 @@ def calibration_error(probabilities: Array, is_right: Array) -> float:
     return float(np.abs(distances).sum() / len(probabilities))
 
 
-def pipeline_example(pipeline: str, given: str, options: str = "") -> str:
+def pipeline_example(pipeline: str, text: str, options: str = "") -> str:
     """Return Python code for `Task.example` that calls a pipeline of transformers.
 
     Args:
@@ -247,12 +247,12 @@ def pipeline_example(pipeline: str, given: str, options: str = "") -> str:
     return (
         "from transformers import pipeline\n\n"
         f'ask = pipeline("{pipeline}", model=model, tokenizer=tokenizer)\n'
-        f"print(ask({given}{options}))"
+        f"print(ask({text}{options}))"
     )
 
 
 def classifier_example(*, is_pair: bool, has_several_classes: bool = False) -> str:
     """Return Python code for `Task.example` that calls a classifier of texts or of pairs."""
-    given = '{"text": "A text.", "text_pair": "Another text."}' if is_pair else '"A text."'
+    text = '{"text": "A text.", "text_pair": "Another text."}' if is_pair else '"A text."'
     options = ", top_k=None" if has_several_classes else ""
-    return pipeline_example("text-classification", given, f"{options}, truncation=True, max_length=MAX_LENGTH")
+    return pipeline_example("text-classification", text, f"{options}, truncation=True, max_length=MAX_LENGTH")

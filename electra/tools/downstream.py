@@ -129,8 +129,8 @@ def _arguments(task: str | Task, data: Mapping[str, NamedRows], values: dict[str
         rows = {split: part._replace(table=as_table(part.table, part.argument)) for split, part in data.items()}
         return command.parse(values, rows, preset), command.evaluate
     if isinstance(task, str) and task not in KNOWN_TASKS:
-        known = [*TASKS_OF_USER, *KNOWN_TASKS]
-        hint = hint_of_unknown(task, known, f"the tasks are {', '.join(known)}")
+        names = [*TASKS_OF_USER, *KNOWN_TASKS]
+        hint = hint_of_unknown(task, names, f"the tasks are {', '.join(names)}")
         raise UserError(f"there is no task {task!r}; {hint}")
     if data:
         raise UserError(f"this task has its own data; leave rows out, or choose {', '.join(TASKS_OF_USER)}")

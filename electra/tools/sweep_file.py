@@ -385,7 +385,7 @@ def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, 
     """
     logging.getLogger("electra").setLevel(logging.ERROR)
     records: dict[str, dict[str, Any]] = {}
-    known: set[str] = set()
+    metrics: set[str] = set()
     for point in points:
         for verb, words in commands.of(point).items():
             try:
@@ -393,16 +393,16 @@ def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, 
                 check_trackers(args.training.report_to if verb == "pretrain" else args.tuning.report_to)
                 if verb == "pretrain":
                     kinds = ["eval/", "eval/fixed_"] if args.segments.eval_corruption else ["eval/"]
-                    known |= {f"{kind}{name}" for name in ("loss", *PRETRAINING_METRICS) for kind in kinds}
+                    metrics |= {f"{kind}{name}" for name in ("loss", *PRETRAINING_METRICS) for kind in kinds}
                 elif verb not in records:
                     check_can_save(args)
-                    known |= scores_of(verb, args)
+                    metrics |= scores_of(verb, args)
             except (UserError, OSError) as error:
                 where = " in --glue and --glue_flags" if verb != commands.sweep.verb else ""
                 raise UserError(f"{point.name} would fail{where}: {error}") from error
             records.setdefault(verb, args.record)
-    if commands.sweep.metric not in known:
-        hint = hint_of_unknown(commands.sweep.metric, known, f"its metrics are {', '.join(sorted(known))}")
+    if commands.sweep.metric not in metrics:
+        hint = hint_of_unknown(commands.sweep.metric, metrics, f"its metrics are {', '.join(sorted(metrics))}")
         raise UserError(f"the sweep has no metric {commands.sweep.metric}; {hint}")
     return without_secrets(records[commands.sweep.verb])
 

@@ -161,8 +161,8 @@ def find_kind(examples: Sequence[Example], form: Form) -> str:
     values = list(map(as_number, labels))
     texts = [label.strip() if isinstance(label, str) else "" for label in labels]
     are_commas = [WITH_COMMA.fullmatch(text) is not None for text in texts]
-    others = values.count(None) - sum(are_commas)
-    if any(are_commas) and 2 * others < len(labels):
+    other_labels = values.count(None) - sum(are_commas)
+    if any(are_commas) and 2 * other_labels < len(labels):
         example = examples[are_commas.index(True)]
         raise UserError(
             f"{example.place} has the label {abridged(example.label)}: write numbers with a point before the decimals "

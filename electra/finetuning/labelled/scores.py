@@ -197,11 +197,11 @@ def useful_thresholds(logits: Logits, references: Mapping[str, ClassificationRef
 def is_classifier_collapsed(logits: Array, references: ClassificationReferences) -> bool:
     """Return True if logits are not finite or (almost) all answers are equal (numbers: to two digits)."""
     answers = decide_classes(references.labels, mean_by_text(logits, references.owners))
-    named = []
+    answered = []
     for labels in (answers, references.targets):
         names = class_names_of(references.labels, labels.round(2))
-        named.append(list(map(str, names)))
-    return not np.isfinite(logits).all() or has_one_answer(*named)
+        answered.append(list(map(str, names)))
+    return not np.isfinite(logits).all() or has_one_answer(*answered)
 
 
 def details(logits: Array, references: ClassificationReferences, thresholds: Any = None) -> Details:

@@ -97,13 +97,13 @@ def headline_of(result: Result) -> str:
 
 def read_details(folder: Path) -> tuple[Result, Details]:
     """Return the best result of an evaluation, whose model is kept, and the details of its run."""
-    first, *others = read_evaluation(folder)
+    first, *results = read_evaluation(folder)
 
     def order(result: Result) -> tuple[float, int]:
         score = defined(result.metrics.get(headline_of(first)))
         return -math.inf if score is None else score, -result.seed
 
-    best = max([first, *(result for result in others if result.task == first.task)], key=order)
+    best = max([first, *(result for result in results if result.task == first.task)], key=order)
     path = folder / "predictions" / f"{best.task}-{best.seed}-details.json"
     return best, read_json(path, Details)
 

@@ -151,24 +151,24 @@ def open_classification(args: Arguments) -> Task:
 # ---- data
 
 
-def read_labelled(options: Any, given: Mapping[str, NamedRows] = {}) -> LabelledTexts:
+def read_labelled(options: Any, program_rows: Mapping[str, NamedRows] = {}) -> LabelledTexts:
     """Return all splits of files or of a data set; without a development set, draw one from the training data."""
     columns = TextColumns(options.text_column, options.text_pair_column, options.label_column)
     kind = options.label_kind
     read: dict[str, list[Example]] = {}
-    for split, rows in rows_by_split(options, given, needs=["train"]).items():
+    for split, rows in rows_by_split(options, program_rows, needs=["train"]).items():
         examples = read_examples(rows, columns, needs_labels=split != "test")
         if not examples:
             raise UserError(f"the {SPLITS[split]} data has no rows; give a header and rows")
         read[split] = read_all(examples, partial(parse_cell, kind=kind))
     missing = partial(is_unlabelled, no_label=options.no_label)
     splits = set_apart(read, lambda example: not missing(example.label), lambda example: example.place)
-    named = {
+    named_splits = {
         split
         for split, examples in read.items()
         if any(is_named(example.label, options.no_label) for example in examples)
     }
-    warn_if_unused(options.no_label, bool(named))
+    warn_if_unused(options.no_label, bool(named_splits))
     separator = options.label_separator
     labels = find_labels(splits["train"], kind, separator)
     if labels.low == labels.high or (labels.kind != NUMBER and len(labels.classes) < 2):
@@ -183,7 +183,7 @@ def read_labelled(options: Any, given: Mapping[str, NamedRows] = {}) -> Labelled
     splits = with_development(splits, options, content_of, "texts", label_order)
     if not round(options.train_fractions[0] * len(splits["train"])):
         raise UserError("there are too few texts to train on; add some, or raise --train_fractions")
-    no_label = sorted(options.no_label) if named - {"test"} else []
+    no_label = sorted(options.no_label) if named_splits - {"test"} else []
     data = LabelledTexts(labels, splits, no_label)
     log_labels(data)
     return data

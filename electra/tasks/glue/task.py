@@ -192,13 +192,13 @@ def load_glue_task(
     Labels of a regression are targets in [0, 1], as in google-research/electra; references are on GLUE's scale. If the
     test sets are predicted, MNLI has the diagnostic set, too.
     """
-    found = read_splits(task, glue_dir, is_predicted)
-    if found is None:
+    parts = read_splits(task, glue_dir, is_predicted)
+    if parts is None:
         return None
     if is_predicted and task.name == "mnli":
-        found |= load_task(DIAGNOSTICS, glue_dir, ["ax"])
+        parts |= load_task(DIAGNOSTICS, glue_dir, ["ax"])
     splits = {}
-    for name, examples in found.items():
+    for name, examples in parts.items():
         used = both_orders(examples) if is_doubled and name == "train" else examples
         if task.is_regression and used.labels is not None:
             targets = [(label - LOW) / (HIGH - LOW) for label in used.labels]
@@ -210,8 +210,8 @@ def load_glue_task(
             is_labelled=examples.labels is not None,
         )
     problem_type = "regression" if task.is_regression else "single_label_classification"
-    scored = {name: found[name] for name, split in splits.items() if split.is_labelled and name != "train"}
-    scores = cache(lambda: score_all(partial(metrics, task), glue_baselines(task, found["train"], scored), splits))
+    scored = {name: parts[name] for name, split in splits.items() if split.is_labelled and name != "train"}
+    scores = cache(lambda: score_all(partial(metrics, task), glue_baselines(task, parts["train"], scored), splits))
     cut = np.mean([length >= tuning.max_length for name in scored for length in splits[name].rows.lengths])
     return TaskData(
         splits,

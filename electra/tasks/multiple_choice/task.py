@@ -115,9 +115,9 @@ def open_choice_task(args: Arguments) -> Task:
 
 
 def load_choice_task(
-    options: Any, given: Mapping[str, NamedRows], tokenizer: PreTrainedTokenizerBase, tuning: HyperParameters
+    options: Any, program_rows: Mapping[str, NamedRows], tokenizer: PreTrainedTokenizerBase, tuning: HyperParameters
 ) -> TaskData:
-    data = load_choice_splits(options, given)
+    data = load_choice_splits(options, program_rows)
     splits = {}
     for split, questions in data.items():
         rows = encode_choices(questions, tokenizer, tuning.max_length)
@@ -247,7 +247,7 @@ def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion])
 # ---- answers to new questions: number, text and probability of the chosen one
 
 
-def predictor(saved: Saved, given: Any) -> Predictor:
+def predictor(saved: Saved, options: Any) -> Predictor:
     return Predictor(
         ChoiceScorer(saved.model.base_model, "hf", 0.0),
         lambda row, place: parse_question({name: row[name] for name in row if name != "label"}, place),

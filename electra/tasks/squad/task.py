@@ -191,10 +191,10 @@ NEEDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
 """Settings of training by which answers are chosen, without which a saved model cannot answer."""
 
 
-def predictor(saved: Saved, given: Any) -> Predictor:
+def predictor(saved: Saved, options: Any) -> Predictor:
     missing = [name for name in NEEDED if name not in saved.settings]
     if missing:
-        raise UserError(f"{given.model} has no {missing[0]} in its {RESULT_NAME}; restore it")
+        raise UserError(f"{options.model} has no {missing[0]} in its {RESULT_NAME}; restore it")
     return Predictor(
         SpanModel(saved.model.base_model, "hf", False, saved.settings["n_best_size"]),
         parse_squad_row,

@@ -311,7 +311,7 @@ Item = tuple[list[str], list[Bounds]]
 """Words, and the range of each: in characters of the text, or in numbers of tokens."""
 
 
-def predictor(saved: Saved, given: Any) -> Predictor:
+def predictor(saved: Saved, options: Any) -> Predictor:
     config = saved.model.config
     tags = [config.id2label[number] for number in range(config.num_labels)]
     if not any(LABEL.fullmatch(tag) for tag in tags) and OUTSIDE in tags and saved.settings.get("scheme") != "plain":
@@ -326,7 +326,7 @@ def predictor(saved: Saved, given: Any) -> Predictor:
         module = FeatureTagger(encoder, features, config.num_labels, 0.0)
     return Predictor(
         module,
-        partial(parse_tagging_row, given.text_column or "text", cuts=not getattr(config, CUT_KEY, False)),
+        partial(parse_tagging_row, options.text_column or "text", cuts=not getattr(config, CUT_KEY, False)),
         partial(answer_sentences, saved, tags),
         read=partial(rows_of_words, word_column=saved.settings.get("word_column")),
     )
