@@ -403,7 +403,7 @@ def resolve_hyperparameters(
             the paper.
         begun: settings of an earlier result of this evaluation. If the defaults of the paper made it, they stay.
     """
-    values = dict(vars(args.tuning))
+    values = {f.name: getattr(args.tuning, f.name) for f in fields(args.tuning)}  # also the head of a tagger
     overrides = args.overrides.get(task, {})
     values |= {name: value for name, value in overrides.items() if name in HYPERPARAMETERS}
     given = {name: value for name, value in values.items() if value is not None}
