@@ -17,6 +17,7 @@ from electra.finetuning.predict import RESULT_NAME
 from electra.finetuning.saved import CARDS_NAME, check_can_save, describe_model, read_saved, save_model
 from electra.report.eval_results import EVAL_RESULTS
 from electra.report.results import Result
+from electra.tasks.classify.task import CLASSIFY
 from electra.tasks.glue.task import GLUE
 from tests.conftest import refused
 from tests.finetuning.encoders import tiny_configs, tiny_electra
@@ -27,7 +28,7 @@ def test_the_pipeline_answers_as_a_head_on_the_mean_was_scored(tmp_path, framed_
     result = Result("mine", 4, {"accuracy": 0.5}, False, 3.0, "pretrained", "m", 1, {"dev": 9}, {})
     args = SimpleNamespace(options=SimpleNamespace(save_model=True), tuning=None, overrides={})
     evaluation = Evaluation(args, SimpleNamespace(tokenizer=framed_tokenizer), [], tmp_path, [])
-    task = SimpleNamespace(name="mine", headline=lambda metrics: metrics["accuracy"])
+    task = SimpleNamespace(name="mine", kind=CLASSIFY, headline=lambda metrics: metrics["accuracy"])
     data = SimpleNamespace(labels=["a", "b", "c"], problem_type="single_label_classification", saved={})
     config = tiny_configs(vocab_size=len(framed_tokenizer))["modernbert"]
     config.initializer_range = 0.5
@@ -59,7 +60,7 @@ def test_a_model_that_is_made_again_keeps_the_first_result(tmp_path, framed_toke
     )
     args = SimpleNamespace(options=SimpleNamespace(save_model=True))
     evaluation = Evaluation(args, SimpleNamespace(tokenizer=framed_tokenizer), [], tmp_path, [first])
-    task = SimpleNamespace(name="cola", headline=lambda metrics: metrics["mcc"])
+    task = SimpleNamespace(name="cola", kind=GLUE, headline=lambda metrics: metrics["mcc"])
     data = SimpleNamespace(labels=None, problem_type=None, saved={})
     save_model(
         evaluation, task, data, again, EncoderWithHead(tiny_electra(), "hf", 2, 0.0), {"thresholds": [0.25, 0.5]}
@@ -72,7 +73,7 @@ def test_a_model_that_does_not_fit_on_the_disk_is_said(tmp_path, framed_tokenize
     result = Result("cola", 4, {"mcc": 0.5}, False, 3.0, "pretrained", "m", 1, {"dev": 1043}, {})
     args = SimpleNamespace(options=SimpleNamespace(save_model=True))
     evaluation = Evaluation(args, SimpleNamespace(tokenizer=framed_tokenizer), [], tmp_path, [])
-    task = SimpleNamespace(name="cola", headline=lambda metrics: metrics["mcc"])
+    task = SimpleNamespace(name="cola", kind=GLUE, headline=lambda metrics: metrics["mcc"])
     data = SimpleNamespace(labels=None, problem_type=None, saved={})
     model = EncoderWithHead(tiny_electra(), "hf", 2, 0.0)
     with files_up_to(3000):

@@ -48,7 +48,9 @@ def test_a_run_leaves_its_log_cost_samples_and_report(finished_run):
     samples = read_samples(finished_run)
     assert len(samples) == 5 and all(sample.probabilities for sample in samples)
     page = (finished_run / "report.html").read_text()
-    assert page.count('<p class="sample">') == 5 and "<li>" not in page.split("<h2>")[0]  # nothing is missing
+    assert (
+        page.count('<p class="sample">') == 10 and "<li>" not in page.split("<h2>")[0]
+    )  # a part and the whole of each
     card = ModelCard.load(finished_run / "discriminator" / "README.md")
     assert (card.data.license, card.data.language) == ("mit", ["en"])
     facts = ("| compute | ", "max_steps: 12", "learning_rate: 0.001")
