@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import electra
 from docs import help_files
 from electra.base.command_line import CommandLine
-from electra.base.options import default_of, rules_of
+from electra.base.options import default_of
+from electra.core.options import rules_of
 from electra.core.recipes import RECIPES
 from electra.finetuning.registry import BY_KIND, TASKS, TRAINED
 from electra.tools.commands import VERBS
@@ -320,7 +321,7 @@ PUBLIC_METHODS = {"ElectraForJointPretraining": ("from_recipe",), "ElectraTraine
 def signature(name: str, value: Any) -> str:
     """Return a call of a function or class with its parameters, those of options by group left out."""
     parameters = [p for p in inspect.signature(value).parameters.values() if p.name not in ("self", "cls")]
-    if len(parameters) > 20:  # options by name
+    if len(parameters) > 17:  # options by name
         first = [parameters[0].name] if parameters[0].default is inspect.Parameter.empty else []
         return f"{name}({', '.join([*first, '**options'])})"
     words = []

@@ -39,11 +39,11 @@ from electra.base.options import (
     default_of,
     never,
     plain_value,
-    rules_of,
     types_of,
     without_effect,
 )
 from electra.base.parser import Parser, normalized
+from electra.core.options import rules_of
 
 logger = logging.getLogger(__name__)
 

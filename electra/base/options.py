@@ -1,7 +1,7 @@
-"""Options: each is declared once, beside what it configures, with all that is known about it.
+"""Groups of options, which are checked when they are made, and what options need to do something.
 
-`option(...)` makes a field of a dataclass: default, help, range, what resuming a run with another value means, whether
-a score depends on it. A `Need` says without what an option would do nothing. command_line.py fills the dataclasses.
+core/options.py declares an option. A `Need` says without what an option would do nothing. command_line.py fills the
+groups.
 """
 
 import functools
@@ -9,19 +9,19 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, NamedTuple, get_origin, get_type_hints
+from typing import Any, ClassVar, NamedTuple, get_origin, get_type_hints
 
 import numpy as np
 
 from electra.base.errors import hint_of_unknown
 from electra.base.typed import check_type
 from electra.core.errors import UserError
+from electra.core.options import Resuming, rules_of
 from electra.core.ranges import Range, check
-from electra.core.recipes import RECIPES
 
 logger = logging.getLogger(__name__)
 
@@ -47,66 +47,6 @@ NOT_EMPTY = Range(lambda value: value != "", "a name or a folder, or left out")
 VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]", {"minimum": 6, "maximum": 2**24})
 
 # ---- options
-
-Resuming = Literal["kept", "recorded", "compared", "free"]
-"""What another value means for a run that is resumed.
-
-    kept      refused: the objective or the masks would change, or the option would have no effect any more
-    recorded  holds from here on; it is logged, and recorded with its step
-    compared  may differ if documents, tokenizer, networks and segments of a step stay the same
-    free      changes nothing that is learned or measured
-"""
-
-
-class Rules(NamedTuple):
-    """The rules of an option: all that is known about it, beside default and help."""
-
-    valid: Range | None = None
-    resuming: Resuming | None = None
-    """Effect of another value in a resumed run; None for `Options.resuming` of the group."""
-    always_recorded: bool = False
-    """Whether the option is recorded even at its default, so that a later change of the default does not matter."""
-    changes_score: bool = True
-    """Whether a score of fine-tuning depends on the option."""
-    absolute: Callable[[str], str] | None = None
-    """Function that makes the path in a value absolute, so that a run goes on from any folder; None for no path."""
-    replaced_by: Sequence[str] = ()
-    """Names of options of which one on the command line replaces a line of a file for this option."""
-
-
-def option(
-    default: Any,
-    help: str,
-    valid: Range | None = None,
-    choices: Iterable[str] = (),
-    without_value: Any = None,
-    **rules: Any,
-) -> Any:
-    """Return the dataclass field of an option: its default, help and rules.
-
-    Args:
-        valid: range of its values; None for any.
-        choices: values that it may have; () for any.
-        without_value: value where the command line has the option's name alone.
-        rules: fields of `Rules`.
-    """
-    metadata: dict[str, Any] = {"help": help, "rules": Rules(valid, **rules)}
-    if without_value is not None:
-        metadata |= {"nargs": "?", "const": without_value}
-    if choices:
-        metadata["choices"] = list(choices)
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-def from_recipe(name: str, help: str, valid: Range | None = None, **rules: Any) -> Any:
-    """Return the field of an option that every recipe sets; its default is that of the paper's ELECTRA-Small."""
-    return option(RECIPES["small"][name], help, valid, always_recorded=True, **rules)
-
-
-def rules_of(option: Field[Any]) -> Rules:
-    return option.metadata.get("rules", Rules())
 
 
 def default_of(option: Field[Any]) -> Any:

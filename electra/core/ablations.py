@@ -12,8 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from electra.core.corruption import replace_tokens
-from electra.core.networks import gather_hidden, lm_logits, put_at
-from electra.core.objectives import (
+from electra.core.losses import (
     NOISE_SHARE,
     adversarial_nll,
     baseline_nll,
@@ -23,6 +22,7 @@ from electra.core.objectives import (
     generator_nll,
     weighted_mean,
 )
+from electra.core.networks import gather_hidden, lm_logits, put_at
 
 HEAD_POSITIONS = 2048
 """Positions of a piece, where the LM head is applied to all positions in pieces: 250 MB of logits."""

@@ -4,17 +4,15 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
 from electra.core.backbones import BACKBONES
 from electra.core.errors import UserError, abridged
-from electra.core.objectives import OBJECTIVES, SET_BY_OBJECTIVE, SHARE_TOLERANCE, objective_of
-from electra.core.ranges import NOT_NEGATIVE, POSITIVE, SHARE, UP_TO_ONE, check
+from electra.core.objectives import KEYS, OBJECTIVES, Objective, Tie, check_values, objective_of
+from electra.core.ranges import check
 
-Tie = Literal["none", "word", "embeddings", "all", "gdes"]
-"""What generator and discriminator share."""
 SMALLEST_HEAD = 8  # width of the narrowest attention head
 
 SIZE_NAMES = (
@@ -30,10 +28,6 @@ CAUSAL_KEY = "has_causal_attention"
 """Key in the configuration of a network that predicts each token from the tokens before it."""
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 """Options that give the dropouts of a network, by BERT's names for them."""
-MLM_PROBABILITY = 0.15
-"""Share of the tokens that is chosen where none is given, from BERT and ELECTRA-Small."""
-OF_OBJECTIVE: Any = None
-"""Value of an argument that stands for the objective's own."""
 
 
 class ElectraPretrainingConfig(PreTrainedConfig):
@@ -46,18 +40,10 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         objective: a name of `objectives.OBJECTIVES`.
         mask_token_id: id of [MASK].
         special_token_ids: ids that are never chosen.
-        mlm_probability: share of the tokens that is chosen, in (0, 1); 0.15 if None, and 1 with `causal`.
-        mlm_replacement_probability: share of the chosen tokens that becomes [MASK], in [0, 1]; the objective's if
-            None.
-        mlm_random_probability: share of the chosen tokens that becomes a random token; the others are kept. Both
-            shares together are at most 1. The objective's if None.
-        discriminator_weight: lambda, weight of the discriminator's loss; the objective's if None.
-        sampling_temperature: temperature of the generator's samples, > 0.
-        disallow_correct: the generator may not sample the original token.
         tie: which weights the networks share (tying.py); the objective's default if None.
         uniform_generator: samples are drawn uniformly from the vocabulary; `generator` is None then.
-        generator_steps: optimizer steps of the first of two stages; 0 for other objectives.
-        init_from_generator: the second of two stages starts from the generator's weights.
+        values: the options of the objective, fields of `objectives.ObjectiveOptions`, each an attribute of its own;
+            the objective's value where one is not given. `temperature` is called sampling_temperature.
     Raises:
         UserError: a value is of another type or out of its range.
     """
@@ -71,63 +57,34 @@ class ElectraPretrainingConfig(PreTrainedConfig):
     objective: str = "electra"
     mask_token_id: int = -1
     special_token_ids: list[int] = field(default_factory=list)
-    mlm_probability: float = OF_OBJECTIVE
-    mlm_replacement_probability: float = OF_OBJECTIVE
-    mlm_random_probability: float = OF_OBJECTIVE
-    discriminator_weight: float = OF_OBJECTIVE
-    sampling_temperature: float = 1.0
-    disallow_correct: bool = False
     tie: Any = None
     uniform_generator: bool = False
-    generator_steps: int = 0
-    init_from_generator: bool = False
     tie_word_embeddings: bool = True
     """Without this attribute transformers ties nothing, silently."""
 
-    def __post_init__(self, **kwargs: Any) -> None:
+    def __post_init__(self, **values: Any) -> None:
         check(self.objective in OBJECTIVES, "objective", self.objective, f"one of {', '.join(OBJECTIVES)}")
-        objective = objective_of(self.objective, self.uniform_generator)
-        if self.mlm_probability is OF_OBJECTIVE:
-            self.mlm_probability = 1.0 if objective.is_causal else MLM_PROBABILITY
-        for name in SET_BY_OBJECTIVE:
-            if getattr(self, name) is OF_OBJECTIVE:
-                setattr(self, name, getattr(objective, name))
-        self._check_values()
+        check(self.tie in (None, *get_args(Tie)), "tie", self.tie, f"one of {', '.join(get_args(Tie))}")
+        given_values = {name: values.pop(key, None) for name, key in KEYS.items()}
+        objective = objective_of(self.objective, self.uniform_generator, **given_values)
+        check_values(objective)
+        for name, key in KEYS.items():
+            setattr(self, key, getattr(objective, name))
         self.generator = _as_config(self.generator) if objective.has_generator else None
         self.discriminator = _as_config(self.discriminator)
         for network in filter(None, (self.generator, self.discriminator)):
             # A trained network may have the key of its earlier run.
             if objective.is_causal or hasattr(network, CAUSAL_KEY):
                 setattr(network, CAUSAL_KEY, objective.is_causal)
-        # With stages, training the discriminator must not change the frozen generator.
-        self.tie = self.tie or ("none" if OBJECTIVES[self.objective].has_stages else "embeddings")
+        self.tie = self.tie or objective.tie
         if self.generator is None:  # `get_text_config()` is then this configuration, which needs the padding's id
-            kwargs.setdefault("pad_token_id", self.discriminator.pad_token_id)
-        super().__post_init__(**kwargs)
+            values.setdefault("pad_token_id", self.discriminator.pad_token_id)
+        super().__post_init__(**values)
 
-    def _check_values(self) -> None:
-        """Refuse values of another type, or out of their range, which would fail in the first step or never."""
-        ties = get_args(Tie)
-        check(self.tie in (None, *ties), "tie", self.tie, f"one of {', '.join(ties)}")
-        ranges = {
-            "mlm_probability": UP_TO_ONE,
-            "mlm_replacement_probability": SHARE,
-            "mlm_random_probability": SHARE,
-            "discriminator_weight": NOT_NEGATIVE,
-            "sampling_temperature": POSITIVE,
-            "generator_steps": NOT_NEGATIVE,
-        }
-        for name, valid in ranges.items():
-            value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            check(is_number and valid.holds(value), name, repr(value), f"a number, {valid.expected}")
-        both = self.mlm_replacement_probability + self.mlm_random_probability
-        check(
-            both <= 1 + SHARE_TOLERANCE,
-            "mlm_random_probability",
-            self.mlm_random_probability,
-            "at most 1 with that of [MASK]",
-        )
+    def objective_with_values(self) -> Objective:
+        """Return the objective with the values of this configuration, which are the user's."""
+        values = {name: getattr(self, key) for name, key in KEYS.items()}
+        return objective_of(self.objective, self.uniform_generator, tie=self.tie, **values)
 
 
 AutoConfig.register(ElectraPretrainingConfig.model_type, ElectraPretrainingConfig, exist_ok=True)

@@ -34,6 +34,7 @@ from electra.core.corruption import (
 )
 from electra.core.errors import UserError
 from electra.core.initialization import initialize, set_local_heads
+from electra.core.losses import discriminator_nll, electra_loss, nll_and_probabilities, noise_logits, weighted_mean
 from electra.core.networks import (
     ElectraPretrainingOutput,
     attention_bias,
@@ -45,14 +46,6 @@ from electra.core.networks import (
     put_at,
     replaced_logits,
     rtd_model,
-)
-from electra.core.objectives import (
-    discriminator_nll,
-    electra_loss,
-    nll_and_probabilities,
-    noise_logits,
-    objective_of,
-    weighted_mean,
 )
 from electra.core.tying import difference, disentangle, tied_weights
 
@@ -112,8 +105,9 @@ class CorruptedText(NamedTuple):
 class JointModel(PreTrainedModel):
     """A generator and a discriminator with shared embeddings, and the forward pass that trains both.
 
-    The attribute `most_in_shared_rows` says how training rows are packed: the largest number of positions that is
-    chosen in any training row that segments share, None if that is unknown. Evaluation ignores it.
+    The attribute `objective` is what is trained, with the values of the user. The attribute `most_in_shared_rows` says
+    how training rows are packed: the largest number of positions that is chosen in any training row that segments
+    share, None if that is unknown. Evaluation ignores it.
 
     Arguments of `forward`:
         input_ids: original token ids, int64 (B, L).
@@ -155,7 +149,7 @@ class JointModel(PreTrainedModel):
                 f"config is a {type(config).__name__}; give an ElectraPretrainingConfig, or see from_recipe"
             )
         super().__init__(config)
-        self.objective = objective_of(config.objective, config.uniform_generator)
+        self.objective = config.objective_with_values()
         self.most_in_shared_rows: int | None = None
         build_main = rtd_model if self.objective.finds_replaced else masked_lm
         self.generator = masked_lm(config.generator) if self.objective.has_generator else None
@@ -167,8 +161,8 @@ class JointModel(PreTrainedModel):
         if self.generator is not None:
             if self.objective.is_adversarial:
                 self.baseline = nn.Linear(self.generator.config.hidden_size, 1, bias=False)
-            self._tied_weights_keys |= tied_weights(self.generator, self.discriminator, config.tie)
-            if config.tie == "gdes":
+            self._tied_weights_keys |= tied_weights(self.generator, self.discriminator, self.objective.tie)
+            if self.objective.tie == "gdes":
                 disentangle(self.generator, self.discriminator)
         # Trainer expects these to be missing when it resumes: shared weights, and those that a network ties itself.
         self._keys_to_ignore_on_save = set(self._tied_weights_keys)
@@ -190,7 +184,7 @@ class JointModel(PreTrainedModel):
         """
         set_seed(seed)
         model = cls(config)
-        if config.init_from_generator:
+        if model.objective.init_from_generator:
             different = difference(model.generator, model.discriminator)
             if different is not None:
                 raise UserError(
@@ -202,6 +196,11 @@ class JointModel(PreTrainedModel):
         if initialization == "local":
             set_local_heads(model.discriminator)
         return model
+
+    def set_generator_steps(self, steps: int) -> None:
+        """Set the optimizer steps of the first of two stages, which follow from the length of the run."""
+        self.config.generator_steps = steps
+        self.objective = self.config.objective_with_values()
 
     def get_input_embeddings(self) -> nn.Module | None:
         """Return the discriminator's embeddings, which FSDP shards as a group of their own.
@@ -346,8 +345,8 @@ class JointModel(PreTrainedModel):
                 generated.logits,
                 noise.flatten(),
                 probabilities=generated.probabilities,
-                temperature=self.config.sampling_temperature,
-                disallowed_ids=masked.original_ids.flatten() if self.config.disallow_correct else None,
+                temperature=self.objective.temperature,
+                disallowed_ids=masked.original_ids.flatten() if self.objective.disallow_correct else None,
             ).view_as(noise)
         elif self.objective.draws_uniformly:
             sampled_ids = draw_tokens(noise, self.config.discriminator.vocab_size)
@@ -409,7 +408,7 @@ class JointModel(PreTrainedModel):
                 num_chosen,
             )
             fields = {**fields, **adversarial_fields}
-        weight = self.config.discriminator_weight
+        weight = self.objective.discriminator_weight
         if not generated.is_trained:
             return weight * main_loss, fields
         return electra_loss(generator_loss, main_loss, weight), fields

@@ -27,7 +27,7 @@ from transformers.utils import ModelOutput
 from electra.core.backbones import BACKBONES, Backbone
 from electra.core.configuration import CAUSAL_KEY, first_position
 from electra.core.errors import UserError
-from electra.core.objectives import discriminator_nll, weighted_mean
+from electra.core.losses import discriminator_nll, weighted_mean
 
 ATTENTION = "sdpa_or_dense"
 """Name under which runtime/device.py registers its attention for CPUs with transformers."""

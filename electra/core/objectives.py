@@ -1,7 +1,4 @@
-"""The losses of the paper, as pure functions of logits: L = L_MLM(generator) + lambda * L_Disc(discriminator).
-
-Both are means over tokens, computed in fp32. The models' own `labels=` are not used: the discriminator's loss would
-include padding, and the generator's would need logits at all positions.
+"""What is trained: an objective as one object, and the options of objectives. No torch; the losses are in losses.py.
 
 `OBJECTIVES` are ELECTRA and the ablations of sections 3.2 and 3.5 and appendix F:
 
@@ -18,47 +15,85 @@ include padding, and the generator's would need logits at all positions.
 
 `electric` is Electric of Clark et al. (2020, arXiv:2012.08561): the head's output is an energy, see `noise_logits`.
 `causal` is BERT's "LTR" (Devlin et al. 2019, section 5.1): attention sees no later token.
+
+An option of objectives has two lines: its value in `Objective`, and what a user may give in `ObjectiveOptions`. The
+flags of the command, the values of `ElectraPretrainingConfig`, the checks of both, and lists of options are made of
+these two.
 """
 
-import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from electra.core.errors import UserError
+from electra.core.options import from_recipe, option, options_with, rules_of
+from electra.core.ranges import INSIDE, NOT_NEGATIVE, POSITIVE, SHARE, Range, check
+
+Tie = Literal["none", "word", "embeddings", "all", "gdes"]
+"""What generator and discriminator share."""
+
+# ---- objectives
 
 
-class Objective(NamedTuple):
-    """An objective: what is trained, and the defaults of its options. Fields have ELECTRA's values by default.
+@dataclass(frozen=True)
+class Objective:
+    """An objective with the values of its options. What is not given is as in ELECTRA.
+
+    An objective of `OBJECTIVES` has its own values; that of a model, `JointModel.objective`, has those of the user.
 
     Args:
+        name: value of --objective.
+        summary: what is trained, for the help of --objective.
+        meaning: what the main network's loss is, one sentence for reports and model cards.
+        card, card_of_generator: how the main network, and the generator, was trained, sentences for model cards.
         has_generator: a small network fills the chosen positions; without one the main network sees [MASK].
         finds_replaced: the main network is a discriminator; otherwise it predicts the original tokens.
+        answers_probability: the sigmoid of the discriminator's output is the probability that a token was replaced;
+            scores that are derived from this probability need it.
         at_all_tokens: the main loss is over all real tokens; otherwise over the chosen positions.
-        mlm_replacement_probability, mlm_random_probability: shares of the chosen tokens that become [MASK] and a
-            random token; the rest is kept. BERT uses 80/10/10; the original uses 85/15 for its generator.
-        discriminator_weight: lambda. The paper's 50 balances a binary loss with one over the vocabulary. Lambda is 1
-            for two losses over the vocabulary, for which the paper gives no weight, and where one loss is trained at a
-            time.
+        has_known_rates: loss and AUC of a discriminator that has learned are known, so that one that has not is told.
         has_stages: the generator is trained alone, then the discriminator alone; they share no weights.
         is_adversarial: the generator is trained by `adversarial_nll` instead of `generator_nll`.
         draws_uniformly: samples are drawn uniformly from the vocabulary, without a network; see `objective_of`.
         is_energy_based: the head gives energies, trained by noise-contrastive estimation with the generator's samples
             as noise. The generator must not see the tokens that it predicts, so all chosen ones become [MASK].
         is_causal: the main network predicts each token from those before it; all but special tokens are chosen.
+        tie: what the networks share if the user does not say it.
+        mlm_probability: share of the tokens that is chosen.
+        mlm_replacement_probability, mlm_random_probability: shares of the chosen tokens that become [MASK] and a
+            random token; the rest is kept. BERT uses 80/10/10; the original uses 85/15 for its generator.
+        discriminator_weight: lambda. The paper's 50 balances a binary loss with one over the vocabulary. Lambda is 1
+            for two losses over the vocabulary, for which the paper gives no weight, and where one loss is trained at a
+            time.
+        generator_steps: optimizer steps of the first of two stages; 0: half of all, or no stages.
+        init_from_generator: the second of two stages starts from the equally large generator; a command's default.
+        temperature: temperature of the generator's samples.
+        disallow_correct: the generator may not sample the original token.
     """
 
+    name: str
+    summary: str
+    meaning: str
+    card: str = ""
+    card_of_generator: str = ""
     has_generator: bool = True
     finds_replaced: bool = True
+    answers_probability: bool = True
     at_all_tokens: bool = True
-    mlm_replacement_probability: float = 0.85
-    mlm_random_probability: float = 0.0
-    discriminator_weight: float = 50.0
+    has_known_rates: bool = False
     has_stages: bool = False
     is_adversarial: bool = False
     draws_uniformly: bool = False
     is_energy_based: bool = False
     is_causal: bool = False
+    tie: Tie = "embeddings"
+    mlm_probability: float = 0.15
+    mlm_replacement_probability: float = 0.85
+    mlm_random_probability: float = 0.0
+    discriminator_weight: float = 50.0
+    generator_steps: int = 0
+    init_from_generator: bool = False
+    temperature: float = 1.0
+    disallow_correct: bool = False
 
     @property
     def sees_samples(self) -> bool:
@@ -92,279 +127,252 @@ class Objective(NamedTuple):
         return "mlm_loss"
 
 
+BASE_RATE = (
+    "Compare it with the entropy of the share of replaced tokens, which the best guess without looking at the text "
+    "reaches."
+)
+"""The second sentence of the meaning of a loss whose least value without context is known."""
+NO_MASK = "It was trained on replaced tokens and never saw [MASK]."
+
 OBJECTIVES = {
-    "electra": Objective(),
-    "electra_15": Objective(at_all_tokens=False),
-    "mlm": Objective(
-        has_generator=False,
-        finds_replaced=False,
-        at_all_tokens=False,
-        mlm_replacement_probability=0.8,
-        mlm_random_probability=0.1,
-        discriminator_weight=1.0,
-    ),
-    "replace_mlm": Objective(
-        finds_replaced=False,
-        at_all_tokens=False,
-        discriminator_weight=1.0,
-    ),
-    "all_tokens_mlm": Objective(
-        finds_replaced=False,
-        discriminator_weight=1.0,
-    ),
-    "two_stage": Objective(
-        has_stages=True,
-        discriminator_weight=1.0,
-    ),
-    "adversarial": Objective(is_adversarial=True),
-    "electric": Objective(
-        at_all_tokens=False,
-        mlm_replacement_probability=1.0,
-        is_energy_based=True,
-    ),
-    "causal": Objective(
-        has_generator=False,
-        finds_replaced=False,
-        at_all_tokens=False,
-        mlm_replacement_probability=0.0,
-        discriminator_weight=1.0,
-        is_causal=True,
-    ),
+    objective.name: objective
+    for objective in (
+        Objective(
+            name="electra",
+            summary="detect replaced tokens, at all positions",
+            meaning=f"mean binary cross-entropy over all tokens. {BASE_RATE}",
+            has_known_rates=True,
+        ),
+        Objective(
+            name="electra_15",
+            summary="only at the chosen positions",
+            meaning=f"mean binary cross-entropy over the chosen positions. {BASE_RATE}",
+            at_all_tokens=False,
+        ),
+        Objective(
+            name="mlm",
+            summary="BERT, one network and no generator",
+            meaning="mean of -log p(original token) over the chosen positions.",
+            card="It was trained like BERT, with [MASK] at most of the predicted positions.",
+            has_generator=False,
+            finds_replaced=False,
+            answers_probability=False,
+            at_all_tokens=False,
+            mlm_replacement_probability=0.8,
+            mlm_random_probability=0.1,
+            discriminator_weight=1.0,
+        ),
+        Objective(
+            name="replace_mlm",
+            summary="predict the original tokens from the generator's samples",
+            meaning="mean of -log p(original token) over the chosen positions, where the network sees samples.",
+            card=NO_MASK,
+            finds_replaced=False,
+            answers_probability=False,
+            at_all_tokens=False,
+            discriminator_weight=1.0,
+        ),
+        Objective(
+            name="all_tokens_mlm",
+            summary="predict every token, with a copy gate",
+            meaning="mean of -log p(original token) over all tokens, which the copy gate may copy from the input.",
+            card=f"{NO_MASK} Its copy gate is in the checkpoints only, not in this folder.",
+            finds_replaced=False,
+            answers_probability=False,
+            discriminator_weight=1.0,
+        ),
+        Objective(
+            name="two_stage",
+            summary="train the generator alone, then the discriminator alone",
+            meaning=f"mean binary cross-entropy over all tokens, of the second stage. {BASE_RATE}",
+            card="It was trained on the samples of a generator that was trained before it.",
+            card_of_generator="It was trained first, alone, and does not share its embeddings.",
+            has_stages=True,
+            tie="none",
+            discriminator_weight=1.0,
+        ),
+        Objective(
+            name="adversarial",
+            summary="train the generator to fool the discriminator",
+            meaning=f"mean binary cross-entropy over all tokens, which the generator raises. {BASE_RATE}",
+            card_of_generator="It was trained by REINFORCE on the other network's mistakes alone, without the "
+            "original tokens. Its baseline is in the checkpoints only, not in this folder.",
+            is_adversarial=True,
+        ),
+        Objective(
+            name="electric",
+            summary="energies by noise-contrastive estimation, for log probabilities in one pass",
+            meaning="mean binary cross-entropy of telling the generator's samples from the text at the chosen "
+            "positions; log 2 without looking at the text.",
+            card="It was trained as Electric: the output of its head is minus the log probability of a token given "
+            "the others, not the log odds of its replacement.",
+            answers_probability=False,
+            at_all_tokens=False,
+            is_energy_based=True,
+            mlm_replacement_probability=1.0,
+        ),
+        Objective(
+            name="causal",
+            summary="predict each token from those before it, one network without [MASK]",
+            meaning="mean of -log p(token) over all tokens but special ones, from the tokens before each.",
+            has_generator=False,
+            finds_replaced=False,
+            answers_probability=False,
+            at_all_tokens=False,
+            is_causal=True,
+            mlm_probability=1.0,
+            mlm_replacement_probability=0.0,
+            discriminator_weight=1.0,
+        ),
+    )
 }
 """Objectives by the value of --objective, each with its differences from ELECTRA."""
-SET_BY_OBJECTIVE = ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight")
-"""Options that have the objective's values unless they are given."""
+
+
+def objective_of(name: str, uniform_generator: bool = False, **values: Any) -> Objective:
+    """Return an objective by name with the values that a user gives in place of its own; None keeps its own.
+
+    With a uniform generator only the main loss remains, so lambda is 1.
+    """
+    objective = OBJECTIVES[name]
+    if uniform_generator:
+        objective = replace(objective, has_generator=False, draws_uniformly=True, discriminator_weight=1.0)
+    given_values = {option: value for option, value in values.items() if value is not None}
+    return replace(objective, **given_values) if given_values else objective
+
+
+# ---- options of objectives
+
+
+def _by_objective(name: str, help: str, valid: Range, **rules: Any) -> Any:
+    """Return the field of an option with another value in some objectives, which the help lists.
+
+    Args:
+        name: name of a field of `Objective`.
+    """
+    usual = getattr(Objective, name)
+    others: dict[float, list[str]] = {}
+    for objective in OBJECTIVES.values():
+        has_effect = objective.has_generator or not rules.get("of_generator")
+        if getattr(objective, name) != usual and has_effect and not objective.is_causal:
+            others.setdefault(getattr(objective, name), []).append(objective.name)
+    values = [f"{usual:g}", *(f"{value:g} with {', '.join(names)}" for value, names in others.items())]
+    return option(None, f"{help} Not set: {'; '.join(values)}.", valid, **rules)
+
+
+@dataclass(frozen=True)
+class ObjectiveOptions:
+    """What a user may say about an objective; None stands for the objective's own value."""
+
+    of_phase: ClassVar[bool] = True
+
+    objective: str = option(
+        "electra",
+        "; ".join(f"{objective.name}: {objective.summary}" for objective in OBJECTIVES.values()) + ".",
+        choices=OBJECTIVES,
+        always_recorded=True,
+    )
+    mlm_probability: float = from_recipe(
+        "mlm_probability",
+        "Share of the tokens that are chosen for masking.",
+        INSIDE,
+        masks=True,
+        of_corruption=True,
+        inherited=True,
+    )
+    mlm_replacement_probability: float | None = _by_objective(
+        "mlm_replacement_probability",
+        "Share of the chosen tokens that become [MASK].",
+        SHARE,
+        masks=True,
+        of_corruption=True,
+        inherited=True,
+        of_same_objective=True,
+    )
+    mlm_random_probability: float | None = _by_objective(
+        "mlm_random_probability",
+        "Share of the chosen tokens that become random tokens.",
+        SHARE,
+        masks=True,
+        of_corruption=True,
+        inherited=True,
+    )
+    discriminator_weight: float | None = _by_objective(
+        "discriminator_weight",
+        "Weight of the discriminator's loss relative to the generator's, lambda in the paper.",
+        NOT_NEGATIVE,
+        of_generator=True,
+    )
+    generator_gate: list[str] = option(
+        [],
+        "METRIC THRESHOLD: train the generator only while METRIC of the last held-out evaluation, such as "
+        "discriminator_auc, is at least THRESHOLD. It is trained until the first evaluation after step 0.",
+        of_generator=True,
+        of_run=True,
+    )
+    generator_steps: int | None = option(
+        None, "Steps of the first of two_stage's stages. Not set: half of all.", POSITIVE, of_stages=True
+    )
+    init_from_generator: bool = option(
+        True, "Start the second stage of two_stage from the equally large generator.", of_stages=True
+    )
+    temperature: float = option(
+        1.0,
+        "Temperature of the generator's samples: divides the logits.",
+        POSITIVE,
+        of_generator=True,
+        of_corruption=True,
+    )
+    disallow_correct: bool = option(
+        False, "The generator may not sample the original token.", of_generator=True, of_corruption=True
+    )
+
+
+SHARES = ("mlm_replacement_probability", "mlm_random_probability")
+"""Options of what the chosen positions become."""
+MASKING = options_with("masks", ObjectiveOptions)
+"""Options that choose and mask positions; with an objective that masks nothing they do nothing."""
+OF_STAGES = options_with("of_stages", ObjectiveOptions)
+"""Options of an objective that trains one network after the other."""
+RENAMED = {"temperature": "sampling_temperature"}
+"""Option -> its key in config.json, where transformers drops `temperature` as an option of generating text."""
+KEYS = {
+    f.name: RENAMED.get(f.name, f.name)
+    for f in fields(ObjectiveOptions)
+    if f.name != "objective" and not rules_of(f).of_run
+}
+"""Option of an objective -> its key in config.json and its attribute of `ElectraPretrainingConfig`."""
 SHARE_TOLERANCE = 1e-9
 """Difference up to which a sum of shares counts as 1."""
-NOISE_SHARE = 0.5
-"""Share of the chosen positions that Electric fills with samples; at the others the original stays."""
 
 
-def objective_of(name: str, uniform_generator: bool = False) -> Objective:
-    """Return an objective by name. With a uniform generator only the main loss remains, so lambda is 1."""
-    objective = OBJECTIVES[name]
-    if not uniform_generator:
-        return objective
-    return objective._replace(
-        has_generator=False,
-        draws_uniformly=True,
-        discriminator_weight=1.0,
-    )
+def check_values(objective: Objective) -> None:
+    """Refuse values of another type, or out of their range, which would fail in the first step or never.
 
+    An objective's own value is always possible, such as `mlm_probability` 1 of `causal`.
 
-def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
-    """Return -log p_G(x_t | x_masked) for each chosen position, for any LM head.
-
-    Args:
-        logits: logits of the LM head at the chosen positions, any float (N, V).
-        original_ids: the original tokens there, int64 (N,).
-    Returns:
-        float32 (N,).
+    Raises:
+        UserError: it names the option.
     """
-    nll, _ = nll_and_probabilities(logits, original_ids)
-    return nll
+    own_values = OBJECTIVES[objective.name]
+    valid = {f.name: rules_of(f).valid for f in fields(ObjectiveOptions)}
+    for name, key in KEYS.items():
+        value = getattr(objective, name)
+        if isinstance(getattr(own_values, name), bool):
+            check(isinstance(value, bool), key, repr(value), "true or false")
+            continue
+        allowed = valid[name]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_valid = is_number and (allowed is None or allowed.holds(value) or value == getattr(own_values, name))
+        check(is_valid, key, repr(value), "a number" + (f", {allowed.expected}" if allowed else ""))
+    check_shares(objective)
 
 
-def nll_and_probabilities(logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `generator_nll`, and p_G for sampling from the same softmax, without gradient, float32 (N, V)."""
-    if torch.compiler.is_compiling():  # compilers join operations by themselves
-        log_p = F.log_softmax(logits, dim=1, dtype=torch.float32)
-        nll = F.nll_loss(log_p, original_ids, reduction="none")
-        return nll, log_p.detach().exp()
-    nll, probabilities = _SoftmaxNll.apply(logits, original_ids)
-    return nll, probabilities
-
-
-class _SoftmaxNll(torch.autograd.Function):
-    """A cross-entropy with few passes over (N, V), where autograd's gradient makes three passes in float32."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
-        probabilities = logits.softmax(dim=1, dtype=torch.float32)  # (N, V)
-        of_original = logits.gather(1, original_ids.unsqueeze(1)).squeeze(1).float()  # (N,)
-        of_likeliest = logits.amax(dim=1).float()
-        # The probability of the likeliest token is at least 1 / V, so its logarithm is exact.
-        log_p_of_likeliest = probabilities.amax(dim=1).log()
-        nll = of_likeliest - of_original - log_p_of_likeliest
-        ctx.save_for_backward(probabilities, original_ids, nll)
-        ctx.mark_non_differentiable(probabilities)
-        ctx.set_materialize_grads(False)  # else zeros (N, V) for the probabilities
-        ctx.dtype = logits.dtype
-        return nll, probabilities
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor, None]:
-        """Return (p - 1 at the original token) times the gradient of the loss."""
-        probabilities, original_ids, nll = ctx.saved_tensors
-        of_logits = torch.empty_like(probabilities, dtype=ctx.dtype)
-        torch.mul(probabilities, gradient.unsqueeze(1), out=of_logits)
-        at_original = torch.expm1(-nll) * gradient  # (N,)
-        column = at_original.unsqueeze(1).to(ctx.dtype)
-        of_logits.scatter_(1, original_ids.unsqueeze(1), column)
-        return of_logits, None
-
-
-def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
-    """Return -[y log D(x, t) + (1 - y) log(1 - D(x, t))], y = 1 where the token was replaced, D = sigmoid(logit).
-
-    Args:
-        logits: logits of the discriminator, positive for "replaced", any float (B, L).
-        is_replaced: bool (B, L).
-    Returns:
-        float32 (B, L), including padding: exclude it with `weighted_mean`.
-    """
-    return F.binary_cross_entropy_with_logits(
-        logits.float(),
-        is_replaced.float(),
-        reduction="none",
-    )
-
-
-def noise_logits(
-    energies: Tensor,
-    log_q: Tensor,
-    noise_share: float = NOISE_SHARE,
-) -> Tensor:
-    """Return the log odds of noise, E(x, t) + log q(x_t) + log(k / (1 - k)), float32, in the shape of the energies.
-
-    Electric, section 2; google-research/electra, run_pretraining.py. A token is noise, drawn from q, with probability
-    k, else it is from the data p; so these are the log odds of k q against (1 - k) p. With them, `discriminator_nll`
-    is least where E = -log p, without a normalization: -E is the log probability of the token given its context.
-
-    Args:
-        energies: the discriminator head's output E, any float.
-        log_q: the generator's log probability of the same tokens, nats, in the shape of the energies; gets no
-            gradient.
-        noise_share: k, in (0, 1).
-    """
-    log_prior_odds = math.log(noise_share / (1 - noise_share))
-    return energies.float() + log_q.detach() + log_prior_odds
-
-
-def adversarial_nll(
-    logits: Tensor,
-    sampled_ids: Tensor,
-    rewards: Tensor,
-    baseline_logits: Tensor,
-) -> Tensor:
-    """Return -log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)] at each chosen position; only log p_G has a gradient.
-
-    Adversarial training, appendix F. The generator maximizes the discriminator's loss, E[sum_t R_t], by REINFORCE,
-    which estimates the gradient from one sample x_hat ~ p_G as
-
-        sum_t grad log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)]
-
-    R_t is the discriminator's loss at t for the true label of x_hat_t, assumed independent of the other samples;
-    b_t = -log sigmoid(w^T h_G(x_masked)_t) is a baseline, trained by `baseline_nll`. Minimizing this function's result
-    maximizes the expectation. The samples must come from softmax(logits) itself.
-
-    Args:
-        logits: logits of the generator at the chosen positions, any float (N, V).
-        sampled_ids: x_hat, int64 (N,).
-        rewards: R, `discriminator_nll` at these positions, float32 (N,).
-        baseline_logits: w^T h_G, any float (N,).
-    Returns:
-        float32 (N,). Only its gradient is meaningful.
-    """
-    baseline = -F.logsigmoid(baseline_logits.float())
-    advantage = (rewards - baseline).detach()
-    return advantage * generator_nll(logits, sampled_ids)
-
-
-def baseline_nll(baseline_logits: Tensor, rewards: Tensor) -> Tensor:
-    """Return -[q log s + (1 - q) log(1 - s)], s = sigmoid(w^T h_G), q = exp(-R), the true label's probability.
-
-    Args:
-        baseline_logits, rewards: see `adversarial_nll`.
-    Returns:
-        float32 (N,), without gradient for the rewards.
-    """
-    probability = torch.exp(-rewards.detach())
-    return F.binary_cross_entropy_with_logits(
-        baseline_logits.float(),
-        probability,
-        reduction="none",
-    )
-
-
-def entropy(logits: Tensor) -> Tensor:
-    """Return -sum_x p(x) log p(x) of softmax(logits), nats: any float (N, V) -> float32 (N,)."""
-    probabilities = logits.float().softmax(dim=1)
-    return torch.special.entr(probabilities).sum(dim=1)
-
-
-def copy_nll(
-    logits: Tensor,
-    copy_logits: Tensor,
-    input_ids: Tensor,
-    original_ids: Tensor,
-) -> Tensor:
-    """Return -log p(x_t | x_corrupt), p(x_t) = D_t 1[x_t = x_corrupt_t] + (1 - D_t) softmax(logits_t)[x_t].
-
-    All-Tokens MLM, section 3.5: D_t = sigmoid(copy_logits_t) is the probability of copying the input token. Computed
-    from logarithms, so that a saturated gate or softmax does not give infinity.
-
-    Args:
-        logits: logits of the LM head, any float (N, V).
-        copy_logits: logits of the copy gate, positive for "copy", any float (N,).
-        input_ids: the network's input, x_corrupt, int64 (N,).
-        original_ids: the original tokens, x, int64 (N,).
-    Returns:
-        float32 (N,).
-    """
-    copy_logits = copy_logits.float()
-    log_copy = F.logsigmoid(copy_logits)  # log D
-    log_predict = F.logsigmoid(-copy_logits)  # log (1 - D)
-    by_softmax = log_predict - generator_nll(logits, original_ids)
-    either_way = torch.logaddexp(log_copy, by_softmax)
-    log_p = torch.where(input_ids == original_ids, either_way, by_softmax)
-    return -log_p
-
-
-def copy_prediction(
-    logits: Tensor,
-    copy_logits: Tensor,
-    input_ids: Tensor,
-) -> Tensor:
-    """Return the most likely token under the p of `copy_nll`; ties go to the copied token.
-
-    Args:
-        logits, copy_logits, input_ids: see `copy_nll`.
-    Returns:
-        int64 (N,).
-    """
-    copy = copy_logits.float().sigmoid()  # D
-    probabilities = logits.float().softmax(dim=1)  # (N, V)
-    best = probabilities.max(dim=1)
-    of_input = probabilities.gather(1, input_ids.unsqueeze(1)).squeeze(1)
-    p_of_input = copy + (1 - copy) * of_input
-    p_of_best = (1 - copy) * best.values
-    return torch.where(p_of_input >= p_of_best, input_ids, best.indices)
-
-
-def weighted_mean(
-    values: Tensor,
-    weights: Tensor,
-    count: Tensor | None = None,
-) -> Tensor:
-    """Return the mean of `values` where `weights` is 1, float32 (); 0 if no weight is. Other gradients are exactly 0.
-
-    Args:
-        values: float32, any shape.
-        weights: bool or 0/1, of the same shape.
-        count: divisor, above 0, in place of the number of ones.
-    """
-    is_counted = weights.bool()
-    total = torch.where(is_counted, values, 0.0).sum()
-    if count is None:
-        count = is_counted.sum().clamp(min=1)
-    return total / count
-
-
-def electra_loss(
-    generator_loss: Tensor,
-    discriminator_loss: Tensor,
-    discriminator_weight: float,
-) -> Tensor:
-    """Return L_MLM + lambda * L_Disc, section 2; lambda = 50. L_Disc has no gradient through the samples."""
-    return generator_loss + discriminator_weight * discriminator_loss
+def check_shares(objective: Objective) -> None:
+    """Refuse shares of the chosen tokens that together are more than all of them."""
+    masked, random = objective.mlm_replacement_probability, objective.mlm_random_probability
+    if masked + random > 1 + SHARE_TOLERANCE:
+        raise UserError(
+            f"--mlm_replacement_probability {masked:g} and --mlm_random_probability {random:g} add up to more than 1; "
+            "lower one of them"
+        )

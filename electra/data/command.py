@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from electra.base.command_line import CommandLine
 from electra.base.console import setup_logging
-from electra.base.options import SEED, Options, option
+from electra.base.options import SEED, Options
+from electra.core.options import option
 from electra.data.options import CacheArguments, CorpusArguments
 from electra.tokenizers.options import PATH_NEEDS, TOKENIZER_NEEDS, TokenizerArguments, TokenizerPathArguments
 

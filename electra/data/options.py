@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from electra.base.files import absolute, absolute_if_there, absolute_named, split_name
-from electra.base.options import AT_LEAST_8, NOT_EMPTY, Need, Options, Resuming, from_recipe, option
+from electra.base.options import AT_LEAST_8, NOT_EMPTY, Need, Options
+from electra.core.options import Resuming, from_recipe, option
 from electra.core.ranges import BELOW_ONE, POSITIVE, UP_TO_ONE, check
 
 TEXT_OPTIONS = ("dataset_name", "train_file", "token_cache")
@@ -70,13 +71,20 @@ class SegmentArguments(Options):
 
     resuming: ClassVar[Resuming] = "kept"
 
-    max_length: int = from_recipe("max_length", "Maximum tokens of a segment, including special tokens.", AT_LEAST_8)
+    max_length: int = from_recipe(
+        "max_length",
+        "Maximum tokens of a segment, including special tokens.",
+        AT_LEAST_8,
+        inherited=True,
+        of_phase=True,
+    )
     segment_policy: Literal["windows", "document", "google", "pairs", "packed"] = option(
         "windows",
         "windows: consecutive windows from a random offset, so that an epoch has each token about once; document: one "
         "random window per document and epoch (rc2020_electra); google: the original's static builder; pairs: random "
         "pieces of two documents (lmtuners); packed: windows, and short documents share rows, so that nearly no token "
         "is padding.",
+        of_phase=True,
     )
     validation_file: list[str] = option(
         [],

@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from electra.base.command_line import CommandLine
-from electra.base.options import AT_LEAST_8, FOLDER_NAME, NOT_EMPTY, SEED, Options, Values, option, rules_of
+from electra.base.options import AT_LEAST_8, FOLDER_NAME, NOT_EMPTY, SEED, Options, Values
 from electra.core.errors import UserError
+from electra.core.options import option, rules_of
 from electra.core.ranges import BELOW_ONE, INSIDE, NOT_NEGATIVE, POSITIVE, UP_TO_ONE, check
 from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
 from electra.finetuning.data import DATASET_ARGUMENTS, SPLITS, NamedRows, files_by_split

@@ -12,7 +12,7 @@ from electra.core.configuration import (
     set_rope_bases,
 )
 from electra.core.initialization import allow_local_heads
-from electra.core.objectives import SET_BY_OBJECTIVE
+from electra.core.objectives import KEYS
 from electra.model.options import ModelArguments, ObjectiveArguments, given_objective
 from electra.tokenizers.load import vocabulary_size
 
@@ -49,14 +49,9 @@ def joint_config(
         objective=objective.objective,
         mask_token_id=tokenizer.mask_token_id,
         special_token_ids=sorted(tokenizer.all_special_ids),
-        mlm_probability=1.0 if spec.is_causal else objective.mlm_probability,
-        **{name: getattr(spec, name) for name in SET_BY_OBJECTIVE},
-        sampling_temperature=objective.temperature,
-        disallow_correct=objective.disallow_correct,
+        **{key: getattr(spec, name) for name, key in KEYS.items()},
         uniform_generator=sizes.generator_type == UNIFORM,
         tie=sizes.tie,
-        generator_steps=objective.generator_steps or 0,
-        init_from_generator=spec.has_stages and objective.init_from_generator,
     )
 
 

@@ -18,14 +18,12 @@ from electra.core.configuration import ElectraPretrainingConfig, longest_text
 from electra.core.corruption import replace_tokens, sample_tokens
 from electra.core.joint import MaskedText, mask_text
 from electra.core.networks import check_finite, encode, gather_hidden, is_detector, lm_logits, replaced_logits
-from electra.model.options import MASKING
+from electra.core.objectives import KEYS, OBJECTIVES, ObjectiveOptions
+from electra.core.options import options_with
 from electra.model.pretrained import Networks
 from electra.tokenizers.load import state_kept
 
-OPTIONS_OF_CORRUPTION = {
-    **{name: name for name in (*MASKING, "disallow_correct")},
-    "temperature": "sampling_temperature",
-}
+OPTIONS_OF_CORRUPTION = {name: KEYS[name] for name in options_with("of_corruption", ObjectiveOptions)}
 """Option of a run that says how text is corrupted -> name of its value in `ElectraPretrainingConfig`."""
 
 
@@ -106,7 +104,7 @@ def corrupt_and_detect(
         logits = replaced_logits(discriminator, hidden).float()
         if not may_diverge:
             check_finite(logits)
-        if config.objective == "electric":
+        if OBJECTIVES[config.objective].is_energy_based:
             probabilities = -logits
             score = "log p"
         else:

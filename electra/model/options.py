@@ -6,22 +6,23 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 from electra.base.files import absolute_if_there
-from electra.base.options import (
-    NOT_EMPTY,
-    Need,
-    Options,
-    Resuming,
-    Values,
-    check_known,
-    from_recipe,
-    option,
-    without_effect,
-)
+from electra.base.options import NOT_EMPTY, Need, Options, Values, check_known, without_effect
 from electra.core.backbones import BACKBONES, NEWER, UNIFORM, Backbone
-from electra.core.configuration import Tie
 from electra.core.errors import UserError
-from electra.core.objectives import OBJECTIVES, SET_BY_OBJECTIVE, SHARE_TOLERANCE, Objective, objective_of
-from electra.core.ranges import BELOW_ONE, INSIDE, NOT_NEGATIVE, POSITIVE, SHARE, UP_TO_ONE
+from electra.core.objectives import (
+    KEYS,
+    MASKING,
+    OBJECTIVES,
+    OF_STAGES,
+    SHARES,
+    Objective,
+    ObjectiveOptions,
+    Tie,
+    check_shares,
+    objective_of,
+)
+from electra.core.options import Resuming, from_recipe, option, options_with
+from electra.core.ranges import BELOW_ONE, POSITIVE, UP_TO_ONE
 from electra.core.recipes import RECIPES
 
 
@@ -30,6 +31,7 @@ class ModelArguments(Options):
     """Networks. A recipe sets their sizes and the options of training that depend on them; flags override it."""
 
     resuming: ClassVar[Resuming] = "kept"
+    of_phase: ClassVar[bool] = True
 
     model_size: str = option(
         "small",
@@ -38,6 +40,8 @@ class ModelArguments(Options):
         "ModernBERT's layers.",
         choices=RECIPES,
         resuming="free",
+        of_run=True,
+        of_phase=False,
     )
     discriminator_type: str = option("electra", "Architecture of the discriminator.", choices=[*BACKBONES, *NEWER])
     generator_type: str | None = option(
@@ -59,18 +63,16 @@ class ModelArguments(Options):
         "Base of rotary positions, in layers with full attention; raise it with the length. Not set: the "
         "architecture's, or that of the trained networks.",
         POSITIVE,
+        of_phase=False,
     )
     local_rope_theta: float | None = option(
-        None, "The same in layers with local attention (modernbert, ultrabert).", POSITIVE
+        None, "The same in layers with local attention (modernbert, ultrabert).", POSITIVE, of_phase=False
     )
     hidden_dropout_prob: float = from_recipe(
-        "hidden_dropout_prob", "Dropout of hidden states.", BELOW_ONE, resuming="recorded"
+        "hidden_dropout_prob", "Dropout of hidden states.", BELOW_ONE, resuming="recorded", inherited=True
     )
     attention_probs_dropout_prob: float = from_recipe(
-        "attention_probs_dropout_prob",
-        "Dropout of attention weights.",
-        BELOW_ONE,
-        resuming="recorded",
+        "attention_probs_dropout_prob", "Dropout of attention weights.", BELOW_ONE, resuming="recorded", inherited=True
     )
     initializer_range: float = option(
         0.02,
@@ -82,32 +84,48 @@ class ModelArguments(Options):
         "Initial weights. normal: as in transformers; truncated_normal: within two standard deviations; original: "
         "truncated_normal, with Glorot's for the projection of the embeddings and the replaced-token head; local: "
         "normal, but two heads of a new discriminator (electra, modernbert) look at the neighbouring tokens.",
+        of_phase=False,
     )
     generator_size: float = from_recipe(
-        "generator_size", "Width of the generator relative to the discriminator's, rounded to whole heads.", POSITIVE
+        "generator_size",
+        "Width of the generator relative to the discriminator's, rounded to whole heads.",
+        POSITIVE,
+        of_generator=True,
     )
     generator_layer_size: float = from_recipe(
-        "generator_layer_size", "Number of layers of the generator relative to the discriminator's.", POSITIVE
+        "generator_layer_size",
+        "Number of layers of the generator relative to the discriminator's.",
+        POSITIVE,
+        of_generator=True,
     )
     generator_num_attention_heads: int | None = option(
-        None, "Attention heads of the generator. Not set: heads as wide as the discriminator's.", POSITIVE
+        None,
+        "Attention heads of the generator. Not set: heads as wide as the discriminator's.",
+        POSITIVE,
+        of_generator=True,
     )
     generator_intermediate_size: int | None = option(
         None,
         "Feed-forward width of the generator. Not set: 4 x its width; with --generator_size 1 the discriminator's.",
         POSITIVE,
+        of_generator=True,
     )
     tie: Tie | None = option(
         None,
         "Weights that the networks share. word: word embeddings; embeddings: also position and type embeddings and "
         "their LayerNorm; all: the whole encoder; gdes: word and position embeddings, with a table of differences on "
         "top, as in DeBERTa-v3. Not set: embeddings; none with two_stage.",
+        of_generator=True,
+        inherited=True,
+        of_same_objective=True,
     )
     init_discriminator: str | None = option(
         None,
         "Start from the discriminator of a run, model folder or Hub id, with its sizes and tokenizer.",
         NOT_EMPTY,
         absolute=absolute_if_there,
+        of_run=True,
+        of_phase=False,
     )
     init_generator: str | None = option(
         None,
@@ -115,93 +133,42 @@ class ModelArguments(Options):
         "google/electra-small-generator is as wide as its discriminator, not a quarter as wide.",
         NOT_EMPTY,
         absolute=absolute_if_there,
+        of_generator=True,
+        of_run=True,
+        of_phase=False,
     )
     init_generator_layers: int | None = option(
         None,
         "Start from only this many of the first layers of --init_generator. Not set: all.",
         POSITIVE,
+        of_generator=True,
+        of_run=True,
+        of_phase=False,
     )
 
 
 @dataclass(frozen=True)
-class ObjectiveArguments(Options):
+class ObjectiveArguments(ObjectiveOptions, Options):
     """Corruption and losses, sections 2, 3.2 and 3.5 of the paper."""
 
     resuming: ClassVar[Resuming] = "kept"
 
-    objective: str = option(
-        "electra",
-        "electra: detect replaced tokens, at all positions; electra_15: only at the chosen positions; mlm: BERT, one "
-        "network and no generator; replace_mlm: predict the original tokens from the generator's samples; "
-        "all_tokens_mlm: predict every token, with a copy gate; two_stage: train the generator alone, then the "
-        "discriminator alone; adversarial: train the generator to fool the discriminator; electric: energies by "
-        "noise-contrastive estimation, for log probabilities in one pass; causal: predict each token from those "
-        "before it, one network without [MASK].",
-        choices=OBJECTIVES,
-        always_recorded=True,
-    )
-    mlm_probability: float = from_recipe("mlm_probability", "Share of the tokens that are chosen for masking.", INSIDE)
-    mlm_replacement_probability: float | None = option(
-        None,
-        "Share of the chosen tokens that become [MASK]. Not set: 0.85; 0.8 with mlm, 1 with electric.",
-        SHARE,
-    )
-    mlm_random_probability: float | None = option(
-        None, "Share of the chosen tokens that become random tokens. Not set: 0; 0.1 with mlm.", SHARE
-    )
-    discriminator_weight: float | None = option(
-        None,
-        "Weight of the discriminator's loss relative to the generator's, lambda in the paper. Not set: 50; 1 with "
-        "two_stage, replace_mlm and all_tokens_mlm.",
-        NOT_NEGATIVE,
-    )
-    generator_gate: list[str] = option(
-        [],
-        "METRIC THRESHOLD: train the generator only while METRIC of the last held-out evaluation, such as "
-        "discriminator_auc, is at least THRESHOLD. It is trained until the first evaluation after step 0.",
-    )
-    generator_steps: int | None = option(
-        None, "Steps of the first of two_stage's stages. Not set: half of all.", POSITIVE
-    )
-    init_from_generator: bool = option(True, "Start the second stage of two_stage from the equally large generator.")
-    temperature: float = option(1.0, "Temperature of the generator's samples: divides the logits.", POSITIVE)
-    disallow_correct: bool = option(False, "The generator may not sample the original token.")
-
 
 # ---- what the options of an objective and its networks need
 
-OF_A_RUN = ("model_size", "init_discriminator", "init_generator", "init_generator_layers", "generator_gate")
-"""Options that the networks of a recipe in Python do not have: the recipe is named otherwise, there are no trained
-weights, and the gate belongs to the trainer."""
-SHARES = ("mlm_replacement_probability", "mlm_random_probability")
-"""Options of what the chosen positions become."""
-MASKING = ("mlm_probability", *SHARES)
-"""Options that choose and mask positions; with an objective that masks nothing they do nothing."""
-_OF_GENERATOR = (
-    "tie",
-    "init_generator",
-    "init_generator_layers",
-    "generator_size",
-    "generator_layer_size",
-    "generator_num_attention_heads",
-    "generator_intermediate_size",
-    "temperature",
-    "disallow_correct",
-    "discriminator_weight",
-    "generator_gate",
-)
-"""Options of a generator network, and of training the generator together with the main network."""
-
 
 def given_objective(options: Any, generator_type: str | None) -> Objective:
-    """Return an objective with the shares and the weight that the user gives in place of its own.
+    """Return an objective with the values that the user gives in place of its own.
 
     Args:
-        options: `ObjectiveArguments`, or any object with the same attributes.
+        options: `ObjectiveArguments`, or any object with the same attributes. Values of options that do nothing with
+            this objective are left out.
     """
-    objective = objective_of(options.objective, generator_type == UNIFORM)
-    given = {name: getattr(options, name) for name in SET_BY_OBJECTIVE}
-    return objective._replace(**{name: value for name, value in given.items() if value is not None})
+    is_uniform = generator_type == UNIFORM
+    own_values = OBJECTIVES[options.objective]
+    unused = {*(() if own_values.has_stages else OF_STAGES), *(MASKING if own_values.is_causal else ())}
+    values = {name: getattr(options, name) for name in KEYS.keys() - unused}
+    return objective_of(options.objective, is_uniform, **values)
 
 
 def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArguments, ObjectiveArguments]:
@@ -213,7 +180,7 @@ def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArgum
     if recipe not in RECIPES:
         raise UserError(f"there is no recipe {recipe!r}; the recipes are {', '.join(RECIPES)}")
     known = {f.name for group in (ModelArguments, ObjectiveArguments) for f in fields(group)}
-    check_known(options, known - {*OF_A_RUN})
+    check_known(options, known - {*options_with("of_run", ModelArguments, ObjectiveArguments)})
     values = {**RECIPES[recipe], "model_size": recipe}
     sizes, objective = _groups_of({**values, **options})
     unused = without_effect(MODEL_NEEDS, {**vars(sizes), **vars(objective)}, options)
@@ -235,12 +202,7 @@ def check_objective(options: Any) -> None:
         options: all fields of `ModelArguments` and `ObjectiveArguments` as attributes, without those of no effect.
     """
     spec = given_objective(options, options.generator_type)
-    masked, random = spec.mlm_replacement_probability, spec.mlm_random_probability
-    if masked + random > 1 + SHARE_TOLERANCE:
-        raise UserError(
-            f"--mlm_replacement_probability {masked:g} and --mlm_random_probability {random:g} add up to more than 1; "
-            "lower one of them"
-        )
+    check_shares(spec)
     trains_generator_alone = spec.has_stages or spec.is_adversarial or spec.is_energy_based
     if _is_uniform(options) and trains_generator_alone:
         raise UserError(f"--generator_type uniform does not go with --objective {options.objective}; choose a network")
@@ -296,7 +258,7 @@ def _starts_untrained(o: Any) -> bool:
 
 MODEL_NEEDS = [
     Need(
-        _OF_GENERATOR,
+        options_with("of_generator", ModelArguments, ObjectiveArguments),
         lambda o: _has_generator(o) and not _is_uniform(o),
         "--objective {objective}, or a uniform generator, has no generator network",
     ),
@@ -315,7 +277,7 @@ MODEL_NEEDS = [
         "--objective {objective} trains one network at a time",
     ),
     Need(
-        ("generator_steps", "init_from_generator"),
+        OF_STAGES,
         lambda o: _spec(o).has_stages,
         "--objective {objective} has no stages",
     ),

@@ -43,6 +43,7 @@ from electra.core.configuration import ElectraPretrainingConfig
 from electra.core.errors import UserError
 from electra.core.layer_decay import LAYER
 from electra.core.networks import class_of, is_detector, pooling_option
+from electra.core.objectives import OBJECTIVES
 from electra.core.tying import plain_state
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.transfer import POSITIONS_KEY
@@ -343,7 +344,7 @@ class Networks(NamedTuple):
     @property
     def is_electric(self) -> bool:
         """Return True if the discriminator's head gives energies (`noise_logits` of objectives.py)."""
-        is_known = self.joint is not None and self.joint.objective == "electric"
+        is_known = self.joint is not None and OBJECTIVES[self.joint.objective].is_energy_based
         return is_known or getattr(self.discriminator.config, ENERGY_KEY, False)
 
 

@@ -271,7 +271,7 @@ def default_callbacks(
     if plan.checkpoint_steps:
         callbacks.append(SavesAt(plan.checkpoint_steps))
     # The thresholds hold for ELECTRA's task and base rates.
-    if model.config.objective == "electra" and model.generator is not None:
+    if model.objective.has_known_rates and model.generator is not None:
         more = "give a larger --budget" if args.budget else "raise --max_steps"
         callbacks.append(DiscriminatorHealth(more))
     if shows_bars() and not args.disable_tqdm:

@@ -16,21 +16,10 @@ from transformers import TrainingArguments
 from electra.base.checkpoints import checkpoint_named
 from electra.base.errors import hint_of_unknown
 from electra.base.files import absolute, expand
-from electra.base.options import (
-    FOLDER_NAME,
-    NOT_EMPTY,
-    SEED,
-    STEPS,
-    Need,
-    Resuming,
-    check_options,
-    from_recipe,
-    never,
-    option,
-    rules_of,
-)
+from electra.base.options import FOLDER_NAME, NOT_EMPTY, SEED, STEPS, Need, check_options, never
 from electra.core.errors import UserError
 from electra.core.objectives import Objective
+from electra.core.options import Resuming, from_recipe, option, rules_of
 from electra.core.ranges import BELOW_ONE, NOT_NEGATIVE, POSITIVE, UP_TO_ONE, Range
 from electra.core.recipes import RECIPES
 from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
@@ -86,9 +75,10 @@ class ElectraTrainingArguments(TrainingArguments):
         "Name of the run and its folder; -2, -3 ... is appended if it exists.",
         FOLDER_NAME,
         always_recorded=True,
+        of_command=True,
     )
     resume_from_checkpoint: str | None = option(
-        None, "Resume this checkpoint, or the latest valid one of this run folder."
+        None, "Resume this checkpoint, or the latest valid one of this run folder.", of_command=True
     )
     init_checkpoint: str | None = option(
         None,
@@ -114,11 +104,13 @@ class ElectraTrainingArguments(TrainingArguments):
     )
     num_train_epochs: float = option(3.0, "Passes over the corpus; only with --max_steps -1.", POSITIVE)
     per_device_train_batch_size: int = from_recipe(
-        "per_device_train_batch_size", "Segments per device in a micro-batch.", POSITIVE
+        "per_device_train_batch_size", "Segments per device in a micro-batch.", POSITIVE, of_phase=True
     )
-    gradient_accumulation_steps: int = option(1, "Micro-batches per optimizer step.", POSITIVE)
+    gradient_accumulation_steps: int = option(1, "Micro-batches per optimizer step.", POSITIVE, of_phase=True)
     per_device_eval_batch_size: int = option(128, "Segments per device in evaluation.", POSITIVE)
-    learning_rate: float = from_recipe("learning_rate", "Peak learning rate.", NOT_NEGATIVE, resuming="recorded")
+    learning_rate: float = from_recipe(
+        "learning_rate", "Peak learning rate.", NOT_NEGATIVE, resuming="recorded", of_phase=True
+    )
     warmup_steps: float = from_recipe(
         "warmup_steps",
         "Steps of warm-up; below 1: a share of all. Not given: at most a tenth of the run.",
@@ -126,18 +118,24 @@ class ElectraTrainingArguments(TrainingArguments):
         resuming="recorded",
     )
     weight_decay: float = from_recipe(
-        "weight_decay", "Weight decay, except of biases and LayerNorms.", NOT_NEGATIVE, resuming="recorded"
+        "weight_decay",
+        "Weight decay, except of biases and LayerNorms.",
+        NOT_NEGATIVE,
+        resuming="recorded",
+        of_phase=True,
     )
     max_grad_norm: float = from_recipe(
-        "max_grad_norm", "Maximum norm of the gradient.", NOT_NEGATIVE, resuming="recorded"
+        "max_grad_norm", "Maximum norm of the gradient.", NOT_NEGATIVE, resuming="recorded", of_phase=True
     )
-    adam_beta1: float = from_recipe("adam_beta1", "Adam's decay of the mean gradient.", BELOW_ONE, resuming="recorded")
+    adam_beta1: float = from_recipe(
+        "adam_beta1", "Adam's decay of the mean gradient.", BELOW_ONE, resuming="recorded", of_phase=True
+    )
     adam_beta2: float = from_recipe(
-        "adam_beta2", "Adam's decay of the mean squared gradient.", BELOW_ONE, resuming="recorded"
+        "adam_beta2", "Adam's decay of the mean squared gradient.", BELOW_ONE, resuming="recorded", of_phase=True
     )
-    adam_epsilon: float = from_recipe("adam_epsilon", "Adam's epsilon.", POSITIVE, resuming="recorded")
+    adam_epsilon: float = from_recipe("adam_epsilon", "Adam's epsilon.", POSITIVE, resuming="recorded", of_phase=True)
     adam_bias_correction: bool = option(
-        True, "Use Adam's bias correction; the original code does not.", resuming="kept"
+        True, "Use Adam's bias correction; the original code does not.", resuming="kept", of_phase=True
     )
     product_schedule: bool = option(
         False,
@@ -165,6 +163,7 @@ class ElectraTrainingArguments(TrainingArguments):
         NOT_EMPTY,
         resuming="recorded",
         absolute=absolute,
+        of_command=True,
     )
     eval_classify: str | None = option(
         None,
@@ -173,6 +172,7 @@ class ElectraTrainingArguments(TrainingArguments):
         NOT_EMPTY,
         resuming="recorded",
         absolute=absolute,
+        of_command=True,
     )
     logging_steps: float = option(
         100, "Optimizer steps between logged averages. Not given: at most a hundredth of the run.", resuming="recorded"
@@ -186,17 +186,25 @@ class ElectraTrainingArguments(TrainingArguments):
     save_total_limit: int | None = option(
         3, "Number of checkpoints to keep: the latest ones; 0 for all.", NOT_NEGATIVE
     )
-    plan: bool = option(False, "Print the plan of the run, measure time and memory in ten steps, and stop.")
+    plan: bool = option(
+        False, "Print the plan of the run, measure time and memory in ten steps, and stop.", of_command=True
+    )
     device_flops: float | None = option(
         None,
         "Peak FLOP/s of another device, such as 989e12: --plan says how long the run takes there, and runs no step "
         "here.",
         POSITIVE,
+        of_command=True,
     )
-    utilization: float = option(0.3, "Share of --device_flops that training reaches.", UP_TO_ONE)
-    auto_resume: bool = option(False, "Start the run of --experiment_name, or resume its latest valid checkpoint.")
+    utilization: float = option(0.3, "Share of --device_flops that training reaches.", UP_TO_ONE, of_command=True)
+    auto_resume: bool = option(
+        False, "Start the run of --experiment_name, or resume its latest valid checkpoint.", of_command=True
+    )
     max_hours: float | None = option(
-        None, "Save and stop, with exit code 85, this many hours after the start. Leave time for saving.", POSITIVE
+        None,
+        "Save and stop, with exit code 85, this many hours after the start. Leave time for saving.",
+        POSITIVE,
+        of_command=True,
     )
     checkpoint_fractions: list[float] = option(
         [],
@@ -222,6 +230,7 @@ class ElectraTrainingArguments(TrainingArguments):
         "Time that training may take, such as 90m or 2h: sets size and steps that were not given, by ten steps. Not "
         "set: 1h on a CPU, for a text without a size and a length.",
         Range(lambda value: seconds_of(value) > 0, "a time such as 90m, 2h or 1.5d"),
+        of_command=True,
     )
     torch_compile: bool | None = option(None, "Compile the training step. Not set: true on a GPU.")
     logging_nan_inf_filter: bool = option(False, "Leave losses that are infinite or nan out of the log.")
@@ -238,8 +247,10 @@ class ElectraTrainingArguments(TrainingArguments):
         resuming="recorded",
     )
     remove_unused_columns: bool = option(False, SUPPRESS)
-    license: str | None = option(None, "Licence for the model cards: an id of the Hub, such as apache-2.0.")
-    language: list[str] = option([], "Languages of the text, for the model cards: codes such as en.")
+    license: str | None = option(
+        None, "Licence for the model cards: an id of the Hub, such as apache-2.0.", of_command=True
+    )
+    language: list[str] = option([], "Languages of the text, for the model cards: codes such as en.", of_command=True)
     report_to: list[str] = option(["none"], "Trackers: tensorboard, wandb, none ... one or several.")
     must_compile: bool = field(default=False, init=False)
     """Whether compilation was asked for, so that its failure is an error."""

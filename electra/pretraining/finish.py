@@ -314,22 +314,6 @@ ABOUT = {
     f"sees all tokens; electra.core.networks.encode hides the later ones. {_TO_FINE_TUNE}",
 }
 """Kind of a network -> sentences of its model card that say what the network does."""
-HOW_IT_WAS_TRAINED = {
-    ("mlm", "discriminator"): " It was trained like BERT, with [MASK] at most of the predicted positions.",
-    ("replace_mlm", "discriminator"): " It was trained on replaced tokens and never saw [MASK].",
-    (
-        "all_tokens_mlm",
-        "discriminator",
-    ): " It was trained on replaced tokens and never saw [MASK]. Its copy gate is in "
-    "the checkpoints only, not in this folder.",
-    ("two_stage", "discriminator"): " It was trained on the samples of a generator that was trained before it.",
-    ("two_stage", "generator"): " It was trained first, alone, and does not share its embeddings.",
-    ("electric", "discriminator"): " It was trained as Electric: the output of its head is minus the log probability "
-    "of a token given the others, not the log odds of its replacement.",
-    ("adversarial", "generator"): " It was trained by REINFORCE on the other network's mistakes alone, without the "
-    "original tokens. Its baseline is in the checkpoints only, not in this folder.",
-}
-"""Objective and network -> a sentence of the model card that says how the network was trained."""
 OWN_HEAD = (
     " transformers has no such head for this architecture: it is in the file as discriminator_predictions, and "
     "electra.core.networks.class_of gives the class that reads it."
@@ -351,7 +335,8 @@ def _card(
     objective = model.objective
     is_main = network == "discriminator"
     kind = objective.main_network.replace("LM", "language model") if is_main else network
-    about = ABOUT[kind] + HOW_IT_WAS_TRAINED.get((plan.objective, network), "")
+    how = f"{objective.card} Its loss: {objective.meaning}".strip() if is_main else objective.card_of_generator
+    about = " ".join(filter(None, (ABOUT[kind], how)))
     auto_class = "AutoModelForPreTraining" if kind == "discriminator" else "AutoModelForMaskedLM"
     if kind == "discriminator" and model.discriminator.config.model_type != "electra":
         about += OWN_HEAD

@@ -8,7 +8,7 @@ one subject are beside its options. A rule of one option alone, its range, is be
 import logging
 import math
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,13 +22,14 @@ from electra.base.command_line import CommandLine
 from electra.base.files import CONFIGS, expand, read_json, run_options
 from electra.base.options import Need, Values, never
 from electra.core.errors import UserError
-from electra.core.objectives import OBJECTIVES
+from electra.core.objectives import MASKING, OBJECTIVES
+from electra.core.options import options_with
 from electra.core.recipes import RECIPES
 from electra.core.schedules import check_schedule, stage_lengths
 from electra.data import options as data_options
 from electra.data.options import TEXT_OPTIONS, held_out_texts
 from electra.model import options as model_options
-from electra.model.options import MASKING, ModelArguments, ObjectiveArguments, check_objective, given_objective
+from electra.model.options import ObjectiveArguments, check_objective, given_objective
 from electra.pretraining import configuration
 from electra.pretraining.configuration import (
     CONFIG_NAME,
@@ -164,10 +165,11 @@ def _inherited(given: Values) -> Values:
         start = given.get("init_discriminator") or given.get("init_generator")
         before = run_options(start) if start else {}
         names = {*before} & INHERITED
-    if given.get("objective") == "causal":
+    objective = given.get("objective", ObjectiveArguments.objective)
+    if objective in OBJECTIVES and OBJECTIVES[objective].is_causal:
         names -= {*MASKING}
-    if given.get("objective", "electra") != before.get("objective", "electra"):
-        names -= {"tie", "mlm_replacement_probability"}
+    if objective != before.get("objective", ObjectiveArguments.objective):
+        names -= {*options_with("of_same_objective", *GROUPS)}
     return {name: before[name] for name in names}
 
 
@@ -184,19 +186,9 @@ class RecordedOptions(TypedDict):
     options: dict[str, Any]
 
 
-INHERITED = {
-    *("hidden_dropout_prob", "attention_probs_dropout_prob", "max_length", "tie", "mlm_probability"),
-    *("mlm_replacement_probability", "mlm_random_probability"),
-}
+INHERITED = {*options_with("inherited", *GROUPS)}
 """Options that a run has from the run whose trained networks it starts from, unless they are given."""
-OF_PHASE = {
-    *(f.name for group in (ModelArguments, ObjectiveArguments) for f in fields(group)),
-    *("max_length", "segment_policy", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"),
-    *("max_grad_norm", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", *OF_OPTIMIZER),
-} - {
-    *("model_size", "init_discriminator", "init_generator", "init_generator_layers", "initialization"),
-    *("rope_theta", "local_rope_theta"),
-}
+OF_PHASE = {*options_with("of_phase", *GROUPS), *OF_OPTIMIZER}
 """Options that a run has from the run of its --init_checkpoint, unless they are given. The recipe is not one of them:
 sizes are those of the networks, and steps and warm-up are the new run's own."""
 
@@ -252,10 +244,7 @@ def _check_gate(c: Configuration) -> None:
 # ---- options of a program
 
 
-OF_COMMAND = (
-    *("experiment_name", "resume_from_checkpoint", "auto_resume", "plan", "device_flops", "utilization", "budget"),
-    *("max_hours", "eval_pairs", "eval_classify", "push_to_hub", "license", "language", *NOT_USED),
-)
+OF_COMMAND = (*options_with("of_command", *GROUPS), "push_to_hub", *NOT_USED)
 """Options that only the command reads, or nobody."""
 PROGRAM_NEEDS = [Need(OF_COMMAND, never, "`electra pretrain` reads it, a program does not: see docs/python.md")]
 """Needs of the options of a program."""

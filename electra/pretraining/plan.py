@@ -17,7 +17,7 @@ from electra.core.flops import (
     google_training_flops,
     six_n_t_flops,
 )
-from electra.core.objectives import OBJECTIVES, objective_of
+from electra.core.objectives import OBJECTIVES
 from electra.core.schedules import stage_lengths
 from electra.core.segments import PackedRow, SegmentPolicy, segment_length
 from electra.model.joint import ElectraForJointPretraining
@@ -268,7 +268,7 @@ def training_flops(
     no discriminator, and in the second the generator runs only forward. Recomputation, the copy gate and the baseline
     of the adversarial objective are not counted.
     """
-    objective = objective_of(config.objective, config.uniform_generator)
+    objective = config.objective_with_values()
     sizes: dict[str, Any] = {"max_length": max_length, "train_batch_size": batch_size}
     large = _shape(config.discriminator)
     discriminator_steps = steps - config.generator_steps

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.base.options import without_effect
 from electra.core.configuration import ElectraPretrainingConfig, longest_text
 from electra.core.errors import UserError
-from electra.core.objectives import SET_BY_OBJECTIVE
+from electra.core.objectives import KEYS, OF_STAGES
 from electra.data.options import SegmentArguments
 from electra.data.token_cache import TokenCache
 from electra.model.joint import ElectraForJointPretraining
@@ -63,7 +63,7 @@ def prepare_program(
         resumed=run.options,
         step=run.step if run.checkpoint is not None else None,
     )
-    model.config.generator_steps = objective.generator_steps or 0
+    model.set_generator_steps(objective.generator_steps or 0)
     take_start(model, args, data.segments.max_length, data.tokenizer)
     tune_model(model, data, args.device)
     return PreparedProgram(args, data, objective)
@@ -132,5 +132,5 @@ def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
 
 def network_options_of(config: ElectraPretrainingConfig) -> dict[str, Any]:
     """Return by name the options with which a joint model was made, as far as a resumed run keeps them."""
-    names = ("objective", "mlm_probability", *SET_BY_OBJECTIVE, "disallow_correct", "tie")
-    return {name: getattr(config, name) for name in names} | {"temperature": config.sampling_temperature}
+    values = {name: getattr(config, key) for name, key in KEYS.items() if name not in OF_STAGES}
+    return {**values, "objective": config.objective, "tie": config.tie}

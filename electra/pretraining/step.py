@@ -25,8 +25,9 @@ from transformers import TrainerCallback, TrainerState
 
 from electra.base.console import format_seconds
 from electra.core.errors import UserError
+from electra.core.losses import weighted_mean
 from electra.core.networks import ElectraPretrainingOutput
-from electra.core.objectives import Objective, weighted_mean
+from electra.core.objectives import Objective
 from electra.core.tying import encoder_weights
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.checkpoints import StopRequests

@@ -40,10 +40,11 @@ from electra.base.command_line import CommandLine
 from electra.base.console import setup_logging
 from electra.base.errors import first_line
 from electra.base.files import expand, run_options, write_file
-from electra.base.options import AT_LEAST_8, SEED, Options, option
+from electra.base.options import AT_LEAST_8, SEED, Options
 from electra.core.configuration import CAUSAL_KEY, ElectraPretrainingConfig, longest_text
 from electra.core.errors import UserError
 from electra.core.networks import is_detector
+from electra.core.options import option
 from electra.core.ranges import INSIDE, POSITIVE, check
 from electra.core.segments import EvaluationSegments, SegmentCollator
 from electra.data.corpus import Corpus

@@ -53,8 +53,6 @@ PRETRAINING_METRICS = by_name(
     Metric(
         "discriminator_loss",
         "discriminator loss (nats)",
-        "Discriminator loss: mean binary cross-entropy. Compare it with the entropy of the share of replaced "
-        "tokens, which the best guess without looking at the text reaches.",
         lower_is_better=True,
         error="none",
     ),

@@ -9,6 +9,7 @@ from electra.base.console import format_seconds
 from electra.base.files import write_file
 from electra.core.errors import UserError
 from electra.core.flops import pfs_days
+from electra.core.objectives import OBJECTIVES
 from electra.report.about import folded_commands, shown_name
 from electra.report.blocks import (
     Block,
@@ -162,7 +163,13 @@ def _held_out(runs: Sequence[RunRecord]) -> Blocks:
     for name in names:
         cells = [_value(name, column.get(name)) for column in columns.values()]
         rows.append([PRETRAINING_METRICS[name].title, *cells])
-    definitions = [one.definition for name, one in PRETRAINING_METRICS.items() if name in found and one.definition]
+    objectives = {str(run.plan.get("objective")): None for run in runs}  # a dictionary keeps the order
+    definitions = [
+        f"{name}, loss of the {OBJECTIVES[name].main_network}: {OBJECTIVES[name].meaning}"
+        for name in objectives
+        if name in OBJECTIVES
+    ]
+    definitions += [one.definition for name, one in PRETRAINING_METRICS.items() if name in found and one.definition]
     about = Text(ABOUT_HELD_OUT)
     table = Table(["", *columns], rows)
     return [Heading("Held-out metrics"), about, table, Fold("What the metrics mean", [BulletList(definitions)])]

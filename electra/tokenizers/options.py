@@ -4,7 +4,8 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
 from electra.base.files import absolute_if_there
-from electra.base.options import NOT_EMPTY, SEED, VOCAB_SIZE, Need, Options, Resuming, option
+from electra.base.options import NOT_EMPTY, SEED, VOCAB_SIZE, Need, Options
+from electra.core.options import Resuming, option
 from electra.core.ranges import POSITIVE
 
 

@@ -19,8 +19,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import Field, TypeAdapter
 
 from electra.base.command_line import CommandLine
-from electra.base.options import default_of, plain_value, rules_of, types_of
+from electra.base.options import default_of, plain_value, types_of
 from electra.base.parser import Parser
+from electra.core.options import rules_of
 from electra.data.command import CACHE_GROUPS
 from electra.finetuning.registry import TASKS, groups_of
 from electra.pretraining.options import GROUPS

@@ -8,9 +8,10 @@ from pytest import raises
 
 from electra.base.command_line import CommandLine
 from electra.base.errors import REMOVED
-from electra.base.options import Need, Options, option
+from electra.base.options import Need, Options
 from electra.base.parser import Parser
 from electra.core.errors import UserError
+from electra.core.options import option
 from tests.helpers import parametrize
 
 RECIPES = {"small": {}, "base": {"red": 9}}

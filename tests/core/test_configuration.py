@@ -13,7 +13,7 @@ from electra.core.configuration import (
     network_config,
 )
 from electra.core.errors import UserError
-from electra.core.objectives import SET_BY_OBJECTIVE
+from electra.core.objectives import KEYS
 from electra.core.recipes import RECIPES
 from electra.model.build import joint_config
 from electra.model.joint import ElectraForJointPretraining
@@ -59,7 +59,7 @@ def test_a_configuration_made_in_python_has_the_values_of_its_objective(objectiv
     of_command = joint_config(*network_options("small", {"objective": objective}), tokenizer).to_dict()
     network = discriminator_of("small")
     made = ElectraPretrainingConfig(discriminator=network, generator=network, objective=objective)
-    names = ("mlm_probability", *SET_BY_OBJECTIVE, "tie")
+    names = (*KEYS.values(), "tie")
     assert {name: getattr(made, name) for name in names} == {name: of_command[name] for name in names}
     of_electra = {"mlm_probability": 0.15, "mlm_replacement_probability": 0.85, "discriminator_weight": 50.0}
     given = ElectraPretrainingConfig(discriminator=network, generator=network, objective=objective, **of_electra)

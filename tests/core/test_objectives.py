@@ -1,15 +1,14 @@
 """The losses against numbers worked out by hand, and their gradients token by token."""
 
 import math
+from dataclasses import fields
 
 import torch
 import torch.nn.functional as F
 from pytest import approx
 from torch.testing import assert_close
 
-from electra.core.objectives import (
-    OBJECTIVES,
-    Objective,
+from electra.core.losses import (
     adversarial_nll,
     baseline_nll,
     copy_nll,
@@ -19,11 +18,13 @@ from electra.core.objectives import (
     generator_nll,
     nll_and_probabilities,
     noise_logits,
-    objective_of,
     weighted_mean,
 )
+from electra.core.objectives import KEYS, OBJECTIVES, Objective, ObjectiveOptions, check_values, objective_of
 from tests.helpers import parametrize
 
+LANGUAGE_MODEL = {"finds_replaced": False, "answers_probability": False, "discriminator_weight": 1.0}
+HELP = {f.name: f.metadata["help"] for f in fields(ObjectiveOptions)}
 LN2 = math.log(2)
 LN3 = math.log(3)
 
@@ -141,27 +142,91 @@ def test_the_most_likely_token_counts_what_is_copied_to_it():
     assert (predicted != seen).any()
 
 
+DIFFERENCES = {
+    "electra": {"has_known_rates": True},
+    "electra_15": {"at_all_tokens": False},
+    "mlm": {
+        **LANGUAGE_MODEL,
+        "has_generator": False,
+        "at_all_tokens": False,
+        "mlm_replacement_probability": 0.8,
+        "mlm_random_probability": 0.1,
+    },
+    "replace_mlm": {**LANGUAGE_MODEL, "at_all_tokens": False},
+    "all_tokens_mlm": LANGUAGE_MODEL,
+    "two_stage": {"has_stages": True, "tie": "none", "discriminator_weight": 1.0},
+    "adversarial": {"is_adversarial": True},
+    "electric": {
+        "answers_probability": False,
+        "at_all_tokens": False,
+        "is_energy_based": True,
+        "mlm_replacement_probability": 1.0,
+    },
+    "causal": {
+        **LANGUAGE_MODEL,
+        "has_generator": False,
+        "at_all_tokens": False,
+        "is_causal": True,
+        "mlm_probability": 1.0,
+        "mlm_replacement_probability": 0.0,
+    },
+}
+"""Of each objective from: a discriminator at all tokens on samples, 15 % chosen, 85 % [MASK], lambda 50, shared
+embeddings."""
+WORDS = {"name", "summary", "meaning", "card", "card_of_generator"}
+
+
 def test_objectives_are_those_of_the_paper_with_their_defaults():
+    usual = {f.name: f.default for f in fields(Objective) if f.name not in WORDS}
+    assert usual == {
+        "has_generator": True,
+        "finds_replaced": True,
+        "answers_probability": True,
+        "at_all_tokens": True,
+        **dict.fromkeys(("has_known_rates", "has_stages", "is_adversarial", "draws_uniformly"), False),
+        **dict.fromkeys(("is_energy_based", "is_causal", "init_from_generator", "disallow_correct"), False),
+        "tie": "embeddings",
+        "mlm_probability": 0.15,
+        "mlm_replacement_probability": 0.85,
+        "mlm_random_probability": 0.0,
+        "discriminator_weight": 50.0,
+        "generator_steps": 0,
+        "temperature": 1.0,
+    }
     assert {
-        "electra": Objective(True, True, True, 0.85, 0.0, 50.0),
-        "electra_15": Objective(True, True, False, 0.85, 0.0, 50.0),
-        "mlm": Objective(False, False, False, 0.8, 0.1, 1.0),
-        "replace_mlm": Objective(True, False, False, 0.85, 0.0, 1.0),
-        "all_tokens_mlm": Objective(True, False, True, 0.85, 0.0, 1.0),
-        "two_stage": Objective(True, True, True, 0.85, 0.0, 1.0, has_stages=True),
-        "adversarial": Objective(True, True, True, 0.85, 0.0, 50.0, is_adversarial=True),
-        "electric": Objective(True, True, False, 1.0, 0.0, 50.0, is_energy_based=True),
-        "causal": Objective(False, False, False, 0.0, 0.0, 1.0, is_causal=True),
-    } == OBJECTIVES
-    assert not any(Objective(True, True, True)[6:])  # what an objective is, it says
+        name: {key: value for key, value in vars(objective).items() if key not in WORDS and value != usual[key]}
+        for name, objective in OBJECTIVES.items()
+    } == DIFFERENCES
     assert [name for name, objective in OBJECTIVES.items() if objective.has_copy_gate] == ["all_tokens_mlm"]
+
+
+def test_each_option_of_an_objective_has_a_value_and_a_name_of_its_own():
+    """What a user may give is what an objective has; only a run has a gate."""
+    given = {f.name for f in fields(ObjectiveOptions)} - {"objective", "generator_gate"}
+    assert given == KEYS.keys() <= {f.name for f in fields(Objective)}
+    assert len({*KEYS.values()}) == len(KEYS)
+    for objective in OBJECTIVES.values():
+        check_values(objective)
+        assert objective.meaning.endswith(".") and f"{objective.name}: {objective.summary}" in HELP["objective"]
+
+
+def test_help_names_the_objectives_with_other_values():
+    assert HELP["mlm_replacement_probability"].endswith("Not set: 0.85; 0.8 with mlm; 1 with electric.")
+    assert HELP["discriminator_weight"].endswith("Not set: 50; 1 with replace_mlm, all_tokens_mlm, two_stage.")
 
 
 def test_a_uniform_generator_is_no_network_and_leaves_one_loss():
     assert objective_of("electra") is OBJECTIVES["electra"]
     uniform = objective_of("electra_15", uniform_generator=True)
-    assert uniform == Objective(False, True, False, 0.85, 0.0, 1.0, draws_uniformly=True)
+    changes = {"has_generator": False, "draws_uniformly": True, "discriminator_weight": 1.0}
+    assert vars(uniform) == {**vars(OBJECTIVES["electra_15"]), **changes}
     assert uniform.sees_samples and OBJECTIVES["electra"].sees_samples and not OBJECTIVES["mlm"].sees_samples
+
+
+def test_values_of_the_user_win_over_those_of_the_objective():
+    objective = objective_of("mlm", mlm_random_probability=0.0, mlm_replacement_probability=None, temperature=2.0)
+    values = (objective.mlm_random_probability, objective.mlm_replacement_probability, objective.temperature)
+    assert values == (0.0, 0.8, 2.0)
 
 
 # ---- adversarial training

@@ -3,7 +3,6 @@
 from pytest import approx, raises
 
 from electra.core.errors import UserError
-from electra.core.objectives import SET_BY_OBJECTIVE
 from electra.core.schedules import stage_lengths
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.step import Phase, phase_at
@@ -79,15 +78,21 @@ def test_who_is_watched_and_who_lacks_gradients(folder, options, is_watched, sea
 @parametrize(
     ("options", "expected"),
     [
-        ({}, (0.85, 0.0, 50.0)),
-        ({"objective": "mlm"}, (0.8, 0.1, 1.0)),
-        ({"objective": "mlm", "mlm_replacement_probability": 1.0, "mlm_random_probability": 0}, (1.0, 0.0, 1.0)),
-        ({"objective": "all_tokens_mlm", "discriminator_weight": 7}, (0.85, 0.0, 7.0)),
+        ({}, {"mlm_replacement_probability": 0.85, "mlm_random_probability": 0.0, "discriminator_weight": 50.0}),
+        ({"objective": "mlm"}, {"mlm_replacement_probability": 0.8, "mlm_random_probability": 0.1}),
+        (
+            {"objective": "mlm", "mlm_replacement_probability": 1.0, "mlm_random_probability": 0},
+            {"mlm_replacement_probability": 1.0, "mlm_random_probability": 0.0},
+        ),
+        (
+            {"objective": "all_tokens_mlm", "discriminator_weight": 7, "temperature": 2},
+            {"mlm_replacement_probability": 0.85, "discriminator_weight": 7.0, "temperature": 2.0},
+        ),
     ],
     ids=str,
 )
 def test_what_is_not_set_is_the_objectives(tmp_path, options, expected):
     args = parse_pretraining_arguments(flags(tmp_path, **options))
-    assert tuple(getattr(args.spec, name) for name in SET_BY_OBJECTIVE) == expected
+    assert {name: getattr(args.spec, name) for name in expected} == expected
     # A run's own configuration under another objective: what was not set follows that one.
     assert ("mlm_replacement_probability" in args.record) == ("mlm_replacement_probability" in options)

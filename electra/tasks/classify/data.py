@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from electra.base.options import NOT_EMPTY, option
+from electra.base.options import NOT_EMPTY
+from electra.core.options import option
 from electra.core.ranges import UP_TO_ONE
 from electra.finetuning.config import LabelledFileArguments
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from electra.base.files import expand
-from electra.base.options import option
 from electra.core.errors import UserError
+from electra.core.options import option
 from electra.finetuning.config import HEADS, ClassificationArguments, HeadName, ProtocolArguments
 from electra.finetuning.data import Examples, dataset_settings, file_settings, load_tables
 from electra.tasks.glue.demo import demo_data

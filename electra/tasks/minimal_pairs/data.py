@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from electra.base.errors import first_line
 from electra.base.files import expand
-from electra.base.options import FOLDER_NAME, NOT_EMPTY, Options, option
+from electra.base.options import FOLDER_NAME, NOT_EMPTY, Options
 from electra.core.errors import UserError
+from electra.core.options import option
 from electra.core.ranges import POSITIVE, check
 from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
 from electra.data.lines import form_of

@@ -47,8 +47,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.base.console import shows_bars
 from electra.core.backbones import BACKBONES
 from electra.core.errors import UserError
+from electra.core.losses import generator_nll
 from electra.core.networks import encode, lm_logits, replaced_logits
-from electra.core.objectives import generator_nll
 from electra.finetuning.data import Array, lengths_of
 
 

@@ -70,7 +70,9 @@ def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
     It lacks `corrected`, whose derivation does not hold, where the generator could not sample the original.
     """
     corruption = run_corruption(networks)
-    chosen = 1.0 if corruption.objective == "electra_15" else corruption.mlm_probability
+    objective = corruption.objective_with_values()
+    judges_chosen = objective.finds_replaced and not objective.at_all_tokens
+    chosen = 1.0 if judges_chosen else objective.mlm_probability
     discriminator = networks.discriminator
     generator = networks.generator
     possible = []
@@ -82,7 +84,7 @@ def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
     if generator is not None and getattr(generator.config, CAUSAL_KEY, False):
         possible.append("causal")
     elif generator is not None:
-        if "discriminator" in possible and not corruption.disallow_correct:
+        if objective.answers_probability and "discriminator" in possible and not objective.disallow_correct:
             possible.append("corrected")
         possible.append("pll")
     prepare_network(*filter(None, (discriminator, generator)), use_cpu=args.use_cpu)
@@ -91,8 +93,8 @@ def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
         generator,
         networks.tokenizer.mask_token_id,
         args.per_device_eval_batch_size,
-        chosen * (corruption.mlm_replacement_probability + corruption.mlm_random_probability),
-        corruption.sampling_temperature,
+        chosen * (objective.mlm_replacement_probability + objective.mlm_random_probability),
+        objective.temperature,
         possible,
     )
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import Any, NamedTuple
 
-from electra.base.options import option
 from electra.core.errors import UserError, abridged
+from electra.core.options import option
 from electra.data.rows import Columns, PlacedRow, parse_value, shown_names
 from electra.finetuning.config import LabelledFileArguments
 from electra.finetuning.data import NamedRows, rows_by_split

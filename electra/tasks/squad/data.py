@@ -9,8 +9,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from electra.base.options import AT_LEAST_8, NOT_EMPTY, option
+from electra.base.options import AT_LEAST_8, NOT_EMPTY
 from electra.core.errors import UserError
+from electra.core.options import option
 from electra.core.ranges import BELOW_ONE, POSITIVE
 from electra.data.rows import Columns
 from electra.finetuning.config import FineTuningArguments, HeldOutArguments

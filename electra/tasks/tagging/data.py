@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from electra.base.options import NOT_EMPTY, option
+from electra.base.options import NOT_EMPTY
+from electra.core.options import option
 from electra.data.lines import form_of, open_lines
 from electra.data.rows import TABLES, TEXT_COLUMN
 from electra.finetuning.config import FeatureName, LabelledFileArguments

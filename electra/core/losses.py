@@ -1,0 +1,233 @@
+"""The losses of the paper, as pure functions of logits: L = L_MLM(generator) + lambda * L_Disc(discriminator).
+
+Both are means over tokens, computed in fp32. The models' own `labels=` are not used: the discriminator's loss would
+include padding, and the generator's would need logits at all positions. objectives.py says which objective has which.
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+NOISE_SHARE = 0.5
+"""Share of the chosen positions that Electric fills with samples; at the others the original stays."""
+
+
+def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
+    """Return -log p_G(x_t | x_masked) for each chosen position, for any LM head.
+
+    Args:
+        logits: logits of the LM head at the chosen positions, any float (N, V).
+        original_ids: the original tokens there, int64 (N,).
+    Returns:
+        float32 (N,).
+    """
+    nll, _ = nll_and_probabilities(logits, original_ids)
+    return nll
+
+
+def nll_and_probabilities(logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `generator_nll`, and p_G for sampling from the same softmax, without gradient, float32 (N, V)."""
+    if torch.compiler.is_compiling():  # compilers join operations by themselves
+        log_p = F.log_softmax(logits, dim=1, dtype=torch.float32)
+        nll = F.nll_loss(log_p, original_ids, reduction="none")
+        return nll, log_p.detach().exp()
+    nll, probabilities = _SoftmaxNll.apply(logits, original_ids)
+    return nll, probabilities
+
+
+class _SoftmaxNll(torch.autograd.Function):
+    """A cross-entropy with few passes over (N, V), where autograd's gradient makes three passes in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
+        probabilities = logits.softmax(dim=1, dtype=torch.float32)  # (N, V)
+        of_original = logits.gather(1, original_ids.unsqueeze(1)).squeeze(1).float()  # (N,)
+        of_likeliest = logits.amax(dim=1).float()
+        # The probability of the likeliest token is at least 1 / V, so its logarithm is exact.
+        log_p_of_likeliest = probabilities.amax(dim=1).log()
+        nll = of_likeliest - of_original - log_p_of_likeliest
+        ctx.save_for_backward(probabilities, original_ids, nll)
+        ctx.mark_non_differentiable(probabilities)
+        ctx.set_materialize_grads(False)  # else zeros (N, V) for the probabilities
+        ctx.dtype = logits.dtype
+        return nll, probabilities
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor, None]:
+        """Return (p - 1 at the original token) times the gradient of the loss."""
+        probabilities, original_ids, nll = ctx.saved_tensors
+        of_logits = torch.empty_like(probabilities, dtype=ctx.dtype)
+        torch.mul(probabilities, gradient.unsqueeze(1), out=of_logits)
+        at_original = torch.expm1(-nll) * gradient  # (N,)
+        column = at_original.unsqueeze(1).to(ctx.dtype)
+        of_logits.scatter_(1, original_ids.unsqueeze(1), column)
+        return of_logits, None
+
+
+def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
+    """Return -[y log D(x, t) + (1 - y) log(1 - D(x, t))], y = 1 where the token was replaced, D = sigmoid(logit).
+
+    Args:
+        logits: logits of the discriminator, positive for "replaced", any float (B, L).
+        is_replaced: bool (B, L).
+    Returns:
+        float32 (B, L), including padding: exclude it with `weighted_mean`.
+    """
+    return F.binary_cross_entropy_with_logits(
+        logits.float(),
+        is_replaced.float(),
+        reduction="none",
+    )
+
+
+def noise_logits(
+    energies: Tensor,
+    log_q: Tensor,
+    noise_share: float = NOISE_SHARE,
+) -> Tensor:
+    """Return the log odds of noise, E(x, t) + log q(x_t) + log(k / (1 - k)), float32, in the shape of the energies.
+
+    Electric, section 2; google-research/electra, run_pretraining.py. A token is noise, drawn from q, with probability
+    k, else it is from the data p; so these are the log odds of k q against (1 - k) p. With them, `discriminator_nll`
+    is least where E = -log p, without a normalization: -E is the log probability of the token given its context.
+
+    Args:
+        energies: the discriminator head's output E, any float.
+        log_q: the generator's log probability of the same tokens, nats, in the shape of the energies; gets no
+            gradient.
+        noise_share: k, in (0, 1).
+    """
+    log_prior_odds = math.log(noise_share / (1 - noise_share))
+    return energies.float() + log_q.detach() + log_prior_odds
+
+
+def adversarial_nll(
+    logits: Tensor,
+    sampled_ids: Tensor,
+    rewards: Tensor,
+    baseline_logits: Tensor,
+) -> Tensor:
+    """Return -log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)] at each chosen position; only log p_G has a gradient.
+
+    Adversarial training, appendix F. The generator maximizes the discriminator's loss, E[sum_t R_t], by REINFORCE,
+    which estimates the gradient from one sample x_hat ~ p_G as
+
+        sum_t grad log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)]
+
+    R_t is the discriminator's loss at t for the true label of x_hat_t, assumed independent of the other samples;
+    b_t = -log sigmoid(w^T h_G(x_masked)_t) is a baseline, trained by `baseline_nll`. Minimizing this function's result
+    maximizes the expectation. The samples must come from softmax(logits) itself.
+
+    Args:
+        logits: logits of the generator at the chosen positions, any float (N, V).
+        sampled_ids: x_hat, int64 (N,).
+        rewards: R, `discriminator_nll` at these positions, float32 (N,).
+        baseline_logits: w^T h_G, any float (N,).
+    Returns:
+        float32 (N,). Only its gradient is meaningful.
+    """
+    baseline = -F.logsigmoid(baseline_logits.float())
+    advantage = (rewards - baseline).detach()
+    return advantage * generator_nll(logits, sampled_ids)
+
+
+def baseline_nll(baseline_logits: Tensor, rewards: Tensor) -> Tensor:
+    """Return -[q log s + (1 - q) log(1 - s)], s = sigmoid(w^T h_G), q = exp(-R), the true label's probability.
+
+    Args:
+        baseline_logits, rewards: see `adversarial_nll`.
+    Returns:
+        float32 (N,), without gradient for the rewards.
+    """
+    probability = torch.exp(-rewards.detach())
+    return F.binary_cross_entropy_with_logits(
+        baseline_logits.float(),
+        probability,
+        reduction="none",
+    )
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Return -sum_x p(x) log p(x) of softmax(logits), nats: any float (N, V) -> float32 (N,)."""
+    probabilities = logits.float().softmax(dim=1)
+    return torch.special.entr(probabilities).sum(dim=1)
+
+
+def copy_nll(
+    logits: Tensor,
+    copy_logits: Tensor,
+    input_ids: Tensor,
+    original_ids: Tensor,
+) -> Tensor:
+    """Return -log p(x_t | x_corrupt), p(x_t) = D_t 1[x_t = x_corrupt_t] + (1 - D_t) softmax(logits_t)[x_t].
+
+    All-Tokens MLM, section 3.5: D_t = sigmoid(copy_logits_t) is the probability of copying the input token. Computed
+    from logarithms, so that a saturated gate or softmax does not give infinity.
+
+    Args:
+        logits: logits of the LM head, any float (N, V).
+        copy_logits: logits of the copy gate, positive for "copy", any float (N,).
+        input_ids: the network's input, x_corrupt, int64 (N,).
+        original_ids: the original tokens, x, int64 (N,).
+    Returns:
+        float32 (N,).
+    """
+    copy_logits = copy_logits.float()
+    log_copy = F.logsigmoid(copy_logits)  # log D
+    log_predict = F.logsigmoid(-copy_logits)  # log (1 - D)
+    by_softmax = log_predict - generator_nll(logits, original_ids)
+    either_way = torch.logaddexp(log_copy, by_softmax)
+    log_p = torch.where(input_ids == original_ids, either_way, by_softmax)
+    return -log_p
+
+
+def copy_prediction(
+    logits: Tensor,
+    copy_logits: Tensor,
+    input_ids: Tensor,
+) -> Tensor:
+    """Return the most likely token under the p of `copy_nll`; ties go to the copied token.
+
+    Args:
+        logits, copy_logits, input_ids: see `copy_nll`.
+    Returns:
+        int64 (N,).
+    """
+    copy = copy_logits.float().sigmoid()  # D
+    probabilities = logits.float().softmax(dim=1)  # (N, V)
+    best = probabilities.max(dim=1)
+    of_input = probabilities.gather(1, input_ids.unsqueeze(1)).squeeze(1)
+    p_of_input = copy + (1 - copy) * of_input
+    p_of_best = (1 - copy) * best.values
+    return torch.where(p_of_input >= p_of_best, input_ids, best.indices)
+
+
+def weighted_mean(
+    values: Tensor,
+    weights: Tensor,
+    count: Tensor | None = None,
+) -> Tensor:
+    """Return the mean of `values` where `weights` is 1, float32 (); 0 if no weight is. Other gradients are exactly 0.
+
+    Args:
+        values: float32, any shape.
+        weights: bool or 0/1, of the same shape.
+        count: divisor, above 0, in place of the number of ones.
+    """
+    is_counted = weights.bool()
+    total = torch.where(is_counted, values, 0.0).sum()
+    if count is None:
+        count = is_counted.sum().clamp(min=1)
+    return total / count
+
+
+def electra_loss(
+    generator_loss: Tensor,
+    discriminator_loss: Tensor,
+    discriminator_weight: float,
+) -> Tensor:
+    """Return L_MLM + lambda * L_Disc, section 2; lambda = 50. L_Disc has no gradient through the samples."""
+    return generator_loss + discriminator_weight * discriminator_loss

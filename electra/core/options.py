@@ -1,0 +1,110 @@
+"""Options: each is declared once, with all that is known about it, as a field of a dataclass.
+
+`option(...)` makes the field: default, help, range, what resuming a run with another value means, and which other
+options it belongs with. electra/base/options.py checks groups of options; command_line.py there fills them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import Field, field, fields
+from typing import Any, Literal, NamedTuple
+
+from electra.core.ranges import Range
+from electra.core.recipes import RECIPES
+
+Resuming = Literal["kept", "recorded", "compared", "free"]
+"""What another value means for a run that is resumed.
+
+    kept      refused: the objective or the masks would change, or the option would have no effect any more
+    recorded  holds from here on; it is logged, and recorded with its step
+    compared  may differ if documents, tokenizer, networks and segments of a step stay the same
+    free      changes nothing that is learned or measured
+"""
+
+
+class Rules(NamedTuple):
+    """The rules of an option: all that is known about it, beside default and help. Lists of options are made of them.
+
+    `options_with` returns the names of the options for which one of the rules from `masks` on holds.
+    """
+
+    valid: Range | None = None
+    resuming: Resuming | None = None
+    """Effect of another value in a resumed run; None for `Options.resuming` of the group."""
+    always_recorded: bool = False
+    """Whether the option is recorded even at its default, so that a later change of the default does not matter."""
+    changes_score: bool = True
+    """Whether a score of fine-tuning depends on the option."""
+    absolute: Callable[[str], str] | None = None
+    """Function that makes the path in a value absolute, so that a run goes on from any folder; None for no path."""
+    replaced_by: Sequence[str] = ()
+    """Names of options of which one on the command line replaces a line of a file for this option."""
+    masks: bool = False
+    """Whether the option chooses and masks positions; with an objective that masks nothing it does nothing."""
+    of_generator: bool = False
+    """Whether the option is of a generator network, or of training a generator together with the main network."""
+    of_stages: bool = False
+    """Whether the option is of an objective that trains one network after the other."""
+    of_corruption: bool = False
+    """Whether a finished run's text is corrupted with the value that the run had."""
+    of_run: bool = False
+    """Whether only a run has the option, and networks that a program makes from a recipe do not."""
+    inherited: bool = False
+    """Whether a run that starts from trained networks has the value of their run, unless it is given."""
+    of_same_objective: bool = False
+    """Whether the value is inherited only by a run with the same objective."""
+    of_phase: bool | None = None
+    """Whether a run from --init_checkpoint has the value of the checkpoint's run, unless it is given; None for the
+    group's `of_phase`."""
+    of_command: bool = False
+    """Whether only a command reads the option, and a program does not."""
+
+
+def option(
+    default: Any,
+    help: str,
+    valid: Range | None = None,
+    choices: Iterable[str] = (),
+    without_value: Any = None,
+    **rules: Any,
+) -> Any:
+    """Return the dataclass field of an option: its default, help and rules.
+
+    Args:
+        valid: range of its values; None for any.
+        choices: values that it may have; () for any.
+        without_value: value where the command line has the option's name alone.
+        rules: fields of `Rules`.
+    """
+    metadata: dict[str, Any] = {"help": help, "rules": Rules(valid, **rules)}
+    if without_value is not None:
+        metadata |= {"nargs": "?", "const": without_value}
+    if choices:
+        metadata["choices"] = list(choices)
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def from_recipe(name: str, help: str, valid: Range | None = None, **rules: Any) -> Any:
+    """Return the field of an option that every recipe sets; its default is that of the paper's ELECTRA-Small."""
+    return option(RECIPES["small"][name], help, valid, always_recorded=True, **rules)
+
+
+def rules_of(option: Field[Any]) -> Rules:
+    return option.metadata.get("rules", Rules())
+
+
+def options_with(rule: str, *groups: Any) -> tuple[str, ...]:
+    """Return the names of the options of these groups for which a rule holds, in order.
+
+    Args:
+        rule: name of a field of `Rules` that is True or False, or None for the group's.
+        groups: dataclasses.
+    """
+    names = []
+    for group in groups:
+        for f in fields(group):
+            holds = getattr(rules_of(f), rule)
+            if getattr(group, rule, False) if holds is None else holds:
+                names.append(f.name)
+    return tuple(names)
