@@ -60,7 +60,7 @@ def compare_cache_building(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, r
 
 def measure_next_batch(cache: TokenCache, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
     """Print real tokens per second of one process, by policy."""
-    collate = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
+    collate = SegmentCollator.of(tokenizer)
     for name in POLICIES:
         policy = make_policy(name, cache, np.arange(len(cache)), max_length=max_length, seed=0)
         segments = TrainingSegments(policy, num_samples=10**9, seed=0)

@@ -20,8 +20,9 @@ import numpy as np
 from electra.base.errors import hint_of_unknown
 from electra.base.typed import check_type
 from electra.core.errors import UserError
-from electra.core.options import Resuming, rules_of
+from electra.core.options import Resuming, option, rules_of
 from electra.core.ranges import Range, check
+from electra.core.recipes import RECIPES
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,11 @@ NOT_EMPTY = Range(lambda value: value != "", "a name or a folder, or left out")
 VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]", {"minimum": 6, "maximum": 2**24})
 
 # ---- options
+
+
+def from_recipe(name: str, help: str, valid: Range | None = None, **rules: Any) -> Any:
+    """Return the field of an option that every recipe sets; its default is that of the paper's ELECTRA-Small."""
+    return option(RECIPES["small"][name], help, valid, always_recorded=True, **rules)
 
 
 def default_of(option: Field[Any]) -> Any:

@@ -6,15 +6,20 @@ Shapes are fixed (B rows, L tokens, K slots for chosen positions per row) and no
 device, so nothing here stalls a GPU or breaks compilation: a row with fewer than K chosen positions has unused slots.
 Randomness is passed in as uniform numbers: the same numbers give the same masks for any batch size, device or model.
 
+`mask_text` masks a batch by the values of a configuration; `count_masked` counts what it masks.
+
 docs/fidelity.md lists the differences from the public implementations, with reasons.
 """
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from electra.core.configuration import ElectraPretrainingConfig
 
 VOCABULARY_BLOCK = 128
 """Tokens of a block: a sample is drawn from the sums of blocks first, then from the tokens of one block."""
@@ -351,3 +356,77 @@ def choose_in_segments(
     mlm_positions = order.gather(1, first)
     mlm_mask = is_chosen.gather(1, first)
     return mlm_positions, mlm_mask
+
+
+# ---- a batch
+
+
+class MaskedText(NamedTuple):
+    """The generator's input, int64 (B, L), with the chosen positions and tokens, (B, K) each.
+
+    `ElectraPretrainingOutput` describes the fields; `mask_noise` are the numbers in [0, 1) that decided on [MASK].
+    """
+
+    input_ids: Tensor
+    mlm_positions: Tensor
+    mlm_mask: Tensor
+    is_mask_token: Tensor
+    original_ids: Tensor
+    mask_noise: Tensor
+
+
+def mask_text(
+    input_ids: Tensor,
+    is_real: Tensor,
+    mask_noise: Tensor,
+    config: ElectraPretrainingConfig,
+    segment_lengths: Tensor | None = None,
+    most_in_shared_rows: int | None = None,
+) -> MaskedText:
+    """Return x_masked = REPLACE(x, m, [MASK]) for chosen positions m.
+
+    Args:
+        input_ids: original token ids, int64 (B, L).
+        is_real: 1 for real tokens, 0 for padding, (B, L).
+        mask_noise: uniform numbers in [0, 1) that choose positions, [..., 0], and mask them, [..., 1]; float (B, L,
+            2).
+        config: shares of chosen tokens, [MASK] and random tokens, and special tokens.
+        segment_lengths, most_in_shared_rows: see `JointModel`.
+    """
+    noise_of_choice, noise_of_mask = mask_noise.unbind(dim=2)  # (B, L)
+    maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
+    if segment_lengths is None:
+        positions, mlm_mask = choose_positions(maskable, is_real, noise_of_choice, config.mlm_probability)
+    else:
+        positions, mlm_mask = choose_in_segments(
+            maskable, noise_of_choice, config.mlm_probability, segment_lengths, most_in_shared_rows
+        )
+    noise = noise_of_mask.gather(1, positions)  # (B, K)
+    masked_input_ids, is_mask_token = mask_tokens(
+        input_ids,
+        positions,
+        mlm_mask,
+        noise,
+        mask_token_id=config.mask_token_id,
+        mlm_replacement_probability=config.mlm_replacement_probability,
+        mlm_random_probability=config.mlm_random_probability,
+        vocab_size=config.discriminator.vocab_size,
+    )
+    original_ids = input_ids.gather(1, positions)
+    return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, original_ids, noise)
+
+
+def count_masked(
+    input_ids: Tensor,
+    attention_mask: Tensor | None,
+    segment_lengths: Tensor | None,
+    config: ElectraPretrainingConfig,
+) -> Tensor:
+    """Count the positions that `mask_text` chooses and the real tokens of a batch, int64 (2,): divisors of losses."""
+    is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
+    if segment_lengths is None:
+        chosen = count_chosen(maskable, is_real, config.mlm_probability)
+    else:
+        chosen = count_chosen_in_segments(maskable, segment_lengths, config.mlm_probability)
+    return torch.stack([chosen.sum(), is_real.sum()])

@@ -21,13 +21,10 @@ from transformers import PreTrainedModel, set_seed
 from electra.core.ablations import adversarial_loss, copy_or_predict, noisy_text, predict_originals
 from electra.core.configuration import ElectraPretrainingConfig
 from electra.core.corruption import (
-    choose_in_segments,
-    choose_positions,
-    count_chosen,
-    count_chosen_in_segments,
+    MaskedText,
+    count_masked,
     draw_tokens,
-    mask_tokens,
-    maskable_tokens,
+    mask_text,
     replace_tokens,
     sample_tokens,
     segment_numbers,
@@ -53,20 +50,6 @@ from electra.core.tying import difference, disentangle, tied_weights
 
 Fields = dict[str, Tensor | None]
 """Values by name: fields of `ElectraPretrainingOutput`, or arguments of `encode`."""
-
-
-class MaskedText(NamedTuple):
-    """The generator's input, int64 (B, L), with the chosen positions and tokens, (B, K) each.
-
-    `ElectraPretrainingOutput` describes the fields; `mask_noise` are the numbers in [0, 1) that decided on [MASK].
-    """
-
-    input_ids: Tensor
-    mlm_positions: Tensor
-    mlm_mask: Tensor
-    is_mask_token: Tensor
-    original_ids: Tensor
-    mask_noise: Tensor
 
 
 class Generated(NamedTuple):
@@ -227,14 +210,8 @@ class JointModel(PreTrainedModel):
         segment_lengths: Tensor | None = None,
         **others: Tensor,
     ) -> Tensor:
-        """Count the chosen positions and the real tokens of a batch, int64 (2,): the divisors of its losses."""
-        is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        maskable = maskable_tokens(input_ids, is_real, self.config.special_token_ids)
-        if segment_lengths is None:
-            chosen = count_chosen(maskable, is_real, self.config.mlm_probability)
-        else:
-            chosen = count_chosen_in_segments(maskable, segment_lengths, self.config.mlm_probability)
-        return torch.stack([chosen.sum(), is_real.sum()])
+        """Count the chosen positions and the real tokens of a batch, see `count_masked`."""
+        return count_masked(input_ids, attention_mask, segment_lengths, self.config)
 
     def forward(
         self,
@@ -412,44 +389,3 @@ class JointModel(PreTrainedModel):
         if not generated.is_trained:
             return weight * main_loss, fields
         return electra_loss(generator_loss, main_loss, weight), fields
-
-
-def mask_text(
-    input_ids: Tensor,
-    is_real: Tensor,
-    mask_noise: Tensor,
-    config: ElectraPretrainingConfig,
-    segment_lengths: Tensor | None = None,
-    most_in_shared_rows: int | None = None,
-) -> MaskedText:
-    """Return x_masked = REPLACE(x, m, [MASK]) for chosen positions m.
-
-    Args:
-        input_ids: original token ids, int64 (B, L).
-        is_real: 1 for real tokens, 0 for padding, (B, L).
-        mask_noise: uniform numbers in [0, 1) that choose positions, [..., 0], and mask them, [..., 1]; float (B, L,
-            2).
-        config: shares of chosen tokens, [MASK] and random tokens, and special tokens.
-        segment_lengths, most_in_shared_rows: see `JointModel`.
-    """
-    noise_of_choice, noise_of_mask = mask_noise.unbind(dim=2)  # (B, L)
-    maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
-    if segment_lengths is None:
-        positions, mlm_mask = choose_positions(maskable, is_real, noise_of_choice, config.mlm_probability)
-    else:
-        positions, mlm_mask = choose_in_segments(
-            maskable, noise_of_choice, config.mlm_probability, segment_lengths, most_in_shared_rows
-        )
-    noise = noise_of_mask.gather(1, positions)  # (B, K)
-    masked_input_ids, is_mask_token = mask_tokens(
-        input_ids,
-        positions,
-        mlm_mask,
-        noise,
-        mask_token_id=config.mask_token_id,
-        mlm_replacement_probability=config.mlm_replacement_probability,
-        mlm_random_probability=config.mlm_random_probability,
-        vocab_size=config.discriminator.vocab_size,
-    )
-    original_ids = input_ids.gather(1, positions)
-    return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, original_ids, noise)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
 from electra.core.errors import UserError
-from electra.core.options import from_recipe, option, options_with, rules_of
+from electra.core.options import option, options_with, rules_of
 from electra.core.ranges import INSIDE, NOT_NEGATIVE, POSITIVE, SHARE, Range, check
 
 Tie = Literal["none", "word", "embeddings", "all", "gdes"]
@@ -243,6 +243,9 @@ def objective_of(name: str, uniform_generator: bool = False, **values: Any) -> O
 
 # ---- options of objectives
 
+OF_MASKS = {"masks": True, "of_corruption": True, "inherited": True}
+"""Rules of the options that choose and mask positions."""
+
 
 def _by_objective(name: str, help: str, valid: Range, **rules: Any) -> Any:
     """Return the field of an option with another value in some objectives, which the help lists.
@@ -272,30 +275,22 @@ class ObjectiveOptions:
         choices=OBJECTIVES,
         always_recorded=True,
     )
-    mlm_probability: float = from_recipe(
-        "mlm_probability",
+    mlm_probability: float = option(
+        Objective.mlm_probability,
         "Share of the tokens that are chosen for masking.",
         INSIDE,
-        masks=True,
-        of_corruption=True,
-        inherited=True,
+        always_recorded=True,
+        **OF_MASKS,
     )
     mlm_replacement_probability: float | None = _by_objective(
         "mlm_replacement_probability",
         "Share of the chosen tokens that become [MASK].",
         SHARE,
-        masks=True,
-        of_corruption=True,
-        inherited=True,
         of_same_objective=True,
+        **OF_MASKS,
     )
     mlm_random_probability: float | None = _by_objective(
-        "mlm_random_probability",
-        "Share of the chosen tokens that become random tokens.",
-        SHARE,
-        masks=True,
-        of_corruption=True,
-        inherited=True,
+        "mlm_random_probability", "Share of the chosen tokens that become random tokens.", SHARE, **OF_MASKS
     )
     discriminator_weight: float | None = _by_objective(
         "discriminator_weight",

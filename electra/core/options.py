@@ -9,7 +9,6 @@ from dataclasses import Field, field, fields
 from typing import Any, Literal, NamedTuple
 
 from electra.core.ranges import Range
-from electra.core.recipes import RECIPES
 
 Resuming = Literal["kept", "recorded", "compared", "free"]
 """What another value means for a run that is resumed.
@@ -83,11 +82,6 @@ def option(
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
-
-
-def from_recipe(name: str, help: str, valid: Range | None = None, **rules: Any) -> Any:
-    """Return the field of an option that every recipe sets; its default is that of the paper's ELECTRA-Small."""
-    return option(RECIPES["small"][name], help, valid, always_recorded=True, **rules)
 
 
 def rules_of(option: Field[Any]) -> Rules:

@@ -7,7 +7,7 @@ resuming change nothing. policies/ cuts the documents; here the cuts become a ru
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -160,6 +160,11 @@ class SegmentCollator:
     most_segments: int = 0
     vocabulary: int | None = None
     """Number of ids to accept. Files of tokens may have changed since their cache was made."""
+
+    @classmethod
+    def of(cls, tokenizer: Any, **options: Any) -> Self:
+        """Return the collator with the special tokens of a tokenizer of transformers; options are the other fields."""
+        return cls(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, **options)
 
     def __call__(self, rows: Sequence[SegmentRow]) -> dict[str, Tensor]:
         """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from electra.base.files import absolute, absolute_if_there, absolute_named, split_name
-from electra.base.options import AT_LEAST_8, NOT_EMPTY, Need, Options
-from electra.core.options import Resuming, from_recipe, option
+from electra.base.options import AT_LEAST_8, NOT_EMPTY, Need, Options, from_recipe
+from electra.core.options import Resuming, option
 from electra.core.ranges import BELOW_ONE, POSITIVE, UP_TO_ONE, check
 
 TEXT_OPTIONS = ("dataset_name", "train_file", "token_cache")

@@ -15,8 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.base.files import run_options
 from electra.base.samples import REPLACED, Sample
 from electra.core.configuration import ElectraPretrainingConfig, longest_text
-from electra.core.corruption import replace_tokens, sample_tokens
-from electra.core.joint import MaskedText, mask_text
+from electra.core.corruption import MaskedText, mask_text, replace_tokens, sample_tokens
 from electra.core.networks import check_finite, encode, gather_hidden, is_detector, lm_logits, replaced_logits
 from electra.core.objectives import KEYS, OBJECTIVES, ObjectiveOptions
 from electra.core.options import options_with

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 from electra.base.files import absolute_if_there
-from electra.base.options import NOT_EMPTY, Need, Options, Values, check_known, without_effect
+from electra.base.options import NOT_EMPTY, Need, Options, Values, check_known, from_recipe, without_effect
 from electra.core.backbones import BACKBONES, NEWER, UNIFORM, Backbone
 from electra.core.errors import UserError
 from electra.core.objectives import (
@@ -21,7 +21,7 @@ from electra.core.objectives import (
     check_shares,
     objective_of,
 )
-from electra.core.options import Resuming, from_recipe, option, options_with
+from electra.core.options import Resuming, option, options_with
 from electra.core.ranges import BELOW_ONE, POSITIVE, UP_TO_ONE
 from electra.core.recipes import RECIPES
 

@@ -16,10 +16,10 @@ from transformers import TrainingArguments
 from electra.base.checkpoints import checkpoint_named
 from electra.base.errors import hint_of_unknown
 from electra.base.files import absolute, expand
-from electra.base.options import FOLDER_NAME, NOT_EMPTY, SEED, STEPS, Need, check_options, never
+from electra.base.options import FOLDER_NAME, NOT_EMPTY, SEED, STEPS, Need, check_options, from_recipe, never
 from electra.core.errors import UserError
 from electra.core.objectives import Objective
-from electra.core.options import Resuming, from_recipe, option, rules_of
+from electra.core.options import Resuming, option, rules_of
 from electra.core.ranges import BELOW_ONE, NOT_NEGATIVE, POSITIVE, UP_TO_ONE, Range
 from electra.core.recipes import RECIPES
 from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments

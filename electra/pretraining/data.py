@@ -253,14 +253,11 @@ def _data_of_split(
 
 def make_collator(data: PretrainingData, *, has_fixed_shapes: bool) -> SegmentCollator:
     """Return the collator of a run's batches, all of one shape if `has_fixed_shapes`, as compiled steps need it."""
-    tokenizer = data.tokenizer
-    return SegmentCollator(
-        tokenizer.cls_token_id,
-        tokenizer.sep_token_id,
-        tokenizer.pad_token_id,
+    return SegmentCollator.of(
+        data.tokenizer,
         length=data.segments.max_length if has_fixed_shapes else None,
         most_segments=data.policy.most_segments if isinstance(data.policy, PackedPolicy) else 0,
-        vocabulary=vocabulary_size(tokenizer),
+        vocabulary=vocabulary_size(data.tokenizer),
     )
 
 

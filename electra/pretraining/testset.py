@@ -203,7 +203,7 @@ def make_test_set(
         special_token_ids=special,
         mlm_probability=mlm_probability,
     )
-    collate = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, length)
+    collate = SegmentCollator.of(tokenizer, length=length)
     batches = []
     records = []
     generator.eval()
