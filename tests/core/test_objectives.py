@@ -1,6 +1,7 @@
 """The losses against numbers worked out by hand, and their gradients token by token."""
 
 import math
+import re
 from dataclasses import fields
 
 import torch
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from pytest import approx
 from torch.testing import assert_close
 
+from electra.core import objectives
 from electra.core.losses import (
     adversarial_nll,
     baseline_nll,
@@ -21,7 +23,7 @@ from electra.core.losses import (
     weighted_mean,
 )
 from electra.core.objectives import KEYS, OBJECTIVES, Objective, ObjectiveOptions, check_values, objective_of
-from tests.helpers import parametrize
+from tests.helpers import ROOT, parametrize
 
 LANGUAGE_MODEL = {"finds_replaced": False, "answers_probability": False, "discriminator_weight": 1.0}
 HELP = {f.name: f.metadata["help"] for f in fields(ObjectiveOptions)}
@@ -208,6 +210,13 @@ def test_each_option_of_an_objective_has_a_value_and_a_name_of_its_own():
     for objective in OBJECTIVES.values():
         check_values(objective)
         assert objective.meaning.endswith(".") and f"{objective.name}: {objective.summary}" in HELP["objective"]
+
+
+def test_each_objective_is_in_the_table_of_the_module_and_in_the_page_of_differences():
+    page = (ROOT / "docs" / "fidelity.md").read_text()
+    for name in OBJECTIVES:
+        assert re.search(rf"^    {name}  ", objectives.__doc__, re.MULTILINE)
+        assert re.search(rf"[` ]{name}`", page)
 
 
 def test_help_names_the_objectives_with_other_values():
