@@ -243,7 +243,7 @@ def objective_of(name: str, uniform_generator: bool = False, **values: Any) -> O
 
 # ---- options of objectives
 
-OF_MASKS = {"masks": True, "of_corruption": True, "inherited": True}
+OF_MASKS: dict[str, Any] = {"masks": True, "of_corruption": True, "inherited": True}
 """Rules of the options that choose and mask positions."""
 
 
