@@ -21,9 +21,9 @@ MOST_SHARED_NAMES = 0
 """Other public names that several modules define."""
 FILES_OF_STEP = 11
 """Modules that an optimizer step runs, without logging, evaluation and checkpoints."""
-FILES_BEFORE_STEP = 48
+FILES_BEFORE_STEP = 50
 """Modules that a new run runs before its first step, without those that only define something."""
-FILES_OF_RESUME = 44
+FILES_OF_RESUME = 45
 """Modules that a resumed run runs before its first batch."""
 
 

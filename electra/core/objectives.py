@@ -22,6 +22,7 @@ these two.
 """
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from electra.core.errors import UserError
@@ -117,7 +118,7 @@ class Objective:
             return "discriminator"
         return "causal LM" if self.is_causal else "masked LM"
 
-    @property
+    @cached_property
     def loss_name(self) -> str:
         """Return the name of the main network's loss in logs and metrics."""
         if self.finds_replaced:

@@ -59,7 +59,7 @@ def test_a_configuration_made_in_python_has_the_values_of_its_objective(objectiv
     of_command = joint_config(*network_options("small", {"objective": objective}), tokenizer).to_dict()
     network = discriminator_of("small")
     made = ElectraPretrainingConfig(discriminator=network, generator=network, objective=objective)
-    names = (*KEYS.values(), "tie")
+    names = ({*KEYS.values()} - {"init_from_generator"}) | {"tie"}  # only a command begins so without being asked
     assert {name: getattr(made, name) for name in names} == {name: of_command[name] for name in names}
     of_electra = {"mlm_probability": 0.15, "mlm_replacement_probability": 0.85, "discriminator_weight": 50.0}
     given = ElectraPretrainingConfig(discriminator=network, generator=network, objective=objective, **of_electra)
