@@ -53,6 +53,8 @@ EXPLAINED = {
     "--discriminator_type=modernbert paper_layers_cpu.yaml: record": "embedding_size has no effect",
     "_mask_token: None became": "generators are judged at [MASK], where they cannot copy",
     "metrics.json frequencies ": "token frequencies are compared with the generator at [MASK]",
+    "bf16-killed/": "attention on a CPU computes the gradient of its softmax from weights in bfloat16",
+    "record num_seeds: None became 5": "the default of the user's own data is one run, so files of papers name five",
     "electra pretrain --cased=1: ": "refused with --lowercase false, in a file, too: else it would be lower-cased",
     "electra tokenizer --cased=1: ": "the same",
     "electra cache --cased=1: ": "the same",
@@ -126,7 +128,7 @@ def paths(data: Path) -> dict[str, Any]:
 LENGTH = {"max_steps": 24, "eval_steps": 12, "save_steps": 8, "logging_steps": 1, "save_total_limit": 0}
 KINDS: dict[str, dict[str, Any]] = {
     "windows": {},
-    "packed": {"segment_policy": "packed", "bf16": "true"},
+    "packed": {"segment_policy": "packed"},
     "google": {"segment_policy": "google", "dataloader_num_workers": 2},
     "pairs": {"segment_policy": "pairs", "gradient_accumulation_steps": 2},
     "document": {"segment_policy": "document", "adam_bias_correction": "false", "product_schedule": "true"},
@@ -136,6 +138,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "modernbert": {"discriminator_type": "modernbert", "tie": "none", "embedding_size": None},
     "gdes": {"tie": "gdes", "weight_decay": 0.1},
     "stable": {"lr_scheduler_type": "warmup_stable_decay", "lr_scheduler_kwargs": '{"num_decay_steps": 9}'},
+    "bf16": {"bf16": "true"},
     "phase": {"init_checkpoint": "windows", "tokenizer_path": None, "max_length": 48, "warmup_steps": 0},
 }
 """Runs: options by name. `phase` starts from the last checkpoint of `windows`."""
@@ -746,7 +749,7 @@ def kill_series(name: str, folder: Path, seed: int) -> None:
     series: dict[str, Callable[[], Any]] = {
         "pretrain": lambda: chaos.disturb(folder, 4, seed, dataloader_num_workers=1),
         "classify and predict": lambda: chaos.disturb_tasks(folder, 6, seed),
-        "cache": lambda: chaos.disturb_shards(folder, 4, seed),
+        "cache": lambda: chaos.disturb_cache(folder, 4, seed),
         "tokenizer": lambda: chaos.disturb_tokenizer(folder, 4, seed),
     }
     series[name]()
