@@ -1,6 +1,6 @@
 """TriviaQA's questions and documents -> a file in SQuAD's format, on which `electra squad` trains.
 
-    python -m electra.tasks.squad.trivia_qa --qa_file qa/wikipedia-train.json --evidence_dir evidence \
+    python examples/trivia_qa.py --qa_file qa/wikipedia-train.json --evidence_dir evidence \
         --output_file trivia.json
 
 TriviaQA has no positions of answers: a question has names of documents, of which some name the answer. As in BERT's
@@ -25,7 +25,7 @@ from electra.base.parser import Parser
 from electra.core.errors import UserError
 from electra.core.ranges import check
 
-logger = logging.getLogger("electra.trivia_qa")
+logger = logging.getLogger("electra.examples.trivia_qa")
 
 _WORD = re.compile(r"\w+")
 CHUNK = re.compile(r"\S+")
@@ -142,9 +142,7 @@ def read_document(evidence: Path, folder: str, name: str) -> str | None:
 
 def main(argv: list[str] | None = None) -> None:
     """Convert a file of TriviaQA; the output appears when it is complete."""
-    parser = Parser(
-        prog="python -m electra.tasks.squad.trivia_qa", description="Convert TriviaQA's questions to SQuAD's format."
-    )
+    parser = Parser(prog="python examples/trivia_qa.py", description="Convert TriviaQA's questions to SQuAD's format.")
     parser.add_argument("--qa_file", required=True, help="file of TriviaQA's folder qa, such as wikipedia-train.json")
     parser.add_argument("--evidence_dir", required=True, help="TriviaQA's folder evidence, with wikipedia/ and web/")
     parser.add_argument("--output_file", required=True, help="for --train_file of `electra squad`")

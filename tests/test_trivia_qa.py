@@ -5,7 +5,7 @@ import json
 import pytest
 
 from electra.tasks.squad.questions import check_answers, read_questions
-from electra.tasks.squad.trivia_qa import find_answers, first_words, main
+from examples.trivia_qa import find_answers, first_words, main
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize
 
