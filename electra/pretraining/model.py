@@ -89,17 +89,18 @@ def build_model(
     """
     sizes = args.model
     resumed: Any = read_config(checkpoint) if checkpoint is not None else None
+    dropouts = _new_dropouts(args, checkpoint)
     discriminator = generator = None
     if args.training.init_checkpoint:
-        joint = _config_of_checkpoint(args, resumed)
+        joint = _config_of_checkpoint(args, resumed, dropouts)
         discriminator = joint.discriminator
         generator = joint.generator
         sizes = replace(sizes, tie=joint.tie)
     if sizes.init_discriminator:
-        discriminator = _trained_config(args, "discriminator", tokenizer, resumed)
+        discriminator = _trained_config(args, "discriminator", tokenizer, resumed, dropouts)
     if sizes.init_generator:
         beside = discriminator or untrained_discriminator(sizes, tokenizer)
-        generator = _trained_config(args, "generator", tokenizer, resumed, beside)
+        generator = _trained_config(args, "generator", tokenizer, resumed, dropouts, beside)
     config = joint_config(sizes, args.objective, tokenizer, discriminator, generator)
     check_can_hide(config, args.segments)
     is_local = sizes.initialization == "local"
@@ -135,29 +136,42 @@ def _trained_config(
     role: str,
     tokenizer: PreTrainedTokenizerBase,
     resumed: Any,
+    dropouts: Mapping[str, float],
     discriminator: PreTrainedConfig | None = None,
 ) -> PreTrainedConfig:
-    """Return the configuration of a trained network with this run's dropout.
+    """Return the configuration of a trained network, with the dropouts that the user gives.
 
     Args:
         role: discriminator or generator.
         resumed: joint configuration of the checkpoint to resume, which has the network's; None for a new run.
+        dropouts: result of `_new_dropouts`.
         discriminator: the discriminator's configuration, which the generator must fit.
     """
     if resumed is not None:
         config: PreTrainedConfig = getattr(resumed, role)
     else:
         config = _resized_config(args, role, tokenizer, discriminator)
-    _set_dropouts(args, config, only_given=resumed is None)
+    _set_dropouts(dropouts, config)
     return config
 
 
-def _set_dropouts(args: Configuration, config: PreTrainedConfig, *, only_given: bool) -> None:
-    """Write this run's dropouts, all or only the given ones, into the configuration of a trained network."""
-    dropouts = {name for name in DROPOUTS if not only_given or name in args.given}
+def _new_dropouts(args: Configuration, checkpoint: str | None) -> dict[str, float]:
+    """Return the dropouts that the user gives, when resuming those alone that differ from the run's recorded ones.
+
+    Trained networks keep their other dropouts, each its own.
+    """
+    recorded = {}
+    if checkpoint is not None:
+        recorded = read_json(Path(checkpoint) / PROVENANCE_NAME, RunProvenance).options
+    values = {name: getattr(args.model, name) for name in DROPOUTS if name in args.given}
+    return {name: value for name, value in values.items() if recorded.get(name) != value}
+
+
+def _set_dropouts(dropouts: Mapping[str, float], config: PreTrainedConfig) -> None:
+    """Write dropouts, by BERT's names for them, into the configuration of a trained network."""
     backbone = BACKBONES[config.model_type]
-    for name in dropouts - set(backbone.lacks):
-        setattr(config, backbone.renamed.get(name, name), getattr(args.model, name))
+    for name in dropouts.keys() - set(backbone.lacks):
+        setattr(config, backbone.renamed.get(name, name), dropouts[name])
 
 
 def _resized_config(
@@ -282,10 +296,12 @@ def _sizes_beside(discriminator: PreTrainedConfig, generator: PreTrainedConfig, 
 # ---- a checkpoint of another run
 
 
-def _config_of_checkpoint(args: Configuration, resumed: Any) -> ElectraPretrainingConfig:
+def _config_of_checkpoint(
+    args: Configuration, resumed: Any, dropouts: Mapping[str, float]
+) -> ElectraPretrainingConfig:
     """Return the joint configuration of --init_checkpoint, or of the checkpoint to resume, for this run.
 
-    Dropout and length are those of this run.
+    Length and given dropouts are those of this run.
     """
     path = str(args.training.init_checkpoint)
     joint = read_config(path) if resumed is None else resumed
@@ -310,7 +326,7 @@ def _config_of_checkpoint(args: Configuration, resumed: Any) -> ElectraPretraini
                 layers=network.num_hidden_layers,
             )
     for network in networks:
-        _set_dropouts(args, network, only_given=resumed is None)
+        _set_dropouts(dropouts, network)
     return joint
 
 

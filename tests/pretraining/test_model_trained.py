@@ -1,5 +1,6 @@
 """Starting from trained networks: their weights, their sizes, their tokenizer, and what does not fit."""
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -90,6 +91,20 @@ def test_a_continued_run_resumes_without_what_it_started_from(finished_run, tmp_
     shutil.rmtree(tmp_path / "longer")
     resume_at(run, 2)
     resumed = weights(run / "discriminator")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_dropout_of_a_trained_network_stays_its_own_when_its_run_is_resumed(finished_run, tmp_path):
+    trained = Path(shutil.copytree(finished_run / "generator", tmp_path / "trained"))
+    config = read_json(trained / "config.json")
+    (trained / "config.json").write_text(json.dumps({**config, "hidden_dropout_prob": 0.3}))
+    networks = {"init_discriminator": finished_run, "init_generator": trained, "generator_size": None}
+    run = continued(tmp_path, **networks, hidden_dropout_prob=None, max_steps=4, save_steps=2)
+    assert read_json(run / "generator" / "config.json")["hidden_dropout_prob"] == 0.3
+    whole = weights(run / "generator")
+    resume_at(run, 2)
+    assert read_json(run / "generator" / "config.json")["hidden_dropout_prob"] == 0.3
+    resumed = weights(run / "generator")
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
