@@ -231,7 +231,7 @@ def _sheet_records(path: str | Path) -> Iterator[tuple[str, list[str]]]:
     try:
         import python_calamine  # noqa: F401
     except ImportError as error:
-        raise UserError(f"{path} needs `pip install 'electra[tables]'`, or save it as csv") from error
+        raise UserError(f"{path} needs `pip install python-calamine`, or save it as csv") from error
     import pandas as pd
 
     try:
