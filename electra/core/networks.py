@@ -328,7 +328,7 @@ def detect_replaced(
 
     Args:
         input_ids, corrupted_ids: the original and the corrupted text, int64 (B, L).
-        attention_mask, token_type_ids: see `ElectraForJointPretraining.forward`.
+        attention_mask, token_type_ids: see `JointModel`.
     """
     is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     bias = attention_bias(attention_mask, discriminator.dtype)

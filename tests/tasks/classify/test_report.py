@@ -26,7 +26,7 @@ from electra.report.blocks import Fold, Heading, Table, Text, Verdict
 from electra.report.classes import MOST_CONFUSIONS, MOST_ROWS, class_blocks
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, UNKNOWN_SHARE
 from electra.report.results import Result, append_result
-from electra.tasks.classify.report import CLASSIFY_REPORTING, read_details
+from electra.tasks.classify.report import CLASSIFY_METRICS, CLASSIFY_REPORTING, read_details
 from tests.helpers import parametrize
 
 
@@ -50,6 +50,17 @@ def test_scores_of_one_class():
     # probabilities of the answers: .665 right; .576 wrong and .576 right; .909 right
     assert found.pop("ece") == approx((0.3348 + 0.1522 + 0.0906) / 4, abs=1e-4)
     assert found == approx({"accuracy": 3 / 4, "macro_f1": (2 / 3 + 4 / 5) / 2, "micro_f1": 3 / 4, "mcc": 1 / 3**0.5})
+
+
+def test_each_score_has_a_title_and_a_definition():
+    several = references(LabelSet(SEVERAL, ["a", "b"]), [[1, 1], [0, 1], [1, 0], [0, 0]])
+    numbers = references(LabelSet(NUMBER, [], 10.0, 20.0), [[0.0], [0.5], [1.0]])
+    for answers, labels in (
+        (ANSWERS, ONE),
+        (np.ones((4, 2), dtype=np.float32), several),
+        (np.array([[1.0], [2.5], [3.0]], dtype=np.float32), numbers),
+    ):
+        assert score_classification(answers, labels).keys() <= CLASSIFY_METRICS.keys()
 
 
 def test_scores_of_several_classes():
