@@ -239,7 +239,7 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
         )  # fmt: skip
         if p.task.texts is not None and model.config.hidden_size < NARROW_DEFAULTS.below:
             logger.info(
-                "               of an encoder narrower than %d, where not given: --num_train_epochs %g "
+                "               with the defaults of an encoder narrower than %d: --num_train_epochs %g "
                 "--learning_rate %g --layerwise_lr_decay %g --head %s",
                 NARROW_DEFAULTS.below, p.tuning.num_train_epochs, p.tuning.learning_rate, p.tuning.layerwise_lr_decay,
                 p.tuning.head,

@@ -141,7 +141,7 @@ def fine_tuning_command(tokenizer: PreTrainedTokenizerBase, path: str) -> str:
     """Return a command that fine-tunes a network: on GLUE if its vocabulary is English, else on labels of the user."""
     shown = shlex.quote(path)
     if is_english(tokenizer):
-        return f"python run_glue.py --pretrain_path {shown}"
+        return f"python -m electra glue --pretrain_path {shown}"
     return (
         f"python -m electra classify --pretrain_path {shown} --train_file FILE   # or electra tag, for labels of words"
     )

@@ -342,7 +342,7 @@ class StopsWhenAsked(TrainerCallback):
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if self.exit_code:
             folder = shlex.quote(str(Path(args.output_dir)))
-            what = f"resume with: python run_pretraining.py --resume_from_checkpoint {folder}"
+            what = f"resume with: python -m electra pretrain --resume_from_checkpoint {folder}"
             logger.info("stopped at step %d of %d; %s", state.global_step, state.max_steps, what)
 
 

@@ -215,7 +215,7 @@ def _options(runs: Sequence[RunRecord]) -> Blocks:
     header = ["", *(run.name for run in runs)]
     if len(runs) > 1:
         return [Heading("Options that differ"), Table(header, rows)]
-    return [Fold("All options", [Table(header, rows)]), *folded_commands("run_pretraining.py", [runs[0].options])]
+    return [Fold("All options", [Table(header, rows)]), *folded_commands("-m electra pretrain", [runs[0].options])]
 
 
 def _cell(key: str, value: Any) -> str:

@@ -204,7 +204,7 @@ def test_a_signal_to_all_processes_stops_and_can_be_resumed(folder):
         process.kill()
     (checkpoint,) = (folder / "output" / "run").glob("checkpoint-*")
     step = int(checkpoint.name.removeprefix("checkpoint-"))
-    argv = rest.partition("resume with: python run_pretraining.py ")[2].split("\n")[0].split()
+    argv = rest.partition("resume with: python -m electra pretrain ")[2].split("\n")[0].split()
     main([*argv, f"--max_steps={step + 1}", "--dataloader_num_workers=0"])
     assert find_damage(checkpoint.with_name(f"checkpoint-{step + 1}")) is None
 

@@ -159,8 +159,8 @@ def test_networks_of_english_are_sent_to_glue_others_to_own_labels():
     finnish = train_on_documents(
         ["ja on ei se hän oli että mutta kun niin joka"] * 9, TokenizerArguments(vocab_size=200)
     )
-    assert fine_tuning_command(english, "run") == "python run_glue.py --pretrain_path run"
-    assert fine_tuning_command(english, "output/my run") == "python run_glue.py --pretrain_path 'output/my run'"
+    assert fine_tuning_command(english, "run") == "python -m electra glue --pretrain_path run"
+    assert fine_tuning_command(english, "output/my run") == "python -m electra glue --pretrain_path 'output/my run'"
     assert "classify" in fine_tuning_command(finnish, "run") and "glue" not in fine_tuning_command(finnish, "run")
 
 
