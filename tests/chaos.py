@@ -97,6 +97,12 @@ def newest_step(run):
     return int(checkpoints[0].name.partition("-")[2]) if checkpoints else 0
 
 
+def is_kept(path):
+    """Return False for locks, and for the hidden file that a killed command leaves of a file it was writing."""
+    is_part = path.name.startswith(".") and path.suffix == ".unfinished"
+    return not (is_part or path.suffix == ".lock" or ".locks" in path.parts)
+
+
 def disturb(folder, kills, seed, **options):
     """Run twice below `folder`, undisturbed and killed `kills` times.
 
@@ -196,7 +202,7 @@ def disturb_cache(folder, kills, seed):
                 reached.append((when, len(whole_shards(cache))))
         run_to_its_end(caches["killed"], log, tokenize)
     one, two = (
-        {path.relative_to(root): content for path, content in contents(root).items() if path.suffix != ".lock"}
+        {path.relative_to(root): content for path, content in contents(root).items() if is_kept(path)}
         for root in (cache, folder / "whole" / cache.name)
     )
     different = sorted(str(path) for path in one.keys() | two.keys() if one.get(path) != two.get(path))
@@ -251,7 +257,7 @@ def disturb_tasks(folder, kills, seed):
         for name in evaluations:
             run_to_its_end(commands[name][1], log, main)
     killed, whole = (
-        {path.relative_to(root): content for path, content in contents(root).items() if ".locks" not in path.parts}
+        {path.relative_to(root): content for path, content in contents(root).items() if is_kept(path)}
         for root in evaluations.values()
     )
     assert killed.keys() == whole.keys(), killed.keys() ^ whole.keys()
