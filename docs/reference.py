@@ -1,8 +1,9 @@
-"""Write the pages that are made of the code, docs/options.md, configs.md and python.md, and the help of the verbs.
+"""Write what is made of the code: docs/options.md, configs.md, python.md, a table of choose.md, the help of the verbs.
 
 python -m docs.reference
 
-Options come from their declarations, files of configs/ from their first lines, names of Python from their docstrings.
+Options come from their declarations, files of configs/ from their first lines, names of Python from their docstrings,
+sizes and learning rates from the recipes.
 """
 
 import argparse
@@ -10,17 +11,25 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
 import electra
 from docs import help_files
 from electra.base.command_line import CommandLine
+from electra.base.files import read_yaml
 from electra.base.options import default_of
 from electra.core.options import rules_of
 from electra.core.recipes import RECIPES
 from electra.finetuning.registry import BY_KIND, TASKS, TRAINED
+from electra.pretraining.plan import parameter_counts
 from electra.tools.commands import VERBS
 from electra.tools.schema import VERBS_WITH_CONFIG
 
@@ -36,6 +45,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "options.md": options_page(),
         FOLDER / "configs.md": configs_page(),
         FOLDER / "python.md": python_page(),
+        FOLDER / "choose.md": with_recipes((FOLDER / "choose.md").read_text(encoding="utf-8")),
     }
 
 
@@ -139,7 +149,7 @@ def row_of(option: Any, verb: str) -> Row:
 
 def as_cell(text: str) -> str:
     """Return a text as a cell of a table: options and patterns are code, and no character ends the cell."""
-    text = re.sub(r"(?<![`\w-])(--\w+|[\w./]*\*[\w./*]*)", r"`\1`", " ".join(text.split()))
+    text = re.sub(r"(?<![`\w-])(--\w+|[\w./]*\*(?:[\w./*]*[\w/*])?)", r"`\1`", " ".join(text.split()))
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -156,6 +166,9 @@ CONFIGURATIONS = """# Configuration files
 The files of [configs/](../configs), from their first lines, made by `python -m docs.reference`. Each file names its
 source, the published result and what cannot be reproduced. `electra VERB --config FILE` reads it; options on the
 command line win. `configs/electra.schema.json` lets editors complete and check such files.
+"""
+RATES = """Files of configs/pretraining/ with a peak learning rate of their own; the others have that of [their
+recipe](choose.md#which-learning-rate). A batch is the sequences of an optimizer step of one process.
 """
 USES = {
     "pretraining": "electra pretrain --config",
@@ -178,6 +191,7 @@ def configs_page() -> str:
             link = f"[{path.name}](../configs/{folder}/{path.name})"
             lines.append(f"| {link} | {as_cell(about)} | {as_cell(goal)} |")
         lines.append("")
+    lines += ["## Learning rate, batch and steps", "", RATES, *rate_lines(), ""]
     return "\n".join(lines)
 
 
@@ -190,6 +204,63 @@ def first_lines(text: str) -> tuple[str, str]:
     about = [sentences[0], *(sentence for sentence in sentences[1:] if sentence.startswith("This file: "))]
     goals = [match[1] for sentence in sentences if (match := re.match(r"To reach:? (.*)", sentence))]
     return " ".join(about).replace("et al", "et al."), goals[0] if goals else ""
+
+
+def rate_lines() -> list[str]:
+    """Return the table of the files of configs/pretraining that have a learning rate of their own."""
+    lines = ["| file | learning rate | warm-up | batch x length | steps |", "|---|---:|---:|---:|---:|"]
+    for path in sorted((CONFIGS / "pretraining").glob("*.yaml")):
+        values = read_yaml(path.read_text(encoding="utf-8"))
+        if "learning_rate" in values:
+            cells = training_cells({**RECIPES[values.get("model_size", "small")], **values})
+            lines.append(f"| {' | '.join([path.stem, *cells])} |")
+    return lines
+
+
+# ---- sizes and learning rates
+
+RECIPES_MARK = "<!-- recipes, made by python -m docs.reference -->\n"
+"""Line before and after the table of recipes in a page."""
+VOCABULARY = 30_522
+"""Tokens of a recipe that names no vocabulary of its own, as in the paper."""
+
+
+def with_recipes(text: str) -> str:
+    """Return a page with its table of recipes made anew."""
+    before, _, after = text.split(RECIPES_MARK)
+    return f"{before}{RECIPES_MARK}\n{recipes_table()}\n{RECIPES_MARK}{after}"
+
+
+def recipes_table() -> str:
+    """Return the recipes as a table: parameters of both networks, learning rate, batch and steps."""
+    titles = ("`--model_size`", "discriminator", "generator", "learning rate", "warm-up", "batch x length", "steps")
+    lines = [f"| {' | '.join(titles)} |", f"|---|{'---:|' * (len(titles) - 1)}"]
+    for name, recipe in sorted(RECIPES.items(), key=lambda item: parameters_of(item[0])["discriminator"]):
+        counts = parameters_of(name)
+        sizes = [f"{counts[network] / 1e6:.3g} M" for network in ("discriminator", "generator")]
+        lines.append(f"| {' | '.join([f'`{name}`', *sizes, *training_cells(recipe)])} |")
+    return "\n".join(lines) + "\n"
+
+
+def training_cells(values: Mapping[str, Any]) -> list[str]:
+    """Return learning rate, warm-up, batch x length and steps of a run on one device."""
+    rate = f"{float(values['learning_rate']):.0e}".replace("e-0", "e-")
+    batch = values["per_device_train_batch_size"] * values.get("gradient_accumulation_steps", 1)
+    warmup, steps = (f"{values[name]:,}" for name in ("warmup_steps", "max_steps"))
+    return [rate, warmup, f"{batch:,} x {values['max_length']:,}", steps]
+
+
+@cache
+def parameters_of(recipe: str) -> dict[str, int]:
+    """Return the number of parameters of a recipe's networks; their weights are not made."""
+    special = {f"{role.lower()}_token": f"[{role}]" for role in ("PAD", "UNK", "CLS", "SEP", "MASK")}
+    size = int(RECIPES[recipe].get("vocab_size", VOCABULARY))
+    words = [*special.values(), *(f"w{number}" for number in range(size - len(special)))]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    words_alone = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words_alone, **special)
+    with torch.device("meta"):
+        return parameter_counts(electra.ElectraForJointPretraining.from_recipe(recipe, tokenizer))
 
 
 # ---- Python
