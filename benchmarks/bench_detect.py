@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.metrics import average_precision_score, fbeta_score, roc_auc_score
 from torch import Tensor
 
 from electra.base.errors import run_script
@@ -25,8 +26,8 @@ from electra.core.networks import encode, lm_logits
 from electra.model.pretrained import load_networks
 from electra.report.blocks import table_of, to_markdown
 from electra.runtime.device import prepare_network
-from electra.tasks.detect.scores import Detector
-from electra.tasks.detect.task import Scores, cells_of
+from electra.tasks.detect.scores import Detector, ScoredTokens
+from electra.tasks.detect.task import auroc_error
 from electra.tasks.minimal_pairs.scores import encode_sentences
 
 KINDS = ("other word", "swapped", "dropped", "doubled", "misspelt", "OCR")
@@ -34,6 +35,48 @@ OCR = {"rn": "m", "cl": "d", "m": "rn", "h": "b", "l": "1", "i": "l", "o": "0", 
 WORDS = 30
 PASSES = 8
 Paragraph = list[str]
+
+
+class Scores:
+    """Scores with labels at two levels: of tokens, and of texts, which are means over tokens."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[float]] = defaultdict(list)
+        self.labels: dict[str, list[bool]] = defaultdict(list)
+
+    def add(self, scored: ScoredTokens, is_wrong: bool, spans: list[list[int]]) -> None:
+        """Add the scores of a text and of its tokens; `spans` are its wrong passages."""
+        self.values["text"].append(scored.mean)
+        self.labels["text"].append(is_wrong)
+        wrong = np.zeros(len(scored.starts), bool)
+        for start, end in spans:
+            wrong |= (scored.starts < end) & (scored.ends > start)
+        self.values["token"] += scored.probabilities.tolist()
+        self.labels["token"] += wrong.tolist()
+
+    def thresholds(self, false_alarm_rate: float) -> dict[str, float]:
+        """Return for each level the threshold that a share `false_alarm_rate` of the scores exceeds."""
+        return {
+            level: float(np.quantile(values, 1 - false_alarm_rate, method="higher"))
+            for level, values in self.values.items()
+        }
+
+    def cells(self, level: str, threshold: float) -> dict[str, str]:
+        """Return how well the scores of a level find what is wrong, as the cells of a table."""
+        labels, scores = self.labels[level], np.array(self.values[level])
+        wrong, right = sum(labels), len(labels) - sum(labels)
+        area = float(roc_auc_score(labels, scores))
+        precision = average_precision_score(labels, scores)
+        f_half = fbeta_score(labels, scores > threshold, beta=0.5, zero_division=0.0)
+        return {
+            "AUROC": f"{area:.3f} ± {auroc_error(area, wrong, right):.3f}",
+            "average precision": f"{precision:.3f}",
+            "F0.5": f"{f_half:.3f}",
+            "wrong": f"{wrong:,}",
+            "right": f"{right:,}",
+        }
+
+
 Found = defaultdict[str, Scores]
 
 
@@ -132,8 +175,10 @@ def main() -> None:
         scores_by_name = deepcopy(untouched)
         judges.add(scores_by_name, [text for text, _ in wrong], True, [spans for _, spans in wrong])
         for score, scores in scores_by_name.items():
-            for level, measured in scores.agreement(calibration[score].thresholds(0.01)).items():
-                rows.append({"error": name, "level": level, "score": score, **cells_of(measured)})
+            for level, threshold in calibration[score].thresholds(0.01).items():
+                if len({*scores.labels[level]}) == 2:
+                    cells = scores.cells(level, threshold)
+                    rows.append({"error": name, "level": level, "score": score, **cells})
     print(to_markdown([table_of(rows)]))
 
 

@@ -31,6 +31,7 @@ WHAT_TO_DO = {
 """Number of an error of the system -> what a user can do."""
 REMOVED: dict[str, str] = {
     "shard": "one host tokenizes with all its cores, several with examples/tokenize_datatrove.py (docs/clusters.md)",
+    "false_alarm_rate": "choose --threshold by the spans in the scores.jsonl of right text",
     "merge": "`electra cache` without it completes the cache, also of shards that are there",
 }
 """Option or verb of an earlier version -> what a user does instead, such as "set --max_steps".

@@ -63,7 +63,7 @@ VERBS = {
     "detect": Verb(
         "electra.tasks.detect.task",
         "find words and texts of a file that look wrong",
-        "--pretrain_path output/small_owt texts.txt --validation_file held_out.txt",
+        "--pretrain_path output/small_owt texts.txt",
     ),
     "inspect": Verb(
         "electra.tools.inspect",

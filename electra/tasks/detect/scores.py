@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from electra.core.errors import UserError
+from electra.base.typed import check_type
+from electra.core.errors import UserError, abridged
 from electra.core.networks import check_finite, encode, replaced_logits
 from electra.data.rows import parse_value, read_rows
 from electra.finetuning.data import Array, PaddingCollator, cut_windows
@@ -21,6 +22,9 @@ from electra.runtime.device import computing
 from electra.runtime.threads import most_threads
 from electra.tokenizers.unknown import UnknownTokens
 
+TEXTS_PER_BLOCK = 256
+"""Texts whose windows are sorted by length together."""
+
 
 class LabelledText(NamedTuple):
     """A text with its labels; `place` says where the text is from, such as FILE:3."""
@@ -28,7 +32,7 @@ class LabelledText(NamedTuple):
     place: str
     text: str
     is_wrong: bool | None
-    spans: list[tuple[int, int]] | None
+    spans: list[list[int]] | None
     """First character of each wrong passage, and the one after its last; None if they are unknown."""
 
 
@@ -51,27 +55,28 @@ def read_texts(
         text = row["text"] if [*row] == ["text"] else row.get(text_column)
         if not isinstance(text, str):
             raise UserError(f"{place} has no text in its column {text_column} of {', '.join(row)}; see --text_column")
-        label = row.get(label_column) if label_column else None
-        spans: Any = row.get("spans")
-        if isinstance(spans, str):  # a cell of csv
-            spans = parse_value(spans) if spans.strip() else None
-        try:
-            if spans is not None:
-                spans = [(start, end) for start, end in spans]
-                if {type(edge) for span in spans for edge in span} - {int}:
-                    raise TypeError("no whole numbers")
-                if not all(0 <= start <= end <= len(text) for start, end in spans):
-                    raise ValueError("outside the text")
-                label = int(bool(spans))
-            is_wrong = None if is_missing(label) else truth_of(label)
-            if is_wrong is None and not is_missing(label):
-                raise ValueError("neither 0 nor 1")
-        except (TypeError, ValueError) as error:
-            raise UserError(
-                f"{place}: the label must be 0 or 1, not {label!r:.40}; spans must be a list of [start, end] within "
-                f"the text, not {spans!r:.40}; see --label_column"
-            ) from error
+        written = row.get("spans")
+        spans = None
+        if not is_missing(written):
+            spans = parse_value(written)
+            if not is_list_of_spans(spans, text):
+                raise UserError(
+                    f"{place}: spans must be a list of [start, end] within the text, not {abridged(written)}"
+                )
+        label = bool(spans) if spans is not None else row.get(label_column) if label_column else None
+        is_wrong = truth_of(label)
+        if is_wrong is None and not is_missing(label):
+            raise UserError(f"{place}: the label must be 0 or 1, not {abridged(label)}; see --label_column")
         yield LabelledText(place, text, is_wrong, spans)
+
+
+def is_list_of_spans(value: object, text: str) -> bool:
+    """Return True for a list of [start, end] that count characters of a text."""
+    try:
+        spans = check_type(value, list[list[int]])
+    except ValueError:
+        return False
+    return all(len(span) == 2 and 0 <= span[0] <= span[1] <= len(text) for span in spans)
 
 
 class ScoredTokens(NamedTuple):
@@ -111,6 +116,10 @@ class Detector:
 
     def score(self, texts: Sequence[str]) -> list[ScoredTokens]:
         """Return the scored tokens of each text. Windows overlap by half; D of a token is the mean of its windows."""
+        starts = range(0, len(texts), TEXTS_PER_BLOCK)
+        return [scored for start in starts for scored in self._score_block(texts[start : start + TEXTS_PER_BLOCK])]
+
+    def _score_block(self, texts: Sequence[str]) -> list[ScoredTokens]:
         encoded = self.tokenizer(
             list(texts),
             add_special_tokens=False,

@@ -1,7 +1,6 @@
 """`electra detect`: probabilities are the network's, offsets those of the text, measures those of the labels."""
 
 import json
-import random
 
 import numpy as np
 import pytest
@@ -9,16 +8,8 @@ import torch
 from pytest import approx
 from safetensors.torch import load_file, save_file
 
-from electra.report.evaluation import BAG_OF_WORDS
 from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
-from electra.tasks.detect.task import (
-    Scores,
-    agreement_of_words,
-    agreement_table,
-    auroc_error,
-    main,
-    verdict_of,
-)
+from electra.tasks.detect.task import agreement, auroc_error, main, verdicts_of
 from electra.tasks.minimal_pairs.task import main as pairs
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
@@ -52,10 +43,10 @@ def test_texts_that_the_network_cannot_read_are_counted(wordpiece_tokenizer):
     reader.score(["\u03b1\u03b2 \u03b3", "fox"])
     reader.score(["\u03b1"])
     assert (reader.unknown.unknown, reader.unknown.rows, reader.unknown.unreadable) == (3, 3, 2)
-    measures = {"AUROC": 0.9, "wrong": 50, "right": 50}
-    summary = {"agreement": {"text": measures}, "unknown_share": 0.6}
-    assert verdict_of(summary).is_good is None
-    assert verdict_of({**summary, "unknown_share": 0.1}).is_good
+    measures = {"AUROC": 0.9, "standard_error": 0.03, "wrong": 50, "right": 50}
+    for share, is_good in ((0.6, None), (0.1, True)):
+        (verdict,) = verdicts_of({"agreement": {"text": measures}, "unknown_share": share})
+        assert verdict.is_good is is_good
 
 
 def test_long_texts_are_judged_in_windows_each_token_once(detector, wordpiece_tokenizer):
@@ -77,65 +68,31 @@ def test_long_texts_are_judged_in_windows_each_token_once(detector, wordpiece_to
     assert scored.probabilities == approx([sum(values) / len(values) for values in expected], abs=1e-6)
 
 
-def test_the_measures_of_hand_made_scores():
-    scores = Scores()
-    right = ScoredTokens(np.array([0, 2]), np.array([1, 3]), np.array([0.1, 0.6], np.float32))
-    wrong = ScoredTokens(np.array([0, 2]), np.array([1, 3]), np.array([0.3, 0.8], np.float32))
-    scores.add(right, False, [])
-    scores.add(wrong, True, [[2, 3]])
-    scores.add(wrong, None, None)  # without labels
-    found = scores.agreement({"token": 0.2, "text": 0.5})
-    # One wrong token of four, the highest; three are above the threshold: precision 1 / 3, recall 1.
-    measures = {"AUROC": 1.0, "average precision": 1.0, "F0.5": approx(1.25 / 3.25)}
-    assert found["token"] == {**measures, "wrong": 1, "right": 3}
-    assert found["text"]["F0.5"] == 1.0
+def scored_tokens(*probabilities):
+    starts = np.arange(0, 2 * len(probabilities), 2)
+    return ScoredTokens(starts, starts + 1, np.array(probabilities, np.float32))
 
 
-def test_thresholds_are_exceeded_by_a_share_of_right_texts():
-    scores = Scores()
-    for tenths in range(5):  # each text has a token of 0, too
-        probabilities = np.array([0.0, tenths / 10], np.float32)
-        scores.add(ScoredTokens(np.array([0, 2]), np.array([1, 3]), probabilities), False, [])
-    assert scores.thresholds(0.25) == approx({"text": 0.15, "token": 0.2}, abs=1e-6)
-
-
-def labelled(texts):
-    return [LabelledText(f"a:{n}", text, is_wrong, None) for n, (text, is_wrong) in enumerate(texts)]
-
-
-def test_a_bag_of_words_judges_texts_that_it_has_not_seen():
-    informative = [(f"{'bad' if n % 2 else 'good'} film {n}", bool(n % 2)) for n in range(40)]
-    found = agreement_of_words(labelled(informative))
-    assert found["AUROC"] == found["average precision"] == 1 and (found["wrong"], found["right"]) == (20, 20)
-    rng = random.Random(0)
-    # Each text is there four times, in other cases and white space, with labels that say nothing: to have seen a copy
-    # would be to know the label.
-    words = [" ".join(rng.sample("abcdefghijklmnopqrstuvwxyz", 4)).replace(" ", "x ") for _ in range(60)]
-    copies = [(form(text), n % 2 == 0) for n, text in enumerate(words) for form in (str, str.upper, "  {} ".format)]
-    assert 0.3 < agreement_of_words(labelled(copies))["AUROC"] < 0.7
-
-
-@parametrize(
-    "texts",
-    [
-        [],
-        [("one", True), ("two", True)],
-        [("one", True), ("ONE ", True), ("two", False), ("three", False)],  # one different text is wrong
-        [("!", True), ("?", True), (".", False), (",", False)],
-    ],
-)
-def test_labels_of_which_nothing_can_be_learned_have_no_bag_of_words(texts):
-    assert agreement_of_words(labelled(texts)) == {}
+def test_the_agreement_of_hand_made_scores():
+    texts = [
+        LabelledText("a:1", "a b", False, []),
+        LabelledText("a:2", "a b", True, [[2, 3]]),
+        LabelledText("a:3", "a b", None, None),  # without labels
+        LabelledText("a:4", "a b", False, None),
+    ]
+    scores = [scored_tokens(*pair) for pair in ((0.125, 0.625), (0.25, 0.5), (0.9, 0.9), (0.25, 0.25))]
+    agreed = agreement(texts, scores)
+    # The wrong token is above two of three right ones; the wrong text level with one right text, above the other.
+    error = approx((0.4 / 3) ** 0.5)
+    assert agreed["token"] == {"AUROC": approx(2 / 3), "standard_error": error, "wrong": 1, "right": 3}
+    assert agreed["text"]["AUROC"] == 0.75 and agreed["text"]["right"] == 2
+    assert agreement(texts[:1], scores[:1]) == {}
 
 
 def test_the_error_of_an_auroc():
     # of guesses that of Mann and Whitney's test, sqrt((n + m + 1) / (12 n m))
-    assert auroc_error({"AUROC": 0.5, "wrong": 51, "right": 58}) == approx((110 / (12 * 51 * 58)) ** 0.5)
-    assert auroc_error({"AUROC": 1.0, "wrong": 5, "right": 5}) == 0
-
-
-def summary_of(**agreement):
-    return {"file": "a", "texts": 9, "tokens": 8, "spans": 7, "thresholds": {"token": 0.5}, "agreement": agreement}
+    assert auroc_error(0.5, 51, 58) == approx((110 / (12 * 51 * 58)) ** 0.5)
+    assert auroc_error(1.0, 5, 5) == 0
 
 
 @parametrize(
@@ -143,19 +100,10 @@ def summary_of(**agreement):
     [(0.8, 50, True), (0.95, 24, None), (0.52, 100, False), (0.5, 1000, False), (0.2, 1000, False)],
 )
 def test_the_verdict_on_scores_with_labels(area, count, is_good):
-    measures = {"AUROC": area, "average precision": 0.5, "F0.5": 0.5, "wrong": count, "right": count}
-    summary = {
-        **summary_of(text=measures, token={**measures, "AUROC": 0.9}),
-        BAG_OF_WORDS: {**measures, "AUROC": 0.95},
-    }
-    verdict = verdict_of(summary)
-    assert verdict.is_good is is_good and f"AUROC of {area:.3f}" in verdict.text and "0.950" in verdict.text
-    assert [row[:2] for row in agreement_table(summary).rows] == [
-        ["texts", "D"],
-        ["tokens", "D"],
-        ["texts", BAG_OF_WORDS],
-    ]
-    assert verdict_of(summary_of()).is_good is None
+    measures = {"AUROC": area, "standard_error": auroc_error(area, count, count), "wrong": count, "right": count}
+    (verdict,) = verdicts_of({"unknown_share": 0.1, "agreement": {"text": measures}})
+    assert verdict.is_good is is_good and f"AUROC of {area:.3f}" in verdict.text
+    assert verdicts_of({"unknown_share": 0.1, "agreement": {}}) == []
 
 
 @pytest.fixture
@@ -171,24 +119,23 @@ FLAGS = ["--pretrain_path", "run", "--max_length", "24"]
 def test_the_command_writes_lines_and_a_summary(world, capsys):
     rows = [{"text": text, "spans": [[4, 7]] if "dog" in text else []} for text in TEXTS]
     (world / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (world / "right.txt").write_text("the dog\r\n\r\nshe sells <b>real</b> shells\n" * 20)
     for _ in range(2):  # the folder may be of an earlier start of the same command
-        main(["texts.jsonl", *FLAGS, "--validation_file", "right.txt", "--false_alarm_rate", "0.2"])
+        main(["texts.jsonl", *FLAGS, "--threshold", "0.4"])
     folder = world / "output" / "detect_texts"
     lines = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines] == TEXTS and lines[2]["place"] == "texts.jsonl:3"
     assert lines[1]["tokens"] == [] and lines[1]["mean"] == 0
     summary = read_json(folder / "summary.json")
-    threshold = summary["thresholds"]["token"]
     for line in lines:
         values = [p for _, _, p in line["tokens"]]
         assert line["mean"] == approx(sum(values) / max(1, len(values)), abs=1e-4)
-        above = [start for start, _, p in line["tokens"] if p > threshold + 1e-4]
+        above = [start for start, _, p in line["tokens"] if p > 0.4 + 1e-4]
         assert all(any(start <= first < end for start, end, _ in line["spans"]) for first in above)
-    assert set(summary["agreement"]) == {"token", "text"} and summary[BAG_OF_WORDS]["wrong"] == 2
+    assert set(summary["agreement"]) == {"token", "text"}
+    assert summary["threshold"] == 0.4 and summary["agreement"]["text"]["wrong"] == 2
     assert {path.name for path in folder.iterdir()} == {"scores.jsonl", "summary.json"}
     said = capsys.readouterr().out
-    assert "texts.jsonl:3" in said and "agreement with the labels" in said and "AUROC of" in said
+    assert "texts.jsonl:3" in said and "AUROC of" in said
 
 
 @parametrize(
@@ -197,10 +144,6 @@ def test_the_command_writes_lines_and_a_summary(world, capsys):
         ({}, ["missing.txt"]),
         ({"a.jsonl": '{"text": "the dog"}\n{"text": 5}\n'}, ["a.jsonl"]),
         ({"a.txt": "\u200b\n"}, ["a.txt"]),
-        (
-            {"a.txt": "the dog", "b.jsonl": '{"text": ""}\n{"text": "\u200b"}\n'},
-            ["a.txt", "--validation_file=b.jsonl"],
-        ),
     ],
 )
 def test_what_is_refused_leaves_no_folder(world, capsys, files, argv):
@@ -262,9 +205,9 @@ def test_tokens_do_not_begin_with_the_space_before_them():
         (["nothing.txt", *FLAGS], "nothing.txt"),
         (["a.txt", "--pretrain_path", "run/generator"], "no head that finds replaced tokens"),
         (["a.txt", "--pretrain_path", "electric", "--max_length", "24"], "no head"),
-        (["a.txt", *FLAGS, "--false_alarm_rate", "1.5"], "--false_alarm_rate 1.5"),
+        (["a.txt", *FLAGS, "--false_alarm_rate", "0.5"], "--threshold"),
         (["a.txt", *FLAGS, "--threshold", "1.5"], "--threshold 1.5"),
-        (["a.txt", *FLAGS, "--validation_file", "empty.txt"], "empty.txt has no text"),
+        (["empty.txt", *FLAGS], "empty.txt"),
         (["zero.txt", *FLAGS], "zero.txt has no text"),
         (["cut.csv", *FLAGS], "cut.csv:3 cannot be read"),
         (["a.txt", *FLAGS, "--output_dir", "run"], "run holds other files or other results"),
