@@ -56,13 +56,7 @@ def read_texts(
         if not isinstance(text, str):
             raise UserError(f"{place} has no text in its column {text_column} of {', '.join(row)}; see --text_column")
         written = row.get("spans")
-        spans = None
-        if not is_missing(written):
-            spans = parse_value(written)
-            if not is_list_of_spans(spans, text):
-                raise UserError(
-                    f"{place}: spans must be a list of [start, end] within the text, not {abridged(written)}"
-                )
+        spans = None if is_missing(written) else parse_spans(written, text, place)
         label = bool(spans) if spans is not None else row.get(label_column) if label_column else None
         is_wrong = truth_of(label)
         if is_wrong is None and not is_missing(label):
@@ -70,13 +64,15 @@ def read_texts(
         yield LabelledText(place, text, is_wrong, spans)
 
 
-def is_list_of_spans(value: object, text: str) -> bool:
-    """Return True for a list of [start, end] that count characters of a text."""
+def parse_spans(written: object, text: str, place: str) -> list[list[int]]:
+    """Return spans [start, end] of a text in characters, from a list or from a cell that holds one as JSON."""
     try:
-        spans = check_type(value, list[list[int]])
+        spans: list[list[int]] = check_type(parse_value(written), list[list[int]])
     except ValueError:
-        return False
-    return all(len(span) == 2 and 0 <= span[0] <= span[1] <= len(text) for span in spans)
+        spans = [[]]
+    if not all(len(span) == 2 and 0 <= span[0] <= span[1] <= len(text) for span in spans):
+        raise UserError(f"{place}: spans must be a list of [start, end] within the text, not {abridged(written)}")
+    return spans
 
 
 class ScoredTokens(NamedTuple):
