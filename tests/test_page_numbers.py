@@ -1,0 +1,182 @@
+"""Numbers in the prose of the pages are those of the code: a changed default, limit or count is found in the pages."""
+
+import re
+import signal
+import tomllib
+
+from docs.reference import parameters_of
+from electra.base.command_line import CommandLine
+from electra.base.options import default_of
+from electra.core.recipes import RECIPES
+from electra.data.corpus import WHOLE_BYTES
+from electra.finetuning.config import FITTED_EPOCHS, NARROW_DEFAULTS, PAPER_DEFAULTS
+from electra.finetuning.heads import BILSTM_UNITS
+from electra.finetuning.labelled.labels import MOST_WHOLE_NUMBERS
+from electra.finetuning.task import CALIBRATION_RANGES, COLLAPSED_SHARE
+from electra.finetuning.trainer import LEAST_GAIN
+from electra.finetuning.words import MOST_REGRESSIONS
+from electra.pretraining.callbacks import LEAD, START_BUDGET
+from electra.pretraining.device import MOST_WORKERS
+from electra.pretraining.metrics import MAX_COUNTED_TOKENS
+from electra.pretraining.options import BUDGET_SIZES, DEFAULT_BUDGET
+from electra.pretraining.plan import FEW_TOKENS, MOST_EPOCHS
+from electra.pretraining.step import OUT_OF_TIME, TIMED_STEPS
+from electra.report.verdict import FEW_STEPS, FEWEST_EXAMPLES, SMALL_NETWORK
+from electra.tasks.classify.task import CLASSIFY
+from electra.tasks.glue.task import MOST_FITTED
+from electra.tasks.minimal_pairs.data import BLIMP_PARADIGMS
+from electra.tasks.squad.task import SQUAD
+from electra.tasks.tagging.task import TAGGING
+from electra.tokenizers.extend import LONGEST_TOKEN
+from electra.tokenizers.train import LONGEST_WORD
+from electra.tokenizers.unknown import WARN_UNKNOWN_RATE
+from electra.tools.commands import SPINS
+from electra.tools.probes import MOST_PAIRS, MOST_TEXTS, PARTS
+from electra.tools.schema import VERBS_WITH_CONFIG
+from tests.helpers import ROOT, parametrize
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LEAST, MOST = FITTED_EPOCHS
+NARROW = NARROW_DEFAULTS
+TINY = parameters_of("tiny")["discriminator"] / 1e6
+
+
+def default(verb, name):
+    """The default of an option of a verb."""
+    return default_of(CommandLine(VERBS_WITH_CONFIG[verb], "test").options[name][0])
+
+
+def number(value):
+    """A number as the pages write it: 1,000, .05, 1e-3."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.0e}".replace("e-0", "e-") if value < 0.01 else f"{value:g}".removeprefix("0")
+
+
+def needed(package):
+    """The lowest version of a package that is supported."""
+    (line,) = (line for line in PROJECT["dependencies"] if re.match(rf"{package}\W", line))
+    return re.search(r">=([\d.]+)", line)[1]
+
+
+def facts():
+    """Sentences of pages by page, with the numbers of the code."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    least, below = map(int, re.search(r"\(3, (\d+)\) <= sys.version_info < \(3, (\d+)\)", makefile).groups())
+    pythons = f"Python 3.{least} to 3.{below - 1}"
+    rates = [number(row.learning_rate) for row in PAPER_DEFAULTS]
+    cpu, accelerator = BUDGET_SIZES["cpu"], BUDGET_SIZES["accelerator"]
+    within = {size: hours for sizes in (cpu, accelerator) for hours, size in sizes.items()}
+    words = {3: "three", 5: "five", 10: "ten", 24: "a day", 30: "thirty", 40: "forty"}
+    squad = {name: default("squad", name) for name in ("max_query_length", "doc_stride", "max_answer_length")}
+    return {
+        "README.md": [
+            f"{TINY:.1f} million parameters",
+            pythons,
+        ],
+        "docs/start.md": [
+            pythons,
+            f"transformers {needed('transformers')} or newer",
+            f"torch {needed('torch')} or newer",
+            f"trains for {NARROW.steps} steps or more",
+            f"more than {number(LEAD)} above token frequencies",
+        ],
+        "docs/choose.md": [
+            f"Below {FEWEST_EXAMPLES} rows in the development set",
+            f"about {10 * FEWEST_EXAMPLES} labels",
+            f"beyond {MOST_EPOCHS} epochs the plan warns",
+            f"{rates[0]} (small), {rates[1]} (base), {rates[2]} (large)",
+            f"takes {number(NARROW.learning_rate)} without decay for encoders narrower than {NARROW.below}",
+        ],
+        "docs/classify.md": [
+            f"fewer than {FEW_STEPS} steps, less than {SMALL_NETWORK / 1e6:.0f} M parameters",
+            f"Encoders narrower than {NARROW.below}",
+            f"as many epochs as {NARROW.steps} steps take, from {LEAST} to {MOST}",
+            f"with fewer than {FEWEST_EXAMPLES} texts there is no verdict",
+            f"more than `--max_length` tokens ({CLASSIFY.max_length})",
+            f"naive Bayes for more than {MOST_REGRESSIONS} classes",
+            f"If more than {WARN_UNKNOWN_RATE:.0%} of the tokens".replace("%", " %"),
+            f"a gain of more than {LEAST_GAIN:g}".replace("0.", "."),
+        ],
+        "docs/clusters.md": [
+            f"after `--ddp_timeout` seconds ({default('pretrain', 'ddp_timeout')})",
+            f"| {OUT_OF_TIME} | `--max_hours` have passed",
+            ", ".join(str(128 + code) for code in (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM)),
+            f"`small` has {RECIPES['small']['per_device_train_batch_size']} sequences, so "
+            f"{RECIPES['small']['per_device_train_batch_size'] // 8} on each of 8 GPUs",
+            f"Above {WHOLE_BYTES // 10**9} GB of text",
+        ],
+        "docs/continue.md": [f"needs a newer transformers than {needed('transformers')}".replace("needs", "need")],
+        "docs/data.md": [
+            f"{default('pretrain', 'validation_fraction'):.0%} of the documents are held out".replace("%", " %"),
+            f"more than {MOST_WHOLE_NUMBERS} different whole numbers",
+        ],
+        "docs/glue.md": [
+            f"with {default('glue', 'num_seeds')} seeds instead of 10",
+            f"at most {MOST_FITTED:,} training rows",
+        ],
+        "docs/judge.md": [f"Started means: {number(LEAD)} above it", f"beyond {MOST_EPOCHS} it warns"],
+        "docs/metrics.md": [
+            f"more than {MAX_COUNTED_TOKENS // 10**6} million tokens",
+            f"({CALIBRATION_RANGES} ranges of probability)",
+            f"at least {COLLAPSED_SHARE:.0%} of a development set".replace("%", " %"),
+            f"({BLIMP_PARADIGMS} in BLiMP",
+        ],
+        "docs/pretraining.md": [
+            f"`tiny` below {words[within['tiny']]} hours, `mini` below {words[within['mini']]}, else `small`",
+            f"a GPU `small` below {words[next(iter(accelerator))]}, else `base`",
+            f"(`--budget {DEFAULT_BUDGET}`)",
+            f"at most {MOST_EPOCHS} epochs",
+            f"the time of {words[TIMED_STEPS]} steps",
+            f"cross-validated in {words[PARTS]} parts",
+            f"{MOST_PAIRS} pairs and {number(MOST_TEXTS)} texts are drawn",
+            f"after {START_BUDGET // 10**6} million tokens and twice the warm-up",
+            *(
+                f"| `{name}` | {row['num_hidden_layers']} x {row['hidden_size']}, {row['intermediate_size']} | "
+                f"{round(row['num_hidden_layers'] * row['generator_layer_size'])} x "
+                f"{round(row['hidden_size'] * row['generator_size'])} | {row.get('vocab_size', 30522):,} | "
+                f"{row['max_steps']:,} x {row['per_device_train_batch_size']} x {row['max_length']} |"
+                for name, row in RECIPES.items()
+                if name in ("tiny", "mini", "modern-small")
+            ),
+        ],
+        "docs/questions.md": [f"Windows have {SQUAD.max_length} tokens"],
+        "docs/fidelity.md": [
+            f"questions of {squad['max_query_length']} tokens, a stride of {squad['doc_stride']}, answers of "
+            f"{squad['max_answer_length']}",
+            f"two layers of {BILSTM_UNITS} units",
+            f"at most {default('pretrain', 'max_eval_segments')} segments",
+        ],
+        "docs/speed.md": [
+            "Up to four worker processes" if MOST_WORKERS == 4 else f"Up to {MOST_WORKERS} worker processes",
+            f"after {int(SPINS):,} turns",
+        ],
+        "docs/tagging.md": [f"`--max_length` is {TAGGING.max_length}"],
+        "docs/terms.md": [
+            f"at least {number(LEAD)} above that of token frequencies",
+            f"after {START_BUDGET // 10**6} million",
+        ],
+        "docs/tokenizer.md": [f"at most {LONGEST_TOKEN} characters", f"more than {LONGEST_WORD:,} letters or digits"],
+        "docs/troubles.md": [
+            f"more than {FEWEST_EXAMPLES} texts",
+            f"below {FEW_TOKENS:,} tokens",
+            f"a newer transformers than {needed('transformers')}",
+        ],
+        "docs/results.md": [f"`tiny`: {TINY:.1f} M parameters"],
+    }
+
+
+FACTS = [(page, text) for page, texts in facts().items() for text in texts]
+
+
+@parametrize("page, text", FACTS, ids=[f"{page}-{text[:30]}" for page, text in FACTS])
+def test_a_page_has_the_number_of_the_code(page, text):
+    assert text in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def test_names_that_pages_place_in_a_file_are_there():
+    for page in [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]:
+        for name, path in re.findall(
+            r"`(\w+)` (?:in|of)\s\[[^\]]*\]\(([^)#]+\.py)\)", page.read_text(encoding="utf-8")
+        ):
+            assert re.search(rf"\b{name}\b", (page.parent / path).read_text(encoding="utf-8")), f"{page.name}: {name}"
