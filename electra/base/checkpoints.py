@@ -14,7 +14,6 @@ import hashlib
 import logging
 import os
 import re
-import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from safetensors import SafetensorError
 from typing_extensions import TypedDict
 
 from electra.base.errors import first_line, is_out_of_memory
-from electra.base.files import expand, read_json, replace_folder, share_weights, sync_folder, write_json
+from electra.base.files import expand, read_json, replace_folder, sync_folder, write_json
 from electra.core.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -40,6 +39,8 @@ UNFINISHED = "unfinished"
 """Folder of a run in which checkpoints and exported networks are written before they get their names."""
 EARLIER = "move this folder out of its run and resume the run, which goes on from the checkpoint before"
 """What to do where a checkpoint cannot be read, the end of messages."""
+RESUME = "make room, or get the permission, and resume the run with --resume_from_checkpoint"
+"""What to do where a file of a run cannot be written, the end of messages."""
 ALONE = "start from the networks alone with --init_discriminator and --init_generator"
 """What to do where a run cannot go on from a checkpoint, but its networks can be used, the end of messages."""
 RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
@@ -53,7 +54,6 @@ _SAMPLES = 64
 
 def write_manifest(folder: Path, *editable: str) -> None:
     """Sync all files of a complete folder to the disk, and write a manifest of all but the `editable` ones."""
-    share_weights(folder)
     paths = sorted(folder.rglob("*"))
     files = [path for path in paths if path.is_file() and path.name not in (MANIFEST_NAME, *editable)]
     for path in files:
@@ -196,16 +196,17 @@ def why_not_resumable(checkpoint: Path) -> str | None:
 
 
 def latest_valid_checkpoint(run: Path) -> Path:
-    """Return the latest checkpoint from which a run can be resumed; log which checkpoints are skipped, and why."""
-    reasons = []
+    """Return the latest checkpoint from which a run can be resumed; log which checkpoints are skipped, and why.
+
+    Raises:
+        UserError: the run has no such checkpoint.
+    """
     for checkpoint in checkpoints_of(run):
         wrong = why_not_resumable(checkpoint)
         if wrong is None:
             return checkpoint
         logger.warning("skipping %s: it %s", checkpoint, wrong)
-        reasons.append(f"{checkpoint.name} {wrong}")
-    why = "; ".join(reasons) or "there is no checkpoint-N"
-    raise UserError(f"nothing to resume in {run}: {why}; start a new run with another --experiment_name")
+    raise UserError(f"{run} has no checkpoint to resume; start a new run with another --experiment_name")
 
 
 @contextmanager
@@ -221,17 +222,11 @@ def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLI
         raise UserError(f"{message}; {advice}") from error
 
 
-def how_to_go_on(run: Path) -> str:
-    """Return what to do where a file of a run cannot be written, the end of a message."""
-    again = f"--resume_from_checkpoint {shlex.quote(str(run))} goes on from its latest checkpoint"
-    return f"make room, or get the permission, and start it again; {again}"
-
-
 # ---- writing and moving checkpoints
 
 
 def commit(checkpoint: Path, target: Path) -> None:
-    """Rename a complete folder to `target`; an older checkpoint of this name is deleted."""
+    """Rename the folder of a complete checkpoint to `target`, in the place of an older checkpoint of this name."""
     if target.exists():
         discard(target)
     os.rename(checkpoint, target)
@@ -301,7 +296,7 @@ def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None
     """
     if find_damage(target) is None:
         return  # without the lock, which a read-only folder would refuse
-    with locked(target, what):
+    with locked(target):
         wrong = find_damage(target)
         if wrong is None:  # another process has built it meanwhile
             return
@@ -320,32 +315,14 @@ def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None
 
 
 @contextmanager
-def locked(target: Path, what: str) -> Iterator[None]:
-    """Hold the lock of a folder while the block writes `what` there; wait for the lock first.
-
-    If the writing fails, no lock file is left, nor a folder that is still empty.
-    """
-    path = Path(f"{target}{_LOCK}")
-    lock = FileLock(path)
-    try:
-        while not lock.is_locked:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):  # the folder was empty, and another process has removed it
-                lock.acquire()
-    except OSError as error:
-        reason = error.strerror or error
-        raise UserError(
-            f"cannot write {what} to {target.parent}: {reason}; name another folder with --cache_dir or --output_dir"
-        ) from error
-    try:
+def locked(target: Path) -> Iterator[None]:
+    """Hold the lock of a folder while the block writes there; wait for the lock first."""
+    lock = FileLock(f"{target}{_LOCK}")
+    with translate_write_errors(target.parent, "name another folder with --cache_dir or --output_dir"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    with lock:
         yield
-    except BaseException:
-        with suppress(OSError):  # it has files, or was never made
-            target.rmdir()
-        path.unlink(missing_ok=True)  # still held: nobody gets the lock of a file that is gone
-        raise
-    finally:
-        lock.release()
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -10,7 +10,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -89,18 +88,26 @@ class _Printable(logging.Formatter):
         return printable(super().format(record))
 
 
-class _StopsAtFailure(logging.StreamHandler[TextIO]):
-    """A handler that writes no more lines once a write has failed, on a full disk or to a pipe without a reader.
+class _Lines(logging.StreamHandler[TextIO]):
+    """A handler whose lines stand above a progress bar; with what it cannot write, no work is lost.
 
-    The command goes on, so that no work is lost because a line cannot be shown. With `says_so`, one line on stderr
-    tells of the failure, unless the reader has ended.
+    After the first failure, on a full disk or of a pipe whose reader has ended, it writes no more lines. Of the full
+    disk, one line on stderr tells.
+
+    Args:
+        output: where the lines go; None for the standard output, of which a notebook has one for each cell.
     """
 
-    failure: OSError | None = None
-    says_so = True
+    def __init__(self, output: TextIO | None = None) -> None:
+        logging.Handler.__init__(self)
+        self.output = output
+
+    @property
+    def stream(self) -> Any:  # type: ignore[override]
+        return self.output or sys.stdout
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self.failure is None:
+        with tqdm.external_write_mode():
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -108,54 +115,35 @@ class _StopsAtFailure(logging.StreamHandler[TextIO]):
         if not isinstance(error, OSError):
             super().handleError(record)
             return
-        self.failure = error
-        if self.says_so and not isinstance(error, BrokenPipeError):
+        silence(self.stream)
+        if not isinstance(error, BrokenPipeError):
             with suppress(OSError):
                 name = getattr(self.stream, "name", "the output")
                 print(f"cannot write {name}: {error.strerror}; going on without it", file=sys.stderr)  # noqa: T201
 
 
-class _LogFile(_StopsAtFailure, logging.FileHandler):
-    """A handler that writes the log of a run to a file."""
+def setup_logging(output: TextIO | None = None) -> None:
+    """Set up logging of plain lines for a command, by default to stdout; other processes than the first log errors.
 
-
-class _Lines(_StopsAtFailure):
-    """A log handler whose lines stand above a progress bar, if there is one."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        super().handleError(record)
-        if self.failure is not None:
-            silence(self.stream)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with tqdm.external_write_mode():
-            super().emit(record)
-
-
-class _CurrentOutput(_Lines):
-    """A handler like `_Lines` that looks up the standard output for each line: a notebook has one for each cell."""
-
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-
-    @property
-    def stream(self) -> Any:  # type: ignore[override]
-        return sys.stdout
-
-
-def log_plainly(stream: TextIO | None = None) -> None:
-    """Set up logging of plain lines, by default to stdout; processes other than the main one log errors only."""
+    Progress bars of transformers, for reading and writing weights, are not shown.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without "±" shows an escape instead of failing
         sys.stdout.reconfigure(errors="backslashreplace")
-    _log_to(_Lines(stream or sys.stdout))
+    handler = _Lines(output)
+    handler.setFormatter(_Printable("%(message)s"))
+    package = logging.getLogger("electra")
+    package.handlers = [handler]
+    package.propagate = False
+    package.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.ERROR)
+    if "transformers" in sys.modules:  # commands without torch use this module too
+        sys.modules["transformers"].utils.logging.disable_progress_bar()
 
 
 def log_by_default() -> None:
-    """Set up logging as `log_plainly` does, unless the program has set up logging."""
+    """Set up logging as `setup_logging` does, unless the program has set up logging."""
     package = logging.getLogger("electra")
     if not package.handlers and not (package.hasHandlers() and package.isEnabledFor(logging.INFO)):
-        _log_to(_CurrentOutput())
-        _hide_bars_of_transformers()
+        setup_logging()
 
 
 def show_from(level: int) -> None:
@@ -165,31 +153,11 @@ def show_from(level: int) -> None:
             handler.setLevel(level)
 
 
-def _log_to(handler: logging.Handler) -> None:
-    handler.setFormatter(_Printable("%(message)s"))
-    package = logging.getLogger("electra")
-    package.handlers = [handler]
-    package.propagate = False
-    package.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.ERROR)
-
-
 def shows_bars() -> bool:
     """Return True if progress bars can be seen: in a terminal and in a notebook."""
     notebooks = sys.modules.get("IPython")
     shell = notebooks.get_ipython() if notebooks is not None else None
     return sys.stderr.isatty() or "IPKernelApp" in getattr(shell, "config", ())
-
-
-def setup_logging(stream: TextIO | None = None) -> None:
-    """Set up logging as `log_plainly` does, without progress bars for reading and writing weights."""
-    log_plainly(stream)
-    _hide_bars_of_transformers()
-
-
-def _hide_bars_of_transformers() -> None:
-    import transformers  # here, because commands without torch use this module too
-
-    transformers.utils.logging.disable_progress_bar()
 
 
 class RunLog(logging.handlers.MemoryHandler):
@@ -201,16 +169,11 @@ class RunLog(logging.handlers.MemoryHandler):
         logging.getLogger("electra").addHandler(self)
 
     def write_to(self, folder: Path) -> None:
-        """Append the kept lines and all later ones to log.txt of a folder; raise an OSError if that fails now."""
-        path = folder / LOG_NAME
-        file = _LogFile(path, encoding="utf-8")
+        """Append the kept lines and all later ones to log.txt of a folder."""
+        file = _Lines((folder / LOG_NAME).open("a", encoding="utf-8"))
         file.setFormatter(_Printable("%(asctime)s  %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
-        file.says_so = False
         self.setTarget(file)
         self.flush()
-        if file.failure is not None:
-            raise OSError(file.failure.errno, file.failure.strerror, str(path))
-        file.says_so = True
 
 
 def environment() -> dict[str, Any]:
@@ -227,15 +190,10 @@ def environment() -> dict[str, Any]:
 def git_commit(package: Path) -> str | None:
     """Return the commit of the checkout from which a package is imported, with `-dirty` if tracked files were changed.
 
-    Return None if the package is no part of a checkout of its own project, but a wheel or a copy within another
-    repository. In a checkout of its own, pyproject.toml has the name of the package.
+    Return None if the package does not lie in the top folder of a checkout, as that of a wheel does not.
     """
     root = package.parent
-    try:
-        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-    if project != package.name or not (root / ".git").exists():
+    if not (root / ".git").exists():
         return None
     # Variables such as GIT_DIR, which hooks have, name another repository. A container may run as another user.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -2,7 +2,6 @@
 
 import atexit
 import difflib
-import errno
 import gc
 import os
 import re
@@ -19,16 +18,6 @@ from electra.core.errors import UserError
 
 OPTIONAL = {"datatrove", "optuna", "python-calamine", "tensorboard", "wandb"}
 """Packages that only some commands need; each has an extra of this package."""
-WHAT_TO_DO = {
-    errno.ENAMETOOLONG: "choose a shorter name",
-    errno.ENOENT: "correct the name",
-    errno.EEXIST: "remove it, or choose another name",
-    errno.EISDIR: "name a file in it",
-    errno.ENOTDIR: "name a folder",
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get the permission, or name another file or folder"),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or name another folder"),
-}
-"""Number of an error of the system -> what a user can do."""
 REMOVED: dict[str, str] = {
     "shard": "one host tokenizes with all its cores, several with examples/tokenize_datatrove.py (docs/clusters.md)",
     "false_alarm_rate": "choose --threshold by the spans in the scores.jsonl of right text",
@@ -97,22 +86,13 @@ MEANT: dict[str, tuple[str, ...]] = {
 """Option of run_glue.py, run_mlm.py, google-research/electra, other trainers and other spellings -> options here with
 the same meaning, of which a command has one."""
 
-_NO_MEMORY = re.compile(
-    "can't allocate memory|cannot allocate memory|not enough memory|out of memory|"
-    "failed to map segment(?!.*not permitted)|could not create a (primitive|memory)|can't start new thread",
-    re.IGNORECASE,
-)
-"""Messages of torch's allocator for CPUs, of oneDNN, of CUDA, of Python's threads and of libraries that cannot be
-loaded, which have no class of their own."""
-
-
-_COLOURS = re.compile("\x1b\\[[0-9;]*m")
-"""Codes that colour a message on a terminal, of torch."""
+_NO_MEMORY = re.compile("out of memory|not enough memory|(can't|cannot) allocate memory", re.IGNORECASE)
+"""Messages of torch's allocator for CPUs, of oneDNN and of CUDA, which have no class of their own."""
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, without colours, or the error's type if the message is empty."""
-    lines = _COLOURS.sub("", str(error)).strip().splitlines()
+    """Return the first line of an error's message, or the error's type if the message is empty."""
+    lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
 
 
@@ -140,8 +120,7 @@ def hint_of_unknown(name: str, names: Collection[str], otherwise: str, prefix: s
 
 def is_out_of_memory(error: Exception) -> bool:
     """Return True if an error says that the host or the device has no memory left."""
-    has_no_class = isinstance(error, RuntimeError | ImportError)
-    return isinstance(error, MemoryError) or (has_no_class and bool(_NO_MEMORY.search(str(error))))
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
 def own_words(error: Exception) -> str:
@@ -181,16 +160,12 @@ def run_script(main: Callable[[], None]) -> NoReturn:
             message = f"error: not enough memory; {advice}"
         elif isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
             message = f"error: this needs {error.name}, which is not installed; run: pip install {error.name}"
-        elif str(error).startswith("Symlink loop"):  # of pathlib before Python 3.13, then an OSError
-            message = f"error: {error}"
         else:
             raise
     except (UserError, OSError) as error:  # OSError: a full disk, a folder that became unreadable
         if isinstance(error, OSError) and error.filename is None and error.errno is None:
             raise
         message = f"error: {' '.join(own_words(error).split())}"
-        if isinstance(error, OSError) and error.errno in WHAT_TO_DO:
-            message += f"; {WHAT_TO_DO[error.errno]}"
     if message:
         with suppress(OSError):  # stderr may be on a full disk, too
             print(printable(message), file=sys.stderr)  # noqa: T201 - the command's own output
@@ -199,12 +174,13 @@ def run_script(main: Callable[[], None]) -> NoReturn:
 
 
 def _exit(code: Any, waits: bool) -> NoReturn:
-    """End the program with an exit code; a process of a distributed run ends without cleanup.
+    """End the program with an exit code; a process of a distributed run ends without Python's cleanup.
 
-    With `waits`, such a process first waits until all processes are here.
+    During that cleanup, threads of gloo may still run and abort the process (torch 2.13: one exit in four on a busy
+    machine). torchrun would report a failure and stop the other processes.
 
-    While the interpreter is torn down, threads of gloo may still run and abort the process (torch 2.13: one exit in
-    four on a busy machine). torchrun would report a failure and stop the other processes.
+    Args:
+        waits: whether a process of a distributed run waits until all its processes have come here.
     """
     distributed = getattr(sys.modules.get("torch"), "distributed", None)  # not every command imports torch
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():

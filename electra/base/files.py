@@ -6,7 +6,6 @@ import os
 import re
 import secrets
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +17,6 @@ from huggingface_hub.utils import validate_repo_id
 from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
 import electra
-from electra.base.console import is_encodable
 from electra.base.typed import T, check_type, parse_json
 from electra.core.errors import UserError
 
@@ -35,52 +33,24 @@ def open_new(path: Path) -> Iterator[TextIO]:
     """Open a text file to write, which appears at `path` when it is complete: no reader sees a part of the file.
 
     Until then it is the hidden file .NAME.RANDOM.unfinished beside it. A symbolic link stays, and its target is
-    written. A file that is replaced keeps its mode. A device, a pipe and an open file such as /dev/stdout cannot be
-    replaced: they are written directly.
+    written. What is there and is no file, such as /dev/null or a pipe, is written directly.
     """
     options: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
-    if _is_stream(path):
-        with _naming(path), open(path, "a", **options) as file:  # "w" would empty a file that stdout is appended to
-            yield file
-        return
     path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        with open(path, "w", **options) as stream:
+            yield stream
+        return
     name = os.fsencode(path.name)[:200].decode(errors="ignore")  # a name may have 255 bytes
     unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}.unfinished")
     try:
-        with _naming(path), open(unfinished, "x", **options) as file:
-            with suppress(FileNotFoundError):
-                shutil.copymode(path, unfinished)
+        with open(unfinished, "x", **options) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
             os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Add the name of a file to errors of the block that writes it, such as that of a full disk."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is not None and error.filename is None:
-            error.filename = str(path)
-        raise
-
-
-def _is_stream(path: Path) -> bool:
-    """Return True if a path names a device, a pipe, or a file that a process has open, such as /dev/stdout."""
-    try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return False
-    link = path
-    while link.is_symlink():
-        if str(link.parent.resolve()).startswith("/proc/"):
-            return True
-        link = link.parent / os.readlink(link)
-    return not stat.S_ISREG(mode)
 
 
 def write_file(content: bytes, path: Path) -> None:
@@ -154,21 +124,12 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 def replace_folder(new: Path, target: Path) -> None:
     """Rename `new` to `target`; after a kill in between, the old folder is complete as `target.previous`."""
-    share_weights(new)
     previous = target.with_name(f"{target.name}.previous")
     shutil.rmtree(previous, ignore_errors=True)
     if target.exists():
         os.rename(target, previous)
     os.rename(new, target)
     shutil.rmtree(previous, ignore_errors=True)
-
-
-def share_weights(folder: Path) -> None:
-    """Let everybody read the weights in a folder who may read its config.json; safetensors lets only their owner."""
-    config = folder / "config.json"
-    for path in folder.glob("*.safetensors") if config.is_file() else ():
-        with suppress(OSError):  # a file system without modes
-            path.chmod(stat.S_IMODE(config.stat().st_mode))
 
 
 def sync_folder(folder: Path) -> None:
@@ -196,14 +157,11 @@ def expand(path: str | Path) -> Path:
     """Return the path with `~` and variables such as `$HOME` replaced, if there is such a user or variable.
 
     A path that exists as it is written stays.
-
-    Raises:
-        UserError: a name is not UTF-8 or holds NUL, which libraries and files of options cannot take.
     """
-    text = _checked(os.fspath(path))
+    text = os.fspath(path)
     if "$" in text and not os.path.lexists(text):
         text = os.path.expandvars(text)
-    return Path(_checked(os.path.expanduser(text)))
+    return Path(os.path.expanduser(text))
 
 
 def check_regular(path: str | Path) -> None:
@@ -215,13 +173,7 @@ def check_regular(path: str | Path) -> None:
 
 def absolute(path: str) -> str:
     """Return the absolute path of a file or folder, with `~` and variables replaced; see `expand`."""
-    return _checked(os.path.abspath(expand(path)))
-
-
-def _checked(path: str) -> str:
-    if not is_encodable(path) or "\0" in path:
-        raise UserError(f"the path {path!r} has a name that is not UTF-8; rename that file or folder")
-    return path
+    return os.path.abspath(expand(path))
 
 
 HELD_OUT_WORDS = frozenset({"valid", "validation", "val", "dev", "devel", "development", "test", "eval"})
@@ -276,11 +228,17 @@ def saved_models(folder: Path) -> list[Path]:
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError)
 """Errors of reading a text that is no YAML; ValueError for an encoding other than UTF-8."""
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z")
-"""Numbers such as 1e-4, which PyYAML takes for text."""
+"""Numbers such as 1e-4, which PyYAML takes for text, and its dumper therefore writes without marks."""
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that reads 1e-4 as a number, and refuses keys that a mapping has twice."""
+    """A YAML loader that refuses keys that a mapping has twice, and reads words and numbers as YAML 1.2 does.
+
+    Only null, true, false and decimal numbers such as 1e-4 are no text. YAML 1.1 reads `no` as false, `010` as 8 and
+    `12:30` as 750.
+    """
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
@@ -301,15 +259,6 @@ class _TextLoader(_Loader):
     yaml_implicit_resolvers: dict[str, Any] = {}
 
 
-class _PlainLoader(_Loader):
-    """A YAML loader for which only null, true, false and decimal numbers are no text, as in YAML 1.2.
-
-    YAML 1.1 reads `no` as false, `010` as 8 and `12:30` as 750.
-    """
-
-    yaml_implicit_resolvers: dict[str, Any] = {}
-
-
 class _Dumper(yaml.SafeDumper):
     """A YAML dumper that quotes text that looks like a number, and writes repeated values out, without references."""
 
@@ -317,9 +266,8 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-for _class in (_Loader, _Dumper):
-    _class.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
-for _class in (_TextLoader, _PlainLoader):
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+for _class in (_Loader, _TextLoader):
     _class.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"<<\Z"), ["<"])
 _TextLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null|)\Z"), ["~", "n", ""])
 for _kind, _pattern, _beginnings in (
@@ -330,7 +278,7 @@ for _kind, _pattern, _beginnings in (
     ("float", _FLOAT.pattern, list("-+.0123456789")),
     ("float", r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z", list("-+.")),
 ):
-    _PlainLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _beginnings)
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _beginnings)
 
 
 def read_yaml(text: str) -> Any:
@@ -340,11 +288,6 @@ def read_yaml(text: str) -> Any:
         yaml.YAMLError, ValueError, RecursionError: see `YAML_ERRORS`.
     """
     return yaml.load(text, Loader=_Loader)
-
-
-def read_plain(text: str) -> Any:
-    """Return the value of a text of YAML in which `no`, `010` and `12:30` are words; errors as of `read_yaml`."""
-    return yaml.load(text, Loader=_PlainLoader)
 
 
 OPTIONS_TITLE = "Effective options"

@@ -10,12 +10,12 @@ from electra.core.errors import abridged
 T = TypeVar("T")
 """Type of a value that is read."""
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
-"""How values are checked: `1` is no text, nan is no number. Another version may have written more entries."""
+"""Pydantic's settings: a number is no text, nan is no number, and entries beside those of the type are allowed."""
 
 
 @lru_cache
 def checker(shape: Any) -> TypeAdapter[Any]:
-    """Return the checker of tuples with one value of a type: pydantic takes a configuration for parts alone."""
+    """Build what checks a tuple of one value of a type: pydantic applies settings to the parts of a type only."""
     return TypeAdapter(tuple[shape], config=STRICT)
 
 

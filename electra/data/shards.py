@@ -117,7 +117,7 @@ def load_or_build_cache(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cach
     target = cache_folder(corpus, tokenizer, cache_dir)
     if find_cache_damage(target) is None:
         return TokenCache(target)
-    with locked(target, WHAT):
+    with locked(target):
         wrong = find_cache_damage(target)
         if wrong is not None:  # no other process has built it meanwhile
             count = _count_of_shards(corpus, target)

@@ -28,11 +28,11 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from electra.base.checkpoints import (
     PROVENANCE_NAME,
+    RESUME,
     UNFINISHED,
     checkpoints_of,
     commit,
     discard,
-    how_to_go_on,
     translate_write_errors,
     write_manifest,
 )
@@ -135,7 +135,7 @@ class AtomicCheckpoints(TrainerCallback):
             shutil.rmtree(unfinished.parent, ignore_errors=True)
 
     def _translated_errors(self) -> AbstractContextManager[None]:
-        return translate_write_errors(self.run_folder / UNFINISHED, how_to_go_on(self.run_folder))
+        return translate_write_errors(self.run_folder / UNFINISHED, RESUME)
 
     def _complete(self, unfinished: Path) -> None:
         """Write the files that Trainer does not, and delete Trainer's pickled options, which hold the Hub's token."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.base.console import log_plainly
+from electra.base.console import setup_logging
 from electra.base.files import read_json
 from electra.base.parser import Parser
 from electra.core.errors import UserError
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
         help="draw the curves of another code base, under its names, in files of their own",
     )
     given = parser.parse_args(argv)
-    log_plainly()
+    setup_logging()
     first = given.folders[0]
     if given.output is not None and given.output not in given.folders:
         refuse_other_files(given.output)

@@ -48,7 +48,7 @@ from optuna.storages import BaseStorage
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from electra.base.console import counted, format_seconds, log_plainly, shown_command
+from electra.base.console import counted, format_seconds, setup_logging, shown_command
 from electra.base.errors import first_line
 from electra.base.files import config_path, expand, write_file
 from electra.base.parser import Parser
@@ -458,7 +458,7 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
 
 
 def main(argv: list[str] | None = None) -> None:
-    log_plainly()
+    setup_logging()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     parser = Parser(
         prog="electra sweep",

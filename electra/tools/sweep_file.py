@@ -18,7 +18,7 @@ import regex
 
 from electra.base.console import SECRET, hide_secrets, without_secrets
 from electra.base.errors import hint_of_unknown
-from electra.base.files import YAML_ERRORS, config_path, holds_files, read_json, read_plain
+from electra.base.files import YAML_ERRORS, config_path, holds_files, read_json, read_yaml
 from electra.core.errors import UserError
 from electra.core.ranges import check
 from electra.finetuning.commands import TaskCommand
@@ -102,7 +102,7 @@ def read_sweep(path: Path) -> Sweep:
         UserError: the file cannot be read, or an entry is missing, wrong, or understood by wandb's own agent only.
     """
     try:
-        content = read_plain(path.read_text(encoding="utf-8"))
+        content = read_yaml(path.read_text(encoding="utf-8"))
     except YAML_ERRORS as error:
         raise UserError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict) or not content:

@@ -3,14 +3,11 @@
 import json
 import os
 import re
-import stat
 from pathlib import Path
 from unittest.mock import Mock
 
-import torch
 from pytest import raises
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from electra.base import checkpoints
 from electra.base.checkpoints import (
@@ -25,7 +22,6 @@ from electra.base.checkpoints import (
     translate_write_errors,
     write_manifest,
 )
-from electra.base.files import replace_folder
 from electra.core.errors import UserError
 from tests.helpers import files_up_to, parametrize
 
@@ -56,21 +52,6 @@ def write_checkpoint(run, step, *names):
 
 
 # ---- manifests
-
-
-@parametrize("finish", [write_manifest, lambda folder: replace_folder(folder, folder.with_name("named"))])
-@parametrize("mask", [0o022, 0o077])
-def test_weights_can_be_read_by_those_who_may_read_the_other_files(tmp_path, mask, finish):
-    network = tmp_path / "network"
-    before = os.umask(mask)
-    try:
-        network.mkdir()
-        (network / "config.json").write_text("{}")
-        save_file({"a": torch.zeros(2)}, network / "model.safetensors")
-        finish(network)
-    finally:
-        os.umask(before)
-    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("*/*")} == {0o666 & ~mask}
 
 
 def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):
@@ -135,7 +116,7 @@ def test_samples_of_a_large_file_find_zeroed_bytes(tmp_path, zeroed, monkeypatch
 
 
 def test_the_latest_valid_checkpoint_is_found(tmp_path, caplog):
-    with raises(UserError, match="checkpoint-N"):
+    with raises(UserError, match="no checkpoint"):
         latest_valid_checkpoint(tmp_path)
     before = write_checkpoint(tmp_path, 900)
     newest = write_checkpoint(tmp_path, 1000)
@@ -146,15 +127,17 @@ def test_the_latest_valid_checkpoint_is_found(tmp_path, caplog):
     assert latest_valid_checkpoint(tmp_path) == before
     assert "checkpoint-1000" in caplog.text and MANIFEST_NAME in caplog.text
     alter(before / "optimizer.pt")
-    with raises(UserError, match=r"checkpoint-1000 .*manifest.*checkpoint-900 .*optimizer"):
+    with raises(UserError, match="no checkpoint"):
         latest_valid_checkpoint(tmp_path)
+    assert "optimizer" in caplog.text
 
 
-def test_weights_alone_are_valid_but_not_resumable(tmp_path):
+def test_weights_alone_are_valid_but_not_resumable(tmp_path, caplog):
     folder = write_checkpoint(tmp_path, 4, "model.safetensors")
     assert find_damage(folder) is None
-    with raises(UserError, match="--save_only_model"):
+    with raises(UserError):
         latest_valid_checkpoint(tmp_path)
+    assert "--save_only_model" in caplog.text
     write_checkpoint(tmp_path, 3, "global_step3/shard.pt")  # as DeepSpeed writes it
     assert latest_valid_checkpoint(tmp_path) == tmp_path / "checkpoint-3"
 

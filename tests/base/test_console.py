@@ -19,7 +19,7 @@ from electra.base.console import (
     format_seconds,
     hide_secrets,
     log_by_default,
-    log_plainly,
+    setup_logging,
     shown_command,
     without_secrets,
 )
@@ -48,7 +48,7 @@ def test_secret_variables_are_left_out_and_names_of_texts_are_not():
 def test_only_the_main_process_logs_more_than_errors(monkeypatch):
     for rank, level in (("1", logging.ERROR), ("0", logging.INFO)):
         monkeypatch.setenv("RANK", rank)
-        log_plainly()
+        setup_logging()
         assert logging.getLogger("electra").level == level
 
 
@@ -73,11 +73,10 @@ def commit_all(folder):
     git(folder, "commit", "-qm", "first")
 
 
-def copy_package(folder, project):
-    """What `environment` needs of the package, in a folder of a project of this name."""
+def copy_package(folder):
+    """What `environment` needs of the package, in a folder."""
     shutil.copytree(ROOT / "electra" / "base", folder / "electra" / "base", ignore=shutil.ignore_patterns("*.pyc"))
     shutil.copy(ROOT / "electra" / "__init__.py", folder / "electra")
-    (folder / "pyproject.toml").write_text(f'[project]\nname = "{project}"\n')
 
 
 def recorded_commit(package_of, **variables):
@@ -92,7 +91,7 @@ def recorded_commit(package_of, **variables):
 def test_a_result_says_which_commit_it_is_of(tmp_path):
     ours = tmp_path / "ours"
     other = tmp_path / "other"
-    copy_package(ours, "electra")
+    copy_package(ours)
     assert recorded_commit(ours) == "None"
     commit_all(ours)
     other.mkdir()
@@ -112,13 +111,9 @@ def test_this_checkout_has_a_commit():
     assert environment()["git_commit"].removesuffix("-dirty") == git(ROOT, "rev-parse", "HEAD")
 
 
-def test_the_repository_of_another_project_is_not_ours(tmp_path):
-    copy_package(tmp_path / "vendored", "their-project")
-    commit_all(tmp_path / "vendored")
-    assert recorded_commit(tmp_path / "vendored") == "None"
-    commit_all(tmp_path)  # an environment with a wheel lies within their repository
-    copy_package(tmp_path / "venv" / "site-packages", "electra")
-    (tmp_path / "venv" / "site-packages" / "pyproject.toml").unlink()
+def test_the_repository_around_an_installed_package_is_not_ours(tmp_path):
+    copy_package(tmp_path / "venv" / "site-packages")
+    commit_all(tmp_path)
     assert recorded_commit(tmp_path / "venv" / "site-packages") == "None"
 
 
@@ -127,7 +122,7 @@ def test_the_repository_of_another_project_is_not_ours(tmp_path):
     [("a\x1b[2Jb\x07c", "a\\x1b[2Jb\\x07c"), ("ab\u202ecd\u200f", "ab\\u202ecd\\u200f"), ("\udcff", "\\udcff")],
 )
 def test_nothing_steers_the_terminal(text, shown, capsys, tmp_path):
-    log_plainly()
+    setup_logging()
     logger = logging.getLogger("electra.test")
     log = RunLog()
     log.write_to(tmp_path)

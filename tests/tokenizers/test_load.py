@@ -17,7 +17,7 @@ from tokenizers import (
 )
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
-from electra.base.console import log_plainly
+from electra.base.console import setup_logging
 from electra.core.errors import UserError
 from electra.tokenizers.load import (
     SPECIAL_TOKENS,
@@ -478,7 +478,7 @@ def test_a_model_that_names_another_unknown_token_gets_that_of_its_roles(tmp_pat
 def test_a_long_training_says_that_it_goes_on(monkeypatch, capfd):
     monkeypatch.setattr("electra.tokenizers.train.HEARTBEAT", 0.001)
     monkeypatch.setattr("electra.tokenizers.train.MANY_CHARACTERS", 100)
-    log_plainly()
+    setup_logging()
     train_on_documents(CORPUS * 20, TokenizerArguments(tokenizer_algorithm="unigram", vocab_size=100))
     said = capfd.readouterr().out
     assert "different words" in said
@@ -489,7 +489,7 @@ def test_a_long_training_says_that_it_goes_on(monkeypatch, capfd):
 @parametrize("is_unspaced", [True, False])
 def test_wordpiece_without_spaces_between_words_is_warned_of(algorithm, is_unspaced, capfd):
     text = ["สุนัขกำลังนอนหลับอยู่บนเตียงในห้องนอน" if is_unspaced else "the dog sleeps on a bed"] * 20
-    log_plainly()
+    setup_logging()
     train_on_documents(text, TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=VOCAB_SIZES[algorithm]))
     assert ("consider --tokenizer_algorithm unigram" in capfd.readouterr().out) == (
         is_unspaced and algorithm == "wordpiece"
@@ -501,7 +501,7 @@ def test_wordpiece_without_spaces_between_words_is_warned_of(algorithm, is_unspa
 def test_lower_cased_turkish_is_warned_of(algorithm, is_turkish, capfd):
     words = "IŞIK ışık kapı kapısı yıl yılı kız kızı altı altın adı adım sıra sıralı İZMİR balık kalın"
     text = [words if is_turkish else words.translate(str.maketrans("ıİ", "iI"))] * 20
-    log_plainly()
+    setup_logging()
     for lowercase in (True, False):
         options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=400, lowercase=lowercase)
         if algorithm == "unigram":
