@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from typing_extensions import TypedDict
 
 from electra.base.errors import first_line, is_out_of_memory
-from electra.base.files import expand, read_json, replace_folder, sync_folder, write_json
+from electra.base.files import expand, read_json, replace_folder, share_weights, sync_folder, write_json
 from electra.core.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ _SAMPLES = 64
 
 def write_manifest(folder: Path, *editable: str) -> None:
     """Sync all files of a complete folder to the disk, and write a manifest of all but the `editable` ones."""
+    share_weights(folder)
     paths = sorted(folder.rglob("*"))
     files = [path for path in paths if path.is_file() and path.name not in (MANIFEST_NAME, *editable)]
     for path in files:

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -124,12 +125,21 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 def replace_folder(new: Path, target: Path) -> None:
     """Rename `new` to `target`; after a kill in between, the old folder is complete as `target.previous`."""
+    share_weights(new)
     previous = target.with_name(f"{target.name}.previous")
     shutil.rmtree(previous, ignore_errors=True)
     if target.exists():
         os.rename(target, previous)
     os.rename(new, target)
     shutil.rmtree(previous, ignore_errors=True)
+
+
+def share_weights(folder: Path) -> None:
+    """Let everybody read the weights in a folder who may read its config.json; safetensors lets only their owner."""
+    config = folder / "config.json"
+    for path in folder.glob("*.safetensors") if config.is_file() else ():
+        with suppress(OSError):  # a file system without modes
+            path.chmod(stat.S_IMODE(config.stat().st_mode))
 
 
 def sync_folder(folder: Path) -> None:

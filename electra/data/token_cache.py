@@ -378,9 +378,8 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: boo
     distinct = _count_distinct(hashes)
     if distinct < 2:
         raise UserError(
-            "the corpus has only one distinct document, so none can be held out for evaluation; choose another "
-            "--document_separator (line), give a --validation_file, or set --validation_fraction 0 and leave "
-            "--test_fraction out"
+            "the corpus has only one distinct document, so none can be held out for evaluation; write blank lines "
+            "between its documents, or give a --validation_file; --validation_fraction 0 trains without evaluation"
         )
     wanted = min(distinct - 1, max(1, round(fraction * distinct)))
     turned = np.uint64(2**64 - 1 if is_test else 0)

@@ -139,10 +139,7 @@ def train_on_corpus(
     if source is None and options.lowercase:
         _log_lost_case(stream.held_out)
     if not stream.held_out:
-        logger.warning(
-            "there are too few documents to hold some out, so the tokenizer is not measured; if each line of the text "
-            "is a document, use --document_separator line"
-        )
+        logger.warning("there are too few documents to hold some out, so the tokenizer is not measured")
     return tokenizer, report
 
 

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -453,12 +452,16 @@ def rows_by_split(
     """
     if rows:
         return {
-            split: table_rows(part.table, part.argument, names_classes=names_classes) for split, part in rows.items()
+            split: _at_least_one(table_rows(part.table, part.argument, names_classes=names_classes), part.argument)
+            for split, part in rows.items()
         }
     name = options.dataset_name
     config = getattr(options, "dataset_config_name", None)
     form: Any = {option: getattr(options, option, None) for option in TABLE_FORM}
-    read = partial(read_rows, **form, names_classes=names_classes, skips_empty=True)
+
+    def read(path: str) -> Iterator[PlacedRow]:
+        return _at_least_one(read_rows(path, **form, names_classes=names_classes, skips_empty=True), path)
+
     files = files_by_split(options) if name is None else files_of_folder(name, config)
     rows_of_splits: dict[str, Iterator[PlacedRow]]
     rows_of_splits = {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}
@@ -477,6 +480,15 @@ def rows_by_split(
     if missing:
         raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(there)}")
     return rows_of_splits
+
+
+def _at_least_one(rows: Iterator[PlacedRow], name: str) -> Iterator[PlacedRow]:
+    """Yield rows; raise a UserError with the name of what has them if there are none."""
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{name} has no rows; give a header and rows")
+    yield first
+    yield from rows
 
 
 # ---- names of columns and of classes

@@ -3,8 +3,7 @@
 import logging
 import math
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +84,7 @@ def describe_logs(logs: Mapping[str, Any], step: int) -> str:
             f"ETA {format_seconds(logs['eta_seconds'])}",
         ]
     elif "train_runtime" in logs:
-        parts = [f"{format_seconds(logs['train_runtime'])} since the start, with evaluations and checkpoints"]
+        parts = [f"training took {format_seconds(logs['train_runtime'])}, with evaluations and checkpoints"]
     else:  # all steps of the window were skipped
         parts = [f"{name} {value}" for name, value in logs.items()]
     return f"step {step}: " + "  ".join(parts)
@@ -224,42 +223,11 @@ def last_evaluation(state: TrainerState) -> dict[str, Any]:
     return next(logs for logs in reversed(state.log_history) if "eval_discriminator_auc" in logs)
 
 
-# ---- what else is measured at each evaluation, and how long it takes
+# ---- what else is measured at each evaluation
 
 Probe = Callable[[Any], dict[str, float]]
 """Function of the joint model, in evaluation mode, that returns metrics without the prefix eval_; see
 electra/tools/probes.py."""
-MOST_PROBING = 0.05
-"""Share of the time from one evaluation to the next above which a warning says that probes are slow."""
-
-
-class ProbeClock:
-    """A runner of the probes of an evaluation, which warns once if probes take much of the run's time."""
-
-    def __init__(self, probes: Sequence[Probe] = ()) -> None:
-        self.probes = probes
-        self.is_slow = False
-        self._ended: float | None = None  # the probes of the last evaluation, in seconds
-
-    def measure(self, model: Any) -> dict[str, float]:
-        """Return the metrics of all probes."""
-        started = time.monotonic()
-        metrics: dict[str, float] = {}
-        for probe in self.probes:
-            metrics |= probe(model)
-        ended = time.monotonic()
-        if self._ended is not None and not self.is_slow:
-            share = (ended - started) / (ended - self._ended)
-            self.is_slow = share > MOST_PROBING
-            if self.is_slow:
-                line = (
-                    "--eval_pairs and --eval_classify take %.0f %% of the time; give fewer rows, or raise --eval_steps"
-                )
-                logger.warning(line, 100 * share)
-        self._ended = ended
-        return metrics
-
-
 # ---- the callbacks of a run
 
 

@@ -1,10 +1,8 @@
 """From options to data: corpora, tokenizer, token cache, training and evaluation segments."""
 
 import copy
-import glob
 import hashlib
 import logging
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +14,6 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from electra.base.checkpoints import MANIFEST_NAME, start_checkpoint
-from electra.base.files import split_name
 from electra.core.errors import UserError
 from electra.core.rng import Ints
 from electra.core.segments import EvaluationSegments, SegmentCollator, SegmentPolicy
@@ -25,13 +22,12 @@ from electra.data.foreign import open_cache
 from electra.data.options import SegmentArguments, held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.policies.packed import PackedPolicy
-from electra.data.shards import cache_folder, describe_sources, load_or_build_cache
+from electra.data.shards import describe_sources, load_or_build_cache
 from electra.data.token_cache import (
     NONE,
     TOKENIZER_NAME,
     Documents,
     TokenCache,
-    find_cache_damage,
     held_out_documents,
     load_or_compute,
     shared_documents,
@@ -108,8 +104,10 @@ def data_of_run(
     segments: SegmentArguments,
     args: ElectraTrainingArguments,
 ) -> PretrainingData:
-    """Return the data of a run, made of token caches unless `train` is the data.
+    """Return the data of a program's run, made of token caches unless `train` is the data.
 
+    Args:
+        held_out: held-out texts, the first of which decides about checkpoints; None to hold out a share of `train`.
     Raises:
         UserError: there is no tokenizer, or it is not that of the token cache.
     """
@@ -123,7 +121,18 @@ def data_of_run(
     texts = _held_out_caches(held_out)
     for cache in (train, *texts.values()):
         _check_made_with(cache, tokenizer)
-    return data_of_corpus(train, tokenizer, texts, segments, seed=args.seed, eval_seed=args.eval_seed)
+    check_tokenizer(tokenizer, "of the token cache")
+    return _data_of_split(
+        tokenizer,
+        train,
+        texts,
+        _split(train, [*texts.values()], segments, args.eval_seed),
+        segments,
+        [{"name": train.path.name, "documents": len(train), "tokens": train.num_tokens}],
+        seed=args.seed,
+        eval_seed=args.eval_seed,
+        corrupted=_corrupted_test_set(segments, tokenizer),
+    )
 
 
 def _held_out_caches(held_out: TokenCache | Mapping[str, TokenCache] | None) -> dict[str, TokenCache]:
@@ -144,39 +153,6 @@ def _check_made_with(cache: TokenCache, tokenizer: PreTrainedTokenizerBase) -> N
     path = cache.path / TOKENIZER_NAME
     if path.is_dir() and not is_tokenizer_of(tokenizer, load_tokenizer(path)):
         raise UserError(f"{cache.path} was made with another tokenizer than processing_class; give that in {path}")
-
-
-def data_of_corpus(
-    corpus: TokenCache,
-    tokenizer: PreTrainedTokenizerBase,
-    held_out: Mapping[str, TokenCache],
-    segments: SegmentArguments,
-    *,
-    seed: int,
-    eval_seed: int,
-) -> PretrainingData:
-    """Return the data of a run on a token cache: its training and evaluation segments, and a corrupted test set.
-
-    Args:
-        held_out: held-out texts by name, the first of which decides about checkpoints; {} to hold out a share of the
-            corpus.
-        seed: seed of training segments and their masks.
-        eval_seed: seed of the choice of held-out documents, and of their masks.
-    """
-    check_tokenizer(tokenizer, "of the token cache")
-    split = _split(corpus, [*held_out.values()], segments, eval_seed)
-    sources = [{"name": corpus.path.name, "documents": len(corpus), "tokens": corpus.num_tokens}]
-    return _data_of_split(
-        tokenizer,
-        corpus,
-        held_out,
-        split,
-        segments,
-        sources,
-        seed=seed,
-        eval_seed=eval_seed,
-        corrupted=_corrupted_test_set(segments, tokenizer),
-    )
 
 
 def _corrupted_test_set(options: SegmentArguments, tokenizer: PreTrainedTokenizerBase) -> CorruptedTestSet | None:
@@ -200,11 +176,15 @@ def _data_of_split(
     eval_seed: int,
     corrupted: CorruptedTestSet | None = None,
 ) -> PretrainingData:
-    """Return the data of a run; see `data_of_corpus` for the arguments.
+    """Return the data of a run: training and evaluation segments of token caches.
 
     Args:
+        held_out_texts: held-out texts by name, the first of which decides about checkpoints; {} if it is a share of
+            the cache.
         split: the documents of the cache that are held out or tested, see `_split`.
         sources: see `PretrainingData`.
+        seed: seed of training segments and their masks.
+        eval_seed: seed of the choice of held-out documents, and of their masks.
     """
     documents = Documents(len(cache), split["left_out"])
     in_test = split.get("test", NONE)
@@ -277,8 +257,6 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
     """Return tokenizer, token caches and split of a run, found or built now."""
     seed = args.training.eval_seed
     folder = args.cache.cache_dir
-    if checkpoint is not None:
-        _refuse_moved_texts(args)
     check_apart(args.corpus.train_file, {"output_dir": args.training.output_dir, "cache_dir": folder})
     corpus = None if args.cache.token_cache else Corpus(args.corpus, seed)
     without_data = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
@@ -290,7 +268,6 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
         cache = open_cache(Path(str(args.cache.token_cache)), tokenizer, folder)
         sources = [{"name": args.cache.token_cache, "documents": len(cache), "tokens": cache.num_tokens}]
     else:
-        _warn_of_waiting_hosts(cache_folder(corpus, tokenizer, folder))
         cache = load_or_build_cache(corpus, tokenizer, folder)
         sources = describe_sources(corpus, cache)
     held_out = {name: load_or_build_cache(text, tokenizer, folder) for name, text in validation.items()}
@@ -306,37 +283,6 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
     # Not before the caches are written: the tokenizer in a cache does not depend on the length of a run.
     tokenizer.model_max_length = args.model.max_position_embeddings
     return Prepared(tokenizer, cache.path, sources, {name: text.path for name, text in held_out.items()}, split)
-
-
-def _warn_of_waiting_hosts(cache: Path) -> None:
-    """Log a warning if a run on several hosts would tokenize: all their devices would wait for it."""
-    is_one_host = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
-    if not is_one_host and find_cache_damage(cache) is not None:
-        logger.warning(
-            "the text is tokenized now, and the devices of all hosts wait for it; tokenize it before, with "
-            "`electra cache` on one host or examples/tokenize_datatrove.py on several, and name the tokens with "
-            "--token_cache"
-        )
-
-
-def _refuse_moved_texts(args: Configuration) -> None:
-    """Refuse to resume a run whose text is not where the options say any more; the message names the option."""
-    texts = {
-        "dataset_name": [*filter(os.path.isabs, args.corpus.dataset_name)],
-        "train_file": args.corpus.train_file,
-        "token_cache": [args.cache.token_cache or ""],
-        "validation_file": [split_name(entry)[1] for entry in args.segments.validation_file],
-        "eval_corruption": [args.segments.eval_corruption or ""],
-        "eval_pairs": [args.training.eval_pairs or ""],
-        "eval_classify": [args.training.eval_classify or ""],
-    }
-    for option, paths in texts.items():
-        for path in filter(None, paths):
-            if not os.path.exists(path) and not glob.glob(path, recursive=True):
-                raise UserError(
-                    f"--{option} {path}: no such file or folder; if the text of this run was moved, name all of "
-                    f"--{option} anew, in the same order, and the run goes on"
-                )
 
 
 def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentArguments, seed: int) -> dict[str, Any]:

@@ -112,10 +112,6 @@ def finish_run(
     return metrics
 
 
-ENGLISH = "the of and to in is that for it as was with on by be this are from or which not have at but"
-"""Common words of English, which a vocabulary of English text has as whole tokens."""
-
-
 def next_step(trainer: ElectraTrainer, results: Mapping[str, Any]) -> str:
     """Return advice for the user: train on if the networks have not started to learn, else fine-tune them.
 
@@ -128,7 +124,7 @@ def next_step(trainer: ElectraTrainer, results: Mapping[str, Any]) -> str:
         auc = results["frequencies"]["discriminator_auc"]
         if not health.has_learned(last_evaluation(trainer.state), auc):
             return f"The networks are in {folder}; they have to learn more before they are worth fine-tuning."
-    return f"Fine-tune it: {fine_tuning_command(trainer.processing_class, str(folder))}"
+    return f"Fine-tune it on texts with labels: {fine_tuning_command(str(folder))}; or with electra tag, glue, squad"
 
 
 def health_of(trainer: ElectraTrainer) -> DiscriminatorHealth | None:
@@ -137,21 +133,9 @@ def health_of(trainer: ElectraTrainer) -> DiscriminatorHealth | None:
     return next((callback for callback in callbacks if isinstance(callback, DiscriminatorHealth)), None)
 
 
-def fine_tuning_command(tokenizer: PreTrainedTokenizerBase, path: str) -> str:
-    """Return a command that fine-tunes a network: on GLUE if its vocabulary is English, else on labels of the user."""
-    shown = shlex.quote(path)
-    if is_english(tokenizer):
-        return f"python -m electra glue --pretrain_path {shown}"
-    return (
-        f"python -m electra classify --pretrain_path {shown} --train_file FILE   # or electra tag, for labels of words"
-    )
-
-
-def is_english(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Return True if nearly all of the most common English words are single tokens."""
-    words = ENGLISH.split()
-    single = sum(len(tokenizer(f" {word}", add_special_tokens=False)["input_ids"]) == 1 for word in words)
-    return single >= 0.9 * len(words)
+def fine_tuning_command(path: str) -> str:
+    """Return a command that fine-tunes a network on labels of the user."""
+    return f"python -m electra classify --pretrain_path {shlex.quote(path)} --train_file FILE"
 
 
 class HeldOutMetrics(NamedTuple):
@@ -294,7 +278,7 @@ def export_networks(
                 setattr(config, ENERGY_KEY, is_energy_based)
             network.save_pretrained(folder, state_dict=plain_state(network))
             tokenizer.save_pretrained(folder)
-            data, card = _card(name, model, tokenizer, run_folder.name, plan, metrics, options, verdict)
+            data, card = _card(name, model, run_folder.name, plan, metrics, options, verdict)
             write_file(card_content(data, card), folder / "README.md")
             write_manifest(folder, "README.md")  # users edit the card
         for name in networks:
@@ -324,7 +308,6 @@ OWN_HEAD = (
 def _card(
     network: str,
     model: ElectraForJointPretraining,
-    tokenizer: PreTrainedTokenizerBase,
     run: str,
     plan: Plan,
     metrics: Mapping[str, float],
@@ -364,6 +347,6 @@ def _card(
         scores=Table(["metric", "value"], scores or [["none", ""]]),
         training=plan.facts(),
         options=write_as_yaml(shown) if shown else "",
-        fine_tune=fine_tuning_command(tokenizer, network) if is_ready else "",
+        fine_tune=fine_tuning_command(network) if is_ready else "",
     )
     return data, card

@@ -29,16 +29,10 @@ logger = logging.getLogger(__name__)
 
 MOST_SOURCES = 20
 """Sources that get a line of their own, at most; a glob such as `books/*.txt` can name hundreds."""
-SHORT_DOCUMENT = 256
-"""Mean length in tokens below which documents look like paragraphs, unless they fill segments."""
-MUCH_PADDING = 0.2
-"""Share of padding above which a line advises to pack segments."""
 SAMPLED_ROWS = 500
 """Rows of an epoch whose padding is counted, for a share that is right to about 2 %."""
 FEW_TOKENS = 1000
 """Held-out tokens below which a warning says that metrics are uncertain; about 100 of them are replaced."""
-LONG_DOCUMENT = 50_000
-"""Mean length in tokens above which plain text seems to have no blank lines between its documents."""
 MOST_EPOCHS = 40
 """Epochs above which more repetition teaches little: Muennighoff et al. (2023), arXiv:2305.16264."""
 
@@ -104,7 +98,7 @@ class Plan:
             (
                 "training",
                 f"{self.steps:,} steps of {self.batch_size} x {self.max_length} tokens: {self.total_tokens:,} tokens "
-                f"with padding, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
+                f"({self.padding:.0%} padding), {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
             ),
             (
                 "compute",
@@ -199,22 +193,15 @@ def announce_plan(args: Configuration, plan: Plan) -> None:
     for name, fact in (*plan.facts(), ("run folder", args.training.output_dir)):
         logger.info("%-14s %s", name, fact)
     _warn_of_steps(args, plan)
-    if plan.padding > MUCH_PADDING and args.segments.segment_policy != "packed":
-        logger.warning(
-            f"{plan.padding:.0%} of the tokens are padding, because documents are shorter than --max_length "
-            f"{plan.max_length}: --segment_policy packed puts several into a row"
-        )
     if 0 < plan.held_out_tokens < FEW_TOKENS:
         logger.warning(
             f"{plan.held_out_tokens:,} held-out tokens are too few to tell how good the networks are: raise "
             "--validation_fraction, or give a --validation_file"
         )
-    if args.corpus.document_separator == "blank_line":
-        check_documents(plan)
 
 
 def _warn_of_steps(args: Configuration, plan: Plan) -> None:
-    """Warn of too many epochs, and of numbers of steps between events that do not fit the length of the run."""
+    """Warn of too many epochs, and of a warm-up that never ends."""
     training = args.training
     steps = plan.steps
     if plan.epochs > MOST_EPOCHS:
@@ -222,37 +209,11 @@ def _warn_of_steps(args: Configuration, plan: Plan) -> None:
             f"{plan.epochs:,.0f} epochs: text that is repeated more than {MOST_EPOCHS} times teaches little; choose "
             f"--max_steps {max(1, int(steps * MOST_EPOCHS / plan.epochs))}, or more text"
         )
-    if training.save_strategy == "steps" and training.save_steps > steps and not plan.checkpoint_steps:
-        logger.warning(
-            f"save_steps={training.save_steps} is more than max_steps={steps}: only the last step will be saved. "
-            "Steps are optimizer steps here, not samples."
-        )
     shortest = min(stage_lengths(steps, plan.generator_steps))
     if training.get_warmup_steps(shortest) >= shortest:
         logger.warning(
             f"--warmup_steps {training.warmup_steps:g} covers all {shortest} steps: the learning rate never reaches "
             f"{training.learning_rate:g}. Set it to 0.1 for a tenth of the steps."
-        )
-
-
-def check_documents(plan: Plan) -> None:
-    """Warn of text whose documents look like paragraphs, or like whole corpora."""
-    texts = [source for source in plan.sources if source.get("text_files")]
-    files = sum(source["text_files"] for source in texts)
-    documents = sum(source["documents"] for source in texts)
-    tokens = sum(source["tokens"] for source in texts)
-    for source in texts:
-        length = source["tokens"] / max(1, source["documents"])
-        if length > LONG_DOCUMENT:
-            logger.warning(
-                f"{source['name']} has documents of {length:,.0f} tokens on average: blank lines separate documents, "
-                "and it has hardly any. If each line is a document, use --document_separator line."
-            )
-    if documents > files > 1 and tokens < documents * max(SHORT_DOCUMENT, plan.max_length):
-        logger.warning(
-            f"{files:,} text files became {documents:,} documents of {tokens / documents:.0f} tokens on average: "
-            "every blank line ends a document, and parts of one file are both trained on and held out. If a file is "
-            "one document, use --document_separator file."
         )
 
 

@@ -14,7 +14,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,14 +35,11 @@ from electra.base.command_line import write_yaml
 from electra.base.console import without_secrets
 from electra.base.files import OPTIONS_TITLE, absolute, expand, holds_files, read_json, read_options
 from electra.base.hub import push_run
-from electra.base.options import default_of
 from electra.core.configuration import option_of_dropout
 from electra.core.errors import UserError
 from electra.data.corpus import absolute_dataset_name
-from electra.data.token_cache import OF_TOKENS
 from electra.pretraining.configuration import (
     CONFIG_NAME,
-    GROUPS,
     OF_OPTIMIZER,
     RESUMING,
     Configuration,
@@ -170,13 +167,7 @@ def _taken(folder: Path) -> str | None:
 def _run_of(checkpoint: Path) -> Run:
     """Return the run of a checkpoint, with provenance and step from the checkpoint's files."""
     step = read_json(checkpoint / STATE_NAME, TrainingState)["global_step"]
-    provenance = read_json(checkpoint / PROVENANCE_NAME, RunProvenance)
-    if not provenance.training_text.startswith(OF_TOKENS):
-        raise UserError(
-            f"{checkpoint} is of an earlier version, which compared documents by their text instead of their tokens, "
-            f"so other documents would be held out; finish it with that version, or {ALONE}"
-        )
-    return Run(checkpoint.parent, str(checkpoint), False, step, provenance)
+    return Run(checkpoint.parent, str(checkpoint), False, step, read_json(checkpoint / PROVENANCE_NAME, RunProvenance))
 
 
 def latest_run(folder: Path) -> Run:
@@ -212,18 +203,15 @@ def open_run(args: Configuration) -> Run:
     run = main_process_first(lambda: _run_of_command(training, args.given), per_host=False)
     if run.is_finished:
         logger.info(
-            "%s is finished: nothing to do; raise --max_steps, or --num_train_epochs, to extend it", run.folder
+            "%s is finished: nothing to do; raise --max_steps or --num_train_epochs to extend it, or choose another "
+            "--experiment_name to train with other options",
+            run.folder,
         )
-        _warn_of_other_options(args, run.folder)
     elif run.checkpoint is not None:
         logger.info("resuming %s", run.checkpoint)
     elif run.folder.name != training.experiment_name:
         existing = Path(training.output_dir, training.experiment_name)
-        logger.info("%s already exists; writing to %s", existing, run.folder)
-        if any(existing.glob("checkpoint-*")) and not (existing / METRICS_NAME).is_file():
-            logger.warning(
-                "%s has not ended; --auto_resume or --resume_from_checkpoint %s continues it", existing, existing
-            )
+        logger.warning("%s already exists; this run is %s. --auto_resume continues a run", existing, run.folder.name)
     return run
 
 
@@ -293,21 +281,6 @@ def is_begun(folder: Path) -> bool:
     """Return True if a run has written its options into a folder, which need not have a checkpoint yet."""
     path = folder / CONFIG_NAME
     return path.is_file() and path.read_bytes().startswith(f"# {_TITLE}".encode())
-
-
-def _warn_of_other_options(args: Configuration, folder: Path) -> None:
-    """Log a warning that names the given options that differ from those of a finished run."""
-    defaults = {f.name: default_of(f) for group in GROUPS for f in fields(group)}
-    before = {**defaults, **(read_options(folder) or {})}
-    record = {**args.record, "dataset_name": [*map(absolute_dataset_name, args.corpus.dataset_name)]}
-    different_options = [
-        f"--{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in record.items()
-        if name in args.given and RESUMING.get(name) in ("kept", "compared") and value != before[name]
-    ]
-    if different_options:
-        line = "%s was trained without %s; to train with it, choose another --experiment_name"
-        logger.warning(line, folder, ", ".join(different_options))
 
 
 # ---- what a resumed run must keep

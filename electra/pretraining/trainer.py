@@ -56,7 +56,7 @@ from electra.data.token_cache import TokenCache
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.options import ObjectiveArguments
 from electra.model.pretrained import check_given_tokenizer, load_tokenizer_beside_model
-from electra.pretraining.callbacks import Probe, ProbeClock, default_callbacks
+from electra.pretraining.callbacks import Probe, default_callbacks
 from electra.pretraining.checkpoints import (
     AtomicCheckpoints,
     NoSchedule,
@@ -189,7 +189,7 @@ class ElectraTrainer(Trainer):
         if args.report_to:
             self.add_callback(KeepRunId(self.run_folder))
             guard_trackers(self.callback_handler.callbacks)
-        self.probes = ProbeClock(probes)
+        self.probes = probes
         self._values_of_batch: Any = None
         self._begun_step = -1
         # With FSDP, accelerate compiles what it has sharded. Elsewhere it would wrap the networks in another module.
@@ -345,7 +345,8 @@ class ElectraTrainer(Trainer):
                 more |= super().evaluation_loop(self.get_eval_dataloader(segments), *args, **options).metrics
             self.compute_metrics = self._held_out_metrics
             result = super().evaluation_loop(dataloader, *args, **kwargs)
-            more |= {f"eval_{name}": value for name, value in self.probes.measure(self.model).items()}
+            for probe in self.probes:
+                more |= {f"eval_{name}": value for name, value in probe(self.model).items()}
         self.window.pause_since(started)
         return result._replace(metrics=result.metrics | more)
 

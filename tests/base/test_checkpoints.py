@@ -3,11 +3,14 @@
 import json
 import os
 import re
+import stat
 from pathlib import Path
 from unittest.mock import Mock
 
+import torch
 from pytest import raises
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from electra.base import checkpoints
 from electra.base.checkpoints import (
@@ -22,6 +25,7 @@ from electra.base.checkpoints import (
     translate_write_errors,
     write_manifest,
 )
+from electra.base.files import replace_folder
 from electra.core.errors import UserError
 from tests.helpers import files_up_to, parametrize
 
@@ -52,6 +56,21 @@ def write_checkpoint(run, step, *names):
 
 
 # ---- manifests
+
+
+@parametrize("finish", [write_manifest, lambda folder: replace_folder(folder, folder.with_name("named"))])
+@parametrize("mask", [0o022, 0o077])
+def test_weights_can_be_read_by_those_who_may_read_the_other_files(tmp_path, mask, finish):
+    network = tmp_path / "network"
+    before = os.umask(mask)
+    try:
+        network.mkdir()
+        (network / "config.json").write_text("{}")
+        save_file({"a": torch.zeros(2)}, network / "model.safetensors")
+        finish(network)
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("*/*")} == {0o666 & ~mask}
 
 
 def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):

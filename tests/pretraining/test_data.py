@@ -225,17 +225,3 @@ def test_a_run_without_evaluations_has_a_test_set(folder):
     main(flags(folder, max_steps=2, save_steps=2, test_fraction=0.2, validation_fraction=0))
     metrics = read_json(folder / "output" / "run" / "metrics.json")
     assert metrics["held_out"] == {} and metrics["test"]["test_tokens"] > 0
-
-
-@parametrize(("of_host", "of_all", "is_said"), [("1", "2", True), ("2", "2", False)])
-def test_hosts_that_wait_for_the_tokens_are_told_to_tokenize_before(
-    of_host, of_all, is_said, folder, monkeypatch, caplog
-):
-    args = parse_pretraining_arguments(flags(folder))
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", of_host)
-    monkeypatch.setenv("WORLD_SIZE", of_all)
-    load_data(args, None)
-    assert ("tokenize_datatrove.py" in caplog.text) == is_said
-    caplog.clear()
-    load_data(args, None)  # the tokens are there
-    assert "tokenize_datatrove.py" not in caplog.text

@@ -21,10 +21,8 @@ from transformers.pipelines import get_supported_tasks
 
 from electra.core.errors import UserError
 from electra.model.pretrained import locate_model
-from electra.pretraining.finish import ENGLISH, export_networks, fine_tuning_command
+from electra.pretraining.finish import export_networks
 from electra.report.runs import HAS_LEARNED
-from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import train_on_documents
 from tests.helpers import contents, parametrize, read_json
 
 METRICS = {"generator_loss": 4.56789, "masked_accuracy": 0.25, "discriminator_auc": 0.87654321}
@@ -152,16 +150,6 @@ def test_a_card_of_a_network_that_has_not_started_says_so(export):
     learned = f"step 12: the discriminator {HAS_LEARNED}. Held-out AUC 0.900."
     texts = [ModelCard.load(folder / "README.md").text for folder in export(verdict=learned).values()]
     assert not any(learned in text for text in texts) and any("electra classify" in text for text in texts)
-
-
-def test_networks_of_english_are_sent_to_glue_others_to_own_labels():
-    english = train_on_documents([ENGLISH] * 9, TokenizerArguments(vocab_size=200))
-    finnish = train_on_documents(
-        ["ja on ei se hän oli että mutta kun niin joka"] * 9, TokenizerArguments(vocab_size=200)
-    )
-    assert fine_tuning_command(english, "run") == "python -m electra glue --pretrain_path run"
-    assert fine_tuning_command(english, "output/my run") == "python -m electra glue --pretrain_path 'output/my run'"
-    assert "classify" in fine_tuning_command(finnish, "run") and "glue" not in fine_tuning_command(finnish, "run")
 
 
 def test_an_interrupted_export_leaves_the_older_one(make_pair, wordpiece_tokenizer, export, tmp_path, monkeypatch):

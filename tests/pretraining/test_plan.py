@@ -13,7 +13,7 @@ from electra.core.flops import TransformerShape, google_training_flops
 from electra.data.options import SegmentArguments
 from electra.pretraining import plan as plan_module
 from electra.pretraining.options import parse_pretraining_arguments
-from electra.pretraining.plan import Plan, announce_plan, check_documents, make_plan
+from electra.pretraining.plan import Plan, announce_plan, make_plan
 from tests.helpers import parametrize
 from tests.pretraining.conftest import Rows
 from tests.pretraining.runs import flags
@@ -77,34 +77,13 @@ def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
     assert (plan.steps, plan.batch_size, plan.max_length, plan.segments_per_epoch) == (12, 12, 16, 30)
     assert plan.checkpoint_steps == [6]
     assert not warn.called
-    for options, named in (({"save_steps": 13}, "save_steps=13"), ({"warmup_steps": 12}, "--warmup_steps 12")):
-        announce(**options)
-        assert named in warn.call_args[0][0] and warn.call_count == 1
+    announce(warmup_steps=12)
+    assert "--warmup_steps 12" in warn.call_args[0][0] and warn.call_count == 1
     announce(max_steps=101, warmup_steps=2)  # 1212 rows, 40.4 epochs
     assert "choose --max_steps 100," in warn.call_args[0][0]
     data.held_out_lengths = [999]
     announce()
     assert "--validation_fraction" in warn.call_args[0][0]
-
-
-def books(*sizes):
-    """A text file for each pair of documents and tokens."""
-    one_file = {"name": "book", "files": 1, "text_files": 1}
-    return [{**one_file, "documents": documents, "tokens": tokens} for documents, tokens in sizes]
-
-
-@parametrize(
-    ("sources", "is_suspect"),
-    [
-        (books((60, 9999), (40, 15_600)), True),
-        (books((60, 9999), (40, 15_601)), False),
-        (books((100, 1500)), False),  # one file would be one document
-        ([{**books((100, 1500))[0], "files": 2, "text_files": 0}], False),  # of tables
-    ],
-)
-def test_short_pieces_of_text_are_called_into_question(plan, caplog, sources, is_suspect):
-    check_documents(replace(plan, sources=sources))
-    assert ("--document_separator" in caplog.text) == is_suspect
 
 
 @parametrize("objective", ["electra", "mlm", "replace_mlm", "all_tokens_mlm"])

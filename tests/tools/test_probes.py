@@ -12,8 +12,6 @@ import torch
 from pytest import approx
 from safetensors.torch import load_file
 
-from electra.pretraining import callbacks
-from electra.pretraining.callbacks import ProbeClock
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run import main as pretrain
 from electra.tasks.minimal_pairs.task import main as pairs
@@ -185,19 +183,3 @@ def test_probes_without_evaluations_have_no_effect(folder, caplog, more):
 def test_probes_with_parts_of_a_network_are_refused(folder):
     options = {"eval_pairs": folder / "pairs.jsonl", "fsdp": "full_shard"}
     assert "--eval_pairs" in refused(lambda: parse_pretraining_arguments(flags(folder, **options)))
-
-
-def test_slow_probes_are_said_once(monkeypatch):
-    times = iter([0, 1, 21, 22, 30, 32, 40, 42])
-    said = []
-    # the module's clock alone: threads of other tests read the real one
-    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: next(times)))
-    monkeypatch.setattr(callbacks.logger, "warning", lambda line, share: said.append(line % share))
-    clock = ProbeClock([lambda model: {"pairs_accuracy": model}])
-    assert clock.measure(0.5) == {"pairs_accuracy": 0.5}
-    clock.measure(0.5)  # one second of 21
-    assert not said
-    clock.measure(0.5)
-    clock.measure(0.5)
-    (line,) = said
-    assert "take 20 % of the time" in line

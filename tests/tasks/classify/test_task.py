@@ -165,7 +165,7 @@ def test_data_that_teach_nothing_are_refused(rows, more, named, tmp_path):
 
 @parametrize(
     ("rows", "named"),
-    [([], "the validation data has no rows"), ([["a", "good"], ["b", "fine"]], "dev.csv:3 has the label 'fine'")],
+    [([], "dev.csv has no rows"), ([["a", "good"], ["b", "fine"]], "dev.csv:3 has the label 'fine'")],
 )
 def test_a_development_set_of_nothing_or_other_classes_is_refused(folder, tmp_path, rows, named):
     file = write_table(tmp_path / "dev.csv", ["text", "label"], rows)
