@@ -1,4 +1,4 @@
-"""Write what is made of the code: docs/options.md, configs.md, python.md, a table of choose.md, the help of the verbs.
+"""Write all that is made of the code: pages of docs/, the help of the verbs, configs/electra.schema.json.
 
 python -m docs.reference
 
@@ -31,7 +31,7 @@ from electra.core.recipes import RECIPES
 from electra.finetuning.registry import BY_KIND, TASKS, TRAINED
 from electra.pretraining.plan import parameter_counts
 from electra.tools.commands import VERBS
-from electra.tools.schema import VERBS_WITH_CONFIG
+from electra.tools.schema import VERBS_WITH_CONFIG, schema_of_files, to_json
 
 FOLDER = Path(__file__).parent
 CONFIGS = FOLDER.parent / "configs"
@@ -46,6 +46,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "configs.md": configs_page(),
         FOLDER / "python.md": python_page(),
         FOLDER / "choose.md": with_recipes((FOLDER / "choose.md").read_text(encoding="utf-8")),
+        CONFIGS / "electra.schema.json": to_json(schema_of_files()),
     }
 
 
@@ -446,7 +447,7 @@ def as_markdown(docstring: str) -> list[str]:
 
 
 def main() -> None:
-    """Write the pages, and the help of the verbs."""
+    """Write the pages, the help of the verbs, and the schema of the files of options."""
     argparse.ArgumentParser(description="Write the pages that are made of the code.").parse_args()
     help_files.main()
     for path, text in pages().items():

@@ -41,7 +41,7 @@ def test_every_package_is_listed():
 @parametrize("verb", commands.VERBS)
 def test_the_help_of_a_verb_is_that_of_its_declarations(verb):
     written = (FOLDER / f"{verb}.txt").read_text(encoding="utf-8")
-    assert written.split() == help_of(verb).split(), "run: python -m docs.help_files"  # versions of Python break lines
+    assert written.split() == help_of(verb).split(), "run: python -m docs.reference"  # versions of Python break lines
     assert written.startswith("example: ") and f"usage: electra {verb} " in written
     assert len(list(FOLDER.iterdir())) == len(commands.VERBS)
 

@@ -7,7 +7,7 @@ the task is not given, `resolve_hyperparameters` sets it: `HyperParameters` have
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -17,7 +17,14 @@ from electra.core.errors import UserError
 from electra.core.options import option, rules_of
 from electra.core.ranges import BELOW_ONE, INSIDE, NOT_NEGATIVE, POSITIVE, UP_TO_ONE, check
 from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
-from electra.finetuning.data import DATASET_ARGUMENTS, SPLITS, NamedRows, files_by_split
+from electra.finetuning.data import (
+    DATASET_ARGUMENTS,
+    RECORDED_AS_DATA,
+    SPLITS,
+    NamedRows,
+    data_settings,
+    files_by_split,
+)
 from electra.report.verdict import MOST_ADVISED_EPOCHS, SMALL_RATE
 from electra.runtime.device import computes_bf16
 
@@ -175,26 +182,33 @@ class ClassificationArguments(FineTuningArguments):
 class ProtocolArguments(Options):
     """Seeds and output."""
 
-    num_seeds: int = option(5, "Number of runs of each task, with the seeds --seed, --seed + 1 ...", POSITIVE)
+    num_seeds: int = option(
+        5, "Number of runs of each task, with the seeds --seed, --seed + 1 ...", POSITIVE, changes_score=False
+    )
     seed: int = option(
         42,
         "First seed, for the initialisation of the head, dropout and the order of the data.",
         SEED,
         always_recorded=True,
+        changes_score=False,
     )
-    output_dir: str = option("output", "Parent folder; this evaluation is written to output_dir/experiment_name.")
+    output_dir: str = option(
+        "output", "Parent folder; this evaluation is written to output_dir/experiment_name.", changes_score=False
+    )
     experiment_name: str | None = option(
         None,
         "Name of the evaluation and of its folder. Default: the kind of task and the name of the model. An existing "
         "evaluation is continued.",
         FOLDER_NAME,
+        changes_score=False,
     )
     save_model: bool = option(
         False,
         "Save for each task the fine-tuned model of the seed with the best score on the development set, for "
         "transformers, in models/ of the folder.",
+        changes_score=False,
     )
-    plan: bool = option(False, "Print the runs; train and write nothing.")
+    plan: bool = option(False, "Print the runs; train and write nothing.", changes_score=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -209,6 +223,7 @@ class HeldOutArguments(ProtocolArguments):
         1,
         "Number of runs of each task, with the seeds --seed, --seed + 1 ... One for a first look; five give a spread.",
         POSITIVE,
+        changes_score=False,
     )
     validation_fraction: float = option(
         0.1, "Share of the training data that becomes the development set, if there is none.", INSIDE
@@ -268,6 +283,20 @@ class Arguments:
     @property
     def start(self) -> str:
         return "scratch" if self.encoder.from_scratch else "pretrained"
+
+    def settings(self) -> dict[str, Any]:
+        """Return the options of this kind of task on which scores depend, and what identifies the user's rows."""
+        of_data = data_settings(self.options, self.rows) if isinstance(self.options, HeldOutArguments) else {}
+        return {name: getattr(self.options, name) for name in scored_options(type(self.options))} | of_data
+
+
+def scored_options(group: type) -> dict[str, Any]:
+    """Return the options of a kind of task on which scores depend, and their defaults, but for those of its rows."""
+    return {
+        f.name: f.default if f.default_factory is MISSING else f.default_factory()
+        for f in fields(group)
+        if rules_of(f).changes_score and f.name not in RECORDED_AS_DATA
+    }
 
 
 def parse_data_options(

@@ -262,6 +262,11 @@ def task_name(options: Any, kind: str, task_names: Collection[str] = ()) -> str:
 
 TABLE_FORM = ("delimiter", "quoting")
 """Options that say how a csv or tsv is written."""
+RECORDED_AS_DATA = (
+    *("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name", "task_name", *TABLE_FORM),
+    *("no_label", "validation_fraction", "eval_seed"),
+)
+"""Options in place of which `data_settings` records the rows that they name."""
 
 
 class NamedRows(NamedTuple):
@@ -276,26 +281,25 @@ class NamedRows(NamedTuple):
     table: Any
 
 
-def data_settings(options: Any, rows: Mapping[str, NamedRows]) -> dict[str, str]:
-    """Return the settings that identify the data of a task in results.
+def data_settings(options: Any, rows: Mapping[str, NamedRows]) -> dict[str, Any]:
+    """Return the settings that identify the rows of each split in results, in place of `RECORDED_AS_DATA`.
 
     Args:
         rows: rows of a program by split, in place of the files or the data set that the options name; see
             `Arguments`.
     """
+    settings: dict[str, Any] = {}
+    if no_label := getattr(options, "no_label", []):
+        settings["no_label"] = sorted(no_label)
+    if options.dataset_name is None and "dev" not in {**files_by_split(options), **rows}:
+        settings |= {"validation_fraction": options.validation_fraction, "eval_seed": options.eval_seed}
     if rows:
-        return {f"{SPLITS[split]}_data": row_fingerprint(part.table) for split, part in rows.items()}
+        return settings | {f"{SPLITS[split]}_data": row_fingerprint(part.table) for split, part in rows.items()}
     if options.dataset_name is None:
         forms = {name: getattr(options, name, None) for name in TABLE_FORM}
-        return {**file_settings(files_by_split(options)), **{name: form for name, form in forms.items() if form}}
-    return dataset_settings(options.dataset_name, getattr(options, "dataset_config_name", None))
-
-
-def held_out_settings(options: Any, rows: Mapping[str, NamedRows]) -> dict[str, Any]:
-    """Return the settings that decide which training rows are held out; {} if the user names a development set."""
-    if options.dataset_name is not None or "dev" in {**files_by_split(options), **rows}:
-        return {}
-    return {"validation_fraction": options.validation_fraction, "eval_seed": options.eval_seed}
+        settings |= {name: form for name, form in forms.items() if form}
+        return settings | file_settings(files_by_split(options))
+    return settings | dataset_settings(options.dataset_name, getattr(options, "dataset_config_name", None))
 
 
 def file_settings(files: Mapping[str, Sequence[str | Path]]) -> dict[str, str]:

@@ -14,11 +14,12 @@ class Registration(NamedTuple):
     """A row of `TASKS`: a verb, the kind of its tasks, and where the parts of the kind are.
 
     Args:
-        kind: name of the package in electra/tasks, and of the kind in environment.json and in saved models.
+        kind: name of the module or package in electra/tasks, and of the kind in environment.json and in saved models.
         about: a line about the verb, for the help.
         example: arguments of a typical call.
         command: path of the `TaskCommand`; of a kind that trains nothing, of the groups of its options.
-        report: path of the `Reporting`, or of a function of folders that returns a `Report`; imports no torch.
+        report: path of the `Reporting`, or of a function of folders that returns a `Report`, in a module that imports
+            no torch; "" for the `Reporting` of the command's kind, which costs `electra report` seconds.
         basic: names of the options that `--help` shows, the most important first; "" for all.
         architectures: ends of the names of the classes of transformers that the kind's models are saved as.
         is_trained: whether the command fine-tunes.
@@ -31,7 +32,7 @@ class Registration(NamedTuple):
     about: str
     example: str
     command: str
-    report: str
+    report: str = ""
     basic: str = ""
     architectures: tuple[str, ...] = ()
     is_trained: bool = True
@@ -129,6 +130,12 @@ def part(path: str) -> Any:
 def command_of(verb: str) -> Any:
     """Return the `TaskCommand` of a verb that fine-tunes."""
     return part(TASKS[verb].command)
+
+
+def reporting_of(kind: str) -> Any:
+    """Return the `Reporting` of a kind of tasks, or its function of folders that returns a `Report`."""
+    row = TASKS[BY_KIND[kind]]
+    return part(row.report) if row.report else part(row.command).kind.reporting
 
 
 def groups_of(verb: str) -> tuple[type, ...]:

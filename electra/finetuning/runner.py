@@ -28,6 +28,7 @@ from electra.finetuning.config import (
     Arguments,
     HyperParameters,
     resolve_hyperparameters,
+    scored_options,
 )
 from electra.finetuning.evaluation import Evaluation, check_same, is_sweep, on_main, open_evaluation
 from electra.finetuning.heads import (
@@ -153,6 +154,7 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
     encoder = evaluation.encoder
     first_seed = args.options.seed
     fingerprint = encoder_fingerprint(encoder, is_fresh=args.encoder.from_scratch is not None)
+    of_options = args.settings()
     tunings = {}
     settings = {}
     for task in evaluation.tasks:
@@ -168,6 +170,7 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
         tunings[task.name] = tuning
         settings[task.name] = {
             **{option: getattr(tuning, option) for option in HYPERPARAMETERS},
+            **of_options,
             **task.settings,
             "precision": tuning.precision,
             "processes": PartialState().num_processes,
@@ -176,7 +179,8 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
         }
     for result in evaluation.results:
         expected = settings.get(result.task, {**result.settings, "encoder": fingerprint})
-        check_same(evaluation.folder, result.task, result.settings, expected)
+        then = {**scored_options(type(args.options)), **result.settings}  # an option of today had its default then
+        check_same(evaluation.folder, result.task, then, expected)
 
     to_do = []
     missing = set()

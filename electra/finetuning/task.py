@@ -132,7 +132,8 @@ class Task(NamedTuple):
         kind: facts that all tasks of the command share.
         name: name of the task in results and file names: word characters, dots and hyphens.
         headlines: the metric that runs are ranked by, then substitutes for results that do not have it.
-        settings: data and options on which scores depend besides the hyperparameters; recorded with each result.
+        settings: facts on which scores depend besides the options and the rows of the command, which the runner
+            records with each result: such as the kind of the labels, which the rows decide.
 
         load: (tokenizer, tuning) -> `TaskData`; None, after a warning, if the data is not there.
         head: (encoder, tuning, data) -> a module with the attributes `encoder` and `head`, drawn from torch's random
@@ -161,11 +162,11 @@ class Task(NamedTuple):
     kind: TaskKind
     name: str
     headlines: Sequence[str]
-    settings: Mapping[str, Any]
     load: Load
     head: Head
     metrics: ComputeMetrics
     is_collapsed: Callable[[Array, Any], bool]
+    settings: Mapping[str, Any] = {}
     loss: Loss = step_loss
     collator: Callable[[int], Collator] = PaddingCollator
     predictions: WritePredictions | None = None

@@ -18,7 +18,7 @@ from electra.base.console import setup_logging
 from electra.base.files import read_json
 from electra.base.parser import Parser
 from electra.core.errors import UserError
-from electra.finetuning.registry import BY_KIND, TASKS, part
+from electra.finetuning.registry import BY_KIND, reporting_of
 from electra.report.blocks import PAGE_MARK, Blocks, BulletList, Heading, Report, Text, write_report
 from electra.report.evaluation import Reporting
 from electra.report.metrics import THEIR_METRICS
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     section: Blocks = []
     if given.glue is not None:  # its results, with the cost of the score
-        reporting: Reporting = part(TASKS["glue"].report)
+        reporting: Reporting = reporting_of("glue")
         summaries = reporting.read_runs([given.glue])
         about = Text("Development sets, percent: median over seeds ± standard deviation.")
         section += [
@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def report_of(kind: str) -> Callable[[Sequence[Path]], Report]:
     """Return the function that reports folders of a kind of evaluation, which their environment.json has."""
-    registered: Any = part(TASKS[BY_KIND[kind]].report)
+    registered: Any = reporting_of(kind)
     report: Callable[[Sequence[Path]], Report] = registered.report if isinstance(registered, Reporting) else registered
     return report
 

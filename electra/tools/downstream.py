@@ -68,10 +68,10 @@ def fine_tune(
             those of the task. The path of a .csv, .tsv, .jsonl or .parquet file; a list of dictionaries; a table of
             `datasets` or pandas. A `DatasetDict` has all splits. Without a development set, a tenth of the training
             rows is held out.
-        task: classify, tag, choose, squad: a verb for data of the user; the name of a task of GLUE, such as rte, or
-            demo, which needs no data; or a `Task`, which brings its data.
-        name: name of the data in results and in the name of the folder, for classify, tag and choose; by default that
-            of the file, and of rows data.
+        task: a verb for data of the user, such as classify (docs/data.md has all); the name of a task of GLUE, such as
+            rte, or demo, which needs no data; or a `Task`, which brings its data.
+        name: name of the data in results and in the name of the folder, of verbs with --task_name; by default that of
+            the file, and of rows data.
         processing_class: the tokenizer of a model in memory; by default that of the folder it was loaded from.
         save_model: save the model of the seed with the best score; by default, if its head is one of transformers.
         options: options of the command, such as num_seeds, seed, learning_rate, layerwise_lr_decay, num_train_epochs,

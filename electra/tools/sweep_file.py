@@ -22,7 +22,7 @@ from electra.base.files import YAML_ERRORS, config_path, holds_files, read_json,
 from electra.core.errors import UserError
 from electra.core.ranges import check
 from electra.finetuning.commands import TaskCommand
-from electra.finetuning.registry import TASKS, TRAINED, command_of, part
+from electra.finetuning.registry import TASKS, TRAINED, command_of, reporting_of
 from electra.finetuning.saved import check_can_save
 from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_pretraining_arguments
@@ -339,7 +339,7 @@ class Commands(NamedTuple):
     def reporting(self) -> Reporting:
         """Return how the evaluations of points are reported."""
         verb = self.sweep.verb if self.sweep.verb in TRAINED else "glue"
-        reporting: Reporting = part(TASKS[verb].report)
+        reporting: Reporting = reporting_of(TASKS[verb].kind)
         return reporting
 
     @property

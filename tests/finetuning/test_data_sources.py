@@ -63,18 +63,18 @@ def test_a_data_set_is_its_name_or_its_files(tmp_path):
 
 
 def open_with(rows, **values):
-    """The task of the rows of a program, all of which are development data, too."""
+    """The task of the rows of a program, all of which are development data, too, and the settings of its results."""
     given = {split: NamedRows(f"{split} argument", rows) for split in ("train", "dev")}
-    return open_classification(parse_classify_arguments({"pretrain_path": "a", **values}, given))
+    args = parse_classify_arguments({"pretrain_path": "a", **values}, given)
+    return open_classification(args), args.settings()
 
 
 def test_rows_of_a_program_are_named_and_known_again():
     rows = [{"text": word, "label": number % 2} for number, word in enumerate("abcd")]
-    first = open_with(rows, task_name="mine")
-    assert first.name == "mine"
-    assert open_with(rows).settings == first.settings
-    assert first.settings["train_data"] == first.settings["validation_data"]
-    assert open_with(rows[:3]).settings["train_data"] != first.settings["train_data"]
+    task, settings = open_with(rows, task_name="mine")
+    assert task.name == "mine"
+    assert open_with(rows)[1] == settings
+    assert settings["train_data"] == settings["validation_data"] != open_with(rows[:3])[1]["train_data"]
     assert "train argument row 1" in refused(lambda: open_with([*rows[:1], {"text": ""}]))
 
 

@@ -1,15 +1,23 @@
 """The table of the kinds of tasks: each part of a registration is there and fits the others; all lists follow it."""
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from importlib import import_module
-from pathlib import Path
 
 from docs.reference import FINE_TUNING, options_page
 from electra.base.command_line import CommandLine
+from electra.core.options import option, rules_of
 from electra.finetuning.commands import TaskCommand
-from electra.finetuning.config import EncoderArguments, FineTuningArguments, ProtocolArguments
+from electra.finetuning.config import (
+    Arguments,
+    EncoderArguments,
+    FileTaskArguments,
+    FineTuningArguments,
+    ProtocolArguments,
+    scored_options,
+)
+from electra.finetuning.data import RECORDED_AS_DATA, NamedRows
 from electra.finetuning.predict import verb_of
-from electra.finetuning.registry import BY_KIND, TASKS, TRAINED, command_of, groups_of, part
+from electra.finetuning.registry import BY_KIND, TASKS, TRAINED, command_of, groups_of, reporting_of
 from electra.report.command import report_of
 from electra.report.evaluation import Reporting
 from electra.tools.commands import VERBS
@@ -20,20 +28,19 @@ from tests.helpers import ROOT, parametrize
 
 WITHOUT_EVALUATION = {"detect"}
 """Packages of electra/tasks that are no kind of task: what they write has no kind and no report of several."""
-PAGES = {"docs/data.md": TASKS_OF_USER, "docs/use.md": TRAINED, "skills/electra/SKILL.md": TRAINED}
-"""Page -> the verbs that it lists."""
 
 
-def test_each_package_of_tasks_is_registered():
-    packages = {path.parent.name for path in (ROOT / "electra" / "tasks").glob("*/task.py")}
-    assert packages - WITHOUT_EVALUATION == BY_KIND.keys() == {row.kind for row in TASKS.values()}
+def test_each_module_and_package_of_tasks_is_registered():
+    folder = ROOT / "electra" / "tasks"
+    kinds = {path.parent.name for path in folder.glob("*/task.py")} | {path.stem for path in folder.glob("[!_]*.py")}
+    assert kinds - WITHOUT_EVALUATION == BY_KIND.keys() == {row.kind for row in TASKS.values()}
 
 
 def test_each_command_of_a_task_module_is_registered():
     found = {
         f"{module.__name__}.{name}"
-        for kind in BY_KIND
-        for module in [import_module(f"electra.tasks.{kind}.task")]
+        for verb in BY_KIND.values()
+        for module in [import_module(TASKS[verb].module)]
         for name, value in vars(module).items()
         if isinstance(value, TaskCommand)
     }
@@ -44,7 +51,7 @@ def test_each_command_of_a_task_module_is_registered():
 def test_the_parts_of_a_registration_fit_each_other(verb):
     row, command = TASKS[verb], command_of(verb)
     kind = command.kind
-    assert (kind.name, kind.reporting) == (row.kind, part(row.report)) and kind.reporting.kind == row.kind
+    assert (kind.name, kind.reporting) == (row.kind, reporting_of(row.kind)) and kind.reporting.kind == row.kind
     assert kind.command == kind.reporting.verb and kind.command in (f"-m electra {BY_KIND[row.kind]}", "run_glue.py")
     assert import_module(row.module).main == command.run
     for group, base in zip(groups_of(verb), (EncoderArguments, ProtocolArguments, FineTuningArguments), strict=True):
@@ -94,11 +101,41 @@ def test_verbs_schema_python_sweeps_and_pages_follow_the_table():
     assert all(f"## electra {verb}\n" in page for verb in TASKS)
 
 
-@parametrize("page", PAGES)
-def test_pages_that_people_write_list_each_verb(page):
-    text = Path(ROOT / page).read_text(encoding="utf-8")
-    missing = [verb for verb in PAGES[page] if not any(f"{mark}{verb}" in text for mark in ("`", "electra ", "| "))]
-    assert missing == []
+@parametrize("verb", TASKS_OF_USER)
+def test_the_page_of_data_shows_the_rows_of_each_verb(verb):
+    assert f"| [`{verb}`](#" in (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+
+
+@parametrize("verb", TRAINED)
+def test_each_option_of_a_kind_is_recorded_unless_no_score_depends_on_it(verb):
+    group = groups_of(verb)[1]
+    by_other_names = {"tasks", "glue_dir", "task_overrides", "start_from_mnli", "predict_test"}  # each task its own
+    silent = {f.name for f in fields(group) if not rules_of(f).changes_score}
+    assert silent <= {f.name for f in fields(ProtocolArguments)} | by_other_names
+    assert scored_options(group).keys() == {f.name for f in fields(group)} - silent - {*RECORDED_AS_DATA}
+
+
+@dataclass(frozen=True)
+class ArgumentsOfATask(FileTaskArguments):
+    """Options of a kind of task that exists here alone."""
+
+    train_file: list[str] = option([], "Files.")
+    window: int = option(3, "Words that are read.")
+    no_label: list[str] = option([], "Labels that mean none.")
+
+
+def test_options_and_rows_are_settings_of_results():
+    def settings(rows=None, **options):
+        groups = EncoderArguments("a"), ArgumentsOfATask(**options), FineTuningArguments()
+        return Arguments(*groups, rows=rows or {}).settings()
+
+    assert settings(window=5) == {"window": 5, "validation_fraction": 0.1, "eval_seed": 0}
+    rows = {split: NamedRows(split, [{"text": split}]) for split in ("train", "dev")}
+    assert settings(rows, eval_seed=3).keys() == {"window", "train_data", "validation_data"}
+    named = settings(dataset_name="d", no_label=["b", "a"], delimiter=";")
+    assert named == {"window": 3, "no_label": ["a", "b"], "train_data": "d train", "validation_data": "d validation"}
+    assert settings(delimiter=";")["delimiter"] == ";"
+    assert scored_options(ArgumentsOfATask) == {"window": 3}
 
 
 def test_a_preset_is_recorded_and_lies_below_files_and_flags(tmp_path):

@@ -9,7 +9,7 @@ from pytest import approx, raises
 
 from electra.base.console import columns_of
 from electra.core.errors import UserError
-from electra.finetuning.registry import TASKS, part
+from electra.finetuning.registry import TASKS, reporting_of
 from electra.report.blocks import Table, Text, Verdict, text_table, to_html, write_report
 from electra.report.command import main
 from electra.report.results import Metric, Spread, append_result, by_name, read_results
@@ -86,7 +86,7 @@ def test_metrics_are_found_by_name_and_those_of_a_test_set_follow():
 
 def test_the_errors_of_a_kind_are_named_in_its_report():
     for row in (row for row in TASKS.values() if row.is_trained):
-        reporting = part(row.report)
+        reporting = reporting_of(row.kind)
         assert all(name == metric.name for name, metric in reporting.metrics.items())
         assert {name for name in reporting.metrics if {"ece", "rmse"} & {*name.split("_")}} == {
             name for name, metric in reporting.metrics.items() if metric.lower_is_better

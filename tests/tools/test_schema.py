@@ -26,7 +26,7 @@ def test_the_schema_in_configs_is_that_of_the_options():
     pinned = re.search(r"^transformers==(.*)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)[1]
     if version("transformers") != pinned:
         pytest.skip("some options are those of transformers")
-    assert FILE.read_text() == to_json(schema_of_files()), "run python -m electra schema > configs/electra.schema.json"
+    assert FILE.read_text() == to_json(schema_of_files()), "run: python -m docs.reference"
 
 
 @parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")

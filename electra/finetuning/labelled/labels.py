@@ -258,15 +258,10 @@ def _numbered(label: Any, labels: LabelSet, numbers: Mapping[str, int], separato
 
 
 class LabelledTexts(NamedTuple):
-    """The texts of all splits, each with its `Label`; a test set may lack labels.
-
-    Args:
-        no_label: the names of --no_label, if rows of train or dev have one and are left out; they change scores.
-    """
+    """The texts of all splits, each with its `Label`; a test set may lack labels."""
 
     labels: LabelSet
     splits: Mapping[str, Sequence[Example]]
-    no_label: Sequence[str] = ()
 
     def targets(self, split: str) -> Array:
         """Return the labels of a split of N texts as an array.

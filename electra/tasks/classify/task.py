@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from electra.finetuning.config import (
     HyperParameters,
     parse_data_options,
 )
-from electra.finetuning.data import Array, NamedRows, data_settings, rows_by_split, task_name
+from electra.finetuning.data import Array, NamedRows, rows_by_split, task_name
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.held_out import with_development
 from electra.finetuning.labelled.answers import predictor_of_texts
@@ -102,18 +103,6 @@ PROBLEM_TYPES = {
     NUMBER: "regression",
 }
 """Kind of the labels -> its name in transformers."""
-COLUMN_OPTIONS = ("text_column", "text_pair_column", "label_column")
-"""Options that name the columns of the text, the second text and the label."""
-CLASSIFY_SETTINGS = (
-    *COLUMN_OPTIONS,
-    "label_separator",
-    "long_texts",
-    "class_weights",
-    "train_fractions",
-    "validation_fraction",
-    "eval_seed",
-)
-"""Options of the data that a score depends on."""
 
 
 def open_classification(args: Arguments) -> Task:
@@ -121,20 +110,18 @@ def open_classification(args: Arguments) -> Task:
     options = args.options
     data = read_labelled(options, args.rows)
     kind = data.labels.kind
-    settings = {name: getattr(options, name) for name in CLASSIFY_SETTINGS}
+    settings: dict[str, Any] = {"label_kind": kind, "eval_seed": options.eval_seed}
     if len(options.label_column) < 2:
         settings["label_column"] = next(iter(options.label_column), None)
     weights = class_weights(data) if options.class_weights == "balanced" else None
     (fraction,) = options.train_fractions
     if fraction < 1:  # results of runs that all had the same texts are not continued
         settings["train_texts"] = "drawn for each seed"
-    if data.no_label:
-        settings["no_label"] = data.no_label
     return Task(
         kind=CLASSIFY,
         name=task_name(options, CLASSIFY.name),
         headlines=(HEADLINES[kind],),
-        settings={"label_kind": kind, **settings, **data_settings(options, args.rows)},
+        settings=settings,
         load=partial(load_classification, data, options.long_texts == "windows", fraction, options.eval_seed),
         head=partial(build_classifier, data.labels),
         loss=partial(step_loss, weights=weights),
@@ -161,12 +148,8 @@ def read_labelled(options: Any, program_rows: Mapping[str, NamedRows] = {}) -> L
         read[split] = read_all(examples, partial(parse_cell, kind=kind))
     missing = partial(is_unlabelled, no_label=options.no_label)
     splits = set_apart(read, lambda example: not missing(example.label), lambda example: example.place)
-    named_splits = {
-        split
-        for split, examples in read.items()
-        if any(is_named(example.label, options.no_label) for example in examples)
-    }
-    warn_if_unused(options.no_label, bool(named_splits))
+    every = chain.from_iterable(read.values())
+    warn_if_unused(options.no_label, any(is_named(example.label, options.no_label) for example in every))
     separator = options.label_separator
     labels = find_labels(splits["train"], kind, separator)
     if labels.low == labels.high or (labels.kind != NUMBER and len(labels.classes) < 2):
@@ -181,8 +164,7 @@ def read_labelled(options: Any, program_rows: Mapping[str, NamedRows] = {}) -> L
     splits = with_development(splits, options, content_of, "texts", label_order)
     if not round(options.train_fractions[0] * len(splits["train"])):
         raise UserError("there are too few texts to train on; add some, or raise --train_fractions")
-    no_label = sorted(options.no_label) if named_splits - {"test"} else []
-    data = LabelledTexts(labels, splits, no_label)
+    data = LabelledTexts(labels, splits)
     log_labels(data)
     return data
 

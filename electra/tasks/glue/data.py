@@ -37,26 +37,33 @@ class GlueArguments(ProtocolArguments):
     tasks: list[str] = option(
         [*GLUE_TASKS],
         "GLUE tasks; or demo, which needs no data.",
+        changes_score=False,
     )
     glue_dir: str | None = option(
-        None, "Folder with the official TSV folders (CoLA, SST-2 ...). Default: nyu-mll/glue from the Hub."
+        None,
+        "Folder with the official TSV folders (CoLA, SST-2 ...). Default: nyu-mll/glue from the Hub.",
+        changes_score=False,
     )
     task_overrides: str = option(
         '{"rte": {"num_train_epochs": 10}, "stsb": {"num_train_epochs": 10}}',
         'Options that differ by task: a mapping in a --config file, or JSON, \'{"rte": {"learning_rate": 2e-5}}\'.'
         " A flag on the command line overrides them.",
+        changes_score=False,
     )
     double_unordered: bool = option(
         True, "Train MRPC and STS-B on each pair in both orders, as the original code does. Doubles the rows."
     )
     start_from_mnli: list[str] = option(
-        [], "Tasks that start from the encoder fine-tuned on MNLI, such as: rte stsb mrpc. MNLI is run first."
+        [],
+        "Tasks that start from the encoder fine-tuned on MNLI, such as: rte stsb mrpc. MNLI is run first.",
+        changes_score=False,
     )
     predict_test: Literal["none", "best", "ensemble"] = option(
         "none",
         "Write submission.zip for gluebenchmark.com. best (also without a value): predictions of the run of each task "
         "with the best score on the development set; ensemble: of all runs together.",
         without_value="best",
+        changes_score=False,
     )
 
 

@@ -35,9 +35,7 @@ from electra.finetuning.data import (
     Examples,
     NamedRows,
     PaddingCollator,
-    data_settings,
     encode_examples,
-    held_out_settings,
     pad,
     task_name,
 )
@@ -99,11 +97,6 @@ def open_choice_task(args: Arguments) -> Task:
         kind=MULTIPLE_CHOICE,
         name=task_name(options, MULTIPLE_CHOICE.name, CHOICE_TASKS),
         headlines=("accuracy",),
-        settings={
-            **data_settings(options, args.rows),
-            **held_out_settings(options, args.rows),
-            **({"no_label": sorted(options.no_label)} if options.no_label else {}),
-        },
         load=partial(load_choice_task, options, args.rows),
         head=build_chooser,
         metrics=by_split(score_choices),

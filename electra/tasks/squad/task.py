@@ -19,7 +19,7 @@ from electra.core.errors import UserError
 from electra.data.rows import Columns, text_of
 from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import Arguments, EncoderArguments, HyperParameters, parse_data_options
-from electra.finetuning.data import Array, NamedRows, data_settings, held_out_settings
+from electra.finetuning.data import Array, NamedRows
 from electra.finetuning.predict import Predictor, Saved
 from electra.finetuning.task import (
     COLLAPSED_SHARE,
@@ -63,8 +63,6 @@ SQUAD = TaskKind(
     reads_windows=True,
 )
 """The kind of the tasks of `electra squad`."""
-SQUAD_SETTINGS = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
-"""Options of the data that a score depends on."""
 UNANSWERED = "no answer"
 """Name in reports of the baseline that answers no question."""
 SPAN_EXAMPLE = """inputs = tokenizer("Who wrote the letter?", "Ann wrote the letter.", return_tensors="pt")
@@ -79,12 +77,10 @@ def open_squad_task(args: Arguments) -> Task:
     data = load_questions(options, args.rows)
     is_version_2 = any(split.is_version_2 for split in data.values())
     data = {split: replace(questions, is_version_2=is_version_2) for split, questions in data.items()}
-    settings = {name: getattr(options, name) for name in SQUAD_SETTINGS}
     return Task(
         kind=SQUAD,
         name="squad_v2" if is_version_2 else "squad_v1",
         headlines=("f1",),
-        settings={**settings, **data_settings(options, args.rows), **held_out_settings(options, args.rows)},
         load=partial(load_squad_task, data, options),
         head=build_reader,
         loss=span_loss,

@@ -35,8 +35,6 @@ from electra.finetuning.data import (
     Array,
     NamedRows,
     PaddingCollator,
-    data_settings,
-    held_out_settings,
     task_name,
 )
 from electra.finetuning.features import FEATURES_KEY, FeatureCollator, FeatureTagger, add_features
@@ -131,15 +129,6 @@ def open_tagging_task(args: Arguments) -> Task:
         kind=FEATURE_BASED if features else TAGGING,
         name=task_name(options, TAGGING.name, TAGGING_TASKS),
         headlines=("f1", "accuracy"),
-        settings={
-            "scheme": options.scheme,
-            "label_column": options.label_column,
-            "features": features,
-            **({"word_column": options.word_column} if options.word_column else {}),
-            **({"no_label": sorted(options.no_label)} if options.no_label else {}),
-            **data_settings(options, args.rows),
-            **held_out_settings(options, args.rows),
-        },
         load=partial(load_tagging_task, options, args.rows),
         head=partial(build_feature_tagger, features) if features else build_tagger,
         loss=loss,

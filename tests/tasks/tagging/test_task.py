@@ -87,7 +87,7 @@ def test_the_words_of_a_row_read_their_first_tokens(files):
     encoder = open_encoder(args)
     task = open_tagging_task(args)
     tuning = resolve_hyperparameters(args, "names", encoder)
-    assert (task.settings["features"], task.kind.name) == ("last", "tagging")
+    assert (args.settings()["features"], task.kind.name) == ("last", "tagging")
     data = task.prepare(encoder.model, tuning, task.load(encoder.tokenizer, tuning))
     encoder.model.eval()
     for number in (0, 5, 60):
@@ -101,15 +101,14 @@ def test_a_tenth_of_the_sentences_is_held_out_and_every_label_is_trained_on(file
     lines = [f"{word} B-LOC\nran{number} O\n" for number, word in enumerate(["Rome"] * 59)]
     (tmp_path / "train.txt").write_text("\n".join([*lines, "Ann B-PER\n"]))
     args = parse_tagging_arguments(flags(files, train_file=tmp_path / "train.txt", validation_file=None))
-    task = open_tagging_task(args)
-    assert task.settings["validation_fraction"] == 0.1 and task.settings["eval_seed"] == 0
+    assert args.settings()["validation_fraction"] == 0.1 and args.settings()["eval_seed"] == 0
     for seed in range(20):
         options = replace(args.options, eval_seed=seed)
         splits = load_tagging_splits(options)
         assert 5 <= len(splits["dev"]) <= 6 and len(splits["dev"]) + len(splits["train"]) == 60
         assert ["B-PER"] in splits["train"].labels
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
-    assert "validation_fraction" not in open_tagging_task(parse_tagging_arguments(flags(files))).settings
+    assert "validation_fraction" not in parse_tagging_arguments(flags(files)).settings()
 
 
 def test_a_development_set_that_is_the_training_file_is_said(files, caplog):
