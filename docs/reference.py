@@ -10,7 +10,6 @@ import argparse
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from textwrap import fill
@@ -363,8 +362,7 @@ def section(name: str, value: Any) -> str:
         return "\n".join([*lines, text, "", "```python", *values_of(value["small"]), "```", ""])
     lines += ["```python", signature(name, value), "```", "", *as_markdown(inspect.getdoc(value) or ""), ""]
     if name == "SegmentArguments":
-        items = [f"- `{f.name}`: {f.metadata['help']}" for f in fields(value)]
-        lines += ["**Args**", "", *(fill(item, WIDTH, subsequent_indent="  ") for item in items), ""]
+        lines += ["[Options](options.md#electra-pretrain) has the meaning of each.", ""]
     if inspect.isclass(value):
         for method_name in PUBLIC_METHODS.get(name, ()):
             method = inspect.getattr_static(value, method_name)
