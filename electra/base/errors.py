@@ -21,6 +21,7 @@ OPTIONAL = {"datatrove", "optuna", "python-calamine", "tensorboard", "wandb"}
 REMOVED: dict[str, str] = {
     "shard": "one host tokenizes with all its cores, several with examples/tokenize_datatrove.py (docs/clusters.md)",
     "false_alarm_rate": "choose --threshold by the spans in the scores.jsonl of right text",
+    "parallel": "start the same `electra sweep` several times, each on a GPU of its own (docs/reports.md)",
     "merge": "`electra cache` without it completes the cache, also of shards that are there",
 }
 """Option or verb of an earlier version -> what a user does instead, such as "set --max_steps".

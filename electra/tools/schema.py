@@ -28,7 +28,7 @@ from electra.pretraining.options import GROUPS
 from electra.pretraining.testset import TestSetArguments
 from electra.tasks.glue.task import TASK_OPTIONS
 from electra.tokenizers.command import TOKENIZER_GROUPS
-from electra.tools.sweep_file import GOALS, METHODS, PROGRAMS, RANGES, UNUSED
+from electra.tools.sweep_file import NUMBER_PATTERN, Sweep
 
 Schema = dict[str, Any]
 """A JSON Schema, as the mapping that JSON writes."""
@@ -41,44 +41,8 @@ VERBS_WITH_CONFIG = {
     "testset": (TestSetArguments,),
 }
 """Verb with `--config` -> the groups of its options."""
-NUMBER_PATTERN = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
-"""Expression of a number as text, because YAML 1.1 reads `5e-4`, which has no point, as text."""
 DRAFT = "http://json-schema.org/draft-07/schema#"
 """URL of the version of JSON Schema that editors know."""
-
-SWEEP: Schema = {
-    "title": "A sweep file",
-    "type": "object",
-    "properties": {
-        "program": {"description": "The script that is run for each point.", "enum": [*PROGRAMS]},
-        "method": {"enum": [*METHODS]},
-        "metric": {
-            "type": "object",
-            "properties": {"name": {"type": "string"}, "goal": {"enum": [*GOALS]}},
-            "required": ["name"],
-        },
-        "parameters": {
-            "description": "Option -> value, values, or min and max.",
-            "type": "object",
-            "additionalProperties": {
-                "type": "object",
-                "properties": {
-                    "value": {},
-                    "values": {"type": "array", "minItems": 1},
-                    "distribution": {"enum": ["constant", "categorical", *RANGES]},
-                    **{key: {"type": ["number", "string"]} for key in ("min", "max", "q")},
-                },
-                "additionalProperties": False,
-            },
-        },
-        "command": {"type": "array", "items": {"type": "string"}},
-        "run_cap": {"description": "The most points.", "type": "integer", "minimum": 1},
-        **{key: {"type": "string"} for key in UNUSED},
-    },
-    "required": ["program", "method", "metric", "parameters"],
-    "additionalProperties": False,
-}
-"""The schema of sweep files in wandb's format; options and their values are checked by the command alone."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -97,6 +61,7 @@ def to_json(schema: Schema) -> str:
 def schema_of_files() -> Schema:
     """Return the schema of all files: those of all commands, and sweep files; an option of several is written once."""
     definitions = {verb: schema_of_verb(verb) for verb in [*VERBS_WITH_CONFIG, "sweep"]}
+    parts_of_sweep = definitions["sweep"].pop("definitions")
     places: dict[str, str] = {}
     for verb in VERBS_WITH_CONFIG:
         properties = definitions[verb]["properties"]
@@ -108,14 +73,15 @@ def schema_of_files() -> Schema:
     return {
         "title": "A --config file of a command of this package, or a sweep file",
         "anyOf": [{"$ref": f"#/definitions/{verb}"} for verb in definitions],
-        "definitions": definitions,
+        "definitions": {**definitions, **parts_of_sweep},
     }
 
 
 def schema_of_verb(verb: str) -> Schema:
     """Return the schema of a verb's `--config` file, which has no other names; for the verb sweep, of sweep files."""
     if verb == "sweep":
-        return SWEEP
+        schema = Sweep.model_json_schema(ref_template="#/definitions/{model}")
+        return {"definitions": schema.pop("$defs"), **schema}
     options = CommandLine(VERBS_WITH_CONFIG[verb], "").options
     properties = {name: schema_of_option(f, types_of(group)[name]) for name, (f, group) in options.items()}
     for name, value in (TASKS[verb].preset if verb in TASKS else {}).items():

@@ -1,10 +1,10 @@
 """The command `electra sweep`: run a sweep file of wandb without an account.
 
     electra sweep configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml
-    electra sweep configs/sweeps/learning_rate.yaml --max_runs 8 --parallel 2 -- --max_steps 1000
+    electra sweep configs/sweeps/learning_rate.yaml --max_runs 8 -- --max_steps 1000
 
 Flags behind a lone -- are for the program and override the file. Each point is a process with a run folder of its own.
-Any number of these commands may work on one sweep; the same command again continues the sweep.
+Any number of these commands may work on one sweep, each on a GPU of its own; the same command again continues it.
 
 study.log            optuna's study: who runs which point, and the results; a database in its place with --storage
 POINT/               the run of a point
@@ -18,7 +18,6 @@ is dead or silent is taken over: its trial fails, and a new one begins. No trial
 too late learns that its point is lost, and ends itself. A run goes on from its own checkpoint, whoever starts it.
 """
 
-import fcntl
 import json
 import logging
 import math
@@ -28,10 +27,8 @@ import signal
 import statistics
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -42,7 +39,6 @@ from typing import Any, NamedTuple
 
 import optuna
 import pandas as pd
-import torch
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import BaseStorage
 from optuna.storages.journal import JournalFileBackend, JournalStorage
@@ -50,7 +46,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from electra.base.console import counted, format_seconds, setup_logging, shown_command
 from electra.base.errors import first_line
-from electra.base.files import config_path, expand, write_file
+from electra.base.files import config_path, expand, holds_files, write_file
 from electra.base.parser import Parser
 from electra.core.errors import UserError
 from electra.core.ranges import check
@@ -58,7 +54,6 @@ from electra.report.blocks import Blocks, Heading, Report, Text, Verdict, table_
 from electra.report.evaluation import percent
 from electra.report.metrics import metric_title
 from electra.report.verdict import Rival, verdict
-from electra.runtime.threads import usable_cores
 from electra.tasks.glue.task import GLUE
 from electra.tools.sweep_file import (
     Commands,
@@ -69,7 +64,6 @@ from electra.tools.sweep_file import (
     first_points,
     glue_words,
     next_point,
-    prepare_folder,
     read_metrics,
     read_sweep,
     settings_of,
@@ -103,14 +97,7 @@ def open_database(url: str) -> BaseStorage:
     return optuna.storages.get_storage(url)
 
 
-class Claim(NamedTuple):
-    """A point that this command runs, and the id of its trial in the storage."""
-
-    point: SweepPoint
-    trial: int
-
-
-class Runner:
+class Worker:
     """A worker on the points of a sweep; other workers may share the sweep, on this host or another.
 
     Args:
@@ -126,25 +113,17 @@ class Runner:
         self.total = total
         self.glue = None if commands.glue is None else [*commands.glue]
         self.here = [platform.node(), str(self.folder.absolute())]
-        self.started = time.time()
+        self.failed: set[str] = set()
+        """Names of the points that have failed in this command."""
         self.code = 0
         """Exit code after a signal; 0 without a signal."""
-        self.stopping = threading.Event()
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        """Process of each thread of this command."""
-        self.lock = open(self.folder / ".lock", "w")  # noqa: SIM115 - open as long as this command lives
-        self.is_first = True
-        """Whether no other command worked in this folder, so that all trials that this host has begun are dead."""
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.is_first = False
-        fcntl.flock(self.lock, fcntl.LOCK_SH)
+        self.process: subprocess.Popen[bytes] | None = None
         path = self.folder / STUDY_NAME
         try:
-            self.storage: BaseStorage = open_database(url) if url else JournalStorage(JournalFileBackend(str(path)))
-            options: Any = {"study_name": self.folder.name, "direction": self.sweep.goal}
-            self.study = optuna.create_study(storage=self.storage, load_if_exists=True, **options)
+            self.storage = open_database(url) if url else JournalStorage(JournalFileBackend(str(path)))
+            self.study = optuna.create_study(
+                storage=self.storage, study_name=self.folder.name, direction=self.sweep.goal, load_if_exists=True
+            )
         except Exception as error:  # of the database's driver, or of a damaged file
             raise UserError(f"{url or path} is no study of optuna: {first_line(error)}") from error
         self.study_id = self.storage.get_study_id_from_name(self.folder.name)
@@ -153,7 +132,7 @@ class Runner:
     def trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
 
-    def check_settings(self, settings: Mapping[str, Any]) -> None:
+    def check_settings(self, settings: Mapping[str, object]) -> None:
         """Record the settings that all points share; raise a UserError if the study has points of other settings."""
         now = json.loads(json.dumps(settings, default=str))
         before = self.study.user_attrs.get("settings", {})
@@ -165,49 +144,50 @@ class Runner:
                 )
         self.study.set_user_attr("settings", now)
 
-    def run_all(self, parallel: int) -> None:
-        """Run every point that has not finished, `parallel` points at a time; wait for the points of other commands.
+    def run_all(self) -> None:
+        """Run every point that has not finished, one after the other; wait for the points of other commands.
 
         Raises:
             UserError: a point was taken over by another command.
         """
-        with ThreadPoolExecutor(parallel) as pool:
-            workers = [pool.submit(self.work, slot, parallel) for slot in range(parallel)]
-            for worker in as_completed(workers):
-                if worker.exception() is not None:
-                    self.end()
-        try:
-            for worker in workers:
-                worker.result()
-        except UpdateFinishedTrialError as error:
-            raise UserError(
-                f"a point was taken over by another command, because this one was silent for {SILENT_AFTER:g} s; this "
-                "one ends, the other goes on"
-            ) from error
-
-    def work(self, slot: int, parallel: int) -> None:
-        """Run points, one after the other, until all have finished or failed."""
-        environ = {"WANDB_RUN_GROUP": self.folder.name, **os.environ}
-        if parallel > 1:
-            environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // parallel)))
-        gpus = environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
-        environ["CUDA_VISIBLE_DEVICES"] = gpus.split(",")[slot % len(gpus.split(","))]
-        while not self.stopping.is_set():
-            points = self.current_points()
-            settled = self.finished().keys() | self.failed()
-            left = [point for name, point in points.items() if name not in settled]
-            claim = next(filter(None, map(self.claim, left)), None)
-            if claim is None and len(points) < self.total:  # a Bayesian search
-                learned = [trial for trial in self.trials if trial.state in (*FINISHED, TrialState.RUNNING)]
-                point = next_point(self.sweep, learned, points)
-                claim = point and self.claim(point)
-                left += [point] if point else []
-            if claim is not None:
-                self.run_point(claim, slot, environ)
-            elif left:
-                self.stopping.wait(SIGN_OF_LIFE)
-            else:
+        is_waiting = False
+        while not self.code:
+            try:
+                is_finished, has_run = self.run_next()
+            except (UpdateFinishedTrialError, RuntimeError) as error:  # or the lock of the study was taken over
+                raise UserError(
+                    f"a point was taken over by another command, because this one was silent for {SILENT_AFTER:g} s; "
+                    "this one ends, the other goes on"
+                ) from error
+            if is_finished:
                 return
+            if not has_run:
+                if not is_waiting:
+                    logger.info("waiting for points of other commands, %g s for those of a killed one", SILENT_AFTER)
+                time.sleep(SIGN_OF_LIFE)
+            is_waiting = not has_run
+
+    def run_next(self) -> tuple[bool, bool]:
+        """Run the first point that is free; return whether all points have finished, and whether one has run."""
+        is_finished = True
+        for point in self.open_points():
+            is_finished = False
+            trial = self.claim(point)
+            if trial is not None:
+                self.run_point(point, trial)
+                return False, True
+        return is_finished, False
+
+    def open_points(self) -> Iterator[SweepPoint]:
+        """Yield the points that have not finished or failed; of a Bayesian search then a new one."""
+        points = self.current_points()
+        settled = self.finished().keys() | self.failed
+        yield from (point for name, point in points.items() if name not in settled)
+        if len(points) < self.total:
+            learned = [trial for trial in self.trials if trial.state in (*FINISHED, TrialState.RUNNING)]
+            point = next_point(self.sweep, learned, points)
+            if point is not None:
+                yield point
 
     def current_points(self) -> dict[str, SweepPoint]:
         """Return the points by name; of a Bayesian search, the points drawn so far, in order."""
@@ -225,33 +205,26 @@ class Runner:
             trial.user_attrs["point"]: trial for trial in finished if self.glue in (None, trial.user_attrs["glue"])
         }
 
-    def failed(self) -> set[str]:
-        """Return the names of points that have failed since this command began."""
-        failures = [trial.user_attrs for trial in self.trials if "failed" in trial.user_attrs]
-        return {about["point"] for about in failures if about["alive"] >= self.started}
+    def running(self, point: SweepPoint) -> list[FrozenTrial]:
+        """Return the trials that run a point, the first one first."""
+        running = [trial for trial in self.trials if trial.state == TrialState.RUNNING]
+        return [trial for trial in running if trial.user_attrs["point"] == point.name]
 
-    def claim(self, point: SweepPoint) -> Claim | None:
-        """Return this command's claim to a point; None if another command runs or has finished the point."""
+    def claim(self, point: SweepPoint) -> int | None:
+        """Return the id of a new trial that runs a point; None if another command runs or has finished the point."""
         for trial in self.running(point):
-            here, alive = trial.user_attrs["here"], trial.user_attrs["alive"]
-            is_dead = self.is_first and here == self.here and alive < self.started
-            if not is_dead and time.time() - alive < SILENT_AFTER:
+            if time.time() - trial.user_attrs["alive"] < SILENT_AFTER:
                 return None
             self.take_over(trial)
         values = dict(point.values)
         about = {"point": point.name, "values": values, "glue": self.glue, "here": self.here, "alive": time.time()}
         new_trial = create_trial(state=TrialState.RUNNING, user_attrs=about, **point.drawn)
-        claim = Claim(point, self.storage.create_new_trial(self.study_id, new_trial))
+        trial_id = self.storage.create_new_trial(self.study_id, new_trial)
         first, *_ = self.running(point)
-        if first._trial_id == claim.trial and point.name not in self.finished():  # of two at once, the first counts
-            return claim
-        self.storage.set_trial_state_values(claim.trial, TrialState.FAIL)
+        if first._trial_id == trial_id and point.name not in self.finished():  # of two at once, the first counts
+            return trial_id
+        self.storage.set_trial_state_values(trial_id, TrialState.FAIL)
         return None
-
-    def running(self, point: SweepPoint) -> list[FrozenTrial]:
-        """Return the trials that run a point, the first one first."""
-        running = [trial for trial in self.trials if trial.state == TrialState.RUNNING]
-        return [trial for trial in running if trial.user_attrs["point"] == point.name]
 
     def take_over(self, trial: FrozenTrial) -> None:
         """End the trial of a command that is dead or silent, and its process, if that is on this host."""
@@ -265,58 +238,59 @@ class Runner:
         with suppress(UpdateFinishedTrialError):  # by another command
             self.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
 
-    def note(self, claim: Claim, **about: object) -> None:
+    def note(self, trial: int, **about: object) -> None:
         """Write values, and the time as a sign of life, into the record of a trial.
 
         Raises:
             UpdateFinishedTrialError: the point was taken over.
         """
         for name, value in {**about, "alive": time.time()}.items():
-            self.storage.set_trial_user_attr(claim.trial, name, value)
+            self.storage.set_trial_user_attr(trial, name, value)
 
-    def run_point(self, claim: Claim, slot: int, environ: Mapping[str, str]) -> None:
-        """Run the commands of a point, and record its results, or that it has failed."""
-        name = claim.point.name
+    def run_point(self, point: SweepPoint, trial: int) -> None:
+        """Run the commands of a point, and record its results, or that it has failed.
+
+        Raises:
+            UpdateFinishedTrialError: the point was taken over by another command.
+        """
         try:
-            for verb, words in self.commands.of(claim.point).items():
-                self.run_process(claim, slot, verb, words, environ)
-            metrics = read_metrics(self.commands, name)
+            for verb, words in self.commands.of(point).items():
+                self.run_process(point, trial, verb, words)
+            metrics = read_metrics(self.commands, point.name)
         except (UserError, OSError) as error:
-            if not self.stopping.is_set():
-                logger.info("%s failed: %s", name, error)
-                self.note(claim, failed=str(error))
-            self.storage.set_trial_state_values(claim.trial, TrialState.FAIL)
+            if not self.code:
+                logger.info("%s failed: %s", point.name, error)
+                self.failed.add(point.name)
+            self.storage.set_trial_state_values(trial, TrialState.FAIL)
             return
-        self.note(claim, metrics=metrics)
-        score = metrics.get(self.sweep.metric)
+        self.note(trial, metrics=metrics)
+        score = metrics.get(self.sweep.metric["name"])
         state = TrialState.PRUNED if score is None else TrialState.COMPLETE
-        self.storage.set_trial_state_values(claim.trial, state, None if score is None else [score])
+        self.storage.set_trial_state_values(trial, state, None if score is None else [score])
         times = [trial.duration.total_seconds() for trial in self.finished().values() if trial.duration]
-        rounds = math.ceil((self.total - len(times)) / len(self.processes))
-        left = format_seconds(rounds * statistics.median(times))
+        workers = 1 + sum(trial.state == TrialState.RUNNING for trial in self.trials)
+        left = format_seconds(math.ceil((self.total - len(times)) / workers) * statistics.median(times))
         rank = ranking(self.sweep, metrics)
         shown_score = f"{title_of(rank)} {shown(rank, metrics.get(rank))}"
-        logger.info("%d of %d, %s: %s, about %s left", len(times), self.total, name, shown_score, left)
+        logger.info("%d of %d, %s: %s, about %s left", len(times), self.total, point.name, shown_score, left)
 
-    def run_process(
-        self, claim: Claim, slot: int, verb: str, words: Sequence[str], environ: Mapping[str, str]
-    ) -> None:
+    def run_process(self, point: SweepPoint, trial: int, verb: str, words: Sequence[str]) -> None:
         """Run a command of a point; raise a UserError if the command fails or is stopped."""
-        log = self.folder / "logs" / f"{claim.point.name}.{verb}.txt"
-        self.note(claim)
+        log = self.folder / "logs" / f"{point.name}.{verb}.txt"
+        self.note(trial)
+        environ = {"WANDB_RUN_GROUP": self.folder.name, **os.environ}
         with open(log, "ab") as output:
             command = [sys.executable, "-m", "electra", *words]
-            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=dict(environ))
-        self.processes[slot] = process
-        if self.stopping.is_set():  # `end` may not have seen the process
+            process = self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environ)
+        if self.code:  # `stop` has not seen the process
             process.terminate()
-        logger.info("%s: %s, log: %s", claim.point.name, verb, log)
+        logger.info("%s: %s, log: %s", point.name, verb, log)
         try:
-            self.note(claim, pid=process.pid)
+            self.note(trial, pid=process.pid)
             while process.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(SIGN_OF_LIFE)
-                self.note(claim)
+                self.note(trial)
         except BaseException:  # the point is lost
             process.kill()
             raise
@@ -324,22 +298,14 @@ class Runner:
             *_, last = ["", *log.read_text(encoding="utf-8", errors="replace").strip().splitlines()]
             raise UserError(f"exit code {process.returncode}, {last.strip()[:300]}; see {log}")
 
-    def end(self) -> None:
-        """Start no more points, and let the processes that run save a checkpoint and end."""
-        self.stopping.set()
-        for process in self.processes.values():
-            process.terminate()
-
     def stop(self, continue_with: str, number: int, _: FrameType | None) -> None:
-        """Handle a signal: end; kill the processes at a second signal."""
-        if self.code:
-            for process in self.processes.values():
-                process.kill()
-        else:
+        """Handle a signal: start no more points and let the process save a checkpoint; kill it at a second signal."""
+        if self.process is not None:
+            self.process.kill() if self.code else self.process.terminate()
+        if not self.code:
             self.code = 128 + number
             name = signal.Signals(number).name
-            os.write(2, f"\n{name}: running points save a checkpoint; continue with: {continue_with}\n".encode())
-            self.end()
+            os.write(2, f"\n{name}: a running point saves a checkpoint; continue with: {continue_with}\n".encode())
 
 
 # ---- results
@@ -348,8 +314,9 @@ class Runner:
 def ranking(sweep: Sweep, metrics: Mapping[str, float | None]) -> str:
     """Return the metric that ranks points: the metric of the sweep; for fine-tuned points, one of their scores."""
     scores = [name for name in metrics if name in GLUE.reporting.averages or name.startswith("median/")]
-    preferred = [name for name in (sweep.metric, "AVG") if name in scores and not pd.isna(metrics[name])]
-    return next(iter([*preferred, *scores, sweep.metric]))
+    asked = sweep.metric["name"]
+    preferred = [name for name in (asked, "AVG") if name in scores and not pd.isna(metrics[name])]
+    return next(iter([*preferred, *scores, asked]))
 
 
 def title_of(metric: str) -> str:
@@ -399,7 +366,7 @@ def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
         row_values = dict(zip(axes, values, strict=True))
         row = SweepRow(row_values, [*points["point"]], scores.median(skipna=False), std, error)
         rows.append(row)
-    sign = -1 if sweep.goal == "maximize" or rank != sweep.metric else 1
+    sign = -1 if sweep.goal == "maximize" or rank != sweep.metric["name"] else 1
     return sorted(rows, key=lambda row: (math.isnan(row.score), sign * row.score))
 
 
@@ -457,6 +424,27 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
 # ---- the command
 
 
+def check_apart(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, Any]:
+    """Return what `check_points` returns, or raise what it raises, in a process that then gives its GPU back."""
+    fork = get_context("fork")
+    receiver, sender = fork.Pipe(duplex=False)
+
+    def send_answer() -> None:
+        try:
+            sender.send(check_points(commands, points))
+        except Exception as error:
+            sender.send(error)
+
+    process = fork.Process(target=send_answer)
+    process.start()
+    sender.close()
+    answer = receiver.recv()
+    process.join()
+    if isinstance(answer, Exception):
+        raise answer
+    return dict(answer)
+
+
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -465,7 +453,6 @@ def main(argv: list[str] | None = None) -> None:
         description="Run a wandb sweep file without an account. Flags after a lone -- override the file.",
     )
     parser.add_argument("file", help="sweep file, such as those in configs/sweeps/")
-    parser.add_argument("--parallel", type=int, default=1, help="points that this command runs at once")
     parser.add_argument("--max_runs", type=int, help="maximum number of points; a search needs it or run_cap")
     parser.add_argument("--folder", type=Path, help="folder of the sweep (default: output/sweep_ and the file's name)")
     parser.add_argument("--storage", metavar="URL", help="database of optuna, with which several hosts share a sweep")
@@ -474,7 +461,6 @@ def main(argv: list[str] | None = None) -> None:
     words = sys.argv[1:] if argv is None else argv
     end = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:end])
-    check(options.parallel > 0, "parallel", options.parallel, "at least 1")
     check(options.max_runs is None or options.max_runs > 0, "max_runs", options.max_runs, "at least 1")
     file = config_path(options.file)
     sweep = read_sweep(file)
@@ -487,25 +473,30 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"a {sweep.method} search has no end; add --max_runs N, or run_cap: N in {file}")
     points = first_points(sweep, total)
     total = total if sweep.method == "bayes" else len(points)
-    with ProcessPoolExecutor(1, get_context("fork")) as pool:  # parsing may take memory of a GPU until a process ends
-        shared = pool.submit(check_points, commands, [*points.values()]).result()
-    prepare_folder(commands.folder)
-    runner = Runner(commands, points, total, options.storage)
-    runner.check_settings(settings_of(sweep, shared))
+    shared = check_apart(commands, [*points.values()])
+    if options.storage is None and holds_files(commands.folder) and not (commands.folder / STUDY_NAME).is_file():
+        raise UserError(
+            f"{commands.folder} holds other files, or a sweep of an earlier version, which cannot go on here; choose "
+            "another --folder"
+        )
+    commands.folder.mkdir(parents=True, exist_ok=True)
+    worker = Worker(commands, points, total, options.storage)
+    (commands.folder / "logs").mkdir(exist_ok=True)
+    worker.check_settings(settings_of(sweep, shared))
     if commands.is_untracked:
         logger.info("report_to of %s is for wandb's agent; to track the points here, add: -- --report_to wandb", file)
-    counts = (counted(total, "point"), len(runner.finished()))
+    counts = (counted(total, "point"), len(worker.finished()))
     logger.info("%s search of %s, %d finished, folder: %s", sweep.method, *counts, commands.folder)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, partial(runner.stop, shown_command("-m electra sweep", words)))
-    runner.run_all(options.parallel)
-    if runner.code:
-        sys.exit(runner.code)
-    finished = runner.finished()
+        signal.signal(number, partial(worker.stop, shown_command("-m electra sweep", words)))
+    worker.run_all()
+    if worker.code:
+        sys.exit(worker.code)
+    finished = worker.finished()
     if finished:
-        names = [name for name in runner.current_points() if name in finished]
+        names = [name for name in worker.current_points() if name in finished]
         write_sweep_report(commands, {name: finished[name].user_attrs for name in names})
-    if failed := runner.failed() - finished.keys():
+    if failed := worker.failed - finished.keys():
         raise UserError(
             f"{len(failed)} of {total} points failed, as said above; once the cause is gone, the same command goes on"
         )

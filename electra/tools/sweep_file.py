@@ -12,13 +12,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NotRequired
 
 import regex
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, with_config
+from typing_extensions import TypedDict
 
 from electra.base.console import SECRET, hide_secrets, without_secrets
 from electra.base.errors import hint_of_unknown
-from electra.base.files import YAML_ERRORS, config_path, holds_files, read_json, read_yaml
+from electra.base.files import YAML_ERRORS, config_path, read_json, read_yaml
 from electra.core.errors import UserError
 from electra.core.ranges import check
 from electra.finetuning.commands import TaskCommand
@@ -36,6 +38,7 @@ from electra.tasks.glue.task import read_splits
 from electra.tasks.glue.tasks import KNOWN_TASKS
 
 if TYPE_CHECKING:
+    from optuna import Study
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
@@ -47,16 +50,8 @@ PROGRAMS = {
     **{f"electra {verb}": verb for verb in ("pretrain", *TRAINED)},
 }
 """Program that a sweep file names -> verb of its command."""
-METHODS = ("grid", "random", "bayes")
-"""Ways to choose the points of a sweep, by wandb's names."""
-GOALS = ("minimize", "maximize")
-"""Goals of a metric, by wandb's names."""
-RANGES = ("int_uniform", "uniform", "log_uniform_values", "q_uniform")
-"""wandb's distributions of numbers between `min` and `max`."""
-ENTRIES = ("program", "method", "metric", "parameters", "command", "run_cap")
-"""Entries of a sweep file that this command obeys."""
-UNUSED = ("name", "description", "project", "entity")
-"""Entries of a sweep file for wandb's server, which change nothing here."""
+NUMBER_PATTERN = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+"""Expression of a number as text, because YAML 1.1 reads `5e-4`, which has no point, as text."""
 BEFORE_LEARNING = 10
 """Points of a Bayesian search that are drawn at random before it learns: optuna's n_startup_trials."""
 MOST_DRAWS = 10
@@ -65,24 +60,68 @@ LONGEST_POINT_NAME = 140
 """Bytes of a point's name, at most: file systems allow 255, endings included."""
 
 
-class Sweep(NamedTuple):
-    """The content of a sweep file.
+# ---- the file
+
+
+class Metric(TypedDict):
+    """The entry `metric` of a sweep file: what the points are ranked by."""
+
+    name: str
+    goal: NotRequired[Literal["minimize", "maximize"]]
+
+
+Bound = Annotated[
+    int | float,
+    Field(allow_inf_nan=False),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "pattern": NUMBER_PATTERN}]}),
+]
+"""A number of a parameter's range."""
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class Parameter(TypedDict, total=False):
+    """The entry of a parameter: `value`; or `values`; or `min`, `max` and perhaps `q`, the step of q_uniform."""
+
+    value: Any
+    values: Annotated[list[Any], Field(min_length=1)]
+    distribution: Literal["constant", "categorical", "int_uniform", "uniform", "log_uniform_values", "q_uniform"]
+    min: Bound
+    max: Bound
+    q: Bound
+
+
+class Sweep(BaseModel):
+    """A sweep file.
 
     Args:
-        verb: the command that runs for each point, such as pretrain.
-        parameters: option of the command -> its entry in the file, such as {"values": [1, 2]}.
-        run_cap: largest number of points; None if the file has none.
-        words_before, words_after: words of `command` for the program, before and after the parameters.
+        parameters: option of the command -> its entry.
+        command: words of wandb's agent; the words behind the program are passed on.
+        run_cap: largest number of points.
+        name, description, project, entity: for wandb's server, and without effect here.
     """
 
-    verb: str
-    method: str
-    metric: str
-    goal: str
-    parameters: dict[str, dict[str, Any]]
-    run_cap: int | None = None
-    words_before: Sequence[str] = ()
-    words_after: Sequence[str] = ()
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    program: str = Field(json_schema_extra={"enum": [*PROGRAMS]})
+    method: Literal["grid", "random", "bayes"]
+    metric: Metric
+    parameters: dict[str, Parameter]
+    command: Sequence[str | int | float] = ()
+    run_cap: int | None = Field(None, ge=1)
+    name: str | None = None
+    description: str | None = None
+    project: str | None = None
+    entity: str | None = None
+
+    @property
+    def verb(self) -> str:
+        """Return the verb of the command that runs for each point."""
+        return PROGRAMS[self.program]
+
+    @property
+    def goal(self) -> Literal["minimize", "maximize"]:
+        """Return whether the metric shall be small or large."""
+        return self.metric.get("goal", "minimize")
 
     @property
     def swept(self) -> list[str]:
@@ -94,118 +133,90 @@ class Sweep(NamedTuple):
         """Return the names of the swept parameters, without the seed unless it is the only one."""
         return [name for name in self.swept if name != "seed"] or self.swept
 
+    def words(self, flags: Sequence[str]) -> list[str]:
+        """Return the words of `command` behind the program, with flags in place of its `${args}`."""
+        words = [str(word) for word in self.command]
+        names = {"${program}", *PROGRAMS, *PROGRAMS.values()}
+        start = next((index for index, word in enumerate(words) if PurePath(word).name in names), len(words))
+        passed_on = words[start + 1 :]
+        split = next((index for index, word in enumerate(passed_on) if word.startswith("${args")), len(passed_on))
+        return [*passed_on[:split], *flags, *passed_on[split + 1 :]]
+
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep file.
+    """Read a sweep file; a message about it shows no values, which may be secret.
 
     Raises:
         UserError: the file cannot be read, or an entry is missing, wrong, or understood by wandb's own agent only.
     """
     try:
         content = read_yaml(path.read_text(encoding="utf-8"))
-    except YAML_ERRORS as error:
-        raise UserError(f"{path} is not valid YAML: {error}") from error
-    if not isinstance(content, dict) or not content:
-        raise UserError(f"{path} is no sweep file; it needs program, method, metric and parameters")
-    for name in content:
-        if name not in (*ENTRIES, *UNUSED):
-            raise UserError(f"{path}: {name} works with wandb's own agent only; remove it")
-    program = PurePath(str(content.get("program"))).name
-    metric = content.get("metric")
-    if not isinstance(metric, dict) or not isinstance(metric.get("name"), str):
-        raise UserError(f"{path}: metric {metric} must be a mapping such as {{name: AVG, goal: maximize}}")
-    goal = metric.get("goal", "minimize")
-    method = content.get("method")
-    for name, value, allowed in (("program", program, PROGRAMS), ("method", method, METHODS), ("goal", goal, GOALS)):
-        if value not in (*allowed,):
-            raise UserError(f"{path}: {name} {value} must be {', '.join(allowed)}")
-    run_cap = content.get("run_cap")
-    if run_cap is not None and (type(run_cap) is not int or run_cap < 1):
-        raise UserError(f"{path}: run_cap {run_cap!r} must be a number of points, at least 1")
-    parameters = content.get("parameters")
-    if not isinstance(parameters, dict):
+        program = PurePath(str(content["program"])).name
+        sweep = Sweep.model_validate({**content, "program": program})
+    except ValidationError as error:
+        *_, problem = error.errors()
+        entry = ".".join(map(str, problem["loc"]))
+        raise UserError(f"{path}: {entry}: {problem['msg']}; see docs/reports.md") from error
+    except (*YAML_ERRORS, KeyError, TypeError) as error:
         raise UserError(
-            f"{path}: parameters {parameters} must be a mapping from options to value, values or min and max"
-        )
-    for name, entry in parameters.items():
-        wrong = why_wrong(name, entry, str(method))
+            f"{path} is no sweep file in YAML with program, method, metric and parameters: {error}"
+        ) from error
+    if program not in PROGRAMS:
+        raise UserError(f"{path}: program {program} must be one of {', '.join(PROGRAMS)}")
+    for name, entry in sweep.parameters.items():
+        wrong = why_wrong(name, entry, sweep.method)
         if wrong is not None:
             raise UserError(f"{path}: parameter {name} {wrong}")
-    before, after = _words_for_program(content.get("command"), path)
-    return Sweep(PROGRAMS[program], str(method), metric["name"], goal, parameters, run_cap, before, after)
+    words = sweep.words([])
+    if foreign := [word for word in words if "${" in word]:
+        raise UserError(f"{path}: {foreign[0]} in command works with wandb's own agent only; write the value itself")
+    if sweep.command:
+        shown = shlex.join(hide_secrets(words)) or "no word"
+        logger.info("of command in %s, the sweep, which starts the program itself, passes on %s", path, shown)
+    return sweep
 
 
-def why_wrong(name: object, entry: Any, method: str) -> str | None:
-    """Return what is wrong with a parameter, without its values, which may be secret; None if nothing is."""
-    keys = entry.keys() - {"distribution"} if isinstance(entry, dict) else set()
+def why_wrong(name: str, entry: Parameter, method: str) -> str | None:
+    """Return what is wrong with a parameter; None if nothing is."""
+    keys = entry.keys() - {"distribution", "q"}
     if keys == {"value"}:
         return None
-    if SECRET.search(str(name)):
+    if SECRET.search(name):
         return "is secret and can only have one value; folders are named after the others"
-    if keys == {"values"} and isinstance(entry["values"], list) and entry["values"]:
+    if keys == {"values"}:
         return None
-    if keys - {"q"} != {"min", "max"}:
-        return "must have value, or values (a list), or min and max, with nothing beside them but a distribution and q"
+    if keys != {"min", "max"}:
+        return "must have value, or values (a list), or min and max"
     if method == "grid":
         return "has a range, but a grid needs values"
     try:
         distribution_of(entry)
-    except (TypeError, ValueError, ArithmeticError) as error:
+    except (ValueError, ArithmeticError) as error:
         return f"has no range of numbers: {error}"
     return None
 
 
-def distribution_of(entry: Mapping[str, Any]) -> "BaseDistribution":
+def distribution_of(entry: Parameter) -> "BaseDistribution":
     """Return the distribution of optuna of an entry: of the numbers of `values`, else of a range.
 
     Raises:
-        TypeError, ValueError, ArithmeticError: the entry has no range of numbers.
+        ValueError, ArithmeticError: the range is empty, or does not suit its distribution.
     """
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if "values" in entry:  # optuna compares choices, and 1 equals true
         return CategoricalDistribution(range(len(entry["values"])))
     low, high = entry["min"], entry["max"]
-    are_whole = type(low) is type(high) is int
-    distribution = entry.get("distribution") or ("int_uniform" if are_whole else "uniform")
-    if not all(type(bound) in (int, float) for bound in (low, high)) or not math.isfinite(float(high) - float(low)):
-        raise TypeError(f"min {low} and max {high} must be finite")
-    if distribution == "int_uniform" and are_whole:
-        return IntDistribution(low, high)
-    if distribution == "uniform" and "q" not in entry:
-        return FloatDistribution(low, high)
-    if distribution == "log_uniform_values" and "q" not in entry:
-        return FloatDistribution(low, high, log=True)
-    if distribution == "q_uniform":
-        return FloatDistribution(low, high, step=entry.get("q", 1.0))
-    raise ValueError(
-        f"{distribution} must be one of {', '.join(RANGES)}; int_uniform has whole numbers, q_uniform alone has q"
-    )
-
-
-def _words_for_program(command: Any, path: Path) -> tuple[list[str], list[str]]:
-    """Return the words for the program in wandb's `command`: the words before the parameters, and after them.
-
-    The sweep starts the program itself: words before the program have no effect.
-    """
-    if command is None:
-        return [], []
-    if not isinstance(command, list):
-        raise UserError(f"{path}: command {command} must be a list of words, as wandb's agent reads it")
-    words = [str(word) for word in command]
-    names = {"${program}", *PROGRAMS, *PROGRAMS.values()}
-    start = next((index for index, word in enumerate(words) if PurePath(word).name in names), len(words))
-    behind = words[start + 1 :]
-    split = next((index for index, word in enumerate(behind) if word.startswith("${args")), len(behind))
-    parts = behind[:split], behind[split + 1 :]
-    for word in (*parts[0], *parts[1]):
-        if "${" in word:
-            raise UserError(f"{path}: {word} in command works with wandb's own agent only; write the value itself")
-    shown = shlex.join(hide_secrets([*parts[0], *parts[1]])) or "no word"
-    logger.info(
-        "command in %s is for wandb's agent; the sweep starts the program itself and passes on %s", path, shown
-    )
-    return parts
+    are_whole = isinstance(low, int) and isinstance(high, int)
+    distribution = entry.get("distribution", "int_uniform" if are_whole else "uniform")
+    if "q" in entry and distribution != "q_uniform":
+        raise ValueError(f"{distribution} has no q; q_uniform has")
+    if distribution == "int_uniform":
+        if not are_whole:
+            raise ValueError("int_uniform has whole numbers")
+        return IntDistribution(int(low), int(high))
+    step = entry.get("q", 1.0) if distribution == "q_uniform" else None
+    return FloatDistribution(low, high, log=distribution == "log_uniform_values", step=step)
 
 
 # ---- points
@@ -263,17 +274,14 @@ def next_point(sweep: Sweep, trials: Sequence["FrozenTrial"], points: Mapping[st
     """Return the point that a Bayesian search draws after these trials of optuna; None if it draws `points` only."""
     import optuna
 
-    for draw in range(MOST_DRAWS):
-        sampler = optuna.samplers.TPESampler(seed=len(points) * MOST_DRAWS + draw, constant_liar=True)
-        study = optuna.create_study(direction=sweep.goal, sampler=sampler)  # type: ignore[arg-type]
-        study.add_trials(trials)
-        point = _draw_point(sweep, study)
-        if point.name not in points:
-            return point
-    return None
+    sampler = optuna.samplers.TPESampler(seed=len(points) * MOST_DRAWS, constant_liar=True)
+    study = optuna.create_study(direction=sweep.goal, sampler=sampler)
+    study.add_trials(trials)
+    draws = (_draw_point(sweep, study) for _ in range(MOST_DRAWS))
+    return next((point for point in draws if point.name not in points), None)
 
 
-def _draw_point(sweep: Sweep, study: Any) -> SweepPoint:
+def _draw_point(sweep: Sweep, study: "Study") -> SweepPoint:
     """Return the point that a study of optuna draws."""
     distributions = {name: distribution_of(sweep.parameters[name]) for name in sweep.swept}
     params = study.ask(distributions).params
@@ -320,7 +328,7 @@ class Commands(NamedTuple):
         if self.is_untracked:
             flags.append("--report_to=none")
         run = ["--experiment_name", point.name, "--output_dir", str(self.folder)]
-        words = [sweep.verb, *sweep.words_before, *flags, *sweep.words_after, "--disable_tqdm", *self.flags, *run]
+        words = [sweep.verb, *sweep.words(flags), "--disable_tqdm", *self.flags, *run]
         commands = {sweep.verb: words}
         if sweep.verb == "pretrain":
             words.append("--auto_resume")
@@ -351,7 +359,7 @@ class Commands(NamedTuple):
     def refuse_own_options(self) -> None:
         """Raise a UserError if file or flags have options that the sweep itself sets for each point."""
         reserved = {"experiment_name", "output_dir", "plan", "auto_resume", "resume_from_checkpoint"}
-        script = names_in([*self.sweep.words_before, *self.sweep.words_after, *self.flags])
+        script = names_in([*self.sweep.words([]), *self.flags])
         reserved_for_glue = names_in(self.glue or ()) & {*reserved, "pretrain_path", "from_scratch"}
         for name in sorted(reserved & {*self.sweep.parameters, *script} | reserved_for_glue):
             raise UserError(f"the sweep sets --{name} itself for each point; leave it out of file and flags")
@@ -401,9 +409,10 @@ def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, 
                 where = " in --glue and --glue_flags" if verb != commands.sweep.verb else ""
                 raise UserError(f"{point.name} would fail{where}: {error}") from error
             records.setdefault(verb, args.record)
-    if commands.sweep.metric not in metrics:
-        hint = hint_of_unknown(commands.sweep.metric, metrics, f"its metrics are {', '.join(sorted(metrics))}")
-        raise UserError(f"the sweep has no metric {commands.sweep.metric}; {hint}")
+    metric = commands.sweep.metric["name"]
+    if metric not in metrics:
+        hint = hint_of_unknown(metric, metrics, f"its metrics are {', '.join(sorted(metrics))}")
+        raise UserError(f"the sweep has no metric {metric}; {hint}")
     return without_secrets(records[commands.sweep.verb])
 
 
@@ -427,20 +436,8 @@ def settings_of(sweep: Sweep, options: Mapping[str, object]) -> dict[str, Any]:
     excluded = {"experiment_name", "output_dir", "auto_resume", *sweep.swept}
     shared = {name: value for name, value in options.items() if RESUMING.get(name) != "free" and name not in excluded}
     swept = {name: "values" if sweep.method == "grid" else sweep.parameters[name] for name in sweep.swept}
-    learned = {"metric": [sweep.metric, sweep.goal]} if sweep.method == "bayes" else {}
+    learned = {"metric": [sweep.metric["name"], sweep.goal]} if sweep.method == "bayes" else {}
     return {**shared, **swept, **learned, "program": sweep.verb, "method": sweep.method}
-
-
-def prepare_folder(folder: Path) -> None:
-    """Make the folder of a sweep; raise a UserError if it holds other files, or a sweep of an earlier version."""
-    if (folder / "settings.yaml").is_file():
-        raise UserError(
-            f"{folder} is a sweep of an earlier version, which cannot go on here; its runs, results.csv and report.md "
-            "stay. Choose another --folder, or finish it with that version"
-        )
-    if holds_files(folder) and not (folder / "logs").is_dir():
-        raise UserError(f"{folder} holds other files; choose another --folder")
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
 
 
 # ---- metrics of a finished point
