@@ -155,8 +155,8 @@ def read_sweep(path: Path) -> Sweep:
         sweep = Sweep.model_validate({**content, "program": program})
     except ValidationError as error:
         *_, problem = error.errors()
-        entry = ".".join(map(str, problem["loc"]))
-        raise UserError(f"{path}: {entry}: {problem['msg']}; see docs/reports.md") from error
+        where = ".".join(map(str, problem["loc"]))
+        raise UserError(f"{path}: {where}: {problem['msg']}; see docs/reports.md") from error
     except (*YAML_ERRORS, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is no sweep file in YAML with program, method, metric and parameters: {error}"
