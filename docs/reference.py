@@ -25,9 +25,12 @@ from docs import help_files
 from electra.base.command_line import CommandLine
 from electra.base.files import read_yaml
 from electra.base.options import default_of
+from electra.core.objectives import OBJECTIVES, Objective
 from electra.core.options import rules_of
 from electra.core.recipes import RECIPES
 from electra.finetuning.registry import BY_KIND, TASKS, TRAINED
+from electra.pretraining.configuration import GROUPS, RESUMING
+from electra.pretraining.options import PRETRAINING_NEEDS
 from electra.pretraining.plan import parameter_counts
 from electra.tools.commands import VERBS
 from electra.tools.schema import VERBS_WITH_CONFIG, schema_of_files, to_json
@@ -64,7 +67,11 @@ All options of the commands, made of their declarations by `python -m docs.refer
   [transformers.TrainingArguments](https://huggingface.co/docs/transformers/main_classes/trainer), too: `--optim`,
   `--lr_scheduler_type`, `--fsdp`, `--push_to_hub`, `--hub_model_id`, `--use_cpu` and others. Below are those that are
   declared here.
-- An option without effect in a run is warned of; an unknown one is an error that names the one that was meant.
+- An option without effect in a run is warned of; an unknown one is an error that names the one that was meant. "No
+  effect" says why an option may have none.
+- "resumed" says what another value means for a run that goes on: a *kept* option is refused; a *recorded* one holds
+  from there on, and the run's record says so; a *compared* one may differ if documents, tokenizer, networks and
+  segments of a step stay the same. The others change nothing that is learned or measured.
 - [reference_flags.md](reference_flags.md) translates the flags of other code bases, [configs.md](configs.md) lists the
   files of options. Verbs that are not here have a short `--help`.
 """
@@ -73,10 +80,11 @@ FINE_TUNING = TRAINED
 
 
 class Row(NamedTuple):
-    """An option as a row of a table: its name, its default in words, and what it means."""
+    """An option as a row of a table: its name, its default in words, the rule of resuming, and what it means."""
 
     name: str
     default: str
+    resumed: str
     meaning: str
 
 
@@ -99,7 +107,7 @@ def options_page() -> str:
             lines += [fill(f"Basic options: {basic}.", WIDTH, break_on_hyphens=False), ""]
         if VERBS[verb].preset:
             kind = BY_KIND[TASKS[verb].kind]
-            values = ", ".join(f"`--{name} {value}`" for name, value in VERBS[verb].preset.items())
+            values = ", ".join(f"`--{name} {in_words(value)}`" for name, value in VERBS[verb].preset.items())
             text = f"The options are those of [electra {kind}](#electra-{kind}), with {values} by default."
             lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
             continue
@@ -112,7 +120,23 @@ def options_page() -> str:
                 lines += [f"**{title}**", "", *table(own)]
             elif own:
                 lines += [f"**{title}**: as [electra {other}](#electra-{other}).", ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, OBJECTIVES_TITLE, *map(row_of_objective, OBJECTIVES.values()), ""])
+
+
+OBJECTIVES_TITLE = """## Objectives
+
+What `--objective` trains, and what the loss of the main network is. D is the discriminator's answer, the sigmoid of
+its output. [fidelity.md](fidelity.md#ablations---objective) has the differences from the papers.
+
+| objective | trained | loss of the main network | D |
+|---|---|---|---|"""
+
+
+def row_of_objective(objective: Objective) -> str:
+    """Return an objective as a line of the table of objectives."""
+    answer = "a probability" if objective.answers_probability else "no probability"
+    cells = (f"`{objective.name}`", objective.summary, objective.meaning, answer if objective.finds_replaced else "")
+    return f"| {' | '.join(map(as_cell, cells))} |"
 
 
 def groups_of(verb: str) -> Iterator[tuple[str, list[Row]]]:
@@ -123,11 +147,11 @@ def groups_of(verb: str) -> Iterator[tuple[str, list[Row]]]:
         names = set().union(*map(inspect.get_annotations, ours))
         options = [f for name, (f, owner) in command.options.items() if owner is group and name in names]
         title = re.split(r"\.(?: |$)", str(inspect.getdoc(group)).splitlines()[0])[0]
-        yield title, [row_of(f, verb) for f in options]
+        yield title, [row_of(f, verb, of_run=group in GROUPS) for f in options]
 
 
-def row_of(option: Any, verb: str) -> Row:
-    """Return an option as a row."""
+def row_of(option: Any, verb: str, *, of_run: bool) -> Row:
+    """Return an option as a row; `of_run` says whether a run of pre-training has its group of options."""
     valid = rules_of(option).valid
     text = option.metadata.get("help", "").replace("%%", "%")
     choices = sorted(option.metadata.get("choices", ()))  # in one order with every version of transformers
@@ -135,6 +159,9 @@ def row_of(option: Any, verb: str) -> Row:
         text += f" One of: {', '.join(choices)}."
     if valid:
         text += f" Range: {valid.expected}."
+    if of_run:
+        reasons = [need.reason for need in PRETRAINING_NEEDS if option.name in need.names]
+        text += f" No effect: {re.sub(r'{.*?}', '...', '; '.join(reasons))}." if reasons else ""
     default = default_of(option)
     if verb == "pretrain" and option.name in RECIPES["small"]:
         words = "by `--model_size`"
@@ -143,8 +170,14 @@ def row_of(option: Any, verb: str) -> Row:
     elif isinstance(default, bool):
         words = "on" if default else "off"
     else:
-        words = f"`{' '.join(map(str, default)) if isinstance(default, list) else getattr(default, 'value', default)}`"
-    return Row(option.name, words, as_cell(text))
+        words = f"`{in_words(default)}`"
+    resumed = RESUMING[option.name].replace("free", "") if of_run else ""
+    return Row(option.name, words, resumed, as_cell(text))
+
+
+def in_words(value: Any) -> str:
+    """Return a value as the words of a command line."""
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(getattr(value, "value", value))
 
 
 def as_cell(text: str) -> str:
@@ -155,8 +188,11 @@ def as_cell(text: str) -> str:
 
 def table(rows: Any) -> list[str]:
     """Return rows as the lines of a table, and an empty line."""
-    lines = [f"| `--{row.name}` | {row.default} | {row.meaning} |" for row in rows]
-    return ["| option | default | meaning |", "|---|---|---|", *lines, ""]
+    if not any(row.resumed for row in rows):
+        lines = [f"| `--{row.name}` | {row.default} | {row.meaning} |" for row in rows]
+        return ["| option | default | meaning |", "|---|---|---|", *lines, ""]
+    lines = [f"| `--{row.name}` | {row.default} | {row.resumed} | {row.meaning} |" for row in rows]
+    return ["| option | default | resumed | meaning |", "|---|---|---|---|", *lines, ""]
 
 
 # ---- files of options

@@ -20,7 +20,8 @@ SAMPLES_NAME = "samples.json"
 
 REPLACED = "P(replaced)"
 """What the probabilities of a detector are of, in the line of a sample."""
-
+SIGMOID = "sigmoid"
+"""What the numbers of a detector are whose objective's loss is not that of a probability."""
 
 SUSPECTED = 0.5
 """Probability above which a page marks a token as one that the discriminator takes for replaced."""
@@ -56,7 +57,8 @@ class Sample:
     restored: list[str] | None
     """A masked language model's most likely tokens at the masked positions, the original elsewhere."""
     score: str = REPLACED
-    """What `probabilities` are of: "P(replaced)", or "log p" of each shown token given the others, for an Electric."""
+    """What `probabilities` are: "P(replaced)"; the "sigmoid" of an output that is trained as no probability; or, for
+    an Electric, "log p" of each shown token given the others."""
 
     def __post_init__(self) -> None:
         versions = (self.masked, self.shown, self.probabilities, self.restored)

@@ -12,11 +12,11 @@ language model in the discriminator's place. It is called `discriminator` in che
 outputs that belong to either are called main.
 """
 
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, set_seed
+from transformers import PreTrainedModel
 
 from electra.core.ablations import adversarial_loss, copy_or_predict, noisy_text, predict_originals
 from electra.core.configuration import ElectraPretrainingConfig
@@ -30,8 +30,7 @@ from electra.core.corruption import (
     segment_numbers,
 )
 from electra.core.errors import UserError
-from electra.core.initialization import initialize, set_local_heads
-from electra.core.losses import discriminator_nll, electra_loss, nll_and_probabilities, noise_logits, weighted_mean
+from electra.core.losses import discriminator_loss, electra_loss, nll_and_probabilities, noise_logits, weighted_mean
 from electra.core.networks import (
     ElectraPretrainingOutput,
     attention_bias,
@@ -44,7 +43,7 @@ from electra.core.networks import (
     replaced_logits,
     rtd_model,
 )
-from electra.core.tying import difference, disentangle, tied_weights
+from electra.core.tying import disentangle, tied_weights
 
 # B rows of L tokens; K is the number of slots for chosen positions in a row.
 
@@ -156,30 +155,6 @@ class JointModel(PreTrainedModel):
                 self._keys_to_ignore_on_save |= {f"{role}.{name}" for name in its_own}
         self.post_init()
 
-    @classmethod
-    def untrained(cls, config: ElectraPretrainingConfig, initialization: str = "normal", seed: int = 42) -> Self:
-        """Build the networks of a configuration with initial weights, which follow from the seed.
-
-        Args:
-            initialization: see `initialize`.
-        Raises:
-            UserError: the second stage is to start from a generator of another size.
-        """
-        set_seed(seed)
-        model = cls(config)
-        if model.objective.init_from_generator:
-            different = difference(model.generator, model.discriminator)
-            if different is not None:
-                raise UserError(
-                    f"the discriminator cannot start from the generator: {different}; choose equal sizes and "
-                    "--initialization normal, or --no_init_from_generator"
-                )
-        for network in filter(None, (model.discriminator, model.generator)):
-            initialize(network, initialization)
-        if initialization == "local":
-            set_local_heads(model.discriminator)
-        return model
-
     def set_generator_steps(self, steps: int) -> None:
         """Set the optimizer steps of the first of two stages, which follow from the length of the run."""
         self.config.generator_steps = steps
@@ -231,7 +206,9 @@ class JointModel(PreTrainedModel):
         The class describes the arguments.
         """
         if corrupted_input_ids is not None:
-            return detect_replaced(self.discriminator, input_ids, corrupted_input_ids, attention_mask, token_type_ids)
+            return detect_replaced(
+                self.discriminator, self.objective, input_ids, corrupted_input_ids, attention_mask, token_type_ids
+            )
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         num_chosen, num_real = token_counts if token_counts is not None else (None, None)
         if mask_noise is None:
@@ -351,7 +328,8 @@ class JointModel(PreTrainedModel):
             if corrupted.log_q is not None:
                 log_q = put_at(corrupted.log_q, masked.mlm_positions, input_ids.size(1))  # (B, K) -> (B, L)
                 logits = noise_logits(logits, log_q)
-            return discriminator_nll(logits, corrupted.is_replaced), {"discriminator_logits": logits.detach()}
+            loss = discriminator_loss(logits, corrupted.is_replaced, self.objective)
+            return loss, {"discriminator_logits": logits.detach()}
         if self.copy_gate is not None:
             copy_logits = self.copy_gate(hidden).squeeze(2)
             nll, predictions = copy_or_predict(self.discriminator, hidden, copy_logits, corrupted.input_ids, input_ids)

@@ -5,11 +5,14 @@ include padding, and the generator's would need logits at all positions. objecti
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from electra.core.objectives import Objective
 
 NOISE_SHARE = 0.5
 """Share of the chosen positions that Electric fills with samples; at the others the original stays."""
@@ -81,6 +84,18 @@ def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
         is_replaced.float(),
         reduction="none",
     )
+
+
+DISCRIMINATOR_LOSSES: dict[str, Callable[[Tensor, Tensor, Objective], Tensor]] = {
+    "cross_entropy": lambda logits, is_replaced, objective: discriminator_nll(logits, is_replaced),
+}
+"""Losses of a discriminator by the name that `Objective.loss` gives: functions of logits and labels, as
+`discriminator_nll`, and of the objective, which has the values of its options; float32 (B, L)."""
+
+
+def discriminator_loss(logits: Tensor, is_replaced: Tensor, objective: Objective) -> Tensor:
+    """Return the loss of each answer of a discriminator that an objective trains; see `discriminator_nll`."""
+    return DISCRIMINATOR_LOSSES[objective.loss](logits, is_replaced, objective)
 
 
 def noise_logits(

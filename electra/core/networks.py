@@ -27,7 +27,8 @@ from transformers.utils import ModelOutput
 from electra.core.backbones import BACKBONES, Backbone
 from electra.core.configuration import CAUSAL_KEY, first_position
 from electra.core.errors import UserError
-from electra.core.losses import discriminator_nll, weighted_mean
+from electra.core.losses import discriminator_loss, weighted_mean
+from electra.core.objectives import Objective
 
 ATTENTION = "sdpa_or_dense"
 """Name under which runtime/device.py registers its attention for CPUs with transformers."""
@@ -319,6 +320,7 @@ class ElectraPretrainingOutput(ModelOutput):
 
 def detect_replaced(
     discriminator: PreTrainedModel,
+    objective: Objective,
     input_ids: Tensor,
     corrupted_ids: Tensor,
     attention_mask: Tensor | None,
@@ -327,6 +329,7 @@ def detect_replaced(
     """Return the discriminator's loss and logits at all tokens.
 
     Args:
+        objective: the objective that the discriminator is trained with, which has its loss.
         input_ids, corrupted_ids: the original and the corrupted text, int64 (B, L).
         attention_mask, token_type_ids: see `JointModel`.
     """
@@ -335,7 +338,7 @@ def detect_replaced(
     hidden = encode(discriminator, corrupted_ids, attention_mask, token_type_ids, bias)
     logits = replaced_logits(discriminator, hidden)
     is_replaced = corrupted_ids != input_ids
-    nll = discriminator_nll(logits, is_replaced)
+    nll = discriminator_loss(logits, is_replaced, objective)
     no_slots = input_ids[:, :0]
     return ElectraPretrainingOutput(
         loss=weighted_mean(nll, is_real),

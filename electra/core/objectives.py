@@ -16,17 +16,18 @@
 `electric` is Electric of Clark et al. (2020, arXiv:2012.08561): the head's output is an energy, see `noise_logits`.
 `causal` is BERT's "LTR" (Devlin et al. 2019, section 5.1): attention sees no later token.
 
-An option of objectives has two lines: its value in `Objective`, and what a user may give in `ObjectiveOptions`. The
-flags of the command, the values of `ElectraPretrainingConfig`, the checks of both, and lists of options are made of
-these two.
+An option of objectives has two lines: its value in `Objective`, and what a user may give in `ObjectiveOptions`, with
+its range and the conditions under which it has an effect. The flags of the command, the values of
+`ElectraPretrainingConfig`, the checks of both, what resuming accepts, and lists of options are made of these two.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from electra.core.errors import UserError
-from electra.core.options import option, options_with, rules_of
+from electra.core.options import Condition, option, rules_of
 from electra.core.ranges import INSIDE, NOT_NEGATIVE, POSITIVE, SHARE, Range, check
 
 Tie = Literal["none", "word", "embeddings", "all", "gdes"]
@@ -45,12 +46,15 @@ class Objective:
         name: value of --objective.
         summary: what is trained, for the help of --objective.
         meaning: what the main network's loss is, one sentence for reports and model cards.
-        card, card_of_generator: how the main network, and the generator, was trained, sentences for model cards.
+        card, card_of_generator: how the main network, and the generator, was trained, sentences for model cards; the
+            second is "" without a generator, or if it is trained as in the paper.
+        answers_probability: the sigmoid of the discriminator's output is the probability that a token was replaced;
+            scores that are derived from this probability need it. Another loss, or no discriminator: False.
+        loss: name of the discriminator's loss in `losses.DISCRIMINATOR_LOSSES`.
         has_generator: a small network fills the chosen positions; without one the main network sees [MASK].
         finds_replaced: the main network is a discriminator; otherwise it predicts the original tokens.
-        answers_probability: the sigmoid of the discriminator's output is the probability that a token was replaced;
-            scores that are derived from this probability need it.
-        at_all_tokens: the main loss is over all real tokens; otherwise over the chosen positions.
+        at_all_tokens: the main loss is over all real tokens; otherwise over the chosen positions. A causal language
+            model chooses all but the special tokens.
         has_known_rates: loss and AUC of a discriminator that has learned are known, so that one that has not is told.
         has_stages: the generator is trained alone, then the discriminator alone; they share no weights.
         is_adversarial: the generator is trained by `adversarial_nll` instead of `generator_nll`.
@@ -74,11 +78,12 @@ class Objective:
     name: str
     summary: str
     meaning: str
-    card: str = ""
+    card: str
+    answers_probability: bool
     card_of_generator: str = ""
+    loss: str = "cross_entropy"
     has_generator: bool = True
     finds_replaced: bool = True
-    answers_probability: bool = True
     at_all_tokens: bool = True
     has_known_rates: bool = False
     has_stages: bool = False
@@ -105,6 +110,11 @@ class Objective:
     def shows_masks(self) -> bool:
         """Return True if a network predicts the chosen tokens from a text with [MASK] at most of them."""
         return self.has_generator or not (self.draws_uniformly or self.is_causal)
+
+    @property
+    def masks_all(self) -> bool:
+        """Return True if all chosen tokens become [MASK]."""
+        return self.mlm_replacement_probability == 1 and self.mlm_random_probability == 0
 
     @property
     def has_copy_gate(self) -> bool:
@@ -142,12 +152,16 @@ OBJECTIVES = {
             name="electra",
             summary="detect replaced tokens, at all positions",
             meaning=f"mean binary cross-entropy over all tokens. {BASE_RATE}",
+            card="It was trained on the samples of a small generator, which was trained together with it.",
+            answers_probability=True,
             has_known_rates=True,
         ),
         Objective(
             name="electra_15",
             summary="only at the chosen positions",
             meaning=f"mean binary cross-entropy over the chosen positions. {BASE_RATE}",
+            card="It was trained at the positions that the generator had filled, not at the other tokens.",
+            answers_probability=True,
             at_all_tokens=False,
         ),
         Objective(
@@ -155,9 +169,9 @@ OBJECTIVES = {
             summary="BERT, one network and no generator",
             meaning="mean of -log p(original token) over the chosen positions.",
             card="It was trained like BERT, with [MASK] at most of the predicted positions.",
+            answers_probability=False,
             has_generator=False,
             finds_replaced=False,
-            answers_probability=False,
             at_all_tokens=False,
             mlm_replacement_probability=0.8,
             mlm_random_probability=0.1,
@@ -168,8 +182,8 @@ OBJECTIVES = {
             summary="predict the original tokens from the generator's samples",
             meaning="mean of -log p(original token) over the chosen positions, where the network sees samples.",
             card=NO_MASK,
-            finds_replaced=False,
             answers_probability=False,
+            finds_replaced=False,
             at_all_tokens=False,
             discriminator_weight=1.0,
         ),
@@ -178,8 +192,8 @@ OBJECTIVES = {
             summary="predict every token, with a copy gate",
             meaning="mean of -log p(original token) over all tokens, which the copy gate may copy from the input.",
             card=f"{NO_MASK} Its copy gate is in the checkpoints only, not in this folder.",
-            finds_replaced=False,
             answers_probability=False,
+            finds_replaced=False,
             discriminator_weight=1.0,
         ),
         Objective(
@@ -187,6 +201,7 @@ OBJECTIVES = {
             summary="train the generator alone, then the discriminator alone",
             meaning=f"mean binary cross-entropy over all tokens, of the second stage. {BASE_RATE}",
             card="It was trained on the samples of a generator that was trained before it.",
+            answers_probability=True,
             card_of_generator="It was trained first, alone, and does not share its embeddings.",
             has_stages=True,
             tie="none",
@@ -196,6 +211,8 @@ OBJECTIVES = {
             name="adversarial",
             summary="train the generator to fool the discriminator",
             meaning=f"mean binary cross-entropy over all tokens, which the generator raises. {BASE_RATE}",
+            card="It was trained on the samples of a generator that learned to mislead it.",
+            answers_probability=True,
             card_of_generator="It was trained by REINFORCE on the other network's mistakes alone, without the "
             "original tokens. Its baseline is in the checkpoints only, not in this folder.",
             is_adversarial=True,
@@ -216,9 +233,10 @@ OBJECTIVES = {
             name="causal",
             summary="predict each token from those before it, one network without [MASK]",
             meaning="mean of -log p(token) over all tokens but special ones, from the tokens before each.",
+            card="It was trained from left to right and never saw [MASK].",
+            answers_probability=False,
             has_generator=False,
             finds_replaced=False,
-            answers_probability=False,
             at_all_tokens=False,
             is_causal=True,
             mlm_probability=1.0,
@@ -238,17 +256,42 @@ def objective_of(name: str, uniform_generator: bool = False, **values: Any) -> O
     objective = OBJECTIVES[name]
     if uniform_generator:
         objective = replace(objective, has_generator=False, draws_uniformly=True, discriminator_weight=1.0)
-    given_values = {option: value for option, value in values.items() if value is not None}
-    return replace(objective, **given_values) if given_values else objective
+    chosen = {option: value for option, value in values.items() if value is not None}
+    return replace(objective, **chosen) if chosen else objective
 
 
 # ---- options of objectives
 
-OF_MASKS: dict[str, Any] = {"masks": True, "of_corruption": True, "inherited": True}
-"""Rules of the options that choose and mask positions."""
+HAS_GENERATOR = Condition(
+    lambda objective: objective.has_generator,
+    "--objective {objective}, or a uniform generator, has no generator network",
+)
+MASKS = Condition(lambda objective: not objective.is_causal, "--objective {objective} masks nothing")
+KEEPS_TOKENS = Condition(
+    lambda objective: not objective.draws_uniformly, "--generator_type uniform replaces all chosen tokens"
+)
+MASKS_SHARES = Condition(
+    lambda objective: not objective.is_energy_based or objective.masks_all,
+    "--objective {objective} masks all chosen tokens",
+)
+TRAINS_TOGETHER = Condition(
+    lambda objective: not objective.has_stages, "--objective {objective} trains one network at a time"
+)
+HAS_STAGES = Condition(lambda objective: objective.has_stages, "--objective {objective} has no stages")
+SAMPLES_FREELY = Condition(
+    lambda objective: not objective.is_adversarial and not objective.is_energy_based,
+    "--objective {objective} needs unmodified samples of the generator",
+)
+"""Conditions of the options below."""
+OF_MASKS: dict[str, Any] = {"of_corruption": True, "inherited": True}
+"""Rules of the options that choose and mask positions, beside their conditions."""
+OF_SHARES = (MASKS, KEEPS_TOKENS, MASKS_SHARES)
+"""Conditions of the options that say what the chosen positions become."""
+OF_SAMPLES = (HAS_GENERATOR, SAMPLES_FREELY)
+"""Conditions of the options of the generator's samples."""
 
 
-def _by_objective(name: str, help: str, valid: Range, **rules: Any) -> Any:
+def _by_objective(name: str, help: str, valid: Range, needs: Sequence[Condition], **rules: Any) -> Any:
     """Return the field of an option with another value in some objectives, which the help lists.
 
     Args:
@@ -257,11 +300,10 @@ def _by_objective(name: str, help: str, valid: Range, **rules: Any) -> Any:
     usual = getattr(Objective, name)
     others: dict[float, list[str]] = {}
     for objective in OBJECTIVES.values():
-        has_effect = objective.has_generator or not rules.get("of_generator")
-        if getattr(objective, name) != usual and has_effect and not objective.is_causal:
+        if getattr(objective, name) != usual and all(need.holds(objective) for need in needs):
             others.setdefault(getattr(objective, name), []).append(objective.name)
     values = [f"{usual:g}", *(f"{value:g} with {', '.join(names)}" for value, names in others.items())]
-    return option(None, f"{help} Not set: {'; '.join(values)}.", valid, **rules)
+    return option(None, f"{help} Not set: {'; '.join(values)}.", valid, needs=needs, **rules)
 
 
 @dataclass(frozen=True)
@@ -281,54 +323,52 @@ class ObjectiveOptions:
         "Share of the tokens that are chosen for masking.",
         INSIDE,
         always_recorded=True,
+        needs=(MASKS,),
         **OF_MASKS,
     )
     mlm_replacement_probability: float | None = _by_objective(
         "mlm_replacement_probability",
         "Share of the chosen tokens that become [MASK].",
         SHARE,
+        OF_SHARES,
         of_same_objective=True,
         **OF_MASKS,
     )
     mlm_random_probability: float | None = _by_objective(
-        "mlm_random_probability", "Share of the chosen tokens that become random tokens.", SHARE, **OF_MASKS
+        "mlm_random_probability", "Share of the chosen tokens that become random tokens.", SHARE, OF_SHARES, **OF_MASKS
     )
     discriminator_weight: float | None = _by_objective(
         "discriminator_weight",
         "Weight of the discriminator's loss relative to the generator's, lambda in the paper.",
         NOT_NEGATIVE,
-        of_generator=True,
+        (HAS_GENERATOR, TRAINS_TOGETHER),
     )
     generator_gate: list[str] = option(
         [],
         "METRIC THRESHOLD: train the generator only while METRIC of the last held-out evaluation, such as "
         "discriminator_auc, is at least THRESHOLD. It is trained until the first evaluation after step 0.",
-        of_generator=True,
+        needs=(HAS_GENERATOR, TRAINS_TOGETHER),
         of_run=True,
     )
     generator_steps: int | None = option(
-        None, "Steps of the first of two_stage's stages. Not set: half of all.", POSITIVE, of_stages=True
+        None, "Steps of the first of two_stage's stages. Not set: half of all.", POSITIVE, needs=(HAS_STAGES,)
     )
     init_from_generator: bool = option(
-        True, "Start the second stage of two_stage from the equally large generator.", of_stages=True
+        True, "Start the second stage of two_stage from the equally large generator.", needs=(HAS_STAGES,)
     )
     temperature: float = option(
         1.0,
         "Temperature of the generator's samples: divides the logits.",
         POSITIVE,
-        of_generator=True,
+        needs=OF_SAMPLES,
         of_corruption=True,
     )
     disallow_correct: bool = option(
-        False, "The generator may not sample the original token.", of_generator=True, of_corruption=True
+        False, "The generator may not sample the original token.", needs=OF_SAMPLES, of_corruption=True
     )
 
 
-SHARES = ("mlm_replacement_probability", "mlm_random_probability")
-"""Options of what the chosen positions become."""
-MASKING = options_with("masks", ObjectiveOptions)
-"""Options that choose and mask positions; with an objective that masks nothing they do nothing."""
-OF_STAGES = options_with("of_stages", ObjectiveOptions)
+OF_STAGES = tuple(f.name for f in fields(ObjectiveOptions) if HAS_STAGES in rules_of(f).needs)
 """Options of an objective that trains one network after the other."""
 RENAMED = {"temperature": "sampling_temperature"}
 """Option -> its key in config.json, where transformers drops `temperature` as an option of generating text."""
@@ -338,6 +378,19 @@ KEYS = {
     if f.name != "objective" and not rules_of(f).of_run
 }
 """Option of an objective -> its key in config.json and its attribute of `ElectraPretrainingConfig`."""
+
+
+def unread_options(objective: Objective) -> frozenset[str]:
+    """Return the names of the options of objectives that have no effect with an objective."""
+    return frozenset(
+        f.name
+        for f in fields(ObjectiveOptions)
+        if not all(condition.holds(objective) for condition in rules_of(f).needs)
+    )
+
+
+# ---- checks
+
 SHARE_TOLERANCE = 1e-9
 """Difference up to which a sum of shares counts as 1."""
 

@@ -1,7 +1,7 @@
 """Options: each is declared once, with all that is known about it, as a field of a dataclass.
 
-`option(...)` makes the field: default, help, range, what resuming a run with another value means, and which other
-options it belongs with. electra/base/options.py checks groups of options; command_line.py there fills them.
+`option(...)` makes the field: default, help, range, what resuming a run with another value means, and which objectives
+read it. electra/base/options.py checks groups of options; command_line.py there fills them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,10 +20,22 @@ Resuming = Literal["kept", "recorded", "compared", "free"]
 """
 
 
+class Condition(NamedTuple):
+    """A condition of the objective without which an option has no effect; objectives.py has those there are.
+
+    Attributes:
+        holds: function of an `Objective`, with the values of the user, that returns True if the condition holds.
+        reason: why the option has no effect without it; `{objective}` stands for the name of the objective.
+    """
+
+    holds: Callable[[Any], bool]
+    reason: str
+
+
 class Rules(NamedTuple):
     """The rules of an option: all that is known about it, beside default and help. Lists of options are made of them.
 
-    `options_with` returns the names of the options for which one of the rules from `masks` on holds.
+    `options_with` returns the names of the options for which one of the rules from `of_corruption` on holds.
     """
 
     valid: Range | None = None
@@ -37,12 +49,8 @@ class Rules(NamedTuple):
     """Function that makes the path in a value absolute, so that a run goes on from any folder; None for no path."""
     replaced_by: Sequence[str] = ()
     """Names of options of which one on the command line replaces a line of a file for this option."""
-    masks: bool = False
-    """Whether the option chooses and masks positions; with an objective that masks nothing it does nothing."""
-    of_generator: bool = False
-    """Whether the option is of a generator network, or of training a generator together with the main network."""
-    of_stages: bool = False
-    """Whether the option is of an objective that trains one network after the other."""
+    needs: Sequence[Condition] = ()
+    """Conditions of the objective, without one of which the option has no effect."""
     of_corruption: bool = False
     """Whether a finished run's text is corrupted with the value that the run had."""
     of_run: bool = False

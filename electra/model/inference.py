@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.base.files import run_options
-from electra.base.samples import REPLACED, Sample
+from electra.base.samples import REPLACED, SIGMOID, Sample
 from electra.core.configuration import ElectraPretrainingConfig, longest_text
 from electra.core.corruption import MaskedText, mask_text, replace_tokens, sample_tokens
 from electra.core.networks import check_finite, encode, gather_hidden, is_detector, lm_logits, replaced_logits
@@ -35,7 +35,7 @@ def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
     config = copy.deepcopy(networks.joint)
     if config is None:
         options = run_options(networks.source)
-        objective = "electric" if networks.is_electric else options.get("objective", "electra")
+        objective = networks.objective or options.get("objective", "electra")
         run_values = {name: options.get(option) for option, name in OPTIONS_OF_CORRUPTION.items()}
         values = {name: value for name, value in run_values.items() if value is not None}
         discriminator = copy.deepcopy(networks.discriminator.config)
@@ -103,11 +103,13 @@ def corrupt_and_detect(
         logits = replaced_logits(discriminator, hidden).float()
         if not may_diverge:
             check_finite(logits)
-        if OBJECTIVES[config.objective].is_energy_based:
+        objective = OBJECTIVES[config.objective]
+        if objective.is_energy_based:
             probabilities = -logits
             score = "log p"
         else:
             probabilities = logits.sigmoid()
+            score = REPLACED if objective.answers_probability else SIGMOID
     elif masked is not None:
         logits = lm_logits(discriminator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1))
         if not may_diverge:

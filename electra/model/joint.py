@@ -5,14 +5,16 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-from transformers import AutoModel, AutoModelForPreTraining, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoModel, AutoModelForPreTraining, PreTrainedConfig, PreTrainedTokenizerBase, set_seed
 from transformers.utils import CONFIG_NAME
 
 from electra.base.checkpoints import checkpoint_named
 from electra.base.options import check_seed
 from electra.core.configuration import ElectraPretrainingConfig
 from electra.core.errors import UserError
+from electra.core.initialization import initialize, set_local_heads
 from electra.core.joint import JointModel
+from electra.core.tying import difference
 from electra.model.build import joint_config
 from electra.model.options import network_options
 from electra.tokenizers.load import given_tokenizer
@@ -48,6 +50,30 @@ class ElectraForJointPretraining(JointModel):
         sizes, objective = network_options(recipe, options)
         config = joint_config(sizes, objective, given_tokenizer(tokenizer))
         return cls.untrained(config, sizes.initialization, seed)
+
+    @classmethod
+    def untrained(cls, config: ElectraPretrainingConfig, initialization: str = "normal", seed: int = 42) -> Self:
+        """Build the networks of a configuration with initial weights, which follow from the seed.
+
+        Args:
+            initialization: see `initialize`.
+        Raises:
+            UserError: the second stage is to start from a generator of another size.
+        """
+        set_seed(seed)
+        model = cls(config)
+        if model.objective.init_from_generator:
+            different = difference(model.generator, model.discriminator)
+            if different is not None:
+                raise UserError(
+                    f"the discriminator cannot start from the generator: {different}; choose equal sizes and "
+                    "--initialization normal, or --no_init_from_generator"
+                )
+        for network in filter(None, (model.discriminator, model.generator)):
+            initialize(network, initialization)
+        if initialization == "local":
+            set_local_heads(model.discriminator)
+        return model
 
 
 def joint_source(path: str | PathLike[str] | None, options: Mapping[str, Any]) -> str | PathLike[str] | None:

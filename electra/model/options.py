@@ -1,6 +1,6 @@
 """Options of the networks, and of the objective that they are trained with."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
@@ -10,18 +10,17 @@ from electra.base.options import NOT_EMPTY, Need, Options, Values, check_known, 
 from electra.core.backbones import BACKBONES, NEWER, UNIFORM, Backbone
 from electra.core.errors import UserError
 from electra.core.objectives import (
+    HAS_GENERATOR,
     KEYS,
-    MASKING,
     OBJECTIVES,
-    OF_STAGES,
-    SHARES,
     Objective,
     ObjectiveOptions,
     Tie,
     check_shares,
     objective_of,
+    unread_options,
 )
-from electra.core.options import Resuming, option, options_with
+from electra.core.options import Condition, Resuming, option, options_with, rules_of
 from electra.core.ranges import BELOW_ONE, POSITIVE, UP_TO_ONE
 from electra.core.recipes import RECIPES
 
@@ -90,32 +89,32 @@ class ModelArguments(Options):
         "generator_size",
         "Width of the generator relative to the discriminator's, rounded to whole heads.",
         POSITIVE,
-        of_generator=True,
+        needs=(HAS_GENERATOR,),
     )
     generator_layer_size: float = from_recipe(
         "generator_layer_size",
         "Number of layers of the generator relative to the discriminator's.",
         POSITIVE,
-        of_generator=True,
+        needs=(HAS_GENERATOR,),
     )
     generator_num_attention_heads: int | None = option(
         None,
         "Attention heads of the generator. Not set: heads as wide as the discriminator's.",
         POSITIVE,
-        of_generator=True,
+        needs=(HAS_GENERATOR,),
     )
     generator_intermediate_size: int | None = option(
         None,
         "Feed-forward width of the generator. Not set: 4 x its width; with --generator_size 1 the discriminator's.",
         POSITIVE,
-        of_generator=True,
+        needs=(HAS_GENERATOR,),
     )
     tie: Tie | None = option(
         None,
         "Weights that the networks share. word: word embeddings; embeddings: also position and type embeddings and "
         "their LayerNorm; all: the whole encoder; gdes: word and position embeddings, with a table of differences on "
         "top, as in DeBERTa-v3. Not set: embeddings; none with two_stage.",
-        of_generator=True,
+        needs=(HAS_GENERATOR,),
         inherited=True,
         of_same_objective=True,
     )
@@ -133,7 +132,7 @@ class ModelArguments(Options):
         "google/electra-small-generator is as wide as its discriminator, not a quarter as wide.",
         NOT_EMPTY,
         absolute=absolute_if_there,
-        of_generator=True,
+        needs=(HAS_GENERATOR,),
         of_run=True,
         of_phase=False,
     )
@@ -141,7 +140,7 @@ class ModelArguments(Options):
         None,
         "Start from only this many of the first layers of --init_generator. Not set: all.",
         POSITIVE,
-        of_generator=True,
+        needs=(HAS_GENERATOR,),
         of_run=True,
         of_phase=False,
     )
@@ -165,9 +164,8 @@ def given_objective(options: Any, generator_type: str | None) -> Objective:
             this objective are left out.
     """
     is_uniform = generator_type == UNIFORM
-    own_values = OBJECTIVES[options.objective]
-    unused = {*(() if own_values.has_stages else OF_STAGES), *(MASKING if own_values.is_causal else ())}
-    values = {name: getattr(options, name) for name in KEYS.keys() - unused}
+    unread = unread_options(objective_of(options.objective, is_uniform))
+    values = {name: getattr(options, name) for name in KEYS.keys() - unread}
     return objective_of(options.objective, is_uniform, **values)
 
 
@@ -222,10 +220,6 @@ def _spec(o: Any) -> Objective:
     return given_objective(o, o.generator_type)
 
 
-def _masks_all(o: Any) -> bool:
-    return _spec(o).mlm_replacement_probability == 1 and _spec(o).mlm_random_probability == 0
-
-
 def _has_generator(o: Any) -> bool:
     return OBJECTIVES[o.objective].has_generator
 
@@ -256,36 +250,24 @@ def _starts_untrained(o: Any) -> bool:
     return not (o.init_discriminator or shares_trained or _starts_from_generator(o))
 
 
+def needs_of_objective(*groups: Any) -> list[Need]:
+    """Return the conditions of the objective that stand at the options of these groups, each with all its options."""
+    names: dict[Condition, list[str]] = {}
+    for group in groups:
+        for f in fields(group):
+            for condition in rules_of(f).needs:
+                names.setdefault(condition, []).append(f.name)
+    return [_need_of(condition, options) for condition, options in names.items()]
+
+
+def _need_of(condition: Condition, names: Sequence[str]) -> Need:
+    return Need(names, lambda o: condition.holds(_spec(o)), condition.reason)
+
+
 MODEL_NEEDS = [
-    Need(
-        options_with("of_generator", ModelArguments, ObjectiveArguments),
-        lambda o: _has_generator(o) and not _is_uniform(o),
-        "--objective {objective}, or a uniform generator, has no generator network",
-    ),
+    *needs_of_objective(ModelArguments, ObjectiveArguments),
     Need(("generator_type",), _has_generator, "--objective {objective} has no generator network"),
     Need(("init_generator_layers",), lambda o: bool(o.init_generator), "it is for --init_generator"),
-    Need(MASKING, lambda o: not _spec(o).is_causal, "--objective {objective} masks nothing"),
-    Need(SHARES, lambda o: not _is_uniform(o), "--generator_type uniform replaces all chosen tokens"),
-    Need(
-        SHARES,
-        lambda o: not _spec(o).is_energy_based or _masks_all(o),
-        "--objective {objective} masks all chosen tokens",
-    ),
-    Need(
-        ("discriminator_weight", "generator_gate"),
-        lambda o: not _spec(o).has_stages,
-        "--objective {objective} trains one network at a time",
-    ),
-    Need(
-        OF_STAGES,
-        lambda o: _spec(o).has_stages,
-        "--objective {objective} has no stages",
-    ),
-    Need(
-        ("temperature", "disallow_correct"),
-        lambda o: not _spec(o).is_adversarial and not _spec(o).is_energy_based,
-        "--objective {objective} needs unmodified samples of the generator",
-    ),
     Need(
         ("hidden_dropout_prob",),
         lambda o: _may_have(o, lambda backbone: "hidden_dropout_prob" not in backbone.lacks),

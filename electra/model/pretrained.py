@@ -61,6 +61,8 @@ STEP_KEY = "pretraining_step"
 """Key in the configuration of an exported network: the step of its run at which it was exported."""
 ENERGY_KEY = "head_gives_energies"
 """Key in the configuration of an exported Electric, which says that the head gives energies."""
+OBJECTIVE_KEY = "electra_objective"
+"""Key with the objective in the configuration of another exported discriminator whose answers are no probabilities."""
 
 
 def locate_model(pretrain_path: str) -> str:
@@ -342,10 +344,22 @@ class Networks(NamedTuple):
     """Folder or Hub id of the networks, a result of `locate_model`."""
 
     @property
+    def objective(self) -> str | None:
+        """Return the objective that trained the networks; None if their files do not say it.
+
+        An exported discriminator has the name only if its answers are no probabilities.
+        """
+        if self.joint is not None:
+            return self.joint.objective
+        config = self.discriminator.config
+        if getattr(config, ENERGY_KEY, False):
+            return "electric"
+        return getattr(config, OBJECTIVE_KEY, None)
+
+    @property
     def is_electric(self) -> bool:
-        """Return True if the discriminator's head gives energies (`noise_logits` of objectives.py)."""
-        is_known = self.joint is not None and OBJECTIVES[self.joint.objective].is_energy_based
-        return is_known or getattr(self.discriminator.config, ENERGY_KEY, False)
+        """Return True if the discriminator's head gives energies (`noise_logits` of losses.py)."""
+        return self.objective is not None and OBJECTIVES[self.objective].is_energy_based
 
 
 def networks_of(model: PreTrainedModel, processing_class: object = None) -> Networks:

@@ -16,7 +16,17 @@ from transformers import TrainingArguments
 from electra.base.checkpoints import checkpoint_named
 from electra.base.errors import hint_of_unknown
 from electra.base.files import absolute, expand
-from electra.base.options import FOLDER_NAME, NOT_EMPTY, SEED, STEPS, Need, check_options, from_recipe, never
+from electra.base.options import (
+    FOLDER_NAME,
+    NOT_EMPTY,
+    SEED,
+    STEPS,
+    Need,
+    check_options,
+    default_of,
+    from_recipe,
+    never,
+)
 from electra.core.errors import UserError
 from electra.core.objectives import Objective
 from electra.core.options import Resuming, option, rules_of
@@ -442,3 +452,5 @@ RESUMING: dict[str, Resuming] = {
     **dict.fromkeys(_RECORDED, "recorded"),
 }
 """Option -> what resuming a run with another value does."""
+DEFAULTS: dict[str, Any] = {f.name: default_of(f) for group in GROUPS for f in fields(group)}
+"""Option -> its default, which a run has that was started before the option existed."""

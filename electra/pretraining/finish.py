@@ -27,7 +27,7 @@ from electra.core.errors import UserError
 from electra.core.tying import plain_state
 from electra.model.inference import corrupt_and_detect, to_samples
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.pretrained import ENERGY_KEY, STEP_KEY
+from electra.model.pretrained import ENERGY_KEY, OBJECTIVE_KEY, STEP_KEY
 from electra.model.transfer import POSITIONS_KEY
 from electra.pretraining.callbacks import DiscriminatorHealth, compute_ledger, last_evaluation
 from electra.pretraining.checkpoints import WHERE_NETWORKS_ARE
@@ -267,7 +267,9 @@ def export_networks(
     networks = {name: network for name, network in pair.items() if network is not None}
     unfinished = run_folder / UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process
-    is_energy_based = model.objective.is_energy_based
+    objective = model.objective
+    is_energy_based = objective.is_energy_based
+    needs_name = objective.finds_replaced and not (objective.answers_probability or is_energy_based)
     try:
         for name, network in networks.items():
             folder = unfinished / name
@@ -276,6 +278,8 @@ def export_networks(
             setattr(config, POSITIONS_KEY, max(getattr(config, POSITIONS_KEY, 0), plan.max_length))
             if name == "discriminator" and (is_energy_based or hasattr(config, ENERGY_KEY)):
                 setattr(config, ENERGY_KEY, is_energy_based)
+            if name == "discriminator" and (needs_name or hasattr(config, OBJECTIVE_KEY)):
+                setattr(config, OBJECTIVE_KEY, objective.name)
             network.save_pretrained(folder, state_dict=plain_state(network))
             tokenizer.save_pretrained(folder)
             data, card = _card(name, model, run_folder.name, plan, metrics, options, verdict)

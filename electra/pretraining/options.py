@@ -22,7 +22,7 @@ from electra.base.command_line import CommandLine
 from electra.base.files import CONFIGS, expand, read_json, run_options
 from electra.base.options import Need, Values, never
 from electra.core.errors import UserError
-from electra.core.objectives import MASKING, OBJECTIVES
+from electra.core.objectives import OBJECTIVES, unread_options
 from electra.core.options import options_with
 from electra.core.recipes import RECIPES
 from electra.core.schedules import check_schedule, stage_lengths
@@ -166,8 +166,8 @@ def _inherited(given: Values) -> Values:
         before = run_options(start) if start else {}
         names = {*before} & INHERITED
     objective = given.get("objective", ObjectiveArguments.objective)
-    if objective in OBJECTIVES and OBJECTIVES[objective].is_causal:
-        names -= {*MASKING}
+    if objective in OBJECTIVES:
+        names -= unread_options(OBJECTIVES[objective])
     if objective != before.get("objective", ObjectiveArguments.objective):
         names -= {*options_with("of_same_objective", *GROUPS)}
     return {name: before[name] for name in names}

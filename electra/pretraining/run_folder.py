@@ -14,7 +14,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,9 +37,12 @@ from electra.base.files import OPTIONS_TITLE, absolute, expand, holds_files, rea
 from electra.base.hub import push_run
 from electra.core.configuration import option_of_dropout
 from electra.core.errors import UserError
+from electra.core.objectives import KEYS, objective_of
 from electra.data.corpus import absolute_dataset_name
+from electra.data.options import SegmentArguments
 from electra.pretraining.configuration import (
     CONFIG_NAME,
+    DEFAULTS,
     OF_OPTIMIZER,
     RESUMING,
     Configuration,
@@ -325,14 +328,15 @@ def check_resumed(run: Run, now: RunProvenance, networks: Mapping[str, tuple[Any
             f"{run.checkpoint} has another test set; keep corpus, --test_fraction and --validation_file, or {ALONE}"
         )
     changes = []
-    for name, value in now.options.items():
-        old = before.options.get(name, value)
+    options_then = {**_values_not_recorded(before.options, now.options), **before.options}
+    # What the run has recorded is compared first: another value there may be why an option has an effect only now.
+    for name, value in sorted(now.options.items(), key=lambda item: item[0] not in before.options):
+        old = options_then[name]
         if old == value or (isinstance(value, str) and old == absolute(value)):  # a path that is gone since
             continue
         if RESUMING[name] == "kept":
-            raise UserError(
-                f"{run.checkpoint} was trained with --{name} {old}, not {value}; keep it, or start a new run"
-            )
+            trained = f"without --{name}" if old is None else f"with --{name} {old}"
+            raise UserError(f"{run.checkpoint} was trained {trained}, not {value}; keep it, or start a new run")
         changes.append(f"{name} {value} instead of {old}")
     for path, (old, value) in networks.items():
         dropout = option_of_dropout(path)
@@ -348,6 +352,23 @@ def check_resumed(run: Run, now: RunProvenance, networks: Mapping[str, tuple[Any
     if changes:
         lines.append(f"from step {run.step:,} on: {', '.join(changes)}")
     return replace(now, first_held_out_text=before.first_held_out_text, changes=lines)
+
+
+def _values_not_recorded(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a run had of options that its record may lack, because they are newer: the defaults.
+
+    A program records no options of tokenizer and networks, whose configurations are compared, and an objective's
+    values in place of None.
+    """
+    if "discriminator_type" in before:
+        return DEFAULTS
+    recorded = {f.name for group in (SegmentArguments, ElectraTrainingArguments) for f in fields(group)}
+    own_values = objective_of(now["objective"])
+    return {
+        **now,
+        **{name: DEFAULTS[name] for name in recorded},
+        **{name: getattr(own_values, name) for name in KEYS},
+    }
 
 
 # ---- what a run that starts from a checkpoint of another one must keep

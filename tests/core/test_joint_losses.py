@@ -17,6 +17,12 @@ from tests.core.helpers import ALWAYS_LIKELIEST, MASK, VOCAB_SIZE, make_batch, m
 from tests.helpers import parametrize
 
 LENGTHS = (30, 17, 4, 33)
+DISCRIMINATOR_LOSSES = {
+    "cross_entropy": lambda logits, labels, config: F.binary_cross_entropy_with_logits(
+        logits, labels, reduction="none"
+    )
+}
+"""Plain computations of the losses of a discriminator, by the name that an objective gives them."""
 CASES = [
     *((objective, {}) for objective in OBJECTIVES if objective != "mlm"),
     ("mlm", {"mlm_random_probability": 0.1}),
@@ -107,7 +113,7 @@ def written_out(copies, batch, output, config):
             log_q = log_p.detach().gather(1, shown.unsqueeze(1)).squeeze(1)
             logits = logits.index_put(cells, logits[cells] + log_q)
         fields["discriminator_logits"] = logits if objective.at_all_tokens else logits[cells]
-        nll = F.binary_cross_entropy_with_logits(logits, fields["is_replaced"].float(), reduction="none")
+        nll = DISCRIMINATOR_LOSSES[objective.loss](logits, fields["is_replaced"].float(), config)
     else:
         p, nll, gate = of_language_model(made, copies.get("copy_gate"), ids, seen)
         fields["mlm_predictions"] = p.argmax(2) if objective.at_all_tokens else p.argmax(2)[cells]

@@ -9,7 +9,9 @@ from pytest import raises
 
 from electra.base.console import RunLog
 from electra.core.errors import UserError
-from electra.pretraining.configuration import RESUMING
+from electra.core.objectives import KEYS, OBJECTIVES
+from electra.data.options import SegmentArguments
+from electra.pretraining.configuration import RESUMING, ElectraTrainingArguments
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run_folder import (
     Run,
@@ -113,11 +115,40 @@ def test_an_option_that_changes_learning_is_refused_or_recorded(provenance):
     for name in provenance.options:
         other = with_options(provenance, **{name: "another"})
         if RESUMING[name] == "kept":
-            with raises(UserError, match=f"--{name} .*another"):
+            with raises(UserError, match=rf"--{name}\b.*another"):
                 resumed(provenance, other)
         else:
             line = f"from step 4 on: {name} another instead of {provenance.options[name]}"
             assert resumed(provenance, other).changes == [line]
+
+
+def test_an_option_that_is_newer_than_the_run_had_its_default(provenance):
+    """Whether the command made the run or a program, which records no options of tokenizer and networks."""
+    of_program = {*vars(SegmentArguments()), *vars(ElectraTrainingArguments("a")), *KEYS, "objective", "tie"}
+    values = {name: getattr(OBJECTIVES["electra"], name) for name in KEYS}
+    program = {**{name: value for name, value in provenance.options.items() if name in of_program}, **values}
+    for options in (provenance.options, program):
+        for name, value, other in (
+            ("segment_policy", "windows", "document"),
+            ("disallow_correct", False, True),
+            ("decay_steps", None, 5),
+        ):
+            then = replace(provenance, options={key: old for key, old in options.items() if key != name})
+            unchanged = replace(provenance, options={**options, name: value})
+            assert resumed(then, unchanged).changes == []
+            now = replace(provenance, options={**options, name: other})
+            if name == "decay_steps":
+                assert resumed(then, now).changes == [f"from step 4 on: {name} {other} instead of {value}"]
+            else:
+                with raises(UserError, match=f"--{name}.*{other}"):
+                    resumed(then, now)
+
+
+def test_what_the_run_has_recorded_is_named_before_what_had_no_effect_then(provenance):
+    then = {name: value for name, value in provenance.options.items() if name != "generator_size"}
+    before = replace(provenance, options={**then, "objective": "mlm"})
+    with raises(UserError, match="--objective mlm"):
+        resumed(before, with_options(provenance, generator_size=0.7))
 
 
 @parametrize("start", [{"tokenizer_path": "tok"}, {"init_discriminator": "network"}, {"objective": "mlm"}], ids=str)

@@ -23,6 +23,7 @@ from electra.base.parser import Parser
 from electra.core.configuration import longest_text
 from electra.core.errors import UserError
 from electra.core.networks import is_detector
+from electra.core.objectives import OBJECTIVES
 from electra.core.ranges import check
 from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
 from electra.model.pretrained import Networks, check_given_tokenizer, load_networks, networks_of
@@ -85,11 +86,16 @@ def open_detector(networks: Networks, max_length: int) -> Detector:
     Args:
         max_length: tokens that are read at once, special ones included; more than the network reads are reduced.
     Raises:
-        UserError: the network has no head for replaced tokens, or the head gives energies.
+        UserError: the network has no head for replaced tokens, or the head gives no probability.
     """
     network = networks.discriminator
-    if not is_detector(network) or networks.is_electric:
+    if not is_detector(network):
         raise UserError(f"{networks.source} has no head that finds replaced tokens; name a discriminator")
+    if networks.objective is not None and not OBJECTIVES[networks.objective].answers_probability:
+        raise UserError(
+            f"{networks.source} was trained with --objective {networks.objective}, whose answers are no "
+            "probabilities; name another discriminator"
+        )
     check(max_length >= SHORTEST_WINDOW, "max_length", max_length, f"at least {SHORTEST_WINDOW}")
     prepare_network(network)
     return Detector(network, networks.tokenizer, min(max_length, longest_text(network.config)))

@@ -204,7 +204,7 @@ def test_tokens_do_not_begin_with_the_space_before_them():
         (["a.txt", "--pretrain_path", "run", "--max_length", "2"], "--max_length 2"),
         (["nothing.txt", *FLAGS], "nothing.txt"),
         (["a.txt", "--pretrain_path", "run/generator"], "no head that finds replaced tokens"),
-        (["a.txt", "--pretrain_path", "electric", "--max_length", "24"], "no head"),
+        (["a.txt", "--pretrain_path", "electric", "--max_length", "24"], "no probabilities"),
         (["a.txt", *FLAGS, "--false_alarm_rate", "0.5"], "--threshold"),
         (["a.txt", *FLAGS, "--threshold", "1.5"], "--threshold 1.5"),
         (["empty.txt", *FLAGS], "empty.txt"),
