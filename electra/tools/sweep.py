@@ -424,7 +424,7 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
 # ---- the command
 
 
-def check_apart(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, Any]:
+def check_in_child(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, Any]:
     """Return what `check_points` returns, or raise what it raises, in a process that then gives its GPU back."""
     fork = get_context("fork")
     receiver, sender = fork.Pipe(duplex=False)
@@ -473,7 +473,7 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"a {sweep.method} search has no end; add --max_runs N, or run_cap: N in {file}")
     points = first_points(sweep, total)
     total = total if sweep.method == "bayes" else len(points)
-    shared = check_apart(commands, [*points.values()])
+    shared = check_in_child(commands, [*points.values()])
     if options.storage is None and holds_files(commands.folder) and not (commands.folder / STUDY_NAME).is_file():
         raise UserError(
             f"{commands.folder} holds other files, or a sweep of an earlier version, which cannot go on here; choose "

@@ -63,7 +63,7 @@ LONGEST_POINT_NAME = 140
 # ---- the file
 
 
-class Metric(TypedDict):
+class SweepMetric(TypedDict):
     """The entry `metric` of a sweep file: what the points are ranked by."""
 
     name: str
@@ -104,7 +104,7 @@ class Sweep(BaseModel):
 
     program: str = Field(json_schema_extra={"enum": [*PROGRAMS]})
     method: Literal["grid", "random", "bayes"]
-    metric: Metric
+    metric: SweepMetric
     parameters: dict[str, Parameter]
     command: Sequence[str | int | float] = ()
     run_cap: int | None = Field(None, ge=1)
