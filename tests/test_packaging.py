@@ -4,9 +4,12 @@ import ast
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from pytest import mark, raises
 
 from docs.help_files import FOLDER, help_of
 from electra.base.errors import OPTIONAL
+from electra.base.files import PACKAGED_NETWORK
 from electra.tools import commands
 from tests.helpers import ROOT, parametrize
 
@@ -121,3 +125,20 @@ def test_a_tool_beside_the_package_has_a_help(path, monkeypatch, capsys):
     with raises(SystemExit) as stop:
         runpy.run_module(module, run_name="__main__")
     assert not stop.value.code and "usage: " in capsys.readouterr().out
+
+
+@mark.slow
+@mark.skipif(not PACKAGED_NETWORK.is_dir(), reason="the network of the package was removed")
+def test_wheel_and_source_distribution_have_the_network(tmp_path):
+    for name in ("electra", "configs", "pyproject.toml", "README.md", "LICENSE"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
+        copy(ROOT / name, tmp_path / name)
+    program = "from setuptools.build_meta import *; build_wheel('dist'); build_sdist('dist')"
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True)
+    (wheel,), (source,) = (tmp_path / "dist").glob("*.whl"), (tmp_path / "dist").glob("*.tar.gz")
+    files = {path.relative_to(ROOT).as_posix() for path in PACKAGED_NETWORK.rglob("*") if path.is_file()}
+    with zipfile.ZipFile(wheel) as archive:
+        assert files <= set(archive.namelist())
+    with tarfile.open(source) as archive:
+        assert files <= {name.partition("/")[2] for name in archive.getnames()}
+    assert wheel.stat().st_size < 10e6

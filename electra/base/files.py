@@ -25,6 +25,10 @@ _PACKAGE = Path(electra.__file__).parent
 """Folder of the installed package or of the checkout's `electra/`."""
 CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 """Folder of the experiment files: inside the installed package, or beside the package in a checkout."""
+TINY_EN = "tiny-en"
+"""Name of the English network that comes with the package, in the folder `PACKAGED_NETWORK`."""
+PACKAGED_NETWORK = _PACKAGE / "networks" / "tiny_en"
+"""Folder of the network `TINY_EN`. The package works without this folder."""
 
 # ---- writing
 
@@ -161,6 +165,20 @@ def config_path(name: str) -> Path:
         return path
     packaged = CONFIGS.joinpath(*path.parts[path.parts[:1] == ("configs",) :])
     return packaged if packaged.is_file() else path
+
+
+def network_path(name: str) -> Path:
+    """Return the path of a network's folder: of `TINY_EN` that of the package, unless the user has such a path.
+
+    Raises:
+        UserError: the network of the package is asked for and was removed.
+    """
+    path = expand(name)
+    if name != TINY_EN or path.exists():
+        return path
+    if not PACKAGED_NETWORK.is_dir():
+        raise UserError(f"this installation has no {TINY_EN}: {PACKAGED_NETWORK} was removed; name another network")
+    return PACKAGED_NETWORK
 
 
 def expand(path: str | Path) -> Path:
@@ -346,7 +364,7 @@ def run_options(path: str) -> dict[str, Any]:
     Only a folder with a `discriminator/` or checkpoints is a run: another program may have written another
     config.yaml.
     """
-    folder = expand(path).resolve()
+    folder = network_path(path).resolve()
     if not folder.is_dir():
         return {}
     run = folder.parent if _PART_OF_RUN.fullmatch(folder.name) else folder

@@ -50,8 +50,9 @@ class EncoderArguments(Options):
 
     pretrain_path: str | None = option(
         None,
-        "Encoder to fine-tune: a run folder, a checkpoint-N (its discriminator is used), an exported folder, or the "
-        "Hub id of any encoder, such as google/electra-small-discriminator.",
+        "Encoder to fine-tune: a run folder, a checkpoint-N (its discriminator is used), an exported folder, the "
+        "Hub id of any encoder, such as google/electra-small-discriminator, or tiny-en, the small English network of "
+        "this package. Default in `electra classify` and `electra tag`: tiny-en.",
     )
     from_scratch: str | None = option(
         None,
@@ -278,7 +279,7 @@ class Arguments:
     def __post_init__(self) -> None:
         given = [self.encoder.pretrain_path, self.encoder.from_scratch]
         if given.count(None) != 1:
-            raise UserError("pass either --pretrain_path (an encoder) or --from_scratch (untrained)")
+            raise UserError("pass either --pretrain_path (an encoder, such as tiny-en) or --from_scratch (untrained)")
 
     @property
     def start(self) -> str:
@@ -306,6 +307,7 @@ def parse_data_options(
     rows: Mapping[str, NamedRows],
     needs: Sequence[str] = ("train", "dev"),
     preset: Mapping[str, Any] = {},
+    encoder: str | None = None,
     **default: str,
 ) -> Arguments:
     """Parse the options of a command that reads files of the user or a data set.
@@ -315,9 +317,10 @@ def parse_data_options(
         rows: rows that a program passes, by split, in place of files and data sets.
         needs: splits that must be given if no data set is.
         preset: option -> value in place of its default.
+        encoder: name of the encoder where the user names none; None for an error.
         default: options that name the data set, where neither rows, files nor a data set are given.
     """
-    args = parse_options(groups, description, argv, preset)
+    args = parse_options(groups, description, argv, preset, encoder)
     options = args.options
     files = files_by_split(options)
     if "test" in rows and not hasattr(options, "test_file"):
@@ -341,11 +344,16 @@ def parse_options(
     description: str,
     argv: Sequence[str] | Values | None,
     preset: Mapping[str, Any] = {},
+    encoder: str | None = None,
 ) -> Arguments:
-    """Parse the options of the groups encoder, protocol and fine-tuning, in this order."""
+    """Parse the options of the groups encoder, protocol and fine-tuning, in this order; see `parse_data_options`."""
     parsed = CommandLine(groups, description, preset=preset).parse(argv)
-    encoder, options, tuning = parsed.groups
-    return Arguments(encoder, options, tuning, parsed.record)
+    start, options, tuning = parsed.groups
+    record = parsed.record
+    if start.pretrain_path is None and start.from_scratch is None and encoder is not None:
+        start = replace(start, pretrain_path=encoder)
+        record = {"pretrain_path": encoder, **record}
+    return Arguments(start, options, tuning, record)
 
 
 class Defaults(NamedTuple):

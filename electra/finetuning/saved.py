@@ -20,8 +20,8 @@ from electra.base.console import shown_command
 from electra.base.files import (
     CARD,
     RESULT_NAME,
-    expand,
     may_be_hub_id,
+    network_path,
     read_json,
     replace_folder,
     write_file,
@@ -218,4 +218,4 @@ def hub_data(options: Any) -> HubData:
 
 def is_on_hub(name: str) -> bool:
     """Return True if a model or data set of this name is not a folder here, and may be on the Hub."""
-    return may_be_hub_id(name) and not expand(name).exists()
+    return may_be_hub_id(name) and not network_path(name).exists()

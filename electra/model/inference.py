@@ -21,6 +21,7 @@ from electra.core.objectives import KEYS, OBJECTIVES, ObjectiveOptions
 from electra.core.options import options_with
 from electra.model.pretrained import Networks
 from electra.tokenizers.load import state_kept
+from electra.tokenizers.unknown import UnknownTokens
 
 OPTIONS_OF_CORRUPTION = {name: KEYS[name] for name in options_with("of_corruption", ObjectiveOptions)}
 """Option of a run that says how text is corrupted -> name of its value in `ElectraPretrainingConfig`."""
@@ -175,6 +176,9 @@ def inspect_texts(
             return_tensors="pt",
         )
     batch = dict(encoded)
+    unknown = UnknownTokens()
+    unknown.add(encoded["input_ids"].tolist(), networks.tokenizer)
+    unknown.warn("the texts")
     rows, length = batch["input_ids"].shape
     noise = torch.Generator().manual_seed(seed)
     batch["mask_noise"] = torch.rand(rows, length, 2, generator=noise)

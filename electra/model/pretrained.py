@@ -37,7 +37,7 @@ from electra.base.checkpoints import (
     step_of,
 )
 from electra.base.errors import first_line
-from electra.base.files import expand, may_be_hub_id
+from electra.base.files import CARD, PACKAGED_NETWORK, may_be_hub_id, network_path
 from electra.core.backbones import BACKBONES
 from electra.core.configuration import ElectraPretrainingConfig
 from electra.core.errors import UserError
@@ -70,11 +70,13 @@ def locate_model(pretrain_path: str) -> str:
 
     Args:
         pretrain_path: a run folder of run_pretraining.py (its `discriminator/`, else its latest valid checkpoint), a
-            folder with a config.json, or a Hub id. The Hub is not asked for names that look like paths.
+            folder with a config.json, a Hub id, or `TINY_EN`. The Hub is not asked for names that look like paths.
     Raises:
         UserError: there is no such model.
     """
-    path = expand(pretrain_path)
+    path = network_path(pretrain_path)
+    if path == PACKAGED_NETWORK:
+        logger.info("%s is the small English network of this package: %s", pretrain_path, path / CARD)
     if pretrain_path and path.is_dir():
         return str(_model_folder(path))
     if not may_be_hub_id(pretrain_path):
@@ -84,7 +86,7 @@ def locate_model(pretrain_path: str) -> str:
 
 def trained_source(path: str, role: str) -> str:
     """Return the folder or Hub id of a trained generator or discriminator; for a run, the exported network's."""
-    exported = expand(path) / role
+    exported = network_path(path) / role
     return locate_model(str(exported) if exported.is_dir() else path)
 
 
@@ -396,7 +398,7 @@ def load_networks(
     check_tokenizer(tokenizer, source)
 
     exported = Path(source).with_name("generator")
-    is_run = Path(source).is_dir() and Path(source) != expand(checkpoint)  # named as a whole
+    is_run = Path(source).is_dir() and Path(source) != network_path(checkpoint)  # named as a whole
     if generator is None and is_run and exported.is_dir():
         generator = str(exported)
     if generator is not None:

@@ -1,5 +1,6 @@
 """Show what an ELECTRA masks in a sentence, what its generator samples, and which tokens look replaced.
 
+    electra inspect "the chef cooked the meal"
     electra inspect output/small_owt "the chef cooked the meal"
     electra inspect google/electra-small-discriminator "the chef ate the meal"
     electra inspect google/electra-base-discriminator --generator google/electra-base-generator "a sentence"
@@ -11,6 +12,7 @@ log probability of each token given the others, from one pass.
 import logging
 
 from electra.base.console import setup_logging
+from electra.base.files import TINY_EN
 from electra.base.parser import Parser
 from electra.base.samples import Sample, marked
 from electra.core.ranges import INSIDE, check
@@ -24,8 +26,10 @@ def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra inspect", description="Show what an ELECTRA masks, replaces and finds suspicious.")
     parser.add_argument(
         "checkpoint",
+        nargs="?",
+        default=TINY_EN,
         metavar="CHECKPOINT",
-        help="run, checkpoint, exported folder or Hub id",
+        help="run, checkpoint, exported folder or Hub id; before a single text it may be left out: tiny-en",
     )
     parser.add_argument(
         "texts",

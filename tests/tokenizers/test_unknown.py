@@ -1,12 +1,14 @@
 """Unknown tokens are counted without special tokens, and said where they are many, in all commands that read text."""
 
+import copy
+
 import numpy as np
 from transformers import ElectraForSequenceClassification
 
 from electra.finetuning.data import ColumnRows
 from electra.finetuning.predict import predict
 from electra.finetuning.row_checks import ids_of_rows
-from electra.tokenizers.unknown import UnknownTokens
+from electra.tokenizers.unknown import ENGLISH, UnknownTokens
 from tests.finetuning.encoders import tiny_electra
 from tests.helpers import parametrize
 
@@ -26,6 +28,7 @@ def test_a_tokenizer_without_an_unknown_token_knows_all():
     class Bytes:
         unk_token_id = None
         all_special_ids = (0,)
+        init_kwargs = {}
 
     found = UnknownTokens()
     found.add([[0, 1, 2]], Bytes())
@@ -39,6 +42,18 @@ def test_many_unknown_tokens_are_warned_of(caplog, unknown, is_said):
     assert ("new.csv" in caplog.text) == is_said
     if is_said:
         assert "6.0%" in caplog.text and "3 of 40" in caplog.text
+
+
+@parametrize(("language", "words", "is_said"), [("en", 6, False), ("en", 5, True), (None, 0, False)])
+def test_other_text_for_an_english_network_is_warned_of(wordpiece_tokenizer, caplog, language, words, is_said):
+    tokenizer = copy.deepcopy(wordpiece_tokenizer)
+    tokenizer.add_tokens(ENGLISH.split())
+    tokenizer.init_kwargs["language"] = language
+    the, fox = tokenizer.convert_tokens_to_ids(["the", "fox"])
+    read = UnknownTokens()
+    read.add([[the] * words + [fox] * (100 - words)], tokenizer)
+    read.warn("new.csv")
+    assert ("new.csv" in caplog.text) == is_said
 
 
 def test_the_ids_of_choices_are_those_of_their_pairs():

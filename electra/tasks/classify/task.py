@@ -14,6 +14,7 @@ from scipy.special import logit
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.base.files import TINY_EN
 from electra.base.options import Values
 from electra.core.errors import UserError, abridged
 from electra.data.cells import PAGE
@@ -73,7 +74,7 @@ def parse_classify_arguments(
     argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, Any] = {}
 ) -> Arguments:
     about = "Fine-tune an encoder on texts with labels of your own, and score it."
-    args = parse_data_options(CLASSIFY_GROUPS, about, argv, rows, needs=("train",), preset=preset)
+    args = parse_data_options(CLASSIFY_GROUPS, about, argv, rows, needs=("train",), preset=preset, encoder=TINY_EN)
     fractions = args.options.train_fractions
     if len(fractions) != 1:
         shares = " ".join(map(str, fractions))

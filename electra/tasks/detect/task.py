@@ -18,7 +18,7 @@ from sklearn.metrics import roc_auc_score
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.base.console import environment, setup_logging
-from electra.base.files import check_results, expand, new_folder, open_new, write_json
+from electra.base.files import TINY_EN, check_results, expand, new_folder, open_new, write_json
 from electra.base.parser import Parser
 from electra.core.configuration import longest_text
 from electra.core.errors import UserError
@@ -46,7 +46,9 @@ SHOWN_CHARACTERS = 60
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra detect", description="Find words and texts that look replaced to a discriminator.")
     parser.add_argument("file", metavar="FILE", help="txt with a text in each line, or csv, tsv, jsonl, parquet")
-    parser.add_argument("--pretrain_path", required=True, help="run, checkpoint, discriminator or Hub id of one")
+    parser.add_argument(
+        "--pretrain_path", default=TINY_EN, help="run, checkpoint, discriminator or Hub id of one; default: tiny-en"
+    )
     parser.add_argument(
         "--text_column",
         default="text",
@@ -138,7 +140,8 @@ def replaced_token_probabilities(
 
     Args:
         texts: a text, or several.
-        discriminator: a run, a checkpoint, an exported discriminator or the Hub id of one; or such a model in memory.
+        discriminator: a run, a checkpoint, an exported discriminator, the Hub id of one, or tiny-en; or such a model
+            in memory.
         processing_class: the tokenizer of a model in memory; by default that of the folder it was loaded from.
         max_length: tokens that are read at once. Longer texts are read in windows that overlap by half; the
             probability of a token in several windows is the mean.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from electra.base.errors import first_line
-from electra.base.files import expand
+from electra.base.files import TINY_EN, expand
 from electra.base.options import FOLDER_NAME, NOT_EMPTY, Options
 from electra.core.errors import UserError
 from electra.core.options import option
@@ -152,9 +152,10 @@ class MinimalPairArguments(Options):
     """Networks, pairs, scores and output."""
 
     pretrain_path: str = option(
-        "",
+        TINY_EN,
         "Networks to score with: a run, a checkpoint, a folder of a discriminator or of any masked language model, or "
         "the Hub id of one.",
+        always_recorded=True,
     )
     generator: str | None = option(
         None, "Run, folder or Hub id of a generator. Default: that of --pretrain_path.", NOT_EMPTY

@@ -16,6 +16,7 @@ from scipy.special import softmax
 from torch import Tensor
 from transformers import AutoModel, AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.base.files import TINY_EN
 from electra.base.options import Values
 from electra.core.errors import UserError
 from electra.core.networks import gather_hidden
@@ -90,7 +91,7 @@ def parse_tagging_arguments(
     argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, Any] = {}
 ) -> Arguments:
     about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
-    return parse_data_options(TAGGING_GROUPS, about, argv, rows, needs=("train",), preset=preset)
+    return parse_data_options(TAGGING_GROUPS, about, argv, rows, needs=("train",), preset=preset, encoder=TINY_EN)
 
 
 # ---- the task
