@@ -1,6 +1,6 @@
 """Fine-tune an encoder on your own texts with labels, from Python, and answer new texts with it.
 
-    python examples/fine_tune.py output/example reviews.csv "What a film!" "A waste of time."
+    python examples/fine_tune.py tiny-en reviews.csv "What a film!" "A waste of time."
     python examples/fine_tune.py google/electra-small-discriminator reviews.csv --seeds 5
 
 reviews.csv has a header with the columns text and label. The same command again trains only missing seeds.

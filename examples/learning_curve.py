@@ -1,6 +1,6 @@
 """How many labels does it take? Scores over the number of labelled texts, with and without pre-training.
 
-    python examples/learning_curve.py output/example reviews.csv --fractions .05 .2 1
+    python examples/learning_curve.py tiny-en reviews.csv --fractions .05 .2 1
     python examples/learning_curve.py output/example reviews.csv --seeds 5 --epochs 10 --output output/curve
 
 Each point is an evaluation of its own, in a folder such as pretrained-0.05; the same command again makes only the runs

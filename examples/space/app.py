@@ -1,21 +1,21 @@
 """Which words look wrong? A page that marks the tokens of a text that look replaced to an ELECTRA discriminator.
 
     pip install -r requirements.txt
+    python app.py
     MODEL=output/quickstart python app.py
 
-MODEL is a run, a folder of a discriminator or the Hub id of one; by default, the folder `discriminator` beside this
-file.
+MODEL is a run, a folder of a discriminator or the Hub id of one; by default tiny-en, the small English network of the
+package.
 """
 
 import os
-from pathlib import Path
 
 import gradio as gr
 
 from electra import replaced_token_probabilities
 from electra.model.pretrained import load_networks
 
-MODEL = os.environ.get("MODEL", str(Path(__file__).with_name("discriminator")))
+MODEL = os.environ.get("MODEL", "tiny-en")
 EXAMPLES = (
     "The function returns the number of items in the container.",
     "The function returns the number of items in the evening.",
