@@ -1,7 +1,8 @@
 """What mkdocs does not do by itself: pages from the top of the repository, and links out of docs/.
 
 README.md, CONTRIBUTING.md and CHANGELOG.md become pages of the site. A link to a file that is no page, or is of
-the raw log, leads to the repository; a link to a file that does not exist ends the build.
+the raw log, leads to the repository; a link to a file that does not exist ends the build. The search shows results,
+and pages for contributors, behind those that say what to do.
 """
 
 import posixpath
@@ -17,6 +18,8 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 """File at the top of the repository -> page of the site."""
 RAW_LOG = "docs/studies/log"
 """Folder of measurements by date, which are in the repository alone."""
+BEHIND = ("studies/", "architecture.md", "contributing.md", "changelog.md", "guarantees.md", "fidelity.md")
+"""Pages that the search shows behind the others, which say what to do."""
 BADGES = re.compile(r"<!-- badges -->.*?<!-- badges -->\n", re.DOTALL)
 """Pictures of other servers at the top of README.md, of which the site loads none."""
 CODE = re.compile(r"(?<!<pre>)<code>([^<]+)</code>")
@@ -41,6 +44,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """
     sources = {name: source for source, name in PAGES.items()}
     name = page.file.src_uri
+    if name.startswith(BEHIND):
+        page.meta["search"] = {"boost": 0.1}
     folder = posixpath.dirname(sources.get(name, f"docs/{name}"))
 
     def rewrite(match: re.Match[str]) -> str:
