@@ -217,7 +217,9 @@ def _data_of_split(
         cache=cache,
         training_documents=documents,
         held_out_lengths=first_text.lengths[first_documents],
-        policy=make_policy(options.segment_policy, cache, documents, max_length=options.max_length, seed=seed),
+        policy=make_policy(
+            options.segment_policy, cache, documents, max_length=options.max_length, seed=seed, options=options
+        ),
         evaluation=evaluation,
         more_evaluations=evaluations,
         test=segments_of(cache, in_test),

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from electra.core.errors import UserError
 from electra.core.rng import Ints
 from electra.core.segments import SegmentPolicy
+from electra.data.options import SegmentArguments
 from electra.data.policies.google import GooglePolicy
 from electra.data.policies.packed import PackedPolicy
-from electra.data.policies.windows import PAIR_SPECIALS, DocumentPolicy, PairPolicy, WindowPolicy
+from electra.data.policies.windows import DEFAULT_OPTIONS, PAIR_SPECIALS, DocumentPolicy, PairPolicy, WindowPolicy
 from electra.data.token_cache import Documents, TokenCache
 
 POLICIES: dict[str, Callable[..., SegmentPolicy]] = {
@@ -37,10 +38,12 @@ def make_policy(
     *,
     max_length: int,
     seed: int,
+    options: SegmentArguments = DEFAULT_OPTIONS,
 ) -> SegmentPolicy:
     """Make the policy `name` of `POLICIES` for documents of a cache, which are given by number, int64 (D,).
 
-    `max_length` counts the tokens of a segment with special tokens; `seed` decides where documents are cut.
+    `max_length` counts the tokens of a segment with special tokens; `seed` decides where documents are cut; see
+    `Policy` for `options`.
     """
     tokens = cache.lengths[documents[:max_length]].sum()  # each document has one at least
     if len(documents) == 0 or tokens < max_length - PAIR_SPECIALS:
@@ -48,4 +51,4 @@ def make_policy(
             f"the corpus is shorter than one segment: {len(documents)} documents with {tokens} tokens, "
             f"max_length={max_length}; give more text or a smaller --max_length"
         )
-    return POLICIES[name](cache, documents, max_length, seed)
+    return POLICIES[name](cache, documents, max_length, seed, options)

@@ -108,7 +108,7 @@ class PackedPolicy(Policy):
         lengths = self.cache.lengths[documents]
         is_short = lengths <= self.max_length - PAIR_SPECIALS
         long = documents[~is_short]
-        self.windows = WindowPolicy(self.cache, long, self.max_length, self.seed) if len(long) else None
+        self.windows = WindowPolicy(self.cache, long, self.max_length, self.seed, self.options) if len(long) else None
         by_length = np.argsort(lengths[is_short], kind="stable")
         self.short = documents[is_short][by_length]
         """The short documents, by length."""

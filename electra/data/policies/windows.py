@@ -6,6 +6,7 @@ import numpy as np
 
 from electra.core.rng import Flags, Floats, Ints, permute, uniform
 from electra.core.segments import Segment
+from electra.data.options import SegmentArguments
 from electra.data.token_cache import DOCUMENTS_PER_BLOCK, Documents, TokenCache
 
 # ---- special tokens of a row, and streams of random numbers, of all policies
@@ -22,14 +23,24 @@ PAIR_SPECIALS = 3
 ROUNDING, OFFSET, WINDOW_SINGLE, SPLIT, START, PARTNER, ROTATION, MEMBER, MEMBER_SINGLE, MEMBER_SPLIT = range(10)
 
 
+DEFAULT_OPTIONS = SegmentArguments()
+"""The options of segments that nobody asks for, such as those of evaluations."""
+
+
 @dataclass(eq=False)
 class Policy:
-    """A segment policy: how chosen documents of a cache become segments."""
+    """A segment policy: how chosen documents of a cache become segments.
+
+    Args:
+        options: the options of a run's training segments, of which a policy reads its own; in evaluations, which are
+            the same for all runs, the defaults.
+    """
 
     cache: TokenCache
     documents: Ints | Documents
     max_length: int
     seed: int
+    options: SegmentArguments = DEFAULT_OPTIONS
 
     def __post_init__(self) -> None:
         """Prepare the tables from which `cut` reads."""
