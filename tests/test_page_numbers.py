@@ -1,5 +1,6 @@
-"""Numbers in the prose of the pages are those of the code: a changed default, limit or count is found in the pages."""
+"""Numbers and messages on the pages are those of the code: a changed default, limit or sentence is found there."""
 
+import ast
 import re
 import signal
 import tomllib
@@ -180,3 +181,25 @@ def test_names_that_pages_place_in_a_file_are_there():
             r"`(\w+)` (?:in|of)\s\[[^\]]*\]\(([^)#]+\.py)\)", page.read_text(encoding="utf-8")
         ):
             assert re.search(rf"\b{name}\b", (page.parent / path).read_text(encoding="utf-8")), f"{page.name}: {name}"
+
+
+def sentences_of_code():
+    """All strings of the package, with a mark for each value in them."""
+    for path in (ROOT / "electra").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+            elif isinstance(node, ast.JoinedStr):
+                yield "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)
+
+
+def test_the_messages_of_the_page_of_troubles_are_those_of_the_code():
+    page = (ROOT / "docs" / "troubles.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (?!transformers|Windows)([^|]*) \|", page, re.MULTILINE)
+    messages = [text for cell in cells for text in re.findall(r"`([^`]*)`", cell) if text.count(" ") > 1]
+    assert len(messages) > 20
+    sentences = "\n".join(sentences_of_code())
+    for message in messages:
+        pieces = (re.sub(r"'text'|\d+", "@", piece.strip()) for piece in message.split("...") if piece.strip())
+        for piece in pieces:
+            assert re.search(re.escape(piece).replace("@", "[^\n]{1,20}"), sentences), message
