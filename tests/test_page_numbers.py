@@ -35,6 +35,7 @@ from electra.tools.commands import SPINS
 from electra.tools.probes import MOST_PAIRS, MOST_TEXTS, PARTS
 from electra.tools.schema import VERBS_WITH_CONFIG
 from tests.helpers import ROOT, parametrize
+from tests.pretraining.test_find_run import STATES
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LEAST, MOST = FITTED_EPOCHS
@@ -148,6 +149,7 @@ def facts():
             f"two layers of {BILSTM_UNITS} units",
             f"at most {default('pretrain', 'max_eval_segments')} segments",
         ],
+        "docs/guarantees.md": [f"{len(STATES)} states of a folder"],
         "docs/speed.md": [
             "Up to four worker processes" if MOST_WORKERS == 4 else f"Up to {MOST_WORKERS} worker processes",
             f"after {int(SPINS):,} turns",
