@@ -24,7 +24,7 @@ import electra
 from docs import help_files
 from electra.base.command_line import CommandLine
 from electra.base.files import read_yaml
-from electra.base.options import default_of
+from electra.base.options import NOT_EMPTY, default_of
 from electra.core.objectives import OBJECTIVES, Objective
 from electra.core.options import rules_of
 from electra.core.recipes import RECIPES
@@ -157,7 +157,7 @@ def row_of(option: Any, verb: str, *, of_run: bool) -> Row:
     choices = sorted(option.metadata.get("choices", ()))  # in one order with every version of transformers
     if not all(choice in text for choice in choices):
         text += f" One of: {', '.join(choices)}."
-    if valid:
+    if valid and valid is not NOT_EMPTY:
         text += f" Range: {valid.expected}."
     if of_run:
         reasons = [need.reason for need in PRETRAINING_NEEDS if option.name in need.names]
