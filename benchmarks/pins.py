@@ -53,7 +53,6 @@ EXPLAINED = {
     "--discriminator_type=modernbert paper_layers_cpu.yaml: record": "embedding_size has no effect",
     "_mask_token: None became": "generators are judged at [MASK], where they cannot copy",
     "metrics.json frequencies ": "token frequencies are compared with the generator at [MASK]",
-    "bf16-killed/": "attention on a CPU computes the gradient of its softmax from weights in bfloat16",
     "record num_seeds: None became 5": "the default of the user's own data is one run, so files of papers name five",
     "electra pretrain --cased=1: ": "refused with --lowercase false, in a file, too: else it would be lower-cased",
     "electra tokenizer --cased=1: ": "the same",
@@ -142,6 +141,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "phase": {"init_checkpoint": "windows", "tokenizer_path": None, "max_length": 48, "warmup_steps": 0},
 }
 """Runs: options by name. `phase` starts from the last checkpoint of `windows`."""
+ROUNDED_OTHERWISE = ("bf16",)
+"""Runs whose steps AFTER rounds otherwise: attention on a CPU takes the gradient of its softmax from bfloat16."""
 
 
 def options_of(kind: str, data: Path, side: Side) -> dict[str, Any]:
@@ -303,7 +304,10 @@ def pin(function: Pin) -> Pin:
 
 @pin
 def resume(before: Side, after: Side, data: Path) -> Differences:
-    """Resume a run that BEFORE trained to some step and that was killed: it ends as an undisturbed one of BEFORE."""
+    """Resume a run that BEFORE trained to some step and that was killed: it ends as an undisturbed one of BEFORE.
+
+    Where AFTER rounds otherwise, it ends as an undisturbed one of BEFORE that AFTER continues from the same step.
+    """
     for number, kind in enumerate(KINDS):
         whole = run_of(before, kind, data)
         name = f"{kind}-killed"
@@ -320,7 +324,18 @@ def resume(before: Side, after: Side, data: Path) -> Differences:
         except SideError as error:
             yield f"{name}: {error}"
             continue
+        if kind in ROUNDED_OTHERWISE:
+            whole = continued_copy(whole, after)
         yield from different_runs(whole, killed)
+
+
+def continued_copy(run: Path, after: Side) -> Path:
+    """Copy a run as it was at step 8, and let a side continue the copy, whose folder is returned."""
+    copy = run.with_name(f"{run.name}-continued")
+    later = ("checkpoint-16", "checkpoint-24", "discriminator", "generator", "metrics.json", "report.*")
+    shutil.copytree(run, copy, ignore=shutil.ignore_patterns(*later))
+    after.command("pretrain", resume_from_checkpoint=copy / "checkpoint-8")
+    return copy
 
 
 @pin
