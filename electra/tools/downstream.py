@@ -3,12 +3,12 @@
 A command parses words, and this module takes values. From there on both go one way: `Arguments`, `Task`, `evaluate`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.base.console import log_by_default
 from electra.base.errors import hint_of_unknown
@@ -33,6 +33,12 @@ from electra.model.pretrained import name_of
 from electra.runtime.device import keeping_random_states
 from electra.tasks.glue.tasks import KNOWN_TASKS
 
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+    from pandas import DataFrame
+
+TaskRows: TypeAlias = "str | Path | Sequence[str | Path] | Sequence[Mapping[str, object]] | Dataset | DataFrame"
+"""Type of the rows of a split: a file, files, dictionaries, or a table."""
 Evaluate = Callable[[Arguments, Encoder | None], Evaluation | None]
 """Type of a function of arguments and an encoder, None for the one that they name, that fine-tunes."""
 TASKS_OF_USER = tuple(verb for verb, row in TASKS.items() if row.is_trained and row.takes_rows)
@@ -41,13 +47,13 @@ TASKS_OF_USER = tuple(verb for verb, row in TASKS.items() if row.is_trained and 
 
 def fine_tune(
     model: str | Path | PreTrainedModel | None,
-    train_dataset: Any = None,
-    eval_dataset: Any = None,
+    train_dataset: "TaskRows | DatasetDict | None" = None,
+    eval_dataset: "TaskRows | None" = None,
     *,
-    test_dataset: Any = None,
+    test_dataset: "TaskRows | None" = None,
     task: str | Task = "classify",
     name: str | None = None,
-    processing_class: Any = None,
+    processing_class: PreTrainedTokenizerBase | str | Path | None = None,
     save_model: bool | None = None,
     **options: Any,
 ) -> FineTuned:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_score
@@ -29,11 +30,13 @@ from electra.core.configuration import longest_text
 from electra.core.errors import UserError
 from electra.core.networks import encode
 from electra.core.objectives import Objective
-from electra.data.rows import Columns, read_rows, text_of
-from electra.finetuning.data import Array, ColumnRows, Examples, PaddingCollator, encode_examples, first_of
-from electra.finetuning.labelled.texts import LABEL_COLUMNS, TEXT_COLUMNS
+from electra.data.rows import read_rows
+from electra.finetuning.data import Array, ColumnRows, PaddingCollator
+from electra.finetuning.labelled.texts import TextColumns, encode_texts, read_examples
+from electra.finetuning.row_checks import is_unlabelled
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks import Probe
+from electra.tasks.minimal_pairs.accuracies import outcomes_of, summarize
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, encode_sentences
 
@@ -76,8 +79,8 @@ def pair_score_of(objective: Objective) -> str:
     return "causal" if objective.is_causal else "pll"
 
 
-def draw_rows(groups: Sequence[str], most: int) -> list[int]:
-    """Return the numbers of all rows, or of `most` drawn ones, ascending: the same ones each time.
+def draw_rows(groups: Sequence[str], count: int) -> list[int]:
+    """Return the numbers of all rows, or of `count` drawn ones, ascending: the same ones each time.
 
     Each group, a paradigm or a class, has an equal share, as far as it has rows. The rows of a group are drawn at
     random, because files may repeat their groups in a regular order.
@@ -85,12 +88,10 @@ def draw_rows(groups: Sequence[str], most: int) -> list[int]:
     Args:
         groups: the group of each row.
     """
-    ranks: Counter[str] = Counter()
-    by_rank: list[tuple[int, int, int]] = []
-    for number in np.random.default_rng(0).permutation(len(groups)).tolist():
-        by_rank.append((ranks[groups[number]], len(by_rank), number))
-        ranks[groups[number]] += 1
-    return sorted(number for *_, number in sorted(by_rank)[:most])
+    order = np.random.default_rng(0).permutation(len(groups))
+    shuffled = pd.Series([*groups], dtype=object).iloc[order]
+    ranks = shuffled.groupby(shuffled).cumcount()
+    return sorted(ranks.sort_values(kind="stable").index[:count].tolist())
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,13 @@ class PairsProbe:
 
     @classmethod
     def read(cls, path: str, tokenizer: PreTrainedTokenizerBase, score: str, longest: int) -> "PairsProbe":
-        every = load_pairs(path)
-        pairs = [every[number] for number in draw_rows([pair.paradigm for pair in every], MOST_PAIRS)]
+        all_pairs = load_pairs(path)
+        pairs = [all_pairs[number] for number in draw_rows([pair.paradigm for pair in all_pairs], MOST_PAIRS)]
         groups = encode_sentences([text for pair in pairs for text in (pair.good, pair.bad)], tokenizer)
-        most = groups[-1].ids.shape[1]
-        if most > longest:
+        length = groups[-1].ids.shape[1]
+        if length > longest:
             place = pairs[groups[-1].texts[0] // 2].place
-            raise UserError(f"{place} has {most} tokens, more than the {longest} positions of the model; shorten it")
+            raise UserError(f"{place} has {length} tokens, more than the {longest} positions of the model; shorten it")
         logger.info("pairs          %d of %s, score: %s", len(pairs), path, score)
         return cls(pairs, groups, score, tokenizer.mask_token_id)
 
@@ -127,11 +128,7 @@ class PairsProbe:
             values = scorer.scores(self.groups, [self.score])[self.score]
         except UserError:  # not finite
             return {"pairs_accuracy": math.nan}
-        outcomes = (np.sign(values[0::2] - values[1::2]) + 1) / 2
-        by_paradigm: dict[str, list[float]] = {}
-        for pair, outcome in zip(self.pairs, outcomes, strict=True):
-            by_paradigm.setdefault(pair.paradigm, []).append(outcome)
-        return {"pairs_accuracy": float(np.mean([np.mean(values) for values in by_paradigm.values()]))}
+        return {"pairs_accuracy": summarize(self.pairs, outcomes_of(values))["overall"]["accuracy"]}
 
 
 @dataclass(frozen=True)
@@ -145,21 +142,23 @@ class LabelProbe:
     @classmethod
     def read(cls, path: str, tokenizer: PreTrainedTokenizerBase, longest: int) -> "LabelProbe":
         rows = list(read_rows(path, skips_empty=True))
-        if not rows:
-            raise UserError(f"{path} has no rows; give a header and rows, or JSON lines")
-        every = [label_of(row, place) for place, row in rows]
-        numbers = draw_rows(every, MOST_TEXTS)
-        labels = [every[number] for number in numbers]
-        examples = [texts_of(row, place) for place, row in (rows[number] for number in numbers)]
+        named = [TextColumns(*pair) for pair in TEXT_PAIRS if rows and {*pair} <= rows[0][1].keys()]
+        columns = named[0] if named else TextColumns()
+        labelled = [
+            example
+            for example in read_examples(rows, columns, needs_labels=True)
+            if not is_unlabelled(example.label, ())
+        ]
+        numbers = draw_rows([str(example.label) for example in labelled], MOST_TEXTS)
+        examples = [labelled[number] for number in numbers]
+        labels = [str(example.label) for example in examples]
         counts = Counter(labels)
         frequent = [count for count in counts.values() if count >= PARTS]
         if len(frequent) < 2:
             raise UserError(
                 f"{path} has fewer than two classes with {PARTS} texts each; give texts with one label each"
             )
-        first, second = zip(*examples, strict=True)
-        texts = Examples(list(first), None if second[0] is None else list(second))
-        encoded = encode_examples(texts, tokenizer, longest)
+        encoded, _ = encode_texts(examples, tokenizer, longest, in_windows=False)
         share = max(counts.values()) / len(labels)
         logger.info(
             "probe          %d texts of %s, %d classes; the most frequent has %.1f %%",
@@ -194,19 +193,3 @@ class LabelProbe:
             means.append(((hidden * is_token).sum(1) / is_token.sum(1)).cpu().numpy())
         features: Array = np.concatenate(means)[np.argsort(order)]
         return features
-
-
-def label_of(row: Columns, place: str) -> str:
-    """Return the label of a row; raise a UserError if there is none."""
-    label = row.get(first_of(LABEL_COLUMNS, row))
-    if label is None or not str(label).strip():
-        raise UserError(f"{place} has no label; its columns are {', '.join(row)}")
-    return str(label).strip()
-
-
-def texts_of(row: Columns, place: str) -> tuple[str, str | None]:
-    """Return the text of a row and None, or the two texts of a pair."""
-    for first, second in TEXT_PAIRS:
-        if first in row and second in row:
-            return text_of(row, first, place), text_of(row, second, place)
-    return text_of(row, first_of(TEXT_COLUMNS, row), place), None

@@ -269,10 +269,10 @@ class Worker:
         self.storage.set_trial_state_values(trial, state, None if score is None else [score])
         times = [trial.duration.total_seconds() for trial in self.finished().values() if trial.duration]
         workers = 1 + sum(trial.state == TrialState.RUNNING for trial in self.trials)
-        left = format_seconds(math.ceil((self.total - len(times)) / workers) * statistics.median(times))
+        time_left = format_seconds(math.ceil((self.total - len(times)) / workers) * statistics.median(times))
         rank = ranking(self.sweep, metrics)
         shown_score = f"{title_of(rank)} {shown(rank, metrics.get(rank))}"
-        logger.info("%d of %d, %s: %s, about %s left", len(times), self.total, point.name, shown_score, left)
+        logger.info("%d of %d, %s: %s, about %s left", len(times), self.total, point.name, shown_score, time_left)
 
     def run_process(self, point: SweepPoint, trial: int, verb: str, words: Sequence[str]) -> None:
         """Run a command of a point; raise a UserError if the command fails or is stopped."""

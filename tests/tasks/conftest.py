@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.tasks.glue.files import write_encoder
+from tests.tasks.classify.files import write_texts
+from tests.tasks.glue.files import write_encoder, write_glue
 from tests.tasks.multiple_choice.files import write_questions
 from tests.tasks.squad.files import write_squad
 from tests.tasks.tagging.files import write_columns
@@ -19,3 +20,10 @@ def files(tmp_path_factory, glue_tokenizer):
     for name, new in (("type", " I-ORG"), ("tag", " PER")):
         (path / "names" / f"{name}.txt").write_text((path / "names" / "dev.txt").read_text().replace(" I-PER", new))
     return path
+
+
+@pytest.fixture(scope="module")
+def folder(files):
+    """`files`, and the data of GLUE and of texts."""
+    write_glue(files / "glue", "CoLA", "STS-B")
+    return write_texts(files)

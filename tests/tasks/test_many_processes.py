@@ -12,10 +12,8 @@ from electra.tasks.multiple_choice.task import main as choose
 from electra.tasks.squad.task import main as squad
 from electra.tasks.tagging.task import main as tag
 from tests.helpers import exit_codes, fork_ranks, parametrize
-from tests.tasks.classify.files import flags as text_flags
-from tests.tasks.classify.files import write_texts
+from tests.tasks.classify.files import reviews_flags, topics_flags
 from tests.tasks.glue.files import flags as glue_flags
-from tests.tasks.glue.files import write_glue
 from tests.tasks.multiple_choice.files import flags as choice_flags
 from tests.tasks.squad.files import flags as squad_flags
 from tests.tasks.tagging.files import flags as tagging_flags
@@ -23,21 +21,6 @@ from tests.tasks.tagging.files import flags as tagging_flags
 pytestmark = pytest.mark.slow
 
 SAME = {"num_seeds": 1, "learning_rate": 1e-2, "use_cpu": True, "bf16": False, "head_dropout": 0}
-
-
-@pytest.fixture(scope="module")
-def folder(files):
-    """The data of every kind of task and encoder/, without dropout."""
-    write_glue(files / "glue", "CoLA", "STS-B")
-    return write_texts(files)
-
-
-def topics_flags(folder, **options):
-    return text_flags(folder, "topics", "jsonl", **options)
-
-
-def reviews_flags(folder, **options):
-    return text_flags(folder, "reviews", "csv", **options)
 
 
 # Batches of one process, and micro-batches, such that the last step has no row for the second process, or less for it.

@@ -6,9 +6,7 @@ import torch
 from electra.runtime import threads
 from electra.tasks.classify.task import main as classify
 from tests.helpers import exit_codes, fork, read_json
-from tests.tasks.classify.files import flags as text_flags
-from tests.tasks.classify.files import write_texts
-from tests.tasks.glue.files import write_glue
+from tests.tasks.classify.files import topics_flags
 
 pytestmark = pytest.mark.slow
 
@@ -29,17 +27,6 @@ def fine_tune(command, argv, folder, omp=""):
 
 def recorded(folder):
     return read_json(folder / "environment.json")["threads"]
-
-
-@pytest.fixture(scope="module")
-def folder(files):
-    """The data of every kind of task and encoder/, without dropout."""
-    write_glue(files / "glue", "CoLA", "STS-B")
-    return write_texts(files)
-
-
-def topics_flags(folder, **options):
-    return text_flags(folder, "topics", "jsonl", **options)
 
 
 def test_an_evaluation_keeps_its_number_unless_another_is_given(folder, tmp_path):

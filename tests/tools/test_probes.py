@@ -156,8 +156,8 @@ def test_files_whose_rows_repeat_in_order_are_measured_whole(tmp_path, number_to
 @parametrize(
     ("content", "named"),
     [
-        ("", "no rows"),
-        ('{"text": "a"}\n', "a.jsonl:1 has no label"),
+        ("", "fewer than two classes"),
+        ('{"text": "a"}\n', "a.jsonl:1 has no column 'label'"),
         ('{"text": "a", "label": "x"}\n' * 9, "fewer than two classes"),
         ('{"txt": "a", "label": "x"}\n', "a.jsonl:1 has no column 'text'"),
     ],

@@ -51,3 +51,11 @@ def write_texts(folder):
 def flags(folder, name, suffix, **options):
     values = {"output_dir": folder / "output", **options}
     return file_flags(folder / name, f"train.{suffix}", f"dev.{suffix}", **values)
+
+
+def topics_flags(folder, **options):
+    return flags(folder, "topics", "jsonl", **options)
+
+
+def reviews_flags(folder, **options):
+    return flags(folder, "reviews", "csv", **options)
