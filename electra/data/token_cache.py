@@ -18,10 +18,9 @@ The module also chooses the documents of a cache that are held out: millions of 
 """
 
 import hashlib
-import io
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -33,7 +32,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from electra.base.checkpoints import find_damage
-from electra.base.files import read_json, write_file, write_json
+from electra.base.files import read_json, write_json
 from electra.core.errors import UserError
 from electra.core.rng import Bits, Ints, TokenIds, random_bits
 from electra.data.readers import naming_errors
@@ -322,8 +321,6 @@ DOCUMENTS_PER_BLOCK = 2**17
 """Documents whose hashes are looked at together, which bounds memory."""
 OF_TOKENS = "tokens:"
 """Beginning of a fingerprint of documents; earlier versions made fingerprints of the text, which begin otherwise."""
-CHECKSUM_BYTES = 32
-"""Bytes of the BLAKE2b checksum at the end of a file of `load_or_compute`."""
 NONE: Ints = np.empty(0, dtype=np.int64)
 """Numbers of no document."""
 
@@ -426,33 +423,3 @@ def text_fingerprint(hashes: Bits, left_out: Ints = NONE) -> str:
         inside = slice(*np.searchsorted(left_out, [first, first + DOCUMENTS_PER_BLOCK]))
         checksum.update(np.delete(block, left_out[inside] - first).data)
     return f"{OF_TOKENS}{checksum.hexdigest()}"
-
-
-def load_or_compute(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the arrays of a file by name; a missing or changed file is written again with the arrays of `make`."""
-    arrays = _read_arrays(path)
-    if arrays is None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = io.BytesIO()
-        np.savez(content, **make())
-        write_file(content.getvalue() + _checksum(content.getvalue()), path)
-        arrays = _read_arrays(path)
-    assert arrays is not None
-    return arrays
-
-
-def _read_arrays(path: Path) -> dict[str, Any] | None:
-    """Return the arrays in a file of `load_or_compute`; None, and a line in the log, if the file was changed."""
-    if not path.is_file():
-        return None
-    content = path.read_bytes()
-    arrays = content[:-CHECKSUM_BYTES]
-    if content[-CHECKSUM_BYTES:] != _checksum(arrays):
-        logger.warning("%s is damaged or was edited: making it again", path)
-        return None
-    with np.load(io.BytesIO(arrays)) as file:
-        return dict(file)
-
-
-def _checksum(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=CHECKSUM_BYTES).digest()

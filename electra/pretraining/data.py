@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.base.checkpoints import MANIFEST_NAME, start_checkpoint
+from electra.base.checkpoints import start_checkpoint
 from electra.core.errors import UserError
 from electra.core.rng import Ints
 from electra.core.segments import EvaluationSegments, SegmentCollator, SegmentPolicy
@@ -29,7 +29,6 @@ from electra.data.token_cache import (
     Documents,
     TokenCache,
     held_out_documents,
-    load_or_compute,
     shared_documents,
     text_fingerprint,
 )
@@ -60,7 +59,7 @@ class PretrainingData:
     tokenizer: PreTrainedTokenizerBase
     cache: TokenCache
     training_documents: Documents
-    held_out_lengths: NDArray[np.int64]
+    held_out_lengths: NDArray[np.int32]
     """Tokens of each document that is held out."""
     policy: SegmentPolicy
     evaluation: EvaluationSegments | None
@@ -75,26 +74,41 @@ class PretrainingData:
     """Numbers of documents and fingerprints of the text for training and evaluation, see `RunProvenance`."""
 
 
+class Texts(NamedTuple):
+    """The text of a run: token caches, which other processes get as paths, and their tokenizer.
+
+    Args:
+        held_out: held-out texts by name, the first of which decides about checkpoints; {} to hold out a share of
+            `train`.
+        sources: see `PretrainingData`.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    train: TokenCache
+    held_out: Mapping[str, TokenCache]
+    sources: list[dict[str, Any]]
+
+
+class DocumentSplit(NamedTuple):
+    """Sorted numbers of documents of a token cache that are not trained on, int64."""
+
+    left_out: Ints
+    """All of them; of a held-out text that is named, the documents that the cache has, too."""
+    in_test: Ints
+    """Those of the test set, without documents that an evaluation's text also has."""
+    training_text: str
+    """The fingerprint of the other documents."""
+
+
 def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     """Return the data of a run: open or make the token caches, hold documents out, make segments.
 
     Args:
         checkpoint: checkpoint to resume, which decides the tokenizer; None for a new run.
     """
-    options = args.segments
     # One process of a host opens the text and builds what is not there yet; all of them open the result.
-    tokenizer, folder, sources, held_out_folders, split = main_process_first(lambda: _prepare(args, checkpoint))
-    return _data_of_split(
-        tokenizer,
-        TokenCache(folder),
-        {name: TokenCache(text) for name, text in held_out_folders.items()},
-        split,
-        options,
-        sources,
-        seed=args.training.seed,
-        eval_seed=args.training.eval_seed,
-        corrupted=_corrupted_test_set(options, tokenizer),
-    )
+    texts, split = main_process_first(lambda: _open_texts(args, checkpoint))
+    return _data_of_texts(texts, split, args.segments, args.training)
 
 
 def data_of_run(
@@ -122,17 +136,9 @@ def data_of_run(
     for cache in (train, *texts.values()):
         _check_made_with(cache, tokenizer)
     check_tokenizer(tokenizer, "of the token cache")
-    return _data_of_split(
-        tokenizer,
-        train,
-        texts,
-        _split(train, [*texts.values()], segments, args.eval_seed),
-        segments,
-        [{"name": train.path.name, "documents": len(train), "tokens": train.num_tokens}],
-        seed=args.seed,
-        eval_seed=args.eval_seed,
-        corrupted=_corrupted_test_set(segments, tokenizer),
-    )
+    sources = [{"name": train.path.name, "documents": len(train), "tokens": train.num_tokens}]
+    split = _split(train, [*texts.values()], segments, args.eval_seed)
+    return _data_of_texts(Texts(tokenizer, train, texts, sources), split, segments, args)
 
 
 def _held_out_caches(held_out: TokenCache | Mapping[str, TokenCache] | None) -> dict[str, TokenCache]:
@@ -155,77 +161,54 @@ def _check_made_with(cache: TokenCache, tokenizer: PreTrainedTokenizerBase) -> N
         raise UserError(f"{cache.path} was made with another tokenizer than processing_class; give that in {path}")
 
 
-def _corrupted_test_set(options: SegmentArguments, tokenizer: PreTrainedTokenizerBase) -> CorruptedTestSet | None:
-    """Return the test set of --eval_corruption; None without one."""
-    if not options.eval_corruption:
-        return None
-    corrupted = read_test_set(options.eval_corruption)
-    check_test_set(corrupted, options.eval_corruption, tokenizer, options.max_length)
-    return corrupted
-
-
-def _data_of_split(
-    tokenizer: PreTrainedTokenizerBase,
-    cache: TokenCache,
-    held_out_texts: Mapping[str, TokenCache],
-    split: Mapping[str, Any],
-    options: SegmentArguments,
-    sources: list[dict[str, Any]],
-    *,
-    seed: int,
-    eval_seed: int,
-    corrupted: CorruptedTestSet | None = None,
+def _data_of_texts(
+    texts: Texts, split: DocumentSplit, options: SegmentArguments, args: ElectraTrainingArguments
 ) -> PretrainingData:
-    """Return the data of a run: training and evaluation segments of token caches.
-
-    Args:
-        held_out_texts: held-out texts by name, the first of which decides about checkpoints; {} if it is a share of
-            the cache.
-        split: the documents of the cache that are held out or tested, see `_split`.
-        sources: see `PretrainingData`.
-        seed: seed of training segments and their masks.
-        eval_seed: seed of the choice of held-out documents, and of their masks.
-    """
-    documents = Documents(len(cache), split["left_out"])
-    in_test = split.get("test", NONE)
-    validated = np.setdiff1d(split["left_out"], in_test) if len(in_test) else split["left_out"]
-    held_out = {"": (cache, validated)}
-    if held_out_texts:
-        held_out = {name: (text, np.arange(len(text))) for name, text in held_out_texts.items()}
-        if shared := len(split["left_out"]):
-            logger.warning("%d training documents are also held out; they are left out of training", shared)
+    """Return the data of a run: training and evaluation segments of token caches, and a corrupted test set."""
+    cache = texts.train
+    left_out, in_test, training_text = split
+    documents = Documents(len(cache), left_out)
+    held_out = {"": (cache, np.setdiff1d(left_out, in_test))}
+    if texts.held_out:
+        held_out = {name: (text, np.arange(len(text))) for name, text in texts.held_out.items()}
+        if len(left_out):
+            logger.warning("%d training documents are also held out; they are left out of training", len(left_out))
+    if options.test_fraction:
+        logger.info("test set       %d documents, which are evaluated once, at the end", len(in_test))
     (first_name, (first_text, first_documents)), *_ = held_out.items()
 
     def segments_of(text: TokenCache, chosen: Ints) -> EvaluationSegments | None:
         """Return windows whose masks are fixed, whatever the policy of training; None without documents."""
         if not len(chosen):
             return None
-        windows = WindowPolicy(text, chosen, max_length=options.max_length, seed=eval_seed)
-        return EvaluationSegments(windows, max_segments=options.max_eval_segments, seed=eval_seed)
+        windows = WindowPolicy(text, chosen, max_length=options.max_length, seed=args.eval_seed)
+        return EvaluationSegments(windows, max_segments=options.max_eval_segments, seed=args.eval_seed)
 
     segments_of_text: dict[str, Any] = {name: segments_of(*its) for name, its in held_out.items()}
     evaluations = {name: segments for name, segments in segments_of_text.items() if segments is not None}
     evaluation = evaluations.pop(first_name, None)
     hashes = [text.content_hashes[chosen] for text, chosen in held_out.values()]
     held_out_text = text_fingerprint(np.concatenate(hashes))
-    if corrupted is not None:
+    if options.eval_corruption:
+        corrupted = read_test_set(options.eval_corruption)
+        check_test_set(corrupted, options.eval_corruption, texts.tokenizer, options.max_length)
         evaluations[TESTSET] = corrupted
         held_out_text = hashlib.blake2b((held_out_text + corrupted.fingerprint).encode(), digest_size=16).hexdigest()
     return PretrainingData(
         segments=options,
-        tokenizer=tokenizer,
+        tokenizer=texts.tokenizer,
         cache=cache,
         training_documents=documents,
         held_out_lengths=first_text.lengths[first_documents],
         policy=make_policy(
-            options.segment_policy, cache, documents, max_length=options.max_length, seed=seed, options=options
+            options.segment_policy, cache, documents, max_length=options.max_length, seed=args.seed, options=options
         ),
         evaluation=evaluation,
         more_evaluations=evaluations,
         test=segments_of(cache, in_test),
-        sources=sources,
+        sources=texts.sources,
         text={
-            "training_text": str(split["training_text"]),
+            "training_text": training_text,
             "training_documents": len(documents),
             "held_out_text": held_out_text,
             **({"test_text": text_fingerprint(cache.content_hashes[in_test])} if len(in_test) else {}),
@@ -243,20 +226,8 @@ def make_collator(data: PretrainingData, *, has_fixed_shapes: bool) -> SegmentCo
     )
 
 
-class Prepared(NamedTuple):
-    """The data that one process of a host makes, and all its processes open."""
-
-    tokenizer: PreTrainedTokenizerBase
-    cache: Path
-    sources: list[dict[str, Any]]
-    """See `PretrainingData`."""
-    held_out: dict[str, Path]
-    """The token cache of each held-out text."""
-    split: dict[str, Any]
-
-
-def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
-    """Return tokenizer, token caches and split of a run, found or built now."""
+def _open_texts(args: Configuration, checkpoint: str | None) -> tuple[Texts, DocumentSplit]:
+    """Return tokenizer and token caches of a run, found or built now, and the split of its documents."""
     seed = args.training.eval_seed
     folder = args.cache.cache_dir
     check_apart(args.corpus.train_file, {"output_dir": args.training.output_dir, "cache_dir": folder})
@@ -273,47 +244,35 @@ def _prepare(args: Configuration, checkpoint: str | None) -> Prepared:
         cache = load_or_build_cache(corpus, tokenizer, folder)
         sources = describe_sources(corpus, cache)
     held_out = {name: load_or_build_cache(text, tokenizer, folder) for name, text in validation.items()}
-    manifests = [(text.path / MANIFEST_NAME).read_text() for text in (cache, *held_out.values())]
-    segments = args.segments
-    key = [manifests, segments.validation_fraction, seed]
-    if segments.test_fraction:
-        key.append(segments.test_fraction)
-    path = Path(folder, f"split-{hashlib.sha256(str(key).encode()).hexdigest()[:16]}.npz")
-    split = load_or_compute(path, lambda: _split(cache, [*held_out.values()], segments, seed))
-    if segments.test_fraction:
-        logger.info("test set       %d documents, which are evaluated once, at the end", len(split["test"]))
     # Not before the caches are written: the tokenizer in a cache does not depend on the length of a run.
     tokenizer.model_max_length = args.model.max_position_embeddings
-    return Prepared(tokenizer, cache.path, sources, {name: text.path for name, text in held_out.items()}, split)
+    split = _split(cache, [*held_out.values()], args.segments, seed)
+    return Texts(tokenizer, cache, held_out, sources), split
 
 
-def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentArguments, seed: int) -> dict[str, Any]:
-    """Return the split of a cache's documents by name, as arrays.
+def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentArguments, seed: int) -> DocumentSplit:
+    """Choose the documents that are held out of training, and those of the test set.
 
-    `left_out` are the numbers of the documents that are held out, `test` those of the test set, a part of them without
-    documents that an evaluation's text also has; `training_text` is the fingerprint of the other documents.
+    Raises:
+        UserError: no document is left for training, or for the test set.
     """
     hashes = cache.content_hashes
     if held_out:
         left_out = shared_documents(hashes, np.concatenate([text.content_hashes for text in held_out]))
     else:
         left_out = held_out_documents(hashes, segments.validation_fraction, seed)
-    tested = {}
+    in_test = NONE
     if segments.test_fraction:
-        tested["test"] = np.setdiff1d(held_out_documents(hashes, segments.test_fraction, seed, is_test=True), left_out)
-        if not len(tested["test"]):
+        in_test = np.setdiff1d(held_out_documents(hashes, segments.test_fraction, seed, is_test=True), left_out)
+        if not len(in_test):
             raise UserError("every document of the test set is in a --validation_file; raise --test_fraction")
-        left_out = np.union1d(left_out, tested["test"])
+        left_out = np.union1d(left_out, in_test)
     if len(left_out) == len(cache):
         raise UserError(
             "every training document is also held out; name other text with --validation_file, or lower "
             "--validation_fraction and --test_fraction"
         )
-    return {
-        **tested,
-        "left_out": left_out,
-        "training_text": text_fingerprint(hashes, left_out),
-    }
+    return DocumentSplit(left_out, in_test, text_fingerprint(hashes, left_out))
 
 
 def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus | None) -> PreTrainedTokenizerBase:

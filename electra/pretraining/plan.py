@@ -140,7 +140,7 @@ def make_plan(
         documents=len(cache),
         corpus_tokens=cache.num_tokens,
         held_out_documents=len(data.held_out_lengths),
-        held_out_tokens=int(sum(data.held_out_lengths)),
+        held_out_tokens=sum(map(int, data.held_out_lengths)),
         segments_per_epoch=len(data.policy),
         discriminator_parameters=parameters["discriminator"],
         generator_parameters=parameters["generator"],

@@ -26,7 +26,6 @@ from electra.data.token_cache import (
     Documents,
     TokenCache,
     held_out_documents,
-    load_or_compute,
     shared_documents,
     text_fingerprint,
 )
@@ -366,41 +365,3 @@ def test_documents_of_the_lowest_ranks_are_held_out(fraction, seed, monkeypatch)
         assert text_fingerprint(hashes, expected) == text_fingerprint(np.delete(hashes, expected))
     assert len(held_out_documents(hashes, 0, seed)) == 0
     assert "--validation_fraction 0" in refused(lambda: held_out_documents(np.ones_like(hashes), fraction, seed))
-
-
-def test_a_split_is_made_once_and_kept_in_a_new_folder(tmp_path):
-    for corpus in ("abc", "xyz"):
-        made = {"left_out": np.arange(3), "corpus": corpus}
-        split = load_or_compute(tmp_path / "new" / "split.npz", lambda made=made: made)
-        assert split["left_out"].tolist() == [0, 1, 2]
-        assert str(split["corpus"]) == "abc"
-
-
-CHANGES = {
-    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
-    "emptied": lambda path: path.write_bytes(b""),
-    "garbage": lambda path: path.write_bytes(os.urandom(500)),
-    "one byte": lambda path: path.write_bytes(path.read_bytes().replace(b"left_out", b"left_Out", 1)),
-    "nothing left out": lambda path: np.savez(path, left_out=np.arange(0), training_text="t"),
-    "of an earlier version": lambda path: np.savez(path, left_out=np.arange(3), training_text="t"),
-}
-
-
-@parametrize("name", CHANGES)
-def test_a_split_that_was_changed_is_made_again(name, tmp_path, caplog):
-    path = tmp_path / "split.npz"
-    make = lambda: {"left_out": np.arange(3), "training_text": "t"}  # noqa: E731
-    load_or_compute(path, make)
-    before = path.read_bytes()
-    CHANGES[name](path)
-    assert load_or_compute(path, make)["left_out"].tolist() == [0, 1, 2]
-    assert str(path) in caplog.text
-    assert path.read_bytes() == before
-
-
-def test_two_hosts_may_make_the_same_split(tmp_path):
-    # Containers often have equal process ids, so both write files of the same name.
-    path = tmp_path / "split.npz"
-    made = {"left_out": np.arange(3)}
-    outer = load_or_compute(path, lambda: load_or_compute(path, lambda: made))
-    assert outer["left_out"].tolist() == [0, 1, 2]
