@@ -9,7 +9,6 @@ in its card and in `.eval_results/`. On the Hub, a card opens the model by the n
 import json
 import logging
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,8 +26,6 @@ UPLOADED = re.compile(
     r"|(spiece|spm|sentencepiece\.bpe|tokenizer)\.model|\.eval_results/[^/]+\.yaml"
 )
 """Paths, below the folder of a model, of the files that an export writes; what else lies there is not uploaded."""
-_SHOWN = 10
-"""Names of files that a line has at most."""
 _OPENED = re.compile(r'(?<=from_pretrained\(")[^"\n]*(?="\))')
 """The folder that a card's example code opens."""
 
@@ -48,8 +45,7 @@ def push_run(
         scores: evaluations whose scores are uploaded with the first network or model.
 
     Raises:
-        UserError: there is no network, a fine-tuned model has no card, or an upload fails; the message names the
-            command that repeats it.
+        UserError: there is no network, a fine-tuned model has no card, or an upload fails.
     """
     api = HfApi(token=token)
     added = [path for folder in scores for path in scores_in(folder)]
@@ -62,12 +58,7 @@ def push_run(
                 commit_message=f"{folder.name} of {run.resolve().name}",
             )
         except Exception as error:  # the client raises its own errors and those of its HTTP library
-            again = ["python", "-m", "electra", "push", str(run), "--hub_model_id", hub_model_id]
-            if private:
-                again.append("--private")
-            if scores:
-                again += ["--scores", *map(str, scores)]
-            raise UserError(f"the upload of {folder} failed: {error}; repeat it with {shlex.join(again)}") from error
+            raise UserError(f"the upload of {folder} failed: {error}; run the same command again") from error
         logger.info("%s uploaded to %s/%s", folder.name, api.endpoint, repository)
         added = []
 
@@ -120,9 +111,7 @@ def operations(folder: Path, repository: str, scores: Sequence[Path]) -> list[Co
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     left_out = [name for name in files if not UPLOADED.fullmatch(name)]
     if left_out:
-        more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
-        shown = ", ".join(left_out[:_SHOWN])
-        logger.warning("%s: not uploaded, because no export writes such files: %s%s", folder, shown, more)
+        logger.warning("%s: not uploaded, because no export writes such files: %s", folder, ", ".join(left_out))
     files = {name: path for name, path in files.items() if name not in left_out}
     files |= {f".eval_results/{path.name}": path for path in scores}
     return [CommitOperationAdd(name, changed.get(name) or str(path)) for name, path in files.items()]

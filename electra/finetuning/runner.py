@@ -49,7 +49,7 @@ from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_N
 from electra.report.verdict import CAN_READ_MEAN, too_few
 from electra.runtime.device import computing
 from electra.runtime.threads import use_threads
-from electra.runtime.tracking import RecordSettings, log_in, track_results
+from electra.runtime.tracking import RecordSettings, log_in, track_results, without_refused
 from electra.tokenizers.unknown import WARN_UNKNOWN_RATE, UnknownTokens
 
 logger = logging.getLogger(__name__)
@@ -82,10 +82,11 @@ def evaluate(
         if to_do:
             threads = use_threads(PartialState().device, args.tuning.threads, threads)
         to_do = [p.prepared(encoder.model) for p in to_do]
-        if PartialState().is_main_process:
-            evaluation.begin(threads)
-        PartialState().wait_for_everyone()
-        run_all(evaluation, to_do)
+        with without_refused(evaluation.folder, RESULTS_NAME):
+            if PartialState().is_main_process:
+                evaluation.begin(threads)
+            PartialState().wait_for_everyone()
+            run_all(evaluation, to_do)
     if not PartialState().is_main_process:
         return None
     finish(evaluation)

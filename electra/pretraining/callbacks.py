@@ -18,7 +18,6 @@ from electra.pretraining.plan import Plan
 from electra.pretraining.step import FirstSteps
 from electra.report.runs import HAS_LEARNED, TEST
 from electra.runtime.device import device_name, measure_matmul_flops
-from electra.runtime.tracking import send_alert
 
 logger = logging.getLogger(__name__)
 
@@ -99,9 +98,11 @@ def _metrics(logs: Mapping[str, Any], prefix: str) -> list[str]:
 
 
 def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> float | None:
-    """Return the seconds spent on training steps, from a `TrainerState.log_history`; None if no line has a rate.
+    """Add up the seconds of training steps by the rates in a log; None if no line of the log has a rate.
 
-    Tokens of the run, `tokens` in all, that come after the last line are taken to have the mean rate.
+    Args:
+        log_history: that of a `TrainerState`.
+        tokens: number of tokens of the run; those after the last line of the log count at the mean rate.
     """
     seconds = 0.0
     logged = 0
@@ -156,13 +157,8 @@ def base_rate_loss(replaced_rate: float) -> float:
 
 @dataclass(eq=False)
 class DiscriminatorHealth(TrainerCallback):
-    """A callback that warns when the discriminator should have started to learn and has not.
+    """A callback that warns when the discriminator should have started to learn and has not."""
 
-    Args:
-        more: advice to a user who needs more steps.
-    """
-
-    more: str = "raise --max_steps"
     _was_late: bool = False
 
     def on_evaluate(
@@ -172,10 +168,7 @@ class DiscriminatorHealth(TrainerCallback):
             return
         is_late = self.is_late(args, state) and not self.has_learned(last_evaluation(state))
         if is_late and not self._was_late:
-            warning = self.verdict(args, state)
-            logger.warning(warning)
-            if state.is_world_process_zero:
-                send_alert(args.report_to, "late", warning)
+            logger.warning(self.verdict(args, state))
         self._was_late = is_late
 
     def has_learned(self, evaluation: Mapping[str, Any], frequencies_auc: float = FREQUENCIES_AUC) -> bool:
@@ -187,12 +180,12 @@ class DiscriminatorHealth(TrainerCallback):
         is_better = evaluation["eval_discriminator_loss"] < base_rate_loss(evaluation["eval_replaced_rate"])
         return bool(is_better and evaluation["eval_discriminator_auc"] >= frequencies_auc + LEAD)
 
-    def is_late(self, args: Any, state: TrainerState) -> bool:
+    def is_late(self, args: TrainingArguments, state: TrainerState) -> bool:
         """Return True if a healthy discriminator would have started to learn: after the warm-up and enough tokens."""
         is_warm = last_evaluation(state)["step"] > 2 * args.get_warmup_steps(state.max_steps)
         return is_warm and state.num_input_tokens_seen >= START_BUDGET
 
-    def verdict(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
+    def verdict(self, args: TrainingArguments, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
         """Return a line that says whether the discriminator learns, with numbers of the last evaluation and advice."""
         last = last_evaluation(state)
         tokens = f"{state.num_input_tokens_seen:,} tokens"
@@ -209,7 +202,7 @@ class DiscriminatorHealth(TrainerCallback):
             )
         else:
             what = "has not started to learn yet"
-            advice = f" This is normal for millions of tokens: {self.more}."
+            advice = " This is normal for millions of tokens: raise --max_steps or --budget."
         base_rate = base_rate_loss(last["eval_replaced_rate"])
         return (
             f"step {last['step']}: the discriminator {what}. Held-out AUC {last['eval_discriminator_auc']:.3f} (token "
@@ -240,8 +233,7 @@ def default_callbacks(
         callbacks.append(SavesAt(plan.checkpoint_steps))
     # The thresholds hold for ELECTRA's task and base rates.
     if model.objective.has_known_rates and model.generator is not None:
-        more = "give a larger --budget" if args.budget else "raise --max_steps"
-        callbacks.append(DiscriminatorHealth(more))
+        callbacks.append(DiscriminatorHealth())
     if shows_bars() and not args.disable_tqdm:
         callbacks.append(ProgressBar())
     return callbacks

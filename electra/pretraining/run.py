@@ -1,6 +1,5 @@
 """The command `electra pretrain`: a run from its options to the exported networks, all side effects in their order."""
 
-import shutil
 import sys
 import time
 from dataclasses import asdict, replace
@@ -23,7 +22,6 @@ from electra.pretraining.run_folder import (
     Run,
     check_resumed,
     first_files,
-    is_free,
     open_run,
     provenance_of,
     save_options,
@@ -35,7 +33,7 @@ from electra.pretraining.trainer import ElectraTrainer
 from electra.report.page import REPORT_NAMES, try_to_report
 from electra.runtime.device import keep_freed_memory
 from electra.runtime.threads import use_threads
-from electra.runtime.tracking import RecordSettings, TrackerError, log_in
+from electra.runtime.tracking import RecordSettings, log_in, without_refused
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -112,19 +110,12 @@ def train(trainer: ElectraTrainer, args: Configuration, run: Run, log: RunLog, s
         record = {"options": without_secrets(args.record), "plan": asdict(trainer.plan)}
         trainer.add_callback(RecordSettings(record))
     trainer.add_callback(stop)
-    is_new = is_free(run.folder)
-    is_writer = args.training.process_index == 0
-    with requests.listening():
-        if is_writer:
+    with requests.listening(), without_refused(run.folder):
+        if args.training.process_index == 0:
             with first_files(run):
                 save_options(args.record, run, trainer.data.tokenizer)
                 log.write_to(run.folder)
-        try:
-            trainer.train(resume_from_checkpoint=run.checkpoint or False)
-        except TrackerError:
-            if is_new and is_writer:
-                shutil.rmtree(run.folder, ignore_errors=True)
-            raise
+        trainer.train(resume_from_checkpoint=run.checkpoint or False)
     return stop.exit_code
 
 

@@ -218,14 +218,14 @@ def open_run(args: Configuration) -> Run:
     return run
 
 
-def _run_of_command(training: ElectraTrainingArguments, given: frozenset[str]) -> Run:
+def _run_of_command(training: ElectraTrainingArguments, given_names: frozenset[str]) -> Run:
     folder = Path(training.output_dir, training.experiment_name)
     if training.plan:
         return Run(folder)
     if training.resume_from_checkpoint is not None:
         path = expand(training.resume_from_checkpoint).resolve()
         folder = path.parent if path.name.startswith("checkpoint-") else path
-        _check_named(folder, training, given)
+        _check_named(folder, training, given_names)
         return find_run(folder, path)
     if not training.auto_resume:
         return Run(new_run_folder(folder))
@@ -238,7 +238,7 @@ def _run_of_command(training: ElectraTrainingArguments, given: frozenset[str]) -
     return find_run(folder, None)
 
 
-def _check_named(run: Path, training: ElectraTrainingArguments, given: frozenset[str]) -> None:
+def _check_named(run: Path, training: ElectraTrainingArguments, given_names: frozenset[str]) -> None:
     """Refuse to resume a run in another folder than its own, or than that of its config.yaml, if it was moved."""
     if Path(training.output_dir, training.experiment_name).resolve() == run:  # a link may have another name
         return
@@ -248,7 +248,7 @@ def _check_named(run: Path, training: ElectraTrainingArguments, given: frozenset
         "experiment_name": not re.fullmatch(rf"{re.escape(training.experiment_name)}(-\d+)?", run.name),
     }
     for name, differs in is_other.items():
-        if differs and name in given and getattr(training, name) != recorded.get(name):
+        if differs and name in given_names and getattr(training, name) != recorded.get(name):
             raise UserError(
                 f"--resume_from_checkpoint continues in the run's folder {run}, not in --{name} "
                 f"{getattr(training, name)}; leave it out, or copy checkpoint and {CONFIG_NAME} to a new folder"
@@ -302,7 +302,7 @@ def provenance_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_siz
     return RunProvenance(**text, first_held_out_text=text["held_out_text"], batch_size=batch_size, options=as_read)
 
 
-def check_resumed(run: Run, now: RunProvenance, networks: Mapping[str, tuple[Any, Any]]) -> RunProvenance:
+def check_resumed(run: Run, now: RunProvenance, networks: Mapping[str, tuple[object, object]]) -> RunProvenance:
     """Refuse to resume a run with text, options or networks that would make it another run; return its provenance.
 
     Args:

@@ -226,48 +226,6 @@ def make_test_set(
     return read_test_set(str(path))
 
 
-def corrupt_held_out_text(
-    pretrain_path: str,
-    validation_file: list[str],
-    output_file: str,
-    seed: int,
-    max_segments: int,
-    max_length: int | None,
-    mlm_probability: float | None,
-) -> None:
-    """Make a corrupted test set of text files with the generator of a run, as `electra testset` does."""
-    options = run_options(pretrain_path)
-    length = max_length or options.get("max_length", 128)
-    share = mlm_probability or options.get("mlm_probability", 0.15)
-    output = expand(output_file)
-    if output.exists():
-        raise UserError(f"--output_file {output} exists; name a new file, because runs may be compared on that one")
-    corpus = Corpus(CorpusArguments(train_file=validation_file), seed, "validation_file")
-    networks = load_networks(pretrain_path)
-    tokenizer = networks.tokenizer
-    generator = networks.generator or networks.discriminator
-    if is_detector(generator) or getattr(generator.config, CAUSAL_KEY, False):
-        raise UserError(f"{pretrain_path} has no generator; name a run, or a masked language model")
-    longest = longest_text(generator.config)
-    check(length <= longest, "max_length", length, f"at most {longest}, the positions of the generator")
-    with tempfile.TemporaryDirectory() as folder:
-        cache = load_or_build_cache(corpus, tokenizer, folder)
-        documents = np.arange(len(cache))
-        policy = WindowPolicy(cache, documents, max_length=length, seed=seed)
-        test_set = make_test_set(
-            output,
-            generator,
-            tokenizer,
-            EvaluationSegments(policy, max_segments=max_segments, seed=seed),
-            token_counts(cache, documents, vocabulary_size(tokenizer)),
-            length=length,
-            mlm_probability=share,
-        )
-    replaced = 100 * test_set.replaced_rate
-    logger.info("%s: %d segments of %d tokens, %.2f %% replaced", output, len(test_set), length, replaced)
-    logger.info("AUC of token frequencies: %.4f", test_set.frequencies_auc)
-
-
 @dataclass(frozen=True)
 class TestSetArguments(Options):
     """Generator, text and output."""
@@ -288,8 +246,42 @@ class TestSetArguments(Options):
         check(is_safetensors, "output_file", self.output_file, "FILE.safetensors")
 
 
+def corrupt_held_out_text(args: TestSetArguments) -> None:
+    """Make a corrupted test set of text files with the generator of a run, as `electra testset` does."""
+    options = run_options(args.pretrain_path)
+    length = args.max_length or options.get("max_length", 128)
+    share = args.mlm_probability or options.get("mlm_probability", 0.15)
+    output = expand(args.output_file)
+    if output.exists():
+        raise UserError(f"--output_file {output} exists; name a new file, because runs may be compared on that one")
+    corpus = Corpus(CorpusArguments(train_file=args.validation_file), args.seed, "validation_file")
+    networks = load_networks(args.pretrain_path)
+    tokenizer = networks.tokenizer
+    generator = networks.generator or networks.discriminator
+    if is_detector(generator) or getattr(generator.config, CAUSAL_KEY, False):
+        raise UserError(f"{args.pretrain_path} has no generator; name a run, or a masked language model")
+    longest = longest_text(generator.config)
+    check(length <= longest, "max_length", length, f"at most {longest}, the positions of the generator")
+    with tempfile.TemporaryDirectory() as folder:
+        cache = load_or_build_cache(corpus, tokenizer, folder)
+        documents = np.arange(len(cache))
+        policy = WindowPolicy(cache, documents, max_length=length, seed=args.seed)
+        test_set = make_test_set(
+            output,
+            generator,
+            tokenizer,
+            EvaluationSegments(policy, max_segments=args.max_segments, seed=args.seed),
+            token_counts(cache, documents, vocabulary_size(tokenizer)),
+            length=length,
+            mlm_probability=share,
+        )
+    replaced = 100 * test_set.replaced_rate
+    logger.info("%s: %d segments of %d tokens, %.2f %% replaced", output, len(test_set), length, replaced)
+    logger.info("AUC of token frequencies: %.4f", test_set.frequencies_auc)
+
+
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     (args,) = CommandLine((TestSetArguments,), "Make a fixed corrupted test set.").parse(argv).groups
     limit_threads()
-    corrupt_held_out_text(**vars(args))
+    corrupt_held_out_text(args)

@@ -1,4 +1,4 @@
-"""Options, results, reports and alerts for wandb, beside the logs that transformers' callbacks send to all trackers.
+"""Options, results and reports for wandb, beside the logs that transformers' callbacks send to all trackers.
 
 wandb is imported only if the run reports to wandb. An error of a tracker when a run begins is one line and ends the
 command; an error at the end is a warning, because the results are already in the run folder.
@@ -6,10 +6,10 @@ command; an error at the end is a warning, because the results are already in th
 
 import logging
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.integrations import get_available_reporting_integrations
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-from electra.base.files import write_file
+from electra.base.files import holds_files, write_file
 from electra.core.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -55,6 +55,22 @@ def translate_tracker_errors(name: str) -> Iterator[None]:
         hint = "run `wandb login`, set WANDB_MODE=offline, or leave it out" if name == "wandb" else "or leave it out"
         said = " ".join(f"{type(error).__name__}: {error}".split())
         raise TrackerError(f"--report_to {name} does not work ({said:.300}); {hint}") from error
+
+
+@contextmanager
+def without_refused(folder: Path, results: str = "") -> Iterator[None]:
+    """Delete a folder that held no files before the block if a tracker refuses to begin in the block.
+
+    Args:
+        results: name of a file in the folder, which stays if there is already a result in this file.
+    """
+    is_new = not holds_files(folder)
+    try:
+        yield
+    except TrackerError:
+        if is_new and not (results and (folder / results).read_bytes()):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def guard_trackers(callbacks: Iterable[TrainerCallback]) -> None:
@@ -123,21 +139,6 @@ class RecordSettings(TrainerCallback):
 
         if wandb.run is not None:
             wandb.config.update(self.settings, allow_val_change=True)
-
-
-ALERTED = ("wandb", "trackio")
-"""Trackers that send alerts to their users."""
-
-
-def send_alert(report_to: Sequence[str], title: str, text: str) -> None:
-    """Send a warning about a run to the trackers that have alerts; call it on the main process."""
-    for name in ALERTED:
-        if name not in report_to:
-            continue
-        try:
-            import_module(name).alert(title=title, text=text)
-        except Exception as error:  # whatever it raises
-            logger.warning("%s: an alert could not be sent: %s", name, " ".join(str(error).split()))
 
 
 def track_results(

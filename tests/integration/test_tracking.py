@@ -11,12 +11,18 @@ from unittest.mock import Mock
 import pytest
 import wandb
 import yaml
-from pytest import approx
+from pytest import approx, raises
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto import wandb_internal_pb2
 
 from electra.report.results import read_results
-from electra.runtime.tracking import check_trackers, track_results
+from electra.runtime.tracking import (
+    TrackerError,
+    check_trackers,
+    track_results,
+    translate_tracker_errors,
+    without_refused,
+)
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json, run
 from tests.pretraining.runs import FAST, flags, write_corpus
@@ -154,6 +160,20 @@ def test_what_a_tracker_raises_is_one_line_and_leaves_no_run(tmp_path, copying):
     _, err = run("run_pretraining.py", argv, tmp_path, expect=2, python=copying, **variables)
     assert "--report_to tensorboard" in err and "Traceback" not in err
     assert not (tmp_path / "output" / "run").exists()
+
+
+def test_a_refused_tracker_leaves_no_folder_without_results(tmp_path):
+    for results in ("", "a result"):
+        folder = tmp_path / f"{results} new"
+        with raises(TrackerError), without_refused(folder, "results.jsonl"), translate_tracker_errors("tensorboard"):
+            folder.mkdir()
+            (folder / "results.jsonl").write_text(results)
+            raise ValueError
+        assert folder.exists() == bool(results)
+    with raises(TrackerError), without_refused(folder, "results.jsonl"):
+        (folder / "results.jsonl").write_text("")
+        raise TrackerError
+    assert folder.exists()  # it was there before
 
 
 def test_a_resumed_run_is_one_run_in_wandb(tmp_path, copying):

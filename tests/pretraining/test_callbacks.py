@@ -2,14 +2,11 @@
 
 import logging
 import math
-import sys
-from types import SimpleNamespace
 
 from pytest import approx
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from electra.pretraining.callbacks import DiscriminatorHealth, base_rate_loss
-from electra.runtime.tracking import send_alert
 from tests.helpers import parametrize
 
 NAMES = ("generator_loss", "discriminator_loss", "discriminator_auc", "discriminator_recall", "replaced_rate")
@@ -69,26 +66,6 @@ def test_nothing_is_late_during_the_warm_up():
 def test_the_loss_of_the_base_rate_is_the_entropy_of_the_labels():
     assert base_rate_loss(0.25) == approx(0.5623351)
     assert base_rate_loss(1.0) == 0
-
-
-def test_a_warning_is_an_alert_of_the_trackers_that_have_them(monkeypatch, caplog):
-    sent = []
-    alert = lambda name: SimpleNamespace(alert=lambda title, text: sent.append((name, title, text)))  # noqa: E731
-    for name in ("wandb", "trackio"):
-        monkeypatch.setitem(sys.modules, name, alert(name))
-    state = state_of(until(1500, (13_000, HEALTHY[1500])))
-    args = arguments()
-    for report_to in (["tensorboard"], ["trackio", "wandb"]):
-        args.report_to = report_to
-        DiscriminatorHealth(2048).on_evaluate(args, state, TrainerControl())
-    assert [(name, title) for name, title, _ in sent] == [("wandb", "late"), ("trackio", "late")]
-    assert "the discriminator does not learn" in sent[0][2]
-    state.is_world_process_zero = False
-    DiscriminatorHealth(2048).on_evaluate(args, state, TrainerControl())
-    assert len(sent) == 2
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace())  # a tracker that fails does not end the run
-    send_alert(["wandb"], "late", "text")
-    assert "wandb: an alert could not be sent" in caplog.text
 
 
 def test_a_warning_is_logged_once_with_the_numbers(caplog):
