@@ -10,7 +10,7 @@ import yaml
 from pytest import raises
 
 from electra.base.command_line import CommandLine, write_yaml
-from electra.base.errors import MEANT
+from electra.base.errors import options_meant
 from electra.base.parser import Parser
 from electra.core.errors import UserError
 from electra.core.recipes import RECIPES
@@ -273,7 +273,7 @@ def test_an_option_of_another_program_is_answered_with_that_of_its_meaning(group
 def test_hints_are_options_of_a_command_and_have_an_effect():
     groups = [*GROUPS, *GLUE_GROUPS, SquadArguments, TokenizerArguments]
     known = {f.name for group in groups for f in fields(group)} - {*NOT_USED}
-    assert {option.partition(" ")[0] for options in MEANT.values() for option in options} <= known
+    assert {option.partition(" ")[0] for options in options_meant().values() for option in options} <= known
     nearly = refused(lambda: parse_pretraining_arguments(["--label_smoothing_facto", "1"]))
     assert "--help" in nearly and "factor" not in nearly
 

@@ -34,15 +34,13 @@ from electra.base.files import write_as_yaml, write_file
 from electra.base.options import (
     Need,
     Values,
-    as_type,
     check_known,
     default_of,
     never,
     plain_value,
-    types_of,
     without_effect,
 )
-from electra.base.parser import Parser, normalized
+from electra.base.parser import Parser, as_flags, normalized
 from electra.core.options import rules_of
 
 logger = logging.getLogger(__name__)
@@ -172,8 +170,8 @@ class CommandLine(Parser, HfArgumentParser):
         argv: Sequence[str] | Values | None = None,
         *,
         default_config: Callable[[Values], str | None] = lambda flags: None,
-        inherited: Callable[[Values], Values] = lambda given: {},
-        recipe: Callable[[Values], str | None] = lambda given: None,
+        inherited: Callable[[Values], Values] = lambda options: {},
+        recipe: Callable[[Values], str | None] = lambda options: None,
     ) -> Parsed:
         """Return the options of a command line, by default `sys.argv`, and of its YAML file.
 
@@ -184,22 +182,22 @@ class CommandLine(Parser, HfArgumentParser):
             recipe: given options -> the name of the recipe if the user gives none; None for the default.
         """
         flags = self.read(argv)
-        named = flags.pop("config", None)
-        config = named or default_config(flags)
+        named_config = flags.pop("config", None)
+        config = named_config or default_config(flags)
         lines = self.read(self.words_of_file(config)) if config else {}
         overriding = self.recipes.get(flags.get(RECIPE, ""), {})
         for name in [*lines]:
             if name in overriding or flags.keys() & {*rules_of(self.options[name][0]).replaced_by}:
                 del lines[name]
-        given = {**lines, **flags}
+        given_options = {**lines, **flags}
         lower = {**{name: default_of(f) for name, (f, _) in self.options.items()}, **self.preset}
         if self.recipes:
-            chosen = given.get(RECIPE) or recipe(given) or lower[RECIPE]
+            chosen = given_options.get(RECIPE) or recipe(given_options) or lower[RECIPE]
             lower |= {**self.recipes[chosen], RECIPE: chosen}
-        lower |= inherited(given)
-        values = {**lower, **given}
+        lower |= inherited(given_options)
+        values = {**lower, **given_options}
         # A file that the user does not name, such as that of a run that goes on, needs no remark.
-        unused = without_effect(self.needs, values, given if named else flags)
+        unused = without_effect(self.needs, values, given_options if named_config else flags)
         values |= {name: lower[name] for name in unused}
         for name, (f, _) in self.options.items():
             absolute, value = rules_of(f).absolute, values[name]
@@ -209,29 +207,21 @@ class CommandLine(Parser, HfArgumentParser):
             name: values[name]
             for name, (f, _) in self.options.items()
             if values[name] is not None and name not in unused
-            if name in given or rules_of(f).always_recorded or values[name] != default_of(f)
+            if name in given_options or rules_of(f).always_recorded or values[name] != default_of(f)
         }
         groups = tuple(
             group(**{f.name: values[f.name] for f in fields(group) if f.init}) for group in self.dataclass_types
         )
-        return Parsed(groups, frozenset(given), unused, record)
+        return Parsed(groups, frozenset(given_options), unused, record)
 
     def read(self, argv: Sequence[str] | Values | None) -> dict[str, Any]:
         """Return the options of a command line alone, each as a value of its type, without defaults; see `parse`."""
         if isinstance(argv, Mapping):
-            return self._known(argv)
+            check_known(argv, {*self.options, "config"}, without_hint=self.without_hint)
+            argv = as_flags({name: plain_value(value) for name, value in argv.items()})
         blank = Namespace(**{action.dest: _NOT_GIVEN for action in self._actions})
-        given = self.parse_words(normalized(sys.argv[1:] if argv is None else argv), blank)
-        return {name: plain_value(value) for name, value in vars(given).items() if value is not _NOT_GIVEN}
-
-    def _known(self, options: Values) -> dict[str, Any]:
-        """Return the options that a program gives, each as a value of its type."""
-        check_known(options, {*self.options, "config"}, without_hint=self.without_hint)
-        known = {name: value for name, value in options.items() if value is not None}
-        for name, (f, group) in self.options.items():
-            if name in known:
-                known[name] = as_type(f, types_of(group)[name], known[name])
-        return known
+        options = vars(self.parse_words(normalized(sys.argv[1:] if argv is None else argv), blank))
+        return {name: plain_value(value) for name, value in options.items() if value is not _NOT_GIVEN}
 
 
 def write_yaml(values: Values, path: Path, comment: str) -> None:

@@ -10,7 +10,11 @@ import sys
 import traceback
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any, NoReturn
+
+import yaml
 
 from electra.base.console import printable
 from electra.base.streams import flush_outputs
@@ -29,63 +33,8 @@ REMOVED: dict[str, str] = {
 A command line that has the option is refused with these words. A file of --config, which may be the config.yaml of an
 earlier run, is read without it, and one line of the log says so.
 """
-MEANT: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("lr", "peak_lr", "max_lr"), ("learning_rate",)),
-    **dict.fromkeys(
-        ("batch_size", "bs", "train_batch_size", "per_gpu_train_batch_size", "micro_batch_size"),
-        ("per_device_train_batch_size", "per_device_eval_batch_size"),
-    ),
-    **dict.fromkeys(("eval_batch_size", "per_gpu_eval_batch_size"), ("per_device_eval_batch_size",)),
-    **dict.fromkeys(
-        ("model_name_or_path", "model_name", "model", "checkpoint", "init_from"),
-        ("pretrain_path", "init_discriminator"),
-    ),
-    **dict.fromkeys(("init_checkpoint", "pretrained_model", "electra_path"), ("pretrain_path",)),
-    **dict.fromkeys(("config_name", "model_type"), ("from_scratch", "discriminator_type")),
-    **dict.fromkeys(("tokenizer_name", "tokenizer", "vocab_file"), ("tokenizer_path",)),
-    **dict.fromkeys(("epochs", "num_epochs", "n_epochs"), ("num_train_epochs",)),
-    **dict.fromkeys(("steps", "num_train_steps", "train_steps", "total_steps", "max_train_steps"), ("max_steps",)),
-    **dict.fromkeys(("num_warmup_steps", "warmup_ratio", "warmup_proportion", "warmup"), ("warmup_steps",)),
-    **dict.fromkeys(("max_seq_length", "max_seq_len", "seq_length", "block_size", "sequence_length"), ("max_length",)),
-    **dict.fromkeys(("mlm_prob", "mask_prob", "masking_prob"), ("mlm_probability",)),
-    **dict.fromkeys(("accumulation_steps", "grad_accum", "gradient_accumulation"), ("gradient_accumulation_steps",)),
-    **dict.fromkeys(("grad_clip", "clip_grad", "clip_norm", "max_norm"), ("max_grad_norm",)),
-    **dict.fromkeys(("weight_decay_rate", "wd"), ("weight_decay",)),
-    **dict.fromkeys(("disc_weight", "rtd_weight"), ("discriminator_weight",)),
-    **dict.fromkeys(("task", "task_name", "task_names"), ("tasks",)),
-    **dict.fromkeys(("dataset", "dataset_path", "data_set"), ("dataset_name",)),
-    **dict.fromkeys(("data_dir", "data_path", "input_file", "corpus", "corpus_dir", "train_data"), ("train_file",)),
-    **dict.fromkeys(("dev_file", "eval_file", "valid_file", "eval_data", "predict_file"), ("validation_file",)),
-    **dict.fromkeys(("validation_split", "validation_split_percentage", "val_fraction"), ("validation_fraction",)),
-    **dict.fromkeys(("output", "out_dir", "save_dir", "model_dir"), ("output_dir",)),
-    **dict.fromkeys(("run_name", "exp_name", "name"), ("experiment_name",)),
-    **dict.fromkeys(("random_seed", "rand_seed"), ("seed",)),
-    **dict.fromkeys(("num_trials", "n_seeds", "seeds"), ("num_seeds",)),
-    **dict.fromkeys(("evaluation_strategy",), ("eval_strategy",)),
-    **dict.fromkeys(("save_checkpoints_steps", "save_every", "checkpoint_steps"), ("save_steps",)),
-    "eval_every": ("eval_steps",),
-    **dict.fromkeys(("keep_checkpoint_max", "max_checkpoints"), ("save_total_limit",)),
-    **dict.fromkeys(("resume", "resume_from"), ("resume_from_checkpoint",)),
-    **dict.fromkeys(("no_cuda", "cpu"), ("use_cpu",)),
-    **dict.fromkeys(("num_workers", "workers"), ("dataloader_num_workers",)),
-    **dict.fromkeys(("layerwise_lr_decay_rate", "llrd", "layer_decay"), ("layerwise_lr_decay",)),
-    **dict.fromkeys(("hidden_dropout", "dropout"), ("hidden_dropout_prob", "head_dropout")),
-    **dict.fromkeys(("cased", "no_lower_case"), ("lowercase false",)),
-    **dict.fromkeys(("do_lower_case", "uncased"), ("lowercase",)),
-    **dict.fromkeys(("num_layers", "n_layers"), ("num_hidden_layers",)),
-    **dict.fromkeys(("num_heads", "n_heads"), ("num_attention_heads",)),
-    **dict.fromkeys(("adam_eps", "eps", "epsilon"), ("adam_epsilon",)),
-    "adafactor": ("optim adafactor",),
-    "optimizer": ("optim",),
-    "scheduler": ("lr_scheduler_type",),
-    "generator_hidden_size": ("generator_size",),
-    "generator_layers": ("generator_layer_size",),
-    "wandb": ("report_to wandb",),
-    "use_wandb": ("report_to wandb",),
-    "do_predict": ("predict_test",),
-}
-"""Option of run_glue.py, run_mlm.py, google-research/electra, other trainers and other spellings -> options here with
-the same meaning, of which a command has one."""
+_MEANINGS_FILE = Path(__file__).with_name("meanings.yaml")
+"""File with the options of other programs, by the options here with the same meaning."""
 
 _NO_MEMORY = re.compile("out of memory|not enough memory|(can't|cannot) allocate memory", re.IGNORECASE)
 """Messages of torch's allocator for CPUs, of oneDNN and of CUDA, which have no class of their own."""
@@ -97,10 +46,18 @@ def first_line(error: Exception) -> str:
     return lines[0].strip() if lines else type(error).__name__
 
 
+@cache
+def options_meant() -> dict[str, list[str]]:
+    """Read the options of other programs, each with the options here that have its meaning."""
+    content = yaml.safe_load(_MEANINGS_FILE.read_text(encoding="utf-8"))
+    return {name: options.split(", ") for options, names in content.items() for name in names}
+
+
 def hint_of_unknown(name: str, names: Collection[str], otherwise: str, prefix: str = "") -> str:
     """Return the end of a message about an unknown name: what replaces a removed one, else the names that are meant.
 
-    The names are the one of the same meaning (`MEANT`), else the most similar one, or up to three that contain `name`.
+    The names are the one of the same meaning (`options_meant`), else the most similar one, or up to three that contain
+    `name`.
 
     Args:
         names: all known names.
@@ -109,7 +66,7 @@ def hint_of_unknown(name: str, names: Collection[str], otherwise: str, prefix: s
     """
     if name in REMOVED:
         return f"it was removed: {REMOVED[name]}"
-    meant = [option for option in MEANT.get(name, ()) if option.partition(" ")[0] in names]
+    meant = [option for option in options_meant().get(name, ()) if option.partition(" ")[0] in names]
     if meant:
         return f"did you mean {prefix}{meant[0]}?"
     ordered_names = sorted(names)

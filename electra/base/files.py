@@ -113,20 +113,6 @@ def check_results(folder: Path, name: str, about: Mapping[str, object]) -> None:
         raise UserError(f"{folder} holds other files or other results; choose another --output_dir")
 
 
-@contextmanager
-def new_folder(folder: Path) -> Iterator[None]:
-    """Make a folder and its parents; if the block fails, remove the folders that were made and are still empty."""
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        for path in made:
-            with suppress(OSError):  # it holds a file
-                path.rmdir()
-        raise
-
-
 def replace_folder(new: Path, target: Path) -> None:
     """Rename `new` to `target`; after a kill in between, the old folder is complete as `target.previous`."""
     share_weights(new)

@@ -59,7 +59,7 @@ def default_of(option: Field[Any]) -> Any:
     return option.default if option.default_factory is MISSING else option.default_factory()
 
 
-def check_seed(seed: Any) -> None:
+def check_seed(seed: object) -> None:
     """Raise a UserError if a value that a program gives is no seed."""
     is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     check(is_whole and SEED.holds(seed), "seed", repr(seed), f"a whole number {SEED.expected}")
@@ -67,7 +67,7 @@ def check_seed(seed: Any) -> None:
 
 def check_known(
     options: Iterable[str],
-    known: Collection[str],
+    known_names: Collection[str],
     prefix: str = "",
     where: str = "",
     without_hint: frozenset[str] = frozenset(),
@@ -80,9 +80,9 @@ def check_known(
         without_hint: known names that are never recommended.
     """
     for name in options:
-        if name not in known:
-            otherwise = "--help lists the options" if prefix else f"the options are {', '.join(sorted(known))}"
-            hint = hint_of_unknown(name, {*known} - without_hint, otherwise, prefix)
+        if name not in known_names:
+            otherwise = "--help lists the options" if prefix else f"the options are {', '.join(sorted(known_names))}"
+            hint = hint_of_unknown(name, {*known_names} - without_hint, otherwise, prefix)
             raise UserError(f"unknown option {prefix}{name}{where}; {hint}")
 
 
@@ -102,9 +102,9 @@ def check_options(options: Any) -> None:
             object.__setattr__(options, f.name, typed)  # also of a frozen group
             value = typed
         valid = rules_of(f).valid
-        for one in value if isinstance(value, list) else [value]:
-            if valid and one is not None:
-                check(valid.holds(one), f.name, one, valid.expected)
+        for item in value if isinstance(value, list) else [value]:
+            if valid and item is not None:
+                check(valid.holds(item), f.name, item, valid.expected)
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ def as_type(f: Field[Any], kind: Any, value: Any) -> Any:
         raise UserError(f"--{f.name} {value!r:.80} is not possible: {error}") from error
     choices = f.metadata.get("choices", ())
     if choices and value is not None:
-        for one in value if isinstance(value, list) else [value]:
-            check(one in choices, f.name, one, f"one of {', '.join(choices)}")
+        for item in value if isinstance(value, list) else [value]:
+            check(item in choices, f.name, item, f"one of {', '.join(choices)}")
     return value
 
 
@@ -180,17 +180,17 @@ class Need(NamedTuple):
     reason: str
 
 
-def without_effect(needs: Iterable[Need], values: Values, given: Collection[str]) -> frozenset[str]:
+def without_effect(needs: Iterable[Need], values: Values, given_names: Collection[str]) -> frozenset[str]:
     """Return the names of the options that have no effect beside the others, and log a warning of the given ones.
 
     Args:
         values: all options by name.
-        given: names of options whose user must know.
+        given_names: names of options whose user must know.
     """
     options = SimpleNamespace(**values)
     unmet = [need for need in needs if not need.holds(options)]
     for need in unmet:
-        named = [name for name in need.names if name in given]
-        if named:
-            logger.warning("no effect: --%s (%s)", ", --".join(named), need.reason.format(**values))
+        told = [name for name in need.names if name in given_names]
+        if told:
+            logger.warning("no effect: --%s (%s)", ", --".join(told), need.reason.format(**values))
     return frozenset(name for need in unmet for name in need.names)

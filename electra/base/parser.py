@@ -44,19 +44,19 @@ class Parser(ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the options of words, by default `sys.argv`, and of their file."""
         words = normalized(sys.argv[1:] if args is None else args)
-        given = self.parse_words(words, namespace)
-        return given if given.config is None else self.parse_words([*self.words_of_file(given.config), *words])
+        options = self.parse_words(words, namespace)
+        return options if options.config is None else self.parse_words([*self.words_of_file(options.config), *words])
 
     def parse_words(self, words: Sequence[str], namespace: Any = None) -> Namespace:
         """Return the options that words give; refuse a word that belongs to no option."""
         check_words(words)
-        given, unknown = self.parse_known_args(words, namespace)
+        options, unknown = self.parse_known_args(words, namespace)
         for word in unknown:
             if word.startswith("--"):
                 self._check_known([word[2:].partition("=")[0]])
             shown = word if word in hide_secrets(words) else "..."
             raise UserError(f"unexpected word {shown}; options begin with --, and a value with spaces is quoted")
-        return given
+        return options
 
     def words_of_file(self, path: str) -> list[str]:
         """Return the options that a YAML file gives, without those that were removed, as words."""
@@ -116,7 +116,7 @@ def _words(name: str, value: Any) -> list[str]:
     if isinstance(value, dict):
         return [f"--{name}", json.dumps(value)]
     values = value if isinstance(value, list) else [value]
-    texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
+    texts = [str(item).lower() if isinstance(item, bool) else str(item) for item in values]
     return [f"--{name}={texts[0]}"] if len(texts) == 1 else [f"--{name}", *texts]
 
 

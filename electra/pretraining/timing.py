@@ -16,6 +16,7 @@ from accelerate.utils import broadcast_object_list
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 
 from electra.base.console import format_bytes, format_seconds
+from electra.base.parser import as_flags
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.configuration import MOST, Configuration, seconds_of
 from electra.pretraining.data import PretrainingData
@@ -130,53 +131,29 @@ def fit_to_budget(args: Configuration, run: Run, data: PretrainingData) -> Confi
 def with_budget(
     args: Configuration, plan: Plan, seconds_per_step: float, seconds_per_evaluation: float
 ) -> Configuration:
-    """Return the configuration with the numbers of steps that fit into --budget by these times, and log them."""
+    """Return the configuration with the numbers of steps that fit into --budget by these times, and log them.
+
+    A tenth of the time is left for evaluations, at least for those before the first step and after the last one. The
+    others are thinned out to fit, unless the user or a gate decides when they are.
+    """
     seconds = seconds_of(str(args.training.budget))
+    evaluations = max(2, int(EVALUATION_SHARE * seconds / seconds_per_evaluation)) if seconds_per_evaluation else 0
+    is_decided = bool({"eval_steps", "eval_strategy"} & args.given or args.objective.generator_gate)
+    if not is_decided:
+        evaluations = min(evaluations, 1 + MOST["eval_steps"])
+    affordable = int((seconds * (1 - OVERHEAD) - evaluations * seconds_per_evaluation) / seconds_per_step)
     useful = MOST_EPOCHS * plan.segments_per_epoch // plan.batch_size
-    affordable, evaluations = _affordable(args, seconds, plan, seconds_per_step, seconds_per_evaluation)
     if useful < affordable:
         logger.warning("the text lasts for %d epochs, or %d steps, less than the time: add text", MOST_EPOCHS, useful)
-    (steps, evaluations) = broadcast_object_list([max(1, min(affordable, useful)), evaluations])
-    values = {"max_steps": steps}
-    line = f"{format_seconds(seconds)}: --model_size {args.model.model_size} --max_steps {steps}"
-    if evaluations is not None:
-        values["eval_steps"] = math.ceil(steps / max(1, evaluations - 1))
-        line += f" --eval_steps {values['eval_steps']}"
-    if seconds_per_evaluation:
-        line += f"; an evaluation takes {format_seconds(seconds_per_evaluation)}"
-    logger.info("budget         %s", line)
+    values = {"max_steps": max(1, min(affordable, useful))}
+    if evaluations and not is_decided:
+        values["eval_steps"] = math.ceil(values["max_steps"] / (evaluations - 1))
+    (values,) = broadcast_object_list([values])
+    flags = " ".join(as_flags(values))
+    logger.info("budget         %s: --model_size %s %s", format_seconds(seconds), args.model.model_size, flags)
     return replace(
         args,
         training=args.training.with_values(**values, given=args.given | values.keys()),
         record={**args.record, **values},
         unused=args.unused - values.keys(),
     )
-
-
-def _affordable(
-    args: Configuration, seconds: float, plan: Plan, seconds_per_step: float, seconds_per_evaluation: float
-) -> tuple[int, int | None]:
-    """Return the number of steps that fit into the time, and the number of evaluations, None for the usual number.
-
-    There is an evaluation before the first step and after the last one. The others are thinned out if they would take
-    more than a tenth of the time, but not if the user chose the steps between them, or if a gate needs them.
-    """
-    training = args.training
-    available = seconds * (1 - OVERHEAD)
-    each = seconds_per_evaluation
-    most = available / seconds_per_step
-    if not each:
-        return int(most), None
-    interval = float(training.eval_steps or 0)
-    is_given = "eval_steps" in args.given
-    if training.eval_strategy == "epoch":
-        interval = plan.segments_per_epoch / plan.batch_size
-        is_given = True
-    if is_given and interval >= 1:
-        return int((available - 2 * each) / (seconds_per_step + each / interval)), None
-    usual = math.ceil(1 / interval) if is_given else max(MOST["eval_steps"], math.ceil(most / interval))
-    count = usual + 1
-    if not is_given and not args.objective.generator_gate:
-        count = min(count, max(2, int(EVALUATION_SHARE * seconds / each)))
-    steps = int((available - count * each) / seconds_per_step)
-    return steps, None if count == usual + 1 else count

@@ -9,7 +9,6 @@ torch is imported only inside the functions.
 
 import logging
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # at run time only inside the functions
@@ -31,16 +30,11 @@ def share_of_cores() -> int:
 
 
 def threads_of_user() -> int | None:
-    """Return the number in OMP_NUM_THREADS; None without a number, or if torchrun has set it."""
+    """Return the number in OMP_NUM_THREADS; None without a number, and for torchrun's 1, which it sets by default."""
     number, _, _ = os.environ.get("OMP_NUM_THREADS", "").partition(",")
     if not number.strip().isdigit() or int(number) == 0:
         return None
-    if "TORCHELASTIC_RUN_ID" in os.environ and int(number) == 1:
-        # torchrun sets 1 where nothing is set. The environment with which torchrun was started tells.
-        started_with = Path(f"/proc/{os.getppid()}/environ")
-        if started_with.is_file() and b"\0OMP_NUM_THREADS=" not in b"\0" + started_with.read_bytes():
-            return None
-    return int(number)
+    return None if "TORCHELASTIC_RUN_ID" in os.environ and int(number) == 1 else int(number)
 
 
 def most_threads() -> int:

@@ -21,7 +21,6 @@ from electra.base.files import (
     expand,
     holds_files,
     may_be_hub_id,
-    new_folder,
     open_new,
     read_as_written,
     read_yaml,
@@ -86,16 +85,6 @@ def test_a_killed_writer_leaves_the_old_file_and_two_writers_leave_a_whole_one(t
         first.write("first")
     assert path.read_text() == "first"
     write(tmp_path / ("ก" * 85), "a name of 255 bytes")
-
-
-def test_an_empty_new_folder_is_removed_when_its_block_fails(tmp_path):
-    with raises(ValueError), new_folder(tmp_path / "a" / "b"):
-        raise ValueError
-    assert not any(tmp_path.iterdir())
-    with raises(ValueError), new_folder(tmp_path / "a" / "b"):
-        (tmp_path / "a" / "file").touch()
-        raise ValueError
-    assert [path.name for path in tmp_path.rglob("*")] == ["a", "file"]
 
 
 def test_options_are_those_of_a_run_and_of_no_other_folder(tmp_path):

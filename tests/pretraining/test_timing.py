@@ -106,11 +106,10 @@ def test_evaluations_are_part_of_a_budget(fitted):
 
 
 def test_evaluations_that_are_asked_for_stay(fitted):
-    steps, interval, seconds = fitted(20.0, "--eval_steps=100")
-    assert interval == 100 and 900 < seconds <= 970 and steps < 800
-    assert fitted(20.0, "--eval_steps=0.05")[:2] == (530, 27)
+    assert fitted(20.0, "--eval_steps=100")[:2] == (850, 100)
+    assert fitted(20.0, "--eval_steps=0.05")[:2] == (850, 43)
     assert fitted(20.0, "--eval_strategy=epoch", segments=3200)[1] == 100
-    assert fitted(20.0, "--generator_gate", "loss", "1")[:2] == (530, 27)
+    assert fitted(20.0, "--generator_gate", "loss", "1")[:2] == (850, 43)
     assert fitted(20.0, segments=320)[:2] == (400, 100)  # forty epochs
 
 

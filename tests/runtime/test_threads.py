@@ -42,8 +42,8 @@ def test_the_user_s_number_is_that_of_omp_num_threads(value, number, monkeypatch
 
 
 @pytest.mark.slow
-@parametrize("given", ["", "1", "3"])
-def test_the_number_that_torchrun_sets_is_not_the_user_s(given, tmp_path):
+@parametrize(("given", "number"), [("", None), ("1", None), ("3", 3)])
+def test_the_number_that_torchrun_sets_is_not_the_user_s(given, number, tmp_path):
     script = tmp_path / "script.py"
     code = "from electra.runtime.threads import *\nprint(f'number {threads_of_user()}\\n', end='', flush=True)"
     script.write_text(code)
@@ -53,7 +53,7 @@ def test_the_number_that_torchrun_sets_is_not_the_user_s(given, tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     lines = [line for line in done.stdout.splitlines() if line.startswith("number")]
-    assert lines == [f"number {given or None}"] * 2, done.stderr
+    assert lines == [f"number {number}"] * 2, done.stderr
 
 
 @pytest.fixture
