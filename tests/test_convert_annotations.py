@@ -8,6 +8,7 @@ import pytest
 
 from electra.tasks.tagging.data import TaggingArguments, load_tagging_splits
 from tests.helpers import ROOT, parametrize
+from tests.tasks.tagging.files import words_and_labels
 
 TEXT = "Ann saw New York."
 SPANS = [[0, 3, "PER"], [8, 16, "LOC"]]
@@ -184,7 +185,7 @@ def test_words_of_corpora_and_tools(convert, tmp_path, name, content):
     assert rows == [{"tokens": words, "tags": tags} for words, tags in zip(WORDS, TAGS, strict=True)]
     assert "2 rows" in said and "PER 1" in said
     read = load_tagging_splits(TaggingArguments(test_file=str(tmp_path / "out.jsonl")))["test"]
-    assert (read.words, read.labels) == (WORDS, TAGS)
+    assert words_and_labels(read) == (WORDS, TAGS)
 
 
 def test_columns_that_are_numbered_and_the_word_that_looks_like_a_comment(main, tmp_path):

@@ -17,7 +17,7 @@ from transformers import BertConfig, BertForTokenClassification, pipeline
 
 from electra.data.rows import open_table, read_rows
 from electra.finetuning import predict as module
-from electra.finetuning.predict import RESULT_NAME, Saved, main, write_rows
+from electra.finetuning.predict import RESULT_NAME, AskedColumns, Saved, main, write_rows
 from electra.report.results import read_results
 from electra.tasks.classify.task import main as classify
 from electra.tasks.glue.task import main as glue
@@ -149,7 +149,7 @@ def test_words_are_a_list():
 def test_plain_labels_give_no_span_outside(glue_tokenizer):
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
     model = BertForTokenClassification(BertConfig(**sizes, id2label={0: "O", 1: "PER"}))
-    predictor = predictor_of_tags(Saved(model, glue_tokenizer, {"max_length": 16}), SimpleNamespace(text_column=None))
+    predictor = predictor_of_tags(Saved(model, glue_tokenizer, {"max_length": 16}), AskedColumns("model"))
     item = parse_tagging_row("text", {"text": "yes Ann"}, "a:1")
     (found,) = predictor.answer([item], lambda windows: np.array([[[1.0, 0.0], [0.0, 1.0]]]))
     assert found["prediction"] == [[4, 7, "PER"]]

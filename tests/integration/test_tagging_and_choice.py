@@ -31,7 +31,7 @@ from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.multiple_choice.files import flags as choice_flags
 from tests.tasks.multiple_choice.files import rows, write_questions
-from tests.tasks.tagging.files import flags, write_columns, write_wide_encoder
+from tests.tasks.tagging.files import flags, words_and_labels, write_columns, write_wide_encoder
 
 pytestmark = pytest.mark.slow
 
@@ -94,12 +94,12 @@ def test_tagging_is_learned_and_its_files_agree(tagged):
     assert (results[0].metrics["f1"] or 0) > 0.8
     for split, prefix in (("dev", ""), ("test", "test_")):
         path = folder / "predictions" / f"names-42-{split}.txt"
-        written = read_columns(str(path), -1)
-        original = read_columns(str(tagged / "names" / f"{split}.txt"))
-        assert written.words == original.words
-        right = [convert(labels, "iob2") for labels in original.labels]
-        assert read_columns(str(path), 1).labels == right
-        counted = score_labels(written.labels, right, "iob2")
+        words, predicted = words_and_labels(read_columns(str(path), -1, 0))
+        original, labels = words_and_labels(read_columns(str(tagged / "names" / f"{split}.txt")))
+        assert words == original
+        right = [convert(sentence, "iob2") for sentence in labels]
+        assert words_and_labels(read_columns(str(path), 1, 0))[1] == right
+        counted = score_labels(predicted, right, "iob2")
         assert {f"{prefix}{name}": value for name, value in counted.items()} == {
             name: value for name, value in results[0].metrics.items() if name.startswith("test_") == bool(prefix)
         }
@@ -134,7 +134,7 @@ def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged):
     tokenizer = AutoTokenizer.from_pretrained(saved)
     model = AutoModelForTokenClassification.from_pretrained(saved).eval()
     assert list(model.config.id2label.values()) == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-    words = read_columns(str(tagged / "names" / "dev.txt")).words[0]  # one token each
+    words = read_columns(str(tagged / "names" / "dev.txt"))[0].words  # one token each
     logits = model(**tokenizer(" ".join(words), return_tensors="pt")).logits[0, 1:-1].detach().numpy()
     expected = np.load(folder / "predictions" / f"names-{best}.npz")["dev"][0, : len(words)]
     assert logits == approx(expected, abs=1e-4)
@@ -170,19 +170,19 @@ def test_a_frozen_encoder_goes_on_where_it_was(features, folder, monkeypatch):
 def test_long_sentences_are_predicted_word_by_word(folder):
     names = folder / "names"
     long = "\n".join(line for line in (names / "dev.txt").read_text().splitlines() if line)
-    (names / "long.txt").write_text(long.removeprefix("-DOCSTART- X O\n") + "\n")
-    words = read_columns(str(names / "test.txt")).words
+    (names / "long.txt").write_text(long + "\n")
+    words, _ = words_and_labels(read_columns(str(names / "test.txt")))
     (names / "test.txt").write_text("\n".join("\n".join(sentence) + "\n" for sentence in words))
     files = {"validation_file": names / "long.txt", "test_file": names / "test.txt"}
     tag(flags(folder, **files, **{**TAGGING, "save_model": False, "max_length": 12, "num_seeds": 1}))
     predictions = folder / "output" / "run" / "predictions"
     assert np.load(predictions / "names-42.npz")["dev"].shape[0] > 1
-    found = read_columns(str(predictions / "names-42-dev.txt"), -1)
-    assert len(found) == 1 and len(found.words[0]) > 50
+    (sentence,) = read_columns(str(predictions / "names-42-dev.txt"), -1, 0)
+    assert len(sentence.words) > 50
     (result,) = results_of(folder)
     assert result.rows["dev"] == 1 and (result.metrics["f1"] or 0) > 0.7
     assert not any(name.startswith("test") for name in result.metrics)
-    assert read_columns(str(folder / "output" / "run" / "predictions.txt"), -1).words == words
+    assert words_and_labels(read_columns(str(folder / "output" / "run" / "predictions.txt")))[0] == words
 
 
 # ---- multiple choice

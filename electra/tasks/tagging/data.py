@@ -1,7 +1,6 @@
 """The data of a tagging task: options; sentences of words with labels, from files or a data set; windows of tokens."""
 
 import logging
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,8 +27,8 @@ from electra.finetuning.data import (
 )
 from electra.finetuning.held_out import plain_content, warn_of_repeated, with_development
 from electra.finetuning.row_checks import is_unlabelled, set_apart, warn_if_unused
-from electra.tasks.tagging.columns import TaggedSentences, no_form, read_columns
-from electra.tasks.tagging.rows import TOKENS_COLUMNS, TaggedSentence, read_sentences
+from electra.tasks.tagging.columns import TaggedSentence, no_form, read_columns
+from electra.tasks.tagging.rows import TOKENS_COLUMNS, read_sentences
 from electra.tasks.tagging.schemes import foreign_label
 
 logger = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class TaggingArguments(LabelledFileArguments):
 
     train_file: str | None = option(
         None,
-        "File of columns: a word in each line, its label last, blank lines between sentences. Or .conllu; or rows "
+        "File of columns: a word and its label in each line, blank lines between sentences. Or .conllu; or rows "
         "(.csv, .tsv, .jsonl, .parquet) with tokens and tags, or with text and spans: [[start, end, label], ...].",
         replaced_by=("dataset_name",),
     )
@@ -57,13 +56,14 @@ class TaggingArguments(LabelledFileArguments):
     label_column: str | None = option(
         None,
         "Column of the labels: in files of columns its number, from 0, or from -1 at the end; in rows its name. "
-        "Default: the last column, of CoNLL-U the part of speech; in rows spans, or the only name that ends in tags "
-        "or labels.",
+        "Default: the last of two columns or of CoNLL-2003's, of CoNLL-U the part of speech; in rows spans, or the "
+        "only name that ends in tags or labels.",
         NOT_EMPTY,
     )
     word_column: str | None = option(
         None,
-        "Number of the column of the words in files of columns, counted likewise. Default: 0, of CoNLL-U 1.",
+        "Number of the column of the words in files of columns, counted likewise. Default: 0, of CoNLL-U 1; files of "
+        "more than two columns need both numbers, but for CoNLL-2003's.",
         NOT_EMPTY,
     )
     scheme: Literal["auto", "iob2", "bioes", "io", "plain"] = option(
@@ -129,30 +129,25 @@ def make_sentence_windows(
     """Return the windows of sentences, of at most `max_length` tokens; `labels` are the classes of words, if known."""
     before, behind = special_tokens(tokenizer)
     size = max_length - len(before) - len(behind)
-    stride = max(1, size // 2)
-    input_ids = []
-    positions = []
-    classes = []
+    columns: dict[str, list[Array]] = {"input_ids": [], "positions": [], "labels": []}
     sentence_of_window = []
     for number, words in enumerate(tokenize_words(sentences, tokenizer)):
         tokens = list(chain.from_iterable(words))
         first_tokens = np.cumsum([0, *map(len, words[:-1])])
-        edges = cut_windows(len(tokens), size, stride, is_last_full=True)
+        edges = cut_windows(len(tokens), size, max(1, size // 2), is_last_full=True)
         window_of_word = windows_with_most_context(edges)[first_tokens]
         for window, (start, end) in enumerate(edges.tolist()):
             labelled = np.flatnonzero(window_of_word == window)
             if len(labelled) == 0:  # a window inside a word of very many tokens
                 continue
-            ids = [*before, *tokens[start:end], *behind]
-            input_ids.append(np.array(ids, np.int32))
-            positions.append(first_tokens[labelled] - start + len(before))
+            columns["input_ids"].append(np.array([*before, *tokens[start:end], *behind], np.int32))
+            columns["positions"].append(first_tokens[labelled] - start + len(before))
             sentence_of_window.append(number)
             if labels is not None:
-                classes.append(np.array(labels[number], np.int64)[labelled])
-    columns = {"input_ids": input_ids, "positions": positions}
-    if labels is not None:
-        columns["labels"] = classes
-    return SentenceWindows(columns, lengths_of(input_ids), sentence_of_window)
+                columns["labels"].append(np.array(labels[number], np.int64)[labelled])
+    if labels is None:
+        del columns["labels"]
+    return SentenceWindows(columns, lengths_of(columns["input_ids"]), sentence_of_window)
 
 
 def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
@@ -173,23 +168,15 @@ def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list
 
 
 def is_table(path: str) -> bool:
-    """Return True if a file has rows with named columns: JSON, parquet, csv, or a tsv with such a header.
+    """Return True if a file has rows with named columns: JSON, parquet, csv, or a tsv whose first line names them.
 
-    Other files have a word in each line, for example a tsv with blank lines between its sentences.
+    Other files, and a tsv without the columns tokens or text, have a word in each line.
     """
     form = form_of(path)
     if form not in (".tsv", ".tab"):
         return form in TABLES
-    text = "".join(open_lines(path)).rstrip()
-    names = {name.strip(' "') for name in text.splitlines()[0].split("\t")} if text else set()
-    is_named = not names.isdisjoint((TEXT_COLUMN, *TOKENS_COLUMNS))
-    return is_named and not re.search(r"\n[ \t\r]*\n", text)
-
-
-def tagged_sentences(sentences: Sequence[TaggedSentence]) -> TaggedSentences:
-    """Join sentences that all have labels, or all have none."""
-    labels = [sentence.labels for sentence in sentences if sentence.labels is not None]
-    return TaggedSentences([sentence.words for sentence in sentences], labels or None)
+    names = {name.strip(' "\r\n') for name in next(iter(open_lines(path)), "").split("\t")}
+    return not names.isdisjoint((TEXT_COLUMN, *TOKENS_COLUMNS))
 
 
 def plain_words(sentence: TaggedSentence) -> tuple[str, ...]:
@@ -200,17 +187,21 @@ def plain_words(sentence: TaggedSentence) -> tuple[str, ...]:
 def with_every_label(parts: Mapping[str, list[TaggedSentence]]) -> dict[str, list[TaggedSentence]]:
     """Return splits in which the held-out sentences with labels that no other sentence has are trained on."""
     trained_labels = set(chain.from_iterable(sentence.labels or [] for sentence in parts["train"]))
-    is_known = [trained_labels.issuperset(sentence.labels or []) for sentence in parts["dev"]]
-    rare = [sentence for sentence, is_in in zip(parts["dev"], is_known, strict=True) if not is_in]
+    has_new_label = [not trained_labels.issuperset(sentence.labels or []) for sentence in parts["dev"]]
+    rare = [*compress(parts["dev"], has_new_label)]
     if rare:
         logger.info("%-14s %d sentences with the only ones of a label are trained on", "dev", len(rare))
-    return {**parts, "train": [*parts["train"], *rare], "dev": [*compress(parts["dev"], is_known)]}
+    others = [sentence for sentence, is_rare in zip(parts["dev"], has_new_label, strict=True) if not is_rare]
+    return {**parts, "train": [*parts["train"], *rare], "dev": others}
 
 
-def load_tagging_splits(options: Any, program_rows: Mapping[str, NamedRows] = {}) -> dict[str, TaggedSentences]:
+def load_tagging_splits(
+    options: TaggingArguments, program_rows: Mapping[str, NamedRows] = {}
+) -> dict[str, list[TaggedSentence]]:
     """Return the splits train, dev and, if there is one, test, of a data set, files or a program; see `set_apart`.
 
-    Without a development set, sentences of the training data are held out.
+    All sentences of a split have labels, or none has. Without a development set, sentences of the training data are
+    held out.
 
     Args:
         program_rows: see `data_settings`.
@@ -218,38 +209,34 @@ def load_tagging_splits(options: Any, program_rows: Mapping[str, NamedRows] = {}
         UserError: the data has none of the forms, or its labels have another spelling than B-LOC and O.
     """
     files = files_by_split(options)
+    no_label = options.no_label
     sentences: dict[str, list[TaggedSentence]] = {}
     is_rows = False
     for split, rows in rows_by_split(options, program_rows).items():
         needs_labels = split != "test"
         paths = files.get(split)
         if paths is None or is_table(paths[0]):
-            label_column, no_label = options.label_column, options.no_label
-            sentences[split] = read_sentences(rows, label_column, no_label, needs_labels=needs_labels)
+            sentences[split] = read_sentences(rows, options.label_column, no_label, needs_labels=needs_labels)
             is_rows = True
             continue
         columns = read_columns(paths[0], options.label_column, options.word_column, needs_labels=needs_labels)
-        labels: list[Any] = columns.labels or [None] * len(columns)
         sentences[split] = [
-            TaggedSentence(
-                f"{paths[0]} sentence {number}", words, None if is_unlabelled(tags, options.no_label) else tags
-            )
-            for number, (words, tags) in enumerate(zip(columns.words, labels, strict=True), start=1)
+            sentence._replace(labels=None) if is_unlabelled(sentence.labels, no_label) else sentence
+            for sentence in columns
         ]
     if is_rows and options.word_column is not None:
         logger.warning("--word_column %s has no effect on rows, whose words are in tokens", options.word_column)
-    are_labelled = [sentence.labels is not None for sentence in chain.from_iterable(sentences.values())]
-    warn_if_unused(options.no_label, not all(are_labelled))
-    apart = set_apart(sentences, lambda sentence: sentence.labels is not None, lambda sentence: sentence.place)
-    labels_to_learn = tagged_sentences(apart.get("train", [])).labels or []
+    warn_if_unused(no_label, any(sentence.labels is None for sentence in chain.from_iterable(sentences.values())))
+    splits = set_apart(sentences, lambda sentence: sentence.labels is not None, lambda sentence: sentence.place)
+    labels_to_learn = [sentence.labels or [] for sentence in splits.get("train", [])]
     foreign = foreign_label(labels_to_learn) if options.scheme == "auto" else None
     if foreign is not None:
         raise no_form(
             options.train_file or options.dataset_name or program_rows["train"].argument,
             f"has the label '{foreign}'; write B-LOC, I-LOC and O, or, if it is a class like others, --scheme plain",
         )
-    parts = with_development(apart, options, plain_words, "sentences")
-    if "dev" in parts and "dev" not in apart:
+    parts = with_development(splits, options, plain_words, "sentences")
+    if "dev" in parts and "dev" not in splits:
         parts = with_every_label(parts)
     warn_of_repeated(parts, plain_words, "sentences")
-    return {split: tagged_sentences(items) for split, items in parts.items()}
+    return parts

@@ -8,12 +8,13 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+from electra.base.typed import check_type
 from electra.core.errors import UserError, abridged
 from electra.data.rows import TEXT_COLUMN, Columns, PlacedRow, parse_value, shown_names, text_of
 from electra.finetuning.row_checks import is_unlabelled, read_all
-from electra.tasks.tagging.columns import DOCUMENT, no_form
+from electra.tasks.tagging.columns import DOCUMENT, TaggedSentence, no_form
 from electra.tasks.tagging.schemes import LabelledSpan, labels_of, words_of
 
 logger = logging.getLogger(__name__)
@@ -24,19 +25,6 @@ TAGS_COLUMN = re.compile(r"(tags|labels)$")
 """Expression in the name of the column of labels of words."""
 SPANS_COLUMNS = ("spans", "entities")
 """Names of the column of spans."""
-
-
-class TaggedSentence(NamedTuple):
-    """A sentence of a source: its place, words and labels; None if it has no labels.
-
-    Args:
-        is_cut: a span begins or ends inside a word.
-    """
-
-    place: str
-    words: list[str]
-    labels: list[str] | None
-    is_cut: bool = False
 
 
 def read_sentences(
@@ -85,10 +73,11 @@ def read_sentence(
         raise no_form(place, f"has no labels of its words; its columns are {shown_names(row)}; see --label_column")
     label = row[columns[0]] if columns else None
     value = parse_value(label)
-    is_labelled = not is_unlabelled(label if value is None else value, no_label)
-    if is_labelled and not isinstance(value, list):
-        raise no_form(place, f"has {abridged(label)} in the column '{columns[0]}', not a list")
-    labels = value if is_labelled and isinstance(value, list) else None
+    labels: list[Any] | None = None
+    if not is_unlabelled(label if value is None else value, no_label):
+        if not isinstance(value, list):
+            raise no_form(place, f"has {abridged(label)} in the column '{columns[0]}', not a list")
+        labels = value
     if tokens is not None:
         return TaggedSentence(place, tokens, None if labels is None else check_tags(labels, tokens, place))
     text = text_of(row, TEXT_COLUMN, place)
@@ -127,16 +116,18 @@ def check_tags(tags: list[Any], tokens: Sequence[str], place: str) -> list[str]:
     return [tag.strip() for tag in tags]
 
 
-def read_span(span: Any, text: str, place: str) -> LabelledSpan:
+def read_span(span: object, text: str, place: str) -> LabelledSpan:
     """Return the span of a list [start, end, label], or of an object with these keys and, to compare, its text."""
     parts: Any = [span.get(key) for key in LabelledSpan._fields] if isinstance(span, dict) else span
-    types = [type(part) for part in parts] if isinstance(parts, list) else []
-    is_form = types == [int, int, str] and parts[2].strip()
-    if not is_form or not 0 <= parts[0] < parts[1] <= len(text):
-        raise no_form(
-            place, f"has the span {abridged(span)}, not [start, end, label] or an object of these within the text"
-        )
-    start, end, label = parts
+    refusal = no_form(
+        place, f"has the span {abridged(span)}, not [start, end, label] or an object of these within the text"
+    )
+    try:
+        start, end, label = check_type(tuple(parts), tuple[int, int, str])
+    except (TypeError, ValueError) as error:
+        raise refusal from error
+    if not 0 <= start < end <= len(text) or not label.strip():
+        raise refusal
     passage = span.get("text") if isinstance(span, dict) else None
     if isinstance(passage, str) and passage.strip() != text[start:end].strip():
         raise UserError(

@@ -7,7 +7,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from electra.base.options import Values
 from electra.core.errors import UserError
 from electra.core.networks import gather_hidden
 from electra.data.lines import form_of
-from electra.data.rows import PAGE, Columns, PlacedRow, text_of
+from electra.data.rows import PAGE, TEXT_COLUMN, Columns, PlacedRow, text_of
 from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import (
     Arguments,
@@ -34,14 +34,16 @@ from electra.finetuning.config import (
 from electra.finetuning.data import (
     IGNORED,
     Array,
+    ColumnRows,
     NamedRows,
     PaddingCollator,
     task_name,
 )
 from electra.finetuning.features import FEATURES_KEY, FeatureCollator, FeatureTagger, add_features
 from electra.finetuning.heads import TaskModel, TransformersHead
-from electra.finetuning.predict import Predictor, Saved
+from electra.finetuning.predict import AskedColumns, Predictor, Saved
 from electra.finetuning.task import (
+    BaselineScores,
     Split,
     Task,
     TaskData,
@@ -50,11 +52,9 @@ from electra.finetuning.task import (
     has_one_answer,
     of_one_split,
     pipeline_example,
-    score_all,
 )
-from electra.finetuning.trainer import Logits, step_loss
-from electra.tasks.tagging import schemes
-from electra.tasks.tagging.columns import TaggedSentences, as_columns, read_columns
+from electra.finetuning.trainer import step_loss
+from electra.tasks.tagging.columns import TaggedSentence, as_columns, read_columns
 from electra.tasks.tagging.data import (
     SentenceWindows,
     TaggingArguments,
@@ -72,6 +72,7 @@ from electra.tasks.tagging.schemes import (
     choose_scheme,
     convert,
     entities_of,
+    score_labels,
     tag_set,
     with_prefixes,
     words_of,
@@ -143,36 +144,45 @@ def open_tagging_task(args: Arguments) -> Task:
     )
 
 
-CUT_KEY = "words_of_unspaced_text"
-"""Key in the configuration of a saved model that was trained on words of a script without spaces."""
-
-
 class TaggingReferences(NamedTuple):
-    """The references of a split: sentences, their windows, and the tags in `scheme` that are the classes."""
+    """What the logits of a split are compared with.
 
-    sentences: TaggedSentences
+    Args:
+        sentences: the sentences of the split, all with labels or all without.
+        windows: their windows of tokens, one for each row of logits.
+        tags: names of the classes by number, labels of `scheme`.
+    """
+
+    sentences: Sequence[TaggedSentence]
     windows: SentenceWindows
     scheme: str
     tags: Sequence[str]
+
+    @property
+    def words(self) -> list[list[str]]:
+        return [sentence.words for sentence in self.sentences]
+
+    @property
+    def labels(self) -> list[list[str]]:
+        """Return the right labels of all words in `scheme`; without words where a sentence has no labels."""
+        return [convert(sentence.labels or [], self.scheme) for sentence in self.sentences]
 
     def predicted(self, logits: Array) -> list[list[str]]:
         """Return the predicted labels of all words, repaired, from logits (windows, most words in a window, tags)."""
         numbers = self.windows.predictions(logits.argmax(-1))
         return [convert([self.tags[number] for number in sentence], self.scheme) for sentence in numbers]
 
-    @property
-    def labels(self) -> list[list[str]]:
-        """Return the right labels of all words; [] if they are unknown."""
-        return [convert(sentence, self.scheme) for sentence in self.sentences.labels or []]
-
 
 def load_tagging_task(
-    options: Any, rows: Mapping[str, NamedRows], tokenizer: PreTrainedTokenizerBase, tuning: HyperParameters
+    options: TaggingArguments,
+    rows: Mapping[str, NamedRows],
+    tokenizer: PreTrainedTokenizerBase,
+    tuning: HyperParameters,
 ) -> TaskData:
     data = load_tagging_splits(options, rows)
-    labels = data["train"].labels or []
-    scheme = choose_scheme(labels, options.scheme)
-    tags = tag_set(labels, scheme)
+    train_labels = [sentence.labels or [] for sentence in data["train"]]
+    scheme = choose_scheme(train_labels, options.scheme)
+    tags = tag_set(train_labels, scheme)
     if len(tags) < 2:
         raise UserError("all words have one label; see --label_column")
     logger.info("labels         %s, %d of them: %s", scheme, len(tags), " ".join(tags))
@@ -182,52 +192,42 @@ def load_tagging_task(
     splits = {}
     for split, sentences in data.items():
         classes = None
-        if sentences.labels is not None:
-            classes = [class_ids(labels, scheme, tags, split) for labels in sentences.labels]
-        windows = make_sentence_windows(sentences.words, classes, tokenizer, tuning.max_length)
+        if sentences[0].labels is not None:
+            classes = [class_ids(sentence.labels or [], scheme, tags, split) for sentence in sentences]
+        words = [sentence.words for sentence in sentences]
+        windows = make_sentence_windows(words, classes, tokenizer, tuning.max_length)
         references = TaggingReferences(sentences, windows, scheme, tags)
         splits[split] = Split(windows, references, len(sentences), is_labelled=classes is not None)
-    words = set(chain.from_iterable(data["train"].words))
-    is_cut = any(len(words_of(word)) > 1 and UNSPACED_WORD.search(word) for word in words)
-    saved = {CUT_KEY: True} if is_cut else {}
-    baselines = cache(lambda: score_all(by_split(score_tagging), tagging_baselines(splits), splits))
-    return TaskData(splits, tags, saved=saved, baselines=lambda seed: baselines())
+    baselines = cache(lambda: tagging_baselines(splits))
+    return TaskData(splits, tags, baselines=lambda seed: baselines())
 
 
-def tagging_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
-    """Return logits (windows, most words in a window, tags) of two baselines without a network, by name and split.
+def tagging_baselines(splits: Mapping[str, Split]) -> BaselineScores:
+    """Return the metrics of two rules without a network, from counts of the training data.
 
-    One gives every word the tag that is most frequent in the training data, the other the tag that is most frequent
-    for this word there, or, for a new word, the same as the first.
+    "most frequent tag" gives all words the tag that is most frequent; "most frequent tag of the word" gives a word the
+    tag that it has most often, and a new word the most frequent one.
     """
     train = splits["train"].references
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for words, labels in zip(train.sentences.words, train.labels, strict=True):
-        for word, label in zip(words, labels, strict=True):
-            counts[word][label] += 1
+    for word, label in zip(chain(*train.words), chain(*train.labels), strict=True):
+        counts[word][label] += 1
     (most, _), *_ = sum(counts.values(), Counter()).most_common(1)
-    best = {word: label_counts.most_common(1)[0][0] for word, label_counts in counts.items()}
-    chosen: dict[str, Callable[[str], str]] = {
-        "most frequent tag": lambda word: most,
-        "most frequent tag of the word": lambda word: best.get(word, most),
-    }
-    scored = {name: split for name, split in splits.items() if split.is_labelled and name != "train"}
-    return {
-        title: {name: answers_as_logits(split.references, choose) for name, split in scored.items()}
-        for title, choose in chosen.items()
+    tag_of_word = {word: label_counts.most_common(1)[0][0] for word, label_counts in counts.items()}
+    scored = {name: split.references for name, split in splits.items() if split.is_labelled and name != "train"}
+    rules: dict[str, Mapping[str, str]] = {"most frequent tag": {}, "most frequent tag of the word": tag_of_word}
+    answers: dict[str, dict[str, Any]] = {
+        title: {
+            split: [convert([rule.get(word, most) for word in words], references.scheme) for words in references.words]
+            for split, references in scored.items()
+        }
+        for title, rule in rules.items()
     }
 
+    def score(labels: Any, references: TaggingReferences) -> dict[str, float]:
+        return score_labels(labels, references.labels, references.scheme)
 
-def answers_as_logits(references: TaggingReferences, choose: Callable[[str], str]) -> Array:
-    """Return 1 for the chosen tag of each word, 0 for other tags, uint8 (windows, most words in a window, tags)."""
-    numbers = {tag: number for number, tag in enumerate(references.tags)}
-    sizes = [len(positions) for positions in references.windows.columns["positions"]]
-    logits = np.zeros((len(sizes), max(sizes), len(numbers)), np.uint8)
-    waiting = [iter(words) for words in references.sentences.words]
-    for row, (sentence, size) in enumerate(zip(references.windows.sentence_of_window, sizes, strict=True)):
-        for place, word in enumerate(islice(waiting[sentence], size)):
-            logits[row, place, numbers[choose(word)]] = 1
-    return logits
+    return {title: by_split(score)(labels, scored) for title, labels in answers.items()}
 
 
 def class_ids(
@@ -276,7 +276,7 @@ def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None
 
 
 def score_tagging(logits: Array, references: TaggingReferences) -> dict[str, float]:
-    return schemes.score_labels(references.predicted(logits), references.labels, references.scheme)
+    return score_labels(references.predicted(logits), references.labels, references.scheme)
 
 
 def is_tagger_collapsed(logits: Array, references: TaggingReferences) -> bool:
@@ -287,9 +287,8 @@ def is_tagger_collapsed(logits: Array, references: TaggingReferences) -> bool:
 
 def tagging_files(split: str, logits: Array, references: TaggingReferences) -> dict[str, str]:
     """Return the file of predictions: a line per word with its label, if known, and the prediction, in one scheme."""
-    labels = [references.labels] if references.sentences.labels else []
-    predicted = references.predicted(logits)
-    return {f"-{split}.txt": as_columns(references.sentences.words, *labels, predicted)}
+    labels = [] if references.sentences[0].labels is None else [references.labels]
+    return {f"-{split}.txt": as_columns(references.words, *labels, references.predicted(logits))}
 
 
 # ---- answers to new texts or words: spans with label and probability
@@ -301,7 +300,8 @@ Item = tuple[list[str], list[Bounds]]
 """Words, and the range of each: in characters of the text, or in numbers of tokens."""
 
 
-def predictor(saved: Saved, options: Any) -> Predictor:
+def predictor(saved: Saved, asked: AskedColumns) -> Predictor:
+    """Return the predictor of a saved tagger, for texts, and for words in rows or in files of columns."""
     config = saved.model.config
     tags = [config.id2label[number] for number in range(config.num_labels)]
     if not any(LABEL.fullmatch(tag) for tag in tags) and OUTSIDE in tags and saved.settings.get("scheme") != "plain":
@@ -316,17 +316,14 @@ def predictor(saved: Saved, options: Any) -> Predictor:
         module = FeatureTagger(encoder, features, config.num_labels, 0.0)
     return Predictor(
         module,
-        partial(parse_tagging_row, options.text_column or "text", cuts=not getattr(config, CUT_KEY, False)),
+        partial(parse_tagging_row, asked.text_column or TEXT_COLUMN),
         partial(answer_sentences, saved, tags),
         read=partial(rows_of_words, word_column=saved.settings.get("word_column")),
     )
 
 
-def parse_tagging_row(column: str, row: Columns, place: str, *, cuts: bool = True) -> Item:
-    """Return the words of a row, and the range of each.
-
-    Without `cuts`, a warning says once that a text is in a script without spaces.
-    """
+def parse_tagging_row(column: str, row: Columns, place: str) -> Item:
+    """Return the words of a row, and the range of each."""
     tokens = tokens_of(row, place)
     if tokens == [] and column not in row:
         raise UserError(f"{place} has an empty list of words; leave the row out, or give its words")
@@ -334,25 +331,16 @@ def parse_tagging_row(column: str, row: Columns, place: str, *, cuts: bool = Tru
         edges = range(len(tokens) + 1)
         return tokens, list(pairwise(edges))
     text = text_of(row, column, place, "--text_column")
+    if UNSPACED_WORD.search(text):
+        say_that_texts_are_cut()
     bounds = words_of(text)
-    if not cuts and UNSPACED_WORD.search(text):
-        say_once(
-            "texts without spaces, such as that of %s, are cut into single characters, but the tagger was trained on "
-            "words: give them as tokens, a list",
-            place,
-        )
     return [text[start:end] for start, end in bounds], bounds
 
 
-_SAID: set[str] = set()
-"""Warnings that `say_once` has logged."""
-
-
-def say_once(message: str, place: str) -> None:
-    """Log a warning about the first of many rows only."""
-    if message not in _SAID:
-        logger.warning(message, place)
-    _SAID.add(message)
+@cache
+def say_that_texts_are_cut() -> None:
+    """Log once that a text in a script without spaces is not cut into words."""
+    logger.warning("texts without spaces are cut into single characters; for a tagger of words, give tokens, a list")
 
 
 def rows_of_words(path: str, word_column: str | None = None) -> Iterator[PlacedRow] | None:
@@ -371,14 +359,14 @@ def rows_of_words(path: str, word_column: str | None = None) -> Iterator[PlacedR
             f"column 'text' of a csv; see {PAGE}"
         )
     sentences = read_columns(path, word_column=word_column, needs_labels=False)
-    return ((f"{path} sentence {number}", {"tokens": words}) for number, words in enumerate(sentences.words, start=1))
+    return ((sentence.place, {"tokens": sentence.words}) for sentence in sentences)
 
 
 def answer_sentences(
     saved: Saved,
     tags: Sequence[str],
     items: Sequence[Item],
-    forward: Any,
+    forward: Callable[[ColumnRows], Array],
 ) -> list[Columns]:
     """Return for each item `prediction`, start, end and label of each span, and `probability` of each span."""
     sentences = [words for words, _ in items]

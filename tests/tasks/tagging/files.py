@@ -41,3 +41,8 @@ def write_wide_encoder(folder):
 def flags(folder, **options):
     """The command line of a run below `folder`: its names/ and its encoder/, two seeds."""
     return file_flags(folder, "names/train.txt", "names/dev.txt", **options)
+
+
+def words_and_labels(sentences):
+    """The words of all sentences, and their labels."""
+    return [sentence.words for sentence in sentences], [sentence.labels for sentence in sentences]

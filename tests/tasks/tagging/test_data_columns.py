@@ -7,9 +7,10 @@ from pytest import raises
 
 from electra.core.errors import UserError
 from electra.finetuning.data import table_rows
-from electra.tasks.tagging.columns import TaggedSentences, as_columns, read_columns
+from electra.tasks.tagging.columns import as_columns, read_columns
 from electra.tasks.tagging.data import TaggingArguments, load_tagging_splits
 from electra.tasks.tagging.rows import read_sentences
+from tests.tasks.tagging.files import words_and_labels
 
 TEXT = """-DOCSTART- -X- O
 
@@ -29,18 +30,20 @@ def write(folder, text):
 
 
 def test_sentences_end_at_blank_lines(tmp_path):
-    found = read_columns(write(tmp_path, TEXT))
-    assert found.words == [["EU", "rejects"], ["Peter"]] and len(found) == 2
-    assert found.labels == [["I-ORG", "O"], ["I-PER"]]
+    sentences = read_columns(write(tmp_path, TEXT))
+    words, labels = words_and_labels(sentences)
+    assert words == [["EU", "rejects"], ["Peter"]] and labels == [["I-ORG", "O"], ["I-PER"]]
+    assert sentences[1].place == f"{tmp_path / 'a.txt'} sentence 2"
     for column in (1, -2):
-        assert read_columns(write(tmp_path, TEXT), column).labels == [["NNP", "VBZ"], ["NNP"]]
-    predicted = as_columns(found.words, found.labels, [["I-ORG", "I-PER"], ["O"]])
+        assert words_and_labels(read_columns(write(tmp_path, TEXT), column))[1] == [["NNP", "VBZ"], ["NNP"]]
+    predicted = as_columns(words, labels, [["I-ORG", "I-PER"], ["O"]])
     assert predicted == "EU I-ORG I-ORG\nrejects O I-PER\n\nPeter I-PER O\n\n"
 
 
 def test_tabs_carriage_returns_and_strange_spaces(tmp_path):
-    found = read_columns(write(tmp_path, "\ufeffa\u00a0b\tO\r\nc\u2028d\t B-X\r\n\r\ne\tO\r\n\r\n"))
-    assert found.words == [["a\u00a0b", "c\u2028d"], ["e"]] and found.labels == [["O", "B-X"], ["O"]]
+    content = "\ufeffa\u00a0b\tO\r\nc\u2028d\t B-X\r\n\r\ne\tO\r\n\r\n"
+    words = [["a\u00a0b", "c\u2028d"], ["e"]]
+    assert words_and_labels(read_columns(write(tmp_path, content))) == (words, [["O", "B-X"], ["O"]])
 
 
 def test_conllu_has_its_words_in_the_second_column(tmp_path):
@@ -54,17 +57,16 @@ def test_conllu_has_its_words_in_the_second_column(tmp_path):
     )
     path = tmp_path / "a.conllu"
     path.write_text("\n".join(rows) + "\n\n")
-    found = read_columns(str(path))
-    assert found.words == [["de", "el", "1 000"]] and found.labels == [["ADP", "DET", "NUM"]]
+    assert words_and_labels(read_columns(str(path))) == ([["de", "el", "1 000"]], [["ADP", "DET", "NUM"]])
 
 
 def test_a_test_file_may_have_no_labels(tmp_path):
     path = write(tmp_path, "EU\nrejects\n")
-    found = read_columns(path, 2, needs_labels=False)
-    assert found.labels is None and as_columns([["New York", " "]], [["B-ORG", "O"]]) == "New_York B-ORG\n_ O\n\n"
+    assert words_and_labels(read_columns(path, 2, needs_labels=False)) == ([["EU", "rejects"]], [None])
     with raises(UserError, match=r"1 columns.*--label_column -1"):
         read_columns(path)
-    assert read_columns(write(tmp_path, "EU X\n"), 2, needs_labels=False).labels is None
+    assert words_and_labels(read_columns(write(tmp_path, "EU X\n"), 2, needs_labels=False))[1] == [None]
+    assert as_columns([["New York", " "]], [["B-ORG", "O"]]) == "New_York B-ORG\n_ O\n\n"
 
 
 def test_a_file_in_another_encoding_is_refused(tmp_path):
@@ -133,14 +135,14 @@ def test_sentences_without_labels_are_left_out_or_predicted(tmp_path, caplog):
     assert {split: len(sentences) for split, sentences in found.items()} == {
         "train": 6, "dev": 6, "test": 6, "test_unlabelled": 3,
     }  # fmt: skip
-    assert found["test_unlabelled"] == TaggedSentences([["test0"], ["test3"], ["test6"]], None)
+    assert words_and_labels(found["test_unlabelled"]) == ([["test0"], ["test3"], ["test6"]], [None] * 3)
     said = {record.getMessage() for record in caplog.records}
     for split in ("train", "validation", "test"):
         assert any("3 of 9 rows have no label" in line and f"{split}.jsonl:1)" in line for line in said)
     (tmp_path / "a.txt").write_text("a -\nb -\n\nc O\nd -\n")
     path = str(tmp_path / "a.txt")
     found = load_tagging_splits(TaggingArguments(train_file=path, validation_file=path, no_label=["-"]))
-    assert found["train"] == TaggedSentences([["c", "d"]], [["O", "-"]])
+    assert words_and_labels(found["train"]) == ([["c", "d"]], [["O", "-"]])
 
 
 def test_a_folder_is_a_data_set_and_files_need_a_column_number(tmp_path):
@@ -148,10 +150,10 @@ def test_a_folder_is_a_data_set_and_files_need_a_column_number(tmp_path):
         row = f'{{"tokens": ["{word}"], "ner_tags": ["O"], "pos_tags": [{tag}]}}\n'
         (tmp_path / f"{split}.jsonl").write_text(row)
     found = load_tagging_splits(TaggingArguments(dataset_name=str(tmp_path), label_column="pos_tags"))
-    assert {split: (s.words, s.labels) for split, s in found.items()} == {
-        "train": ([["a"]], [["X"]]), "dev": ([["b"]], [["X"]]), "test": ([["c"]], None),
+    assert {split: words_and_labels(sentences) for split, sentences in found.items()} == {
+        "train": ([["a"]], [["X"]]), "dev": ([["b"]], [["X"]]), "test": ([["c"]], [None]),
     }  # fmt: skip
     found = load_tagging_splits(TaggingArguments(test_file=write(tmp_path, TEXT), label_column="1"))
-    assert {split: s.labels for split, s in found.items()} == {"test": [["NNP", "VBZ"], ["NNP"]]}
+    assert [sentence.labels for sentence in found["test"]] == [["NNP", "VBZ"], ["NNP"]]
     with raises(UserError, match="--label_column tags"):
         load_tagging_splits(TaggingArguments(train_file=write(tmp_path, TEXT), label_column="tags"))

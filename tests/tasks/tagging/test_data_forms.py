@@ -11,9 +11,10 @@ from pytest import raises
 from electra.core.errors import UserError
 from electra.tasks.tagging.columns import FORMS_PAGE
 from electra.tasks.tagging.data import TaggingArguments, is_table, load_tagging_splits
-from electra.tasks.tagging.task import parse_tagging_row, rows_of_words
+from electra.tasks.tagging.task import parse_tagging_row, rows_of_words, say_that_texts_are_cut
 from tests.conftest import refused
 from tests.helpers import ROOT, parametrize
+from tests.tasks.tagging.files import words_and_labels
 
 WORDS = [["Ann", "saw", "New", "York"], ["She", "left"]]
 LABELS = [["B-PER", "O", "B-LOC", "I-LOC"], ["O", "O"]]
@@ -45,8 +46,7 @@ def read(path, content, **options):
     """The words and labels of a file, which is both training and development set."""
     path.write_text(content, encoding="utf-8")
     files = {"train_file": str(path), "validation_file": str(path)}
-    found = load_tagging_splits(TaggingArguments(**files, **options))["train"]
-    return found.words, found.labels
+    return words_and_labels(load_tagging_splits(TaggingArguments(**files, **options))["train"])
 
 
 def no_form(path, content, **options):
@@ -76,11 +76,6 @@ def test_the_forms_of_the_page_are_read(tmp_path):
     ("name", "content"),
     [
         ("conll2003.txt", "-DOCSTART- -X- O O\n\n" + lines(WORDS, constant("NNP"), constant("I-NP"), LABELS)),
-        ("conll2003.train", lines(WORDS, constant("NNP"), constant("I-NP"), LABELS, separator=" ")),
-        (
-            "multiconer.conll",
-            lines(WORDS, constant("_"), constant("_"), LABELS, separator=" ", before="# id 0{} x=dev"),
-        ),
         ("wnut.conll", lines(WORDS, LABELS)),
         ("commented.txt", lines(WORDS, LABELS, before="# text = {}\n#\n# more")),
         ("crlf.txt", "\ufeff" + lines(WORDS, LABELS).replace("\n", "\r\n")),
@@ -109,37 +104,29 @@ def write(path, content):
     return str(path)
 
 
-@parametrize(
-    "first",
-    [
-        counted(),
-        counted(0),
-        counted(0, running=True),
-        [["3", "5", "6", "9"], ["1", "8"]],
-        [["0"] * 4, ["1"] * 2],
-        [["a-1"] * 4, ["a-2"] * 2],
-        [["1-2", "1", "2", "2.1"], ["1", "2"]],
-    ],
-)
-def test_a_first_column_that_counts_needs_the_options(tmp_path, first):
+@parametrize("first", [counted(), counted(0, running=True), [["a-1"] * 4, ["a-2"] * 2], constant("NNP")])
+def test_more_than_two_columns_are_numbered_by_the_user(tmp_path, first):
     content = lines(first, WORDS, LABELS, before="#\thttp://a.b/{} [2009-10-17]")
-    said = no_form(tmp_path / "a.tsv", content)
-    assert "--word_column 1" in said and "--label_column" in said
-    if first[0][0] != "1-2":
-        assert read(tmp_path / "a.tsv", content, word_column="1", label_column="2") == (WORDS, LABELS)
-    assert read(tmp_path / "a.tsv", content, word_column="0") == (first, LABELS)
+    for options in ({}, {"word_column": "1"}, {"label_column": "2"}):
+        said = no_form(tmp_path / "a.tsv", content, **options)
+        assert "a.tsv:2 has 3 columns" in said and "--word_column" in said and "--label_column" in said
+    assert read(tmp_path / "a.tsv", content, word_column="1", label_column="2") == (WORDS, LABELS)
+    assert "3 columns" in refused(lambda: rows_of_words(str(tmp_path / "a.tsv")))
+    assert [row["tokens"] for _, row in rows_of_words(str(tmp_path / "a.tsv"), "1")] == WORDS
 
 
 def test_germeval_needs_the_columns_of_its_outer_entities(tmp_path):
-    outer, inner = LABELS, [["O", "O", "B-LOC", "O"], ["O", "O"]]
-    chosen = {"word_column": "1"}
-    for nested in (inner, constant("O")):
-        content = lines(counted(), WORDS, outer, nested, before="#\thttp://a.b/{} [2009-10-17]")
-        assert "--word_column 1" in no_form(tmp_path / "a.tsv", content)
-        assert "--label_column 2" in no_form(tmp_path / "a.tsv", content, **chosen)
-        assert read(tmp_path / "a.tsv", content, **chosen, label_column="2") == (WORDS, outer)
-    chunks = [["B-NP", "B-VP", "B-NP", "I-NP"], ["B-NP", "B-VP"]]
-    assert read(tmp_path / "b.txt", lines(WORDS, chunks, LABELS)) == (WORDS, LABELS)
+    outer, inner = LABELS, [["O", "O", "B-LOCderiv", "O"], ["O", "O"]]
+    content = lines(counted(), WORDS, outer, inner, before="#\thttp://a.b/{} [2009-10-17]")
+    for options in ({}, {"word_column": "1"}):
+        assert "4 columns" in no_form(tmp_path / "a.tsv", content, **options)
+    assert read(tmp_path / "a.tsv", content, word_column="1", label_column="2") == (WORDS, outer)
+
+
+def test_words_behind_their_parts_of_speech_are_refused(tmp_path):
+    tags = [["NNP", "VBD", "NNP", "NNP"], ["PRP", "VBD"]]
+    assert "6 labels" in no_form(tmp_path / "a.txt", lines(tags, WORDS))
+    assert read(tmp_path / "a.txt", lines(tags, WORDS), word_column="1", label_column="0") == (WORDS, tags)
 
 
 @parametrize(
@@ -147,21 +134,20 @@ def test_germeval_needs_the_columns_of_its_outer_entities(tmp_path):
     [
         (lines(LABELS, WORDS), 1, "--label_column"),
         ("token\tner\n" + lines(WORDS, LABELS), 1, "token ner"),
-        ("Word POS Tag\n\n" + lines(WORDS, constant("X"), LABELS, separator=" "), 1, "Word POS Tag"),
+        ("-DOCSTART- O\nWord Tag\n\n" + lines(WORDS, LABELS, separator=" "), 2, "Word Tag"),
         ("Ann\tB-PER\n\n\tO\n", 3, "column 0"),
-        ("Ann\tX\tB-PER\nleft\t\tO\n", 2, "column 1"),
+        ("Ann\tX\tB-PER\nleft\t\tO\n", 2, "no label in column 1"),
         ("Ann\tB-PER\nleft\t\n", 2, "1 columns"),
         ("Ann\tNNP B-PER\nleft\tVB O\n", 1, "'NNP B-PER'"),
         ("#begin document (bn/a); part 000\nbn/a 0 0 Ann NN (PERSON)\n", 2, "columns"),
         ("#FORMAT=WebAnno TSV 3.3\n\n#Text=Ann\n1-1\t0-3\tAnn\tPER\n", 4, "columns"),
-        ("T1\tPER 0 3\tAnn\n", 1, "'PER 0 3'"),
+        ("T1\tPER 0 3\tAnn\n", 1, "3 columns"),
         ("Ann saw New York.\nShe left.\n", 2, "2 columns"),
         ("Ann\nsaw\n", 1, "--label_column"),
-        ("# a\n\n# b\n", 1, "columns"),
     ],
 )
 def test_other_columns_are_refused_with_their_line(tmp_path, content, line, named):
-    options = {"label_column": "1"} if named == "column 1" else {}
+    options = {"word_column": "0", "label_column": "1"} if "label in" in named else {}
     said = no_form(tmp_path / "a.txt", content, **options)
     assert f"a.txt:{line} " in said and named in said
 
@@ -173,12 +159,6 @@ def test_the_columns_may_be_numbered_from_either_end(tmp_path):
     for options in ({"word_column": "word"}, {"label_column": "tags"}):
         said = refused(lambda options=options: read(tmp_path / "a.txt", content, **options))
         assert "counted from 0" in said and " ".join(options.values()) in said
-
-
-def test_sentences_may_differ_in_width_where_columns_are_numbered(tmp_path):
-    content = lines(counted(), WORDS, constant("NN"), [["_ _"] * 4, ["_"] * 2], separator=" ")  # as CoNLL-2009
-    assert read(tmp_path / "a.txt", content, word_column="1", label_column="2") == (WORDS, constant("NN"))
-    assert "a.txt:6 has 4 columns" in no_form(tmp_path / "a.txt", content)
 
 
 def test_a_file_without_blank_lines_is_noticed(tmp_path, caplog):
@@ -218,7 +198,7 @@ def test_conllu_is_read_by_form_and_upos(tmp_path):
     assert [row for _, row in rows] == [{"tokens": words} for words in WORDS]
     (tmp_path / "a.conllu.gz").write_bytes(gzip.compress(UNIVERSAL.encode()))
     found = load_tagging_splits(TaggingArguments(test_file=str(tmp_path / "a.conllu.gz"), label_column="7"))["test"]
-    assert (found.words[0], found.labels[0]) == (["dogs"], ["root"])
+    assert words_and_labels(found) == ([["dogs"]], [["root"]])
     assert ":1 begins with 'ID'" in no_form(tmp_path / "b.conllu", "ID\tFORM\n" + content)
     renamed = content.replace("#x", "# x")
     assert "--word_column" in no_form(tmp_path / "c.conll", renamed)
@@ -346,9 +326,9 @@ def test_other_tables_are_refused_with_the_page(tmp_path, row):
 
 
 def test_a_tsv_of_words_is_no_table(tmp_path):
-    assert not is_table(write(tmp_path / "a.tsv", "text\tO\n\nAnn\tB-PER\n"))
+    assert not is_table(write(tmp_path / "a.tsv", "Ann\tB-PER\n\ntext\tO\n"))
     assert not is_table(write(tmp_path / "a.tsv", ""))
-    assert "Word" in no_form(tmp_path / "a.tsv", "Sentence #\tWord\tTag\n1\tAnn\tO\n1\tleft\tO\n")
+    assert "3 columns" in no_form(tmp_path / "a.tsv", "Sentence #\tWord\tTag\n1\tAnn\tO\n1\tleft\tO\n")
 
 
 def test_parquet_of_a_data_set_has_names_of_tags(tmp_path):
@@ -357,7 +337,7 @@ def test_parquet_of_a_data_set_has_names_of_tags(tmp_path):
     table = datasets.Dataset.from_dict({"tokens": WORDS, "ner_tags": LABELS}, features)
     table.to_parquet(tmp_path / "a.parquet")
     found = load_tagging_splits(TaggingArguments(test_file=str(tmp_path / "a.parquet")))["test"]
-    assert (found.words, found.labels) == (WORDS, LABELS)
+    assert words_and_labels(found) == (WORDS, LABELS)
 
 
 def test_the_column_of_words_has_no_number_in_rows(tmp_path, caplog):
@@ -368,10 +348,10 @@ def test_the_column_of_words_has_no_number_in_rows(tmp_path, caplog):
 # ---- texts without spaces
 
 
-def test_a_tagger_of_words_says_that_a_text_is_cut(caplog):
-    row = {"text": "ฉันกินข้าว"}
-    parse_tagging_row("text", row, "a:1")
+def test_that_texts_without_spaces_are_cut_is_said_once(caplog):
+    say_that_texts_are_cut.cache_clear()
+    parse_tagging_row("text", {"text": "Ann left."}, "a:1")
     assert not caplog.text
-    for place in ("a:1", "a:2"):
-        parse_tagging_row("text", row, place, cuts=False)
-    assert "a:1, are cut" in caplog.text and "a:2" not in caplog.text
+    for place in ("a:2", "a:3"):
+        parse_tagging_row("text", {"text": "ฉันกินข้าว"}, place)
+    assert caplog.text.count("are cut") == 1

@@ -2,7 +2,6 @@
 
 import json
 
-from electra.tasks.tagging.columns import TaggedSentences
 from electra.tasks.tagging.data import TaggingArguments, load_tagging_splits
 from electra.tasks.tagging.schemes import LabelledSpan, labels_of, words_of
 from tests.conftest import refused
@@ -39,15 +38,15 @@ def test_rows_of_texts_are_sentences(tmp_path, caplog):
         {"text": TEXT, "entities": [[0, 13, "PER"]]},
         {"text": "It rained.", "entities": []},
     )
-    found = read(path)
-    assert found.words[1] == ["It", "rained", "."] and found.labels[1] == ["O", "O", "O"]
-    assert found.labels[0][:5] == ["B-PER", "I-PER", "I-PER", "I-PER", "O"]
+    first, second = read(path)
+    assert second.words == ["It", "rained", "."] and second.labels == ["O", "O", "O"]
+    assert first.labels[:5] == ["B-PER", "I-PER", "I-PER", "I-PER", "O"]
     assert "inside a word" not in caplog.text
     read(write(tmp_path / "d.jsonl", {"text": "BerlinTegel", "entities": [[0, 6, "LOC"]]}))
     assert "1 texts have spans that begin or end inside a word" in caplog.text
-    unlabelled = read(write(tmp_path / "b.jsonl", {"text": "It rained."}), "test")
-    assert unlabelled.labels is None and unlabelled.words == [["It", "rained", "."]]
-    assert read(write(tmp_path / "c.jsonl", {"words": ["Ann"]}), "test") == TaggedSentences([["Ann"]], None)
+    for row, words in (({"text": "It rained."}, ["It", "rained", "."]), ({"words": ["Ann"]}, ["Ann"])):
+        (sentence,) = read(write(tmp_path / "b.jsonl", row), "test")
+        assert sentence.words == words and sentence.labels is None
 
 
 @parametrize(

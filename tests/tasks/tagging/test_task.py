@@ -106,7 +106,7 @@ def test_a_tenth_of_the_sentences_is_held_out_and_every_label_is_trained_on(file
         options = replace(args.options, eval_seed=seed)
         splits = load_tagging_splits(options)
         assert 5 <= len(splits["dev"]) <= 6 and len(splits["dev"]) + len(splits["train"]) == 60
-        assert ["B-PER"] in splits["train"].labels
+        assert ["B-PER"] in [sentence.labels for sentence in splits["train"]]
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     assert "validation_fraction" not in parse_tagging_arguments(flags(files)).settings()
 
