@@ -167,9 +167,10 @@ def open_glue_task(args: Arguments, task: GlueTask) -> Task:
 
 
 def read_splits(task: GlueTask, glue_dir: str | None, is_predicted: bool) -> dict[str, Examples] | None:
-    """Return the examples of a task by split; None, with a warning, if there is no training or development set.
+    """Read the examples of a task by split; without a training or development set, log a warning and return None.
 
-    Test sets are read only if they are to be predicted.
+    Args:
+        is_predicted: read test sets, too.
     """
     wanted = [split for split in task.rows if is_predicted or split not in task.test_files]
     splits_of_files = load_task(task, glue_dir, wanted)
@@ -187,10 +188,13 @@ def load_glue_task(
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData | None:
-    """Return the encoded splits of a task; None, with a warning, if there is no training or development set.
+    """Read and encode the splits of a task; return None where `read_splits` does.
 
-    Labels of a regression are targets in [0, 1], as in google-research/electra; references are on GLUE's scale. If the
-    test sets are predicted, MNLI has the diagnostic set, too.
+    A regression is trained on targets in [0, 1], as in google-research/electra, and scored on GLUE's scale.
+
+    Args:
+        is_doubled: train on each pair in both orders.
+        is_predicted: read test sets, too, and for MNLI the diagnostic set.
     """
     parts = read_splits(task, glue_dir, is_predicted)
     if parts is None:

@@ -209,9 +209,9 @@ def _check_labels(lines: Sequence[Line], path: str, word: int, label: int, is_nu
                 f"{path}:{line.number}",
                 f"has the label '{line.cells[label]:.60}'; separate all columns by tabs, or all by spaces",
             )
-    first, *others = lines
+    first, *following = lines
     name = first.cells[label]
-    is_name = name not in {OUTSIDE, *(line.cells[label] for line in others)} and not LABEL.fullmatch(name)
+    is_name = name not in {OUTSIDE, *(line.cells[label] for line in following)} and not LABEL.fullmatch(name)
     if is_name and first.cells[word].lower() in WORD_NAMES:
         raise no_form(
             f"{path}:{first.number}", f"names the columns ({' '.join(first.cells):.60}); leave this line out"

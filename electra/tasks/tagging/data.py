@@ -191,8 +191,8 @@ def with_every_label(parts: Mapping[str, list[TaggedSentence]]) -> dict[str, lis
     rare = [*compress(parts["dev"], has_new_label)]
     if rare:
         logger.info("%-14s %d sentences with the only ones of a label are trained on", "dev", len(rare))
-    others = [sentence for sentence, is_rare in zip(parts["dev"], has_new_label, strict=True) if not is_rare]
-    return {**parts, "train": [*parts["train"], *rare], "dev": others}
+    kept = [sentence for sentence, is_rare in zip(parts["dev"], has_new_label, strict=True) if not is_rare]
+    return {**parts, "train": [*parts["train"], *rare], "dev": kept}
 
 
 def load_tagging_splits(

@@ -104,16 +104,17 @@ def tokens_of(row: Columns, place: str) -> list[str] | None:
     return tokens
 
 
-def check_tags(tags: list[Any], tokens: Sequence[str], place: str) -> list[str]:
+def check_tags(tags: Sequence[object], tokens: Sequence[str], place: str) -> list[str]:
     """Refuse labels of words that are not one text for each word; return them without white space around them."""
     if len(tags) != len(tokens):
         raise no_form(place, f"has {len(tokens)} words and {len(tags)} labels")
-    if not all(isinstance(tag, str) and tag.strip() for tag in tags):
+    names = [tag.strip() for tag in tags if isinstance(tag, str)]
+    if len(names) != len(tags) or not all(names):
         raise UserError(
             f"{place} has labels without a name, {abridged(tags)}; write names, such as B-LOC, or give a data set or "
             "parquet file that has them"
         )
-    return [tag.strip() for tag in tags]
+    return names
 
 
 def read_span(span: object, text: str, place: str) -> LabelledSpan:

@@ -97,7 +97,7 @@ def test_the_words_of_a_row_read_their_first_tokens(files):
         assert_close(torch.tensor(row["features"][:, 0]), hidden[row["positions"]], rtol=1e-4, atol=1e-5)
 
 
-def test_a_tenth_of_the_sentences_is_held_out_and_every_label_is_trained_on(files, tmp_path, caplog):
+def test_held_out_sentences_leave_each_label_to_training(files, tmp_path, caplog):
     lines = [f"{word} B-LOC\nran{number} O\n" for number, word in enumerate(["Rome"] * 59)]
     (tmp_path / "train.txt").write_text("\n".join([*lines, "Ann B-PER\n"]))
     args = parse_tagging_arguments(flags(files, train_file=tmp_path / "train.txt", validation_file=None))
