@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from electra.tasks.squad.questions import check_answers, read_questions
+from electra.tasks.squad.questions import check_answers
 from examples.trivia_qa import find_answers, first_words, main
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize
+from tests.tasks.squad.files import read_questions
 
 
 def ask(name, aliases, pages=(), results=(), **more):

@@ -8,11 +8,10 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 from electra.finetuning.data import fingerprint
 from electra.report.results import read_results
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
-from electra.tasks.squad.questions import read_questions
 from electra.tasks.squad.task import main as squad
 from tests.helpers import parametrize, read_json
 from tests.tasks.glue.files import write_encoder
-from tests.tasks.squad.files import ANSWERS, flags, write_squad
+from tests.tasks.squad.files import ANSWERS, flags, read_questions, write_squad
 
 pytestmark = pytest.mark.slow
 

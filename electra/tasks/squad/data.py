@@ -31,9 +31,8 @@ from electra.tasks.squad.questions import (
     Questions,
     SquadQuestion,
     check_answers,
-    join,
+    check_ids,
     parse_questions,
-    read_questions,
     warn_of_unfindable,
 )
 
@@ -98,7 +97,7 @@ FEW_ARTICLES = 10
 """Articles below which paragraphs are held out, not whole articles."""
 
 
-def load_questions(options: Any, program_rows: Mapping[str, NamedRows] = {}) -> dict[str, Questions]:
+def load_questions(options: SquadArguments, program_rows: Mapping[str, NamedRows] = {}) -> dict[str, Questions]:
     """Return the splits `train` and `dev` of files, or of rows of a data set or a program with SQuAD's columns.
 
     Without a development set, the questions on some articles, or paragraphs if articles are few, are held out.
@@ -108,26 +107,24 @@ def load_questions(options: Any, program_rows: Mapping[str, NamedRows] = {}) -> 
     Raises:
         UserError: a file cannot be read, or an answer of a training file is not at its position.
     """
-    if options.dataset_name is None and not program_rows:
-        files = {split: [*map(read_questions, paths)] for split, paths in files_by_split(options).items()}
-        for part in files["train"]:
-            check_answers(part)
-            logger.info("training file  %s: %d questions, %d paragraphs", part.source, len(part), len(part.paragraphs))
-        for part in files.get("dev", []):
-            warn_of_unfindable(part)
-        return with_held_out({split: join(parts) for split, parts in files.items()}, options)
-    rows = rows_by_split(options, program_rows, names_classes=False)
-    sources = {split: f"{options.dataset_name} ({split})" for split in ("train", "dev")}
-    if program_rows:
-        sources = {split: part.argument for split, part in program_rows.items()}
-    loaded = {split: parse_questions(rows[split], source) for split, source in sources.items()}
-    check_answers(loaded["train"])
-    if "dev" in loaded:
-        warn_of_unfindable(loaded["dev"])
-    return with_held_out(loaded, options)
+    files = files_by_split(options)
+    splits = {}
+    for split, rows in rows_by_split(options, program_rows, names_classes=False).items():
+        source = f"{options.dataset_name} ({split})"
+        if split in program_rows:
+            source = program_rows[split].argument
+        elif options.dataset_name is None:
+            source = " ".join(files[split])
+        splits[split] = parse_questions(rows, source)
+    check_answers(splits["train"])
+    if "dev" in splits:
+        warn_of_unfindable(splits["dev"])
+    splits = with_held_out(splits, options)
+    check_ids(splits["dev"])
+    return splits
 
 
-def with_held_out(splits: Mapping[str, Questions], options: Any) -> dict[str, Questions]:
+def with_held_out(splits: Mapping[str, Questions], options: SquadArguments) -> dict[str, Questions]:
     """Return the splits; without `dev`, questions of the training data become it, so that no paragraph is in both."""
     if "dev" in splits:
         return dict(splits)
@@ -158,17 +155,23 @@ NOWHERE = (-1, -1)
 class QuestionWindows(ColumnRows):
     """N windows, each a question followed by a piece of its paragraph. Windows of one question are adjacent.
 
-    Columns are `input_ids`, `token_type_ids` and `context`, the range of the piece. For training there are also
-    `labels`, int64 (3,): positions of the answer's first and last token, and 0; or 0 0 1 if the window does not hold
-    the whole answer. Position 0 is [CLS]. `start_positions` is the first of the labels. A range is a first index and
-    the one after the last.
+    Columns are `input_ids`, `token_type_ids` and `context`. For training there are also `labels`, int64 (3,), and
+    their first value as `start_positions`: the positions of the answer's first and last token in the window, and 0; or
+    0, 0, 1 if the window does not hold the whole answer. Position 0 is [CLS].
+
+    Args:
+        questions: number of the question of each window, int64 (N,), ascending.
+        first_tokens: number, in the paragraph, of the first token of each piece, int64 (N,).
+        context: positions of the piece in the window: the first, and the one after the last, int64 (N, 2).
+        most_context: the part of `context` whose tokens no other window of the question shows with more context.
+        offsets: for each paragraph, the characters of its T tokens, (T, 2).
     """
 
-    questions: Array  # index of each window's question (N,), ascending
-    first_tokens: Array  # index in the paragraph of the piece's first token (N,)
-    context: Array  # positions of the paragraph's piece (N, 2)
-    most_context: Array  # range of tokens that no other window of the question has with more context (N, 2)
-    offsets: list[Array]  # for each paragraph, the characters of its T tokens (T, 2)
+    questions: Array
+    first_tokens: Array
+    context: Array
+    most_context: Array
+    offsets: list[Array]
 
 
 class Frame(NamedTuple):
@@ -208,8 +211,9 @@ def encode_questions(
 ) -> QuestionWindows:
     """Return the windows of all questions, tokenized.
 
-    For training, windows have labels, and questions whose answer no token covers are left out. `settings` has
-    `max_length`, `max_query_length` and `doc_stride`, in tokens.
+    Args:
+        settings: `max_length`, `max_query_length` and `doc_stride`, in tokens.
+        is_training: make labels, and leave out questions whose answer no token covers.
     """
     max_length = settings["max_length"]
     frame = Frame.of(tokenizer)
@@ -219,9 +223,13 @@ def encode_questions(
     asked = tokenize(tokenizer, texts, add_special_tokens=False)["input_ids"]
     ids: list[Array] = []
     type_ids: list[Array] = []
-    table: list[tuple[int, ...]] = []  # a row per window, see `make_question_windows`
-    for index, question in enumerate(data.questions):
-        question_ids = asked[index][: settings["max_query_length"]]
+    numbers: list[int] = []
+    first_tokens: list[int] = []
+    context: list[tuple[int, int]] = []
+    most_context: list[tuple[int, int]] = []
+    labels: list[tuple[int, int, int]] = []
+    for number, question in enumerate(data.questions):
+        question_ids = asked[number][: settings["max_query_length"]]
         paragraph = tokenized["input_ids"][question.paragraph]
         start = len(frame.before) + len(question_ids) + len(frame.between)
         room = max_length - start - len(frame.behind)
@@ -230,45 +238,34 @@ def encode_questions(
         answer = answer_tokens(offsets[question.paragraph], question) if is_training else NOWHERE
         if answer is None:
             continue
+        first, last = answer
         edges = cut_windows(len(paragraph), room, settings["doc_stride"])
-        # A window's share of the tokens: each token belongs to the window that shows most context.
-        owners = windows_with_most_context(edges)
+        owners = windows_with_most_context(edges)  # of the tokens of the paragraph, ascending
         shares = np.searchsorted(owners, np.arange(len(edges) + 1)).tolist()
-        for (begin, end), share in zip(edges.tolist(), pairwise(shares), strict=True):
+        for (begin, end), (low, high) in zip(edges.tolist(), pairwise(shares), strict=True):
             window_ids, window_types = frame.fill(question_ids, paragraph[begin:end])
             ids.append(window_ids)
             type_ids.append(window_types)
-            table.append((index, start - begin, begin, end, *share, *answer))
-    return make_question_windows({"input_ids": ids, "token_type_ids": type_ids}, table, offsets, is_training)
-
-
-def make_question_windows(
-    columns: Columns,
-    table: list[tuple[int, ...]],
-    offsets: list[Array],
-    is_training: bool,
-) -> QuestionWindows:
-    """Return the windows of a table, with the places of the paragraph turned into places in the window.
-
-    A row of `table` has the index of the question, the difference between a place in the window and in the paragraph,
-    and three ranges of places in the paragraph: the piece, the tokens with most context, and the answer, the second
-    place of which is its last token.
-    """
-    rows = np.array(table, np.int64).reshape(-1, 8)
-    questions, shift, first_tokens = rows[:, :3].T
-    places = rows[:, 2:] + shift[:, None]
-    context, most_context, answers = np.split(places, 3, axis=1)
-    columns["context"] = context
+            shift = start - begin  # from a place in the paragraph to the position in the window
+            numbers.append(number)
+            first_tokens.append(begin)
+            context.append((start, end + shift))
+            most_context.append((low + shift, high + shift))
+            labels.append((first + shift, last + shift, 0) if begin <= first and last < end else NO_ANSWER)
+    pieces = np.array(context, np.int64).reshape(-1, 2)
+    columns: Columns = {"input_ids": ids, "token_type_ids": type_ids, "context": pieces}
     if is_training:
-        starts_inside = answers[:, 0] >= context[:, 0]
-        ends_inside = answers[:, 1] < context[:, 1]
-        has_answer = starts_inside & ends_inside
-        spans = np.insert(answers, UNANSWERABLE, 0, axis=1)
-        labels = np.where(has_answer[:, None], spans, NO_ANSWER)
-        columns["labels"] = labels
-        columns["start_positions"] = labels[:, ANSWER_START]
-    lengths = lengths_of(columns["input_ids"])
-    return QuestionWindows(columns, lengths, questions, first_tokens, context, most_context, offsets)
+        columns["labels"] = np.array(labels, np.int64).reshape(-1, 3)
+        columns["start_positions"] = columns["labels"][:, ANSWER_START]
+    return QuestionWindows(
+        columns,
+        lengths_of(ids),
+        np.array(numbers, np.int64),
+        np.array(first_tokens, np.int64),
+        pieces,
+        np.array(most_context, np.int64).reshape(-1, 2),
+        offsets,
+    )
 
 
 def answer_tokens(offsets: Array, question: SquadQuestion) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ predictions/TASK-SEED/ has the answers, the n best answers and the null odds by 
 scripts read them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,8 +19,8 @@ from electra.core.errors import UserError
 from electra.data.rows import Columns, text_of
 from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import Arguments, EncoderArguments, HyperParameters, parse_data_options
-from electra.finetuning.data import Array, NamedRows
-from electra.finetuning.predict import Predictor, Saved
+from electra.finetuning.data import Array, ColumnRows, NamedRows
+from electra.finetuning.predict import AskedColumns, Predictor, Saved
 from electra.finetuning.task import (
     COLLAPSED_SHARE,
     BaselineScores,
@@ -113,7 +113,7 @@ class SquadReferences(NamedTuple):
 
 def load_squad_task(
     data: Mapping[str, Questions],
-    options: Any,
+    options: SquadArguments,
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData:
@@ -187,10 +187,10 @@ NEEDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
 """Settings of training by which answers are chosen, without which a saved model cannot answer."""
 
 
-def predictor(saved: Saved, options: Any) -> Predictor:
+def predictor(saved: Saved, asked: AskedColumns) -> Predictor:
     missing = [name for name in NEEDED if name not in saved.settings]
     if missing:
-        raise UserError(f"{options.model} has no {missing[0]} in its {RESULT_NAME}; restore it")
+        raise UserError(f"{asked.model} has no {missing[0]} in its {RESULT_NAME}; restore it")
     return Predictor(
         SpanModel(saved.model.base_model, "hf", False, saved.settings["n_best_size"]),
         parse_squad_row,
@@ -203,7 +203,9 @@ def parse_squad_row(row: Columns, place: str) -> tuple[str, str]:
     return text_of(row, "question", place), text_of(row, "context", place)
 
 
-def answer_squad_rows(saved: Saved, items: Sequence[tuple[str, str]], forward: Any) -> list[Columns]:
+def answer_squad_rows(
+    saved: Saved, items: Sequence[tuple[str, str]], forward: Callable[[ColumnRows], Array]
+) -> list[Columns]:
     """Return each row's best answer with its probability among the n best, or "" if to have none is likelier."""
     may_be_none = saved.settings["task"] == "squad_v2"
     contexts = []

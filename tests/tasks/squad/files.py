@@ -3,6 +3,8 @@
 import json
 import random
 
+from electra.data.rows import read_rows
+from electra.tasks.squad.questions import parse_questions
 from tests.finetuning.commands import file_flags
 from tests.pretraining.runs import WORDS
 
@@ -38,3 +40,8 @@ def _paragraph(source, name, version_2, index):
 def flags(folder, **options):
     """The command line of an evaluation below `folder`: its squad/ and its encoder/, two seeds."""
     return file_flags(folder, "squad/train.json", "squad/dev.json", **options)
+
+
+def read_questions(path):
+    """The questions of a file."""
+    return parse_questions(read_rows(path, names_classes=False), str(path))

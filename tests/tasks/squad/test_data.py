@@ -11,9 +11,10 @@ from pytest import raises
 
 from electra.core.errors import UserError
 from electra.tasks.squad.data import SquadArguments, load_questions
-from electra.tasks.squad.questions import check_answers, read_questions
+from electra.tasks.squad.questions import check_answers, check_ids
 from tests.conftest import refused
 from tests.helpers import parametrize
+from tests.tasks.squad.files import read_questions
 
 
 def question(name, *answers, **extra):
@@ -52,7 +53,7 @@ def test_version_2_has_questions_without_an_answer(tmp_path):
 
 
 @parametrize(("answer", "start"), [("Rome", 0), ("Rome", -5), ("Rome", 99), (" ", 2), ("", 0), ("rome", 3)])
-def test_misplaced_answers_are_refused_with_the_first_and_their_number(answer, start, tmp_path):
+def test_misplaced_answers_are_refused_and_counted(answer, start, tmp_path):
     asked = [
         question("a", ("In", 0)),
         question("none"),
@@ -66,15 +67,13 @@ def test_misplaced_answers_are_refused_with_the_first_and_their_number(answer, s
 
 def test_a_broken_file_is_refused_with_its_name(tmp_path):
     path = tmp_path / "q.json"
-    twice = {"data": [{"paragraphs": [{"context": "x", "qas": [question("a")] * 2}]}]}
     untold = {"data": [{"paragraphs": [{"context": "x", "qas": [question("a", (None, 0))]}]}]}
     for text, named in (
         ('{"data": [}', ":1 .*column 11"),
         ('{"data": []}', "no questions"),
-        ('{"data": [{"title": "t"}]}', "columns title"),
+        ('{"data": [{"title": "t"}]}', "id: Field required"),
         ('{"data": [{"paragraphs": 3}]}', "'paragraphs' that is no list"),
-        (json.dumps(twice), "2 questions with the id a"),
-        (json.dumps(untold), "question a.* as its answers"),
+        (json.dumps(untold), "question a: answers"),
     ):
         path.write_text(text)
         with raises(UserError, match=rf"q\.json.*{named}|{named}.*q\.json"):
@@ -119,26 +118,26 @@ def test_rows_of_a_data_set_are_read_from_files(tmp_path, name):
 @parametrize(
     ("change", "named"),
     [
-        ({"id": None}, "None as its id"),
-        ({"id": ["a"]}, "['a'] as its id"),
-        ({"question": None}, "None as its question"),
-        ({"context": 3}, "3 as its context"),
-        ({"answers": None}, "None as its answers"),
-        ({"answers": ["Rome"]}, "['Rome'] as its answers"),
-        ({"answers": {"text": "Rome", "answer_start": 3}}, "as its answers"),
-        ({"answers": {"text": ["Rome"], "answer_start": []}}, "as its answers"),
-        ({"answers": {"text": ["Rome"], "answer_start": [None]}}, "as its answers"),
-        ({"answers": {"text": ["Rome"], "answer_start": [3.5]}}, "as its answers"),
-        ({"answers": {"text": ["Rome"], "answer_start": [True]}}, "as its answers"),
-        ({"is_impossible": "perhaps"}, "'perhaps' as its is_impossible"),
+        ({"id": None}, "id"),
+        ({"id": ["a"]}, "id"),
+        ({"question": None}, "question: "),
+        ({"context": 3}, "context: "),
+        ({"answers": None}, "answers"),
+        ({"answers": ["Rome"]}, "answers"),
+        ({"answers": {"text": "Rome", "answer_start": 3}}, "answers"),
+        ({"answers": {"text": ["Rome"], "answer_start": []}}, "answers: "),
+        ({"answers": {"text": ["Rome"], "answer_start": [None]}}, "answers"),
+        ({"answers": {"text": ["Rome"], "answer_start": [3.5]}}, "answers"),
+        ({"answers": {"text": ["Rome"], "answer_start": [True]}}, "answers"),
+        ({"is_impossible": "perhaps"}, "is_impossible: "),
     ],
 )
-def test_questions_of_another_form_are_counted_over_the_whole_file(tmp_path, change, named):
+def test_questions_of_another_form_are_refused_and_counted(tmp_path, change, named):
     rows = [ROWS[0], {**ROWS[0], "id": "b", **change}, {**ROWS[0], "id": "c"}, {**ROWS[0], "id": "d", **change}]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     message = refused(lambda: read_questions(path))
-    assert "a.jsonl:2" in message and named in message
+    assert "a.jsonl:2, question " in message and f": {named}" in message
     assert "2 of 4 rows" in message and "docs/data.md" in message
 
 
@@ -189,21 +188,16 @@ def load_files(train, dev):
     return load_questions(SquadArguments(train_file=[*map(str, train)], validation_file=str(dev)))
 
 
-def test_several_training_files_are_one_split(tmp_path, caplog):
-    caplog.set_level("INFO")
+def test_several_training_files_are_one_split(tmp_path):
     first = write(tmp_path / "a.json", ("In Rome.", [question("a", ("Rome", 3))]), ("Pisa.", [question("b")]))
     other = write(tmp_path / "b.json", ("At Köln.", [question("a", ("Köln", 3)), question("c", ("At", 0))]))
-    found = load_files([first, other], other)
-    train = found["train"]
+    splits = load_files([first, other], other)
+    train = splits["train"]
     assert train.paragraphs == ["In Rome.", "Pisa.", "At Köln."] and train.is_version_2 and len(train) == 4
     assert [(q.id, q.paragraph, q.answers) for q in train.questions] == [
         ("a", 0, ("Rome",)), ("b", 1, ()), ("a", 2, ("Köln",)), ("c", 2, ("At",)),
     ]  # fmt: skip
-    assert len(found["dev"]) == 2 and not found["dev"].is_version_2
-    counted = [record.getMessage() for record in caplog.records if "questions" in record.getMessage()]
-    assert len(counted) == 2
-    for message, path in zip(counted, (first, other), strict=True):
-        assert str(path) in message and "2 questions" in message
+    assert len(splits["dev"]) == 2 and not splits["dev"].is_version_2
 
 
 def test_the_training_file_with_a_misplaced_answer_is_named(tmp_path):
@@ -217,26 +211,17 @@ def test_the_training_file_with_a_misplaced_answer_is_named(tmp_path):
 # ---- mistakes of real people
 
 
-@parametrize(
-    ("answer", "start", "named"),
-    [("Rome", 21, "but at 22"), ("Rome", 40, "but at 36"), ("", 0, "nor elsewhere"), ("rome", 22, "nor elsewhere")],
-)
-def test_the_place_of_a_misplaced_answer_is_said(tmp_path, answer, start, named):
-    text = "Zo\u00eb Smith was born in Rome in 1970. Rome is old."
-    data = read_questions(write(tmp_path / "q.json", (text, [question("a", (answer, start))])))
-    assert named in refused(lambda: check_answers(data))
-
-
 def test_ids_that_are_equal_as_text_are_ids_of_two_questions(tmp_path):
-    assert "2 questions with the id 1" in refused(
-        lambda: read_questions(write(tmp_path / "q.json", ("x", [question(1, ("x", 0)), question("1", ("x", 0))])))
-    )
+    path = write(tmp_path / "q.json", ("x", [question(1, ("x", 0)), question("1", ("x", 0))]))
+    assert "2 questions with the id 1" in refused(lambda: check_ids(read_questions(path)))
+    right = write(tmp_path / "right.json", ("x", [question("a", ("x", 0))]))
+    assert "the id 1" in refused(lambda: load_files([right], path))
+    assert len(load_files([path], right)["train"]) == 2  # whose ids name no answer
 
 
 @parametrize(
     ("asked", "named"),
     [
-        ([question("a"), *(question(str(n), ("Rome", 3)) for n in range(30))], "1 of 31 questions have no answer"),
         ([question("a", ("rom", 3)), question("b", ("r\u00f6me", 3))], "1 of 2 questions have no answer in"),
         (
             [question("a", ("", 0)), question("b", ("rome", 3), ("x", 1))],
@@ -255,7 +240,7 @@ def test_questions_that_look_like_a_mistake_are_counted(tmp_path, caplog, asked,
 
 
 @parametrize(("articles", "unit"), [(20, "title"), (4, "paragraph")])
-def test_questions_of_whole_articles_are_held_out_or_of_paragraphs_if_articles_are_few(tmp_path, articles, unit):
+def test_held_out_questions_are_of_whole_articles_or_paragraphs(tmp_path, articles, unit):
     data = [
         {
             "title": f"t{article}",

@@ -57,7 +57,7 @@ def test_options_reach_windows_model_and_answers(files, head):
     assert max(len(answer["text"].split()) for found in answers for answer in found) == 2
 
 
-def test_the_share_of_questions_without_an_answer_is_a_score_of_version_2_alone():
+def test_answering_nothing_is_a_baseline_of_version_2_alone():
     asked = [SquadQuestion(str(number), "Who?", 0, answers, None) for number, answers in enumerate((("x",), (), ()))]
     scores = unanswered(Questions(["a text"], asked, True, "here"))
     assert scores == {UNANSWERED: {"exact_match": approx(2 / 3), "f1": approx(2 / 3)}}
