@@ -25,7 +25,6 @@ from electra.pretraining.step import OUT_OF_TIME, TIMED_STEPS
 from electra.report.verdict import FEW_STEPS, FEWEST_EXAMPLES, SMALL_NETWORK
 from electra.tasks.classify.task import CLASSIFY
 from electra.tasks.glue.task import MOST_FITTED
-from electra.tasks.minimal_pairs.data import BLIMP_PARADIGMS
 from electra.tasks.squad.task import SQUAD
 from electra.tasks.tagging.task import TAGGING
 from electra.tokenizers.extend import LONGEST_TOKEN
@@ -122,7 +121,6 @@ def facts():
             f"more than {MAX_COUNTED_TOKENS // 10**6} million tokens",
             f"({CALIBRATION_RANGES} ranges of probability)",
             f"at least {COLLAPSED_SHARE:.0%} of a development set".replace("%", " %"),
-            f"({BLIMP_PARADIGMS} in BLiMP",
         ],
         "docs/pretraining.md": [
             f"`tiny` below {words[within['tiny']]} hours, `mini` below {words[within['mini']]}, else `small`",

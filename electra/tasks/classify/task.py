@@ -139,7 +139,7 @@ def open_classification(args: Arguments) -> Task:
 # ---- data
 
 
-def read_labelled(options: Any, program_rows: Mapping[str, NamedRows] = {}) -> LabelledTexts:
+def read_labelled(options: ClassifyArguments, program_rows: Mapping[str, NamedRows] = {}) -> LabelledTexts:
     """Return all splits of files or of a data set; without a development set, draw one from the training data."""
     columns = TextColumns(options.text_column, options.text_pair_column, options.label_column)
     kind = options.label_kind

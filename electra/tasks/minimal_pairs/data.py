@@ -26,10 +26,6 @@ logger = logging.getLogger(__name__)
 
 BLIMP = "nyu-mll/blimp"
 """Data set of the Hub that --data names by default."""
-BLIMP_PARADIGMS = 67
-"""Configurations of BLiMP, a paradigm each."""
-BLIMP_PAIRS = 1000
-"""Pairs of each paradigm of BLiMP."""
 PAIR_COLUMNS = (
     ("sentence_good", "sentence_bad"),  # BLiMP, ZhoBLiMP, BLiMP-NL, TurBLiMP, Zorro
     ("sen", "wrong_sen"),  # MultiBLiMP

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -70,7 +70,7 @@ class Margin(TypedDict):
 
 
 class PairResults(TypedDict):
-    """The content of minimal_pairs.json, but for the settings. Files of earlier versions have `scores` only.
+    """The content of minimal_pairs.json, but for the settings.
 
     Attributes:
         scores: accuracies of scores that are sums over tokens, by name of the score.
@@ -81,16 +81,14 @@ class PairResults(TypedDict):
     """
 
     scores: dict[str, Accuracies]
-    per_token: NotRequired[dict[str, Accuracies]]
-    baselines: NotRequired[dict[str, Accuracies]]
-    margins: NotRequired[dict[str, Margin]]
-    unequal_share: NotRequired[float]
+    per_token: dict[str, Accuracies]
+    baselines: dict[str, Accuracies]
+    margins: dict[str, Margin]
+    unequal_share: float
 
 
 BASELINES = ("fewer tokens", "token frequencies")
 """Names of the scores that need no network, in the order of `baseline_scores`."""
-MOST_GROUPS = 25
-"""Phenomena up to which their chart is shown without a click."""
 GUESSING = "guessing"
 """Name of the baseline that is right in half of the pairs."""
 
@@ -109,16 +107,6 @@ def pairs_verdict(name: str, results: PairResults) -> Verdict:
     return verdict(f"{name} {percent(accuracy)} %", accuracy, [rival], percent, f"{pairs:,} pairs", why_none)
 
 
-def is_compared(results: PairResults) -> bool:
-    """Return True if results have baselines, margins, and accuracies per token of every score."""
-    if not {"baselines", "margins", "per_token", "unequal_share"} <= results.keys():
-        return False
-    baselines = {GUESSING, *results["baselines"]}
-    compared = results["margins"].keys() & results["per_token"].keys()
-    compared_with = {margin["baseline"] for margin in results["margins"].values()}
-    return results["scores"].keys() <= compared and compared_with <= baselines
-
-
 def overall_table(results: PairResults) -> Table:
     """Return a table with a row for each score and baseline: accuracy of sums over tokens, and of means per token."""
     rows = []
@@ -130,13 +118,8 @@ def overall_table(results: PairResults) -> Table:
     return table_of(rows)
 
 
-def accuracy_table(columns: Mapping[str, Any], level: str) -> Table:
-    """Return a table with a row for each of the "phenomena" or "paradigms", and one for the mean.
-
-    Args:
-        columns: title of a column -> result of `summarize`.
-        level: "phenomena" or "paradigms".
-    """
+def accuracy_table(columns: Mapping[str, Accuracies], level: Literal["phenomena", "paradigms"]) -> Table:
+    """Return a table with a row for each phenomenon or paradigm, one for the mean, and a column for each score."""
     rows = []
     for name in dict.fromkeys(name for results in columns.values() for name in results[level]):
         row = {PAIRS_TITLES[level]: name}
@@ -148,7 +131,7 @@ def accuracy_table(columns: Mapping[str, Any], level: str) -> Table:
     return table_of([*rows, {PAIRS_TITLES[level]: "overall", **means}])
 
 
-def _cell(scores: Mapping[str, Any] | Accuracy) -> str:
+def _cell(scores: Accuracy) -> str:
     error = scores["standard_error"]
     return percent(scores["accuracy"]) if error is None else f"{percent(scores['accuracy'])} ± {percent(error)}"
 
@@ -173,37 +156,32 @@ def count_of(results: PairResults) -> int:
 
 def report_pairs(folders: Sequence[Path]) -> Report:
     """Return the report of evaluations in one or more folders, side by side."""
-    columns: dict[str, Any] = {}
-    baselines: dict[str, Any] = {}
+    columns: dict[str, Accuracies] = {}
+    baselines: dict[str, Accuracies] = {}
     verdicts: list[Verdict] = []
     lines: Blocks = []
     blocks: Blocks = []
     names = names_of(folders)
     for folder, title in names.items():
-        results_of_folder = read_json(folder / PAIR_RESULTS_NAME, PairResults)
-        lines.append(Text(", ".join([f"{title}: {count_of(results_of_folder):,} pairs", *date_of(folder)])))
-        for score, results in results_of_folder["scores"].items():
-            columns[score if len(folders) == 1 else f"{title}: {score}"] = results
-        for name, results in results_of_folder.get("baselines", {}).items():
-            if results not in (baselines.get(name), *baselines.values()):  # equal for tokenizers of one kind
-                baselines[name if name not in baselines else f"{title}: {name}"] = results
-        if is_compared(results_of_folder):
-            of_folder = [pairs_verdict(name, results_of_folder) for name in results_of_folder["scores"]]
-            if len(folders) > 1:
-                of_folder = [sentence._replace(text=f"{title}: {sentence.text}") for sentence in of_folder]
-                blocks.append(Heading(title))
-            verdicts += of_folder
-            unequal = percent(results_of_folder["unequal_share"])
-            blocks += [
-                Text(f"The sentences of {unequal} % of the pairs have different numbers of tokens."),
-                overall_table(results_of_folder),
-            ]
+        results = read_json(folder / PAIR_RESULTS_NAME, PairResults)
+        prefix = f"{title}: " if len(folders) > 1 else ""
+        lines.append(Text(", ".join([f"{title}: {count_of(results):,} pairs", *date_of(folder)])))
+        for name, accuracies in results["scores"].items():
+            columns[prefix + name] = accuracies
+            sentence = pairs_verdict(name, results)
+            verdicts.append(sentence._replace(text=prefix + sentence.text))
+        baselines |= {prefix + name: accuracies for name, accuracies in results["baselines"].items()}
+        if prefix:
+            blocks.append(Heading(title))
+        unequal = percent(results["unequal_share"])
+        blocks += [
+            Text(f"The sentences of {unequal} % of the pairs have different numbers of tokens."),
+            overall_table(results),
+        ]
     columns |= baselines
     table = accuracy_table(columns, "phenomena")
     chart = Figure(render(draw_dots([phenomenon_dots(columns)]), "svg"), "Accuracies by phenomenon", is_wide=False)
-    is_long = len(table.rows) > MOST_GROUPS
-    blocks += [Heading("By phenomenon"), Text("Accuracy in percent ± standard error.")]
-    blocks += [table, Fold("Chart", [chart])] if is_long else [chart, table]
+    blocks += [Heading("By phenomenon"), Text("Accuracy in percent ± standard error."), chart, table]
     paradigms = accuracy_table(columns, "paradigms")
     if paradigms.rows != table.rows:  # data without phenomena have their paradigms for them
         blocks.append(Fold(f"By paradigm: {len(paradigms.rows) - 1}", [paradigms]))

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,19 +22,11 @@ from electra.model.pretrained import Networks, load_networks
 from electra.report.blocks import write_report
 from electra.report.eval_results import HubData, HubScore, write_eval_results
 from electra.report.results import ENVIRONMENT_NAME
-from electra.report.verdict import too_few
 from electra.runtime.device import computing, keep_freed_memory, prepare_network
 from electra.runtime.threads import most_threads
 from electra.tasks.minimal_pairs.accuracies import margin, outcomes_of, summarize
-from electra.tasks.minimal_pairs.data import (
-    BLIMP,
-    BLIMP_PAIRS,
-    BLIMP_PARADIGMS,
-    MinimalPairArguments,
-    Pair,
-    load_pairs,
-)
-from electra.tasks.minimal_pairs.report import BASELINES, PAIR_RESULTS_NAME, report_pairs
+from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
+from electra.tasks.minimal_pairs.report import BASELINES, PAIR_RESULTS_NAME, Accuracies, report_pairs
 from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, baseline_scores, encode_sentences, token_numbers
 from electra.tokenizers.unknown import UnknownTokens
 
@@ -145,24 +136,22 @@ def write_predictions(folder: Path, pairs: Sequence[Pair], scores: Mapping[str, 
 
 
 def hub_scores_of_pairs(
-    args: MinimalPairArguments, pairs: Sequence[Pair], results: Mapping[str, Any]
+    args: MinimalPairArguments, pairs: Sequence[Pair], scores: Mapping[str, Accuracies]
 ) -> list[HubScore]:
-    """Return the overall accuracies on a whole data set of the Hub, or on files with all of BLiMP; else []."""
-    counts = Counter(pair.paradigm for pair in pairs)
-    is_blimp = len(counts) == BLIMP_PARADIGMS and set(counts.values()) == {BLIMP_PAIRS}
-    is_named = may_be_hub_id(args.data) and not expand(args.data).exists()
-    if args.max_pairs is not None or not (is_blimp or is_named):
+    """Return the overall accuracies on a whole data set of the Hub; [] on files, and on a part."""
+    if args.max_pairs is not None or not may_be_hub_id(args.data) or expand(args.data).exists():
         return []
-    data = HubData(BLIMP) if is_blimp else HubData(args.data, args.dataset_config_name)
-    scores = []
-    for name, accuracies in results.items():
+    data = HubData(args.data, args.dataset_config_name)
+    count = len({pair.paradigm for pair in pairs})
+    hub_scores = []
+    for name, accuracies in scores.items():
         overall = accuracies["overall"]
         error = overall["standard_error"]
-        notes = f"accuracy of the score {name}, a fraction, mean of {len(counts)} paradigms, {len(pairs)} pairs"
+        notes = f"accuracy of the score {name}, a fraction, mean of {count} paradigms, {len(pairs)} pairs"
         notes += "" if error is None else f", standard error {error:.4f}"
         value = round(overall["accuracy"], 4)
-        scores.append(HubScore("pairs", "minimal pairs", data, name, "accuracy", "accuracy", value, notes, True))
-    return scores
+        hub_scores.append(HubScore("pairs", "minimal pairs", data, name, "accuracy", "accuracy", value, notes, True))
+    return hub_scores
 
 
 def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
@@ -195,8 +184,6 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     unknown.warn("the sentences")
     check_lengths(pairs, groups, scorer)
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
-    if reason := too_few(len(pairs), "pairs"):
-        logger.warning("there will be no verdict: %s", reason)
     network: Any = scorer.discriminator or scorer.generator
     # An error with the folder comes before the work.
     folder.mkdir(parents=True, exist_ok=True)

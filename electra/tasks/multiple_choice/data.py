@@ -11,16 +11,16 @@ Two forms are known by their columns; the number of choices may differ from row 
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import count, takewhile
+from itertools import chain, count, takewhile
 from typing import Any, NamedTuple
 
 from electra.core.errors import UserError, abridged
 from electra.core.options import option
-from electra.data.rows import Columns, PlacedRow, parse_value, shown_names
+from electra.data.rows import Columns, parse_value, shown_names
 from electra.finetuning.config import LabelledFileArguments
 from electra.finetuning.data import NamedRows, rows_by_split
 from electra.finetuning.held_out import plain_content, with_development
-from electra.finetuning.row_checks import is_named, is_unlabelled, plain_name, read_all, set_apart, warn_if_unused
+from electra.finetuning.row_checks import is_unlabelled, plain_name, read_all, set_apart, warn_if_unused
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,9 @@ class ChoiceQuestion(NamedTuple):
     answer: int | None  # index of the right choice, if known
 
 
-def load_choice_splits(options: Any, program_rows: Mapping[str, NamedRows] = {}) -> dict[str, list[ChoiceQuestion]]:
+def load_choice_splits(
+    options: MultipleChoiceArguments, program_rows: Mapping[str, NamedRows] = {}
+) -> dict[str, list[ChoiceQuestion]]:
     """Return the splits train, dev and, if there is one, test, of files, a data set or a program; see `set_apart`.
 
     Args:
@@ -71,25 +73,23 @@ def load_choice_splits(options: Any, program_rows: Mapping[str, NamedRows] = {})
     Raises:
         UserError: a file cannot be read, rows are no questions, or no row of train or dev has an answer.
     """
-    read = {}
-    named_labels = 0
-
-    def read_question(placed: PlacedRow) -> ChoiceQuestion:
-        nonlocal named_labels
-        place, row = placed
-        named_labels += is_named(row.get("label"), options.no_label)
-        return parse_question(row, place, options.no_label)
-
-    for split, rows in rows_by_split(options, program_rows).items():
-        read[split] = read_all(rows, read_question)
-        if not read[split]:
+    no_label = options.no_label
+    questions_of_split = {
+        split: read_all(rows, lambda placed: parse_question(placed[1], placed[0], no_label))
+        for split, rows in rows_by_split(options, program_rows).items()
+    }
+    for split, questions in questions_of_split.items():
+        if not questions:
             raise UserError(f"there are no questions for {split}; name a file or a data set of questions")
-    warn_if_unused(options.no_label, named_labels > 0)
-    apart = set_apart(read, lambda question: question.answer is not None, lambda question: question.place)
+    answers = [question.answer for question in chain.from_iterable(questions_of_split.values())]
+    warn_if_unused(no_label, None in answers)
+    apart = set_apart(
+        questions_of_split, lambda question: question.answer is not None, lambda question: question.place
+    )
     splits = with_development(apart, options, shared_context, "questions")
     for split, questions in splits.items():
-        answers = [question.answer for question in questions if question.answer is not None]
-        if len(answers) >= MANY_ANSWERS and min(answers) > 0:
+        known_answers = [question.answer for question in questions if question.answer is not None]
+        if len(known_answers) >= MANY_ANSWERS and min(known_answers) > 0:
             logger.warning("no answer of %s is 0, the first choice: labels count from 0", split)
     return splits
 
@@ -125,7 +125,7 @@ def parse_question(row: Columns, place: str, no_label: Collection[str] = ()) -> 
     return ChoiceQuestion(place, context or question, seconds, texts, answer)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a text or a number as text; an empty one for None, and for a list or a mapping, which is no text."""
     return "" if value is None or isinstance(value, list | dict | bytes) else str(value).strip()
 
@@ -139,7 +139,7 @@ def _endings(row: Columns) -> list[Any]:
     return endings
 
 
-def _answer(label: Any, num_choices: int, place: str) -> int:
+def _answer(label: object, num_choices: int, place: str) -> int:
     written = plain_name(label)
     if not written.isdecimal() or int(written) >= num_choices:
         raise UserError(

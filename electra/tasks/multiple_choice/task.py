@@ -7,7 +7,7 @@ for N questions with at most K choices.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -40,7 +40,7 @@ from electra.finetuning.data import (
     task_name,
 )
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.predict import Predictor, Saved
+from electra.finetuning.predict import AskedColumns, Predictor, Saved
 from electra.finetuning.task import (
     Split,
     Task,
@@ -108,7 +108,10 @@ def open_choice_task(args: Arguments) -> Task:
 
 
 def load_choice_task(
-    options: Any, program_rows: Mapping[str, NamedRows], tokenizer: PreTrainedTokenizerBase, tuning: HyperParameters
+    options: MultipleChoiceArguments,
+    program_rows: Mapping[str, NamedRows],
+    tokenizer: PreTrainedTokenizerBase,
+    tuning: HyperParameters,
 ) -> TaskData:
     data = load_choice_splits(options, program_rows)
     splits = {}
@@ -240,7 +243,7 @@ def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion])
 # ---- answers to new questions: number, text and probability of the chosen one
 
 
-def predictor(saved: Saved, options: Any) -> Predictor:
+def predictor(saved: Saved, asked: AskedColumns) -> Predictor:
     return Predictor(
         ChoiceScorer(saved.model.base_model, "hf", 0.0),
         lambda row, place: parse_question({name: row[name] for name in row if name != "label"}, place),
@@ -249,7 +252,10 @@ def predictor(saved: Saved, options: Any) -> Predictor:
     )
 
 
-def answer_choices(saved: Saved, questions: Sequence[ChoiceQuestion], forward: Any) -> list[Columns]:
+def answer_choices(
+    saved: Saved, questions: Sequence[ChoiceQuestion], forward: Callable[[ColumnRows], Array]
+) -> list[Columns]:
+    """Return for each question the number of the chosen answer as `prediction`, its text, and its probability."""
     answers = []
     rows = encode_choices(questions, saved.tokenizer, saved.settings["max_length"])
     for question, logits in zip(questions, forward(rows), strict=True):

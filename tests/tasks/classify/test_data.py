@@ -188,7 +188,7 @@ def test_cells_with_json_are_lists_and_mappings():
 
 
 @parametrize("cell", ["['a', 'b']", "['a' 'b']", "{'a'}", "('a', 'b')", "[a]", "[0. 1.]", "[1 0 1]"])
-def test_lists_in_another_notation_than_json_are_refused_unless_they_are_names(cell):
+def test_lists_that_are_not_json_are_refused_or_are_names(cell):
     message = refused(lambda: parsed(["c", cell]))
     assert "a.csv:3" in message and "--label_kind single" in message
     assert parsed(["c", cell], SINGLE) == ["c", cell]
@@ -375,7 +375,7 @@ def test_every_beginning_of_an_order_has_the_shares_of_the_whole(count):
         assert all(abs(parts[part] - count * share) <= 2 for part, share in enumerate(shares))
 
 
-def test_an_order_has_every_row_once_and_another_seed_begins_with_others():
+def test_an_order_has_every_row_once_and_depends_on_the_seed():
     rows = examples([(0,)] * 60 + [(1,)] * 40)
     orders = [nested_order(rows, seed) for seed in range(400)]
     assert all(sorted(order) == list(range(100)) for order in orders)

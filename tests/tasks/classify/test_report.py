@@ -211,7 +211,7 @@ def test_classes_are_those_of_the_run_whose_model_is_kept(tmp_path):
     assert {"Classes of a, seed 2", "Classes of b, seed 1"} <= {b.title for b in several if isinstance(b, Fold)}
 
 
-def test_scores_lead_the_table_and_micro_f1_does_not_repeat_accuracy(tmp_path):
+def test_scores_lead_and_micro_f1_does_not_repeat_accuracy(tmp_path):
     report = CLASSIFY_REPORTING.report([evaluation_of(tmp_path / "a", (0.7, 0.8))])
     header = next(block for block in report.blocks if isinstance(block, Table)).header
     assert [*header] == ["Run", "Seeds", "accuracy", "macro F1", "Model", "Start", "Params"]
@@ -243,7 +243,7 @@ def test_a_diverged_run_has_scores_without_an_error():
 # ---- calibration
 
 
-def test_calibration_is_the_distance_in_each_range_of_probability():
+def test_calibration_is_the_mean_distance_of_ranges():
     probabilities = np.array([0.91, 0.92, 0.93, 0.61, 1.0])
     is_right = np.array([True, True, False, False, True])
     assert calibration_error(probabilities, is_right) == approx((abs(2.76 - 2) + 0.61 + 0.0) / 5)
@@ -271,7 +271,7 @@ def rare_classes(count=400, seed=0):
     return references(LabelSet(SEVERAL, ["a", "b", "c"]), matrix), logits.astype(np.float32)
 
 
-def test_thresholds_find_rare_classes_and_are_measured_on_other_texts():
+def test_thresholds_find_rare_classes_of_other_texts():
     (dev, logits), (test, of_test) = rare_classes(), rare_classes(seed=1)
     found = score_splits({"dev": logits, "test": of_test}, {"dev": dev, "test": test})
     assert found["macro_f1"] == found["test_macro_f1"] == 0

@@ -81,7 +81,7 @@ def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog):
     assert class_weights(data).tolist() == approx([10, 10 / 19])
 
 
-def test_a_yes_to_a_class_weighs_as_many_times_as_a_no_is_more_frequent():
+def test_the_weight_of_a_yes_is_the_ratio_of_no_to_yes():
     texts = examples([(0,), (0, 1), (0,), ()])
     data = LabelledTexts(LabelSet(SEVERAL, ["a", "b"]), {"train": texts})
     assert class_weights(data).tolist() == approx([1 / 3, 3])
@@ -167,7 +167,7 @@ def test_data_that_teach_nothing_are_refused(rows, more, named, tmp_path):
     ("rows", "named"),
     [([], "dev.csv has no rows"), ([["a", "good"], ["b", "fine"]], "dev.csv:3 has the label 'fine'")],
 )
-def test_a_development_set_of_nothing_or_other_classes_is_refused(folder, tmp_path, rows, named):
+def test_a_development_set_without_known_classes_is_refused(folder, tmp_path, rows, named):
     file = write_table(tmp_path / "dev.csv", ["text", "label"], rows)
     assert named in refused(lambda: opened(train_file=folder / "reviews" / "train.csv", validation_file=file))
 
@@ -195,7 +195,7 @@ def test_windows_belong_to_their_texts_in_many_batches(number_tokenizer, monkeyp
 # ---- runs
 
 
-def test_texts_that_the_network_cannot_read_are_said_and_have_no_verdict(folder, tmp_path, capsys):
+def test_texts_of_unknown_tokens_have_no_verdict(folder, tmp_path, capsys):
     greek = "\u03b1\u03b2\u03b3"
     rows = [[f"{'' if n % 2 else WORDS[n // 2]} {greek * (n + 1)}", ("good", "bad")[n % 2]] for n in range(120)]
     (tmp_path / "greek").mkdir()
@@ -382,7 +382,7 @@ def evaluation_to_average(folder, places, logits, **settings):
     return folder
 
 
-def test_only_answers_of_different_networks_to_the_same_texts_are_averaged(tmp_path):
+def test_averaged_answers_are_of_two_networks_to_the_same_texts(tmp_path):
     average = runpy.run_path(AVERAGE_SEEDS)["score_averages"]
     first = evaluation_to_average(tmp_path / "a", ("train.csv:3", "train.csv:5"), [[3, 0], [1, 0]])
     same = evaluation_to_average(tmp_path / "b", ("train.csv:3", "train.csv:5"), [[1, 0], [0, 3]])
@@ -395,7 +395,7 @@ def test_only_answers_of_different_networks_to_the_same_texts_are_averaged(tmp_p
 
 
 @parametrize("settings", [{"label_kind": "several"}, {"label_kind": "single", "long_texts": "windows"}])
-def test_answers_that_are_not_a_row_for_each_text_are_not_averaged(settings, tmp_path):
+def test_answers_without_a_row_for_each_text_are_not_averaged(settings, tmp_path):
     result = Result("t", 1, {}, False, 1.0, "pretrained", "m", 1, {"train": 4, "dev": 2}, settings)
     append_result(tmp_path / "results.jsonl", result)
     networks = runpy.run_path(AVERAGE_SEEDS)["finetuned_networks"]

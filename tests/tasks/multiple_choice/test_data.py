@@ -74,7 +74,7 @@ def test_other_forms_are_counted_and_refused_with_the_page(tmp_path):
     assert "no questions" in refused(lambda: load(train_file=str(tmp_path / "empty.csv")))
 
 
-def test_questions_without_a_label_are_left_out_or_only_predicted(tmp_path, caplog):
+def test_questions_without_a_label_are_at_most_predicted(tmp_path, caplog):
     rows = [{**GENERAL, "label": label} for label in (0, -1, 1, "", None, 2)]
     path = write(tmp_path / "a.jsonl", rows)
     found = load(train_file=path, validation_file=path, test_file=path, no_label=["-1"])
