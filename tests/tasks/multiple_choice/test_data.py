@@ -71,7 +71,7 @@ def test_other_forms_are_counted_and_refused_with_the_page(tmp_path):
     message = refused(lambda: load(train_file=write(tmp_path / "train.jsonl", rows)))
     assert "train.jsonl:2" in message and "2 of 4 rows" in message and "docs/data.md" in message
     (tmp_path / "empty.csv").write_text("")
-    assert "no questions" in refused(lambda: load(train_file=str(tmp_path / "empty.csv")))
+    assert "no rows" in refused(lambda: load(train_file=str(tmp_path / "empty.csv")))
 
 
 def test_questions_without_a_label_are_at_most_predicted(tmp_path, caplog):
