@@ -92,12 +92,12 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
             "a tokenizers JSON file, or a Hub id while the Hub can be reached"
         ) from error
     _state(tokenizer)
-    return with_unknown(with_template(with_roles(tokenizer)))
+    return with_unknown(with_template(tokenizer))
 
 
-def given_tokenizer(given: PreTrainedTokenizerBase | str | Path) -> PreTrainedTokenizerBase:
-    """Return the tokenizer that a program gives: an object as it is, a path or Hub id loaded."""
-    return load_tokenizer(given) if isinstance(given, str | Path) else given
+def given_tokenizer(tokenizer: PreTrainedTokenizerBase | str | Path) -> PreTrainedTokenizerBase:
+    """Return a tokenizer as it is; load one that is given as a path or a Hub id."""
+    return load_tokenizer(tokenizer) if isinstance(tokenizer, str | Path) else tokenizer
 
 
 def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
@@ -112,36 +112,27 @@ def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def with_roles(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer with its tokens for begin and end of a text as cls and sep token, also in its template.
+def with_template(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Return the tokenizer, or a copy that puts its cls and sep token around a text if the tokenizer does not.
 
-    EuroBERT's tokenizer has only these tokens and [MASK]. Any other tokenizer is returned as it is.
+    EuroBERT's tokenizer has tokens for begin and end of a text and [MASK], and neither cls nor sep; begin and end
+    become cls and sep. The template of any other tokenizer decides, if it adds a token.
     """
     begin = tokenizer.bos_token
     end = tokenizer.eos_token
-    has_roles = tokenizer.cls_token is not None or tokenizer.sep_token is not None
-    if has_roles or tokenizer.mask_token is None or begin is None or end is None or begin == end:
-        return tokenizer
-    tokenizer.cls_token = begin
-    tokenizer.sep_token = end
-    ids = tokenizer("a")["input_ids"]
-    if ids[:1] == [tokenizer.cls_token_id] and ids[-1:] == [tokenizer.sep_token_id]:
-        return tokenizer
-    roles = {role: getattr(tokenizer, role) for role in TOKEN_ROLES if getattr(tokenizer, role) is not None}
-    return wrap_backend(tokenizer.backend_tokenizer, roles)
-
-
-def with_template(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer, or a copy that puts its cls and sep token around a text if the tokenizer does not."""
+    lacks_roles = tokenizer.cls_token is None and tokenizer.sep_token is None and tokenizer.mask_token is not None
+    takes_ends = lacks_roles and begin is not None and end is not None and begin != end
+    if takes_ends:
+        tokenizer.cls_token = begin
+        tokenizer.sep_token = end
     roles = {role: getattr(tokenizer, role) for role in TOKEN_ROLES if getattr(tokenizer, role) is not None}
     if not {"cls_token", "sep_token"} <= roles.keys():
         return tokenizer
-    if {tokenizer.cls_token_id, tokenizer.sep_token_id} & set(tokenizer("a")["input_ids"]):
-        return tokenizer
     backend = tokenizer.backend_tokenizer
-    if backend.num_special_tokens_to_add(is_pair=False):  # of another template, which decides
-        return tokenizer
-    return wrap_backend(backend, roles)
+    ids = tokenizer("a")["input_ids"]
+    is_framed = ids[0] == tokenizer.cls_token_id and ids[-1] == tokenizer.sep_token_id if ids else False
+    has_template = not takes_ends and backend.num_special_tokens_to_add(is_pair=False) > 0
+    return tokenizer if is_framed or has_template else wrap_backend(backend, roles)
 
 
 def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
@@ -152,28 +143,23 @@ def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
     else:
         where = " or ".join(f"{name}/" for name in TOKENIZER_SUBFOLDERS)
         raise UserError(f"tokenizer {folder}: expected tokenizer.json or vocab.txt in this folder, {where}")
+    state = location / "tokenizer.json"
+    vocabulary = location / "vocab.txt"
     if not (location / "tokenizer_config.json").is_file():
         # Without it `AutoTokenizer` knows neither the special tokens nor whether a vocab.txt is cased.
-        if (location / "tokenizer.json").is_file():
-            return _load_tokenizers_json(location / "tokenizer.json")
-        if (location / "vocab.txt").is_file():
-            return _load_vocab_file(location / "vocab.txt")
-    elif not (location / "tokenizer.json").is_file() and _has_byte_order_mark(location / "vocab.txt"):
-        raise UserError(
-            f"tokenizer {location / 'vocab.txt'} begins with a byte-order mark, which transformers takes for a part "
-            "of the first token; save it as UTF-8 without one"
-        )
+        if state.is_file():
+            return _load_tokenizers_json(state)
+        if vocabulary.is_file():
+            return _load_vocab_file(vocabulary)
+    path = state if state.is_file() else vocabulary
+    if path.is_file() and path.read_bytes().startswith(codecs.BOM_UTF8):
+        raise UserError(f"tokenizer {path} begins with a byte-order mark; save it as UTF-8 without one")
     return AutoTokenizer.from_pretrained(location, trust_remote_code=False)
-
-
-def _has_byte_order_mark(path: Path) -> bool:
-    """Return True if a file is there and begins with the byte-order mark of UTF-8."""
-    return path.is_file() and path.read_bytes().startswith(codecs.BOM_UTF8)
 
 
 def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
     """Load a tokenizer from a file of `tokenizers.Tokenizer.save`, which has no roles and often no template."""
-    backend = Tokenizer.from_file(str(path))
+    backend = Tokenizer.from_str(path.read_text(encoding="utf-8-sig"))
     vocab = backend.get_vocab(with_added_tokens=True)
     for names in (SPECIAL_TOKENS, ROBERTA_TOKENS):
         roles = {role: token for role, token in names.items() if token in vocab}
@@ -310,7 +296,7 @@ def is_tokenizer_of(tokenizer: PreTrainedTokenizerBase, trained: PreTrainedToken
     Args:
         trained: the tokenizer with which a network or a cache was made, a result of `load_tokenizer`.
     """
-    identity = _identity(with_unknown(with_template(with_roles(copy.deepcopy(tokenizer)))))
+    identity = _identity(with_unknown(with_template(copy.deepcopy(tokenizer))))
     trained_identity = _identity(trained)
     trained_ids = {token["id"] for token in trained_identity["added_tokens"]} | set(trained.get_vocab().values())
     identity["added_tokens"] = [token for token in identity["added_tokens"] if token["id"] in trained_ids]

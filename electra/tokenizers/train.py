@@ -22,11 +22,8 @@ import json
 import logging
 import random
 import re
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase
@@ -48,8 +45,6 @@ COMMON_CHARACTERS = 1000
 REPEATS_PER_CHUNK = 1000  # words
 MANY_CHARACTERS = 1_000_000
 """Characters of all different words together, above which Unigram takes long: a core needs 20 to 30 s per million."""
-HEARTBEAT = 30.0
-"""Seconds between two lines that say that Unigram is still being trained."""
 LONGEST_WORD = 1000
 """Characters of a word, without space or punctuation, that WordPiece cuts into pieces, at most; a longer word becomes
 [UNK]. The time for a word grows with the square of its length: for this length, a tenth of a second."""
@@ -201,31 +196,11 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
             "--max_documents trains on fewer",
             f"{len(parts):,}", f"{characters:,}",
         )  # fmt: skip
-    with _heartbeat("unigram: still training"):
-        backend = train_on_words(models.Unigram(), trainer, parts)
+    backend = train_on_words(models.Unigram(), trainer, parts)
     backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
     return wrap_backend(backend, SPECIAL_TOKENS)
-
-
-@contextmanager
-def _heartbeat(what: str) -> Iterator[None]:
-    """Log a line every `HEARTBEAT` seconds until the block ends; training in Rust lets other threads run."""
-    started = time.monotonic()
-    is_over = threading.Event()
-
-    def log_time() -> None:
-        while not is_over.wait(HEARTBEAT):
-            logger.info("%s, %.0f s so far", what, time.monotonic() - started)
-
-    thread = threading.Thread(target=log_time, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def _case_folding(options: TokenizerArguments) -> list[normalizers.Normalizer]:

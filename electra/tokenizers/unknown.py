@@ -7,11 +7,11 @@ different hands.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
+
+from electra.core.rng import TokenIds
 
 logger = logging.getLogger(__name__)
 
@@ -28,22 +28,23 @@ FEWEST_TOKENS = 30
 
 @dataclass
 class UnknownTokens:
-    """A count of tokens without special ones, of unknown tokens, of rows, and of rows with unknown tokens alone.
-
-    `english` counts words of `ENGLISH`, if the tokenizer's configuration has "language": "en"; else it is None.
-    """
+    """Counts of the tokens of rows; special tokens do not count."""
 
     tokens: int = 0
     unknown: int = 0
+    """Unknown tokens."""
     rows: int = 0
     unreadable: int = 0
+    """Rows with unknown tokens and no others."""
     english: int | None = None
+    """Words of `ENGLISH`; None unless the tokenizer's configuration has "language": "en"."""
 
     @property
     def share(self) -> float:
+        """Return the share of the tokens that are unknown; 0 without tokens."""
         return self.unknown / max(1, self.tokens)
 
-    def add(self, rows: Sequence[Any] | NDArray[Any], tokenizer: PreTrainedTokenizerBase) -> None:
+    def add(self, rows: Sequence[Sequence[int] | TokenIds] | TokenIds, tokenizer: PreTrainedTokenizerBase) -> None:
         """Count the tokens of rows of ids, with or without special tokens."""
         if not len(rows):
             return
@@ -63,12 +64,18 @@ class UnknownTokens:
             words = tokenizer.convert_tokens_to_ids(ENGLISH.split())
             self.english = (self.english or 0) + int(np.isin(ids, words).sum())
 
-    def warn(self, where: str) -> None:
-        """Log a warning if more than `WARN_UNKNOWN_RATE` of the tokens are unknown, or of English too few."""
+    def warn(self, text_name: str) -> None:
+        """Log a warning if more than `WARN_UNKNOWN_RATE` of the tokens are unknown, or of English too few.
+
+        Args:
+            text_name: what the rows are, such as "the corpus", the beginning of the warning.
+        """
         if self.share > WARN_UNKNOWN_RATE:
             unreadable = f" ({self.unreadable:,} of {self.rows:,} have no other)" if self.unreadable else ""
             logger.warning(
-                f"{where}: {self.share:.1%} unknown tokens{unreadable}: was the tokenizer made for this language?"
+                f"{text_name}: {self.share:.1%} unknown tokens{unreadable}: was the tokenizer made for this language?"
             )
         if self.english is not None and self.tokens >= FEWEST_TOKENS and self.english < LEAST_ENGLISH * self.tokens:
-            logger.warning("%s: this seems to be no English, and the network reads nothing else; name another", where)
+            logger.warning(
+                "%s: this seems to be no English, and the network reads nothing else; name another", text_name
+            )

@@ -424,7 +424,12 @@ def test_a_vocab_txt_is_that_of_an_uncased_bert(encoding, tmp_path):
 def test_a_byte_order_mark_that_transformers_would_read_is_refused(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS.values(), "a"]), encoding="utf-8-sig")
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
-    assert "vocab.txt" in refused(lambda: load_tokenizer(str(tmp_path)))
+    assert "vocab.txt begins with a byte-order mark" in refused(lambda: load_tokenizer(str(tmp_path)))
+    folder = saved(bert_tokenizer("a"), tmp_path / "saved")
+    path = tmp_path / "saved" / "tokenizer.json"
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert "tokenizer.json begins with a byte-order mark" in refused(lambda: load_tokenizer(folder))
+    assert load_tokenizer(path)("a")["input_ids"] == [2, 5, 3]
 
 
 @parametrize("subfolder", ["tokenizer", "discriminator"])
@@ -473,16 +478,6 @@ def test_a_model_that_names_another_unknown_token_gets_that_of_its_roles(tmp_pat
     again = AutoTokenizer.from_pretrained(saved(tokenizer, tmp_path / "again"))
     for one in (tokenizer, again):
         assert one("日")["input_ids"][1:-1] == [one.unk_token_id]
-
-
-def test_a_long_training_says_that_it_goes_on(monkeypatch, capfd):
-    monkeypatch.setattr("electra.tokenizers.train.HEARTBEAT", 0.001)
-    monkeypatch.setattr("electra.tokenizers.train.MANY_CHARACTERS", 100)
-    setup_logging()
-    train_on_documents(CORPUS * 20, TokenizerArguments(tokenizer_algorithm="unigram", vocab_size=100))
-    said = capfd.readouterr().out
-    assert "different words" in said
-    assert "still training" in said
 
 
 @parametrize("algorithm", ["wordpiece", "byte_bpe", "unigram"])
