@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -65,7 +65,7 @@ _CELL = re.compile(r'(?:^|\t)(?:"((?:[^"]|"")*)"|([^\t]*))')
 """A cell of a row with tabs: what stands between its quotation marks, or the cell without marks."""
 
 
-def tab_quoting(lines: Callable[[], Iterator[str]], path: str | Path, skipped: int = 0) -> Quoting:
+def tab_quoting(lines: Callable[[], Iterator[str]], path: str | Path) -> Quoting:
     """Return whether quotation marks around cells of a table with tabs are left out ("minimal") or text ("none").
 
     1. If all rows have as many cells as the header in one of the two readings only, it is this one. GLUE's files have
@@ -75,14 +75,13 @@ def tab_quoting(lines: Callable[[], Iterator[str]], path: str | Path, skipped: i
        a cell without marks: no program writes such cells.
 
     Args:
-        lines: function that returns an iterator of the table's lines from the header on.
-        skipped: number of lines before the header.
+        lines: function that returns an iterator of the table's lines.
     Raises:
         UserError: nothing, or both, speaks for one of the two.
     """
     if not any(line.startswith('"') or '\t"' in line for line in lines()):
         return "none"  # the table is the same in both ways
-    header = next(lines()).rstrip("\r\n").split("\t")
+    header = first_filled(lines())[0].rstrip("\r\n").split("\t")
     if all(name.strip()[:1] == name.strip()[-1:] == '"' for name in header):
         return "minimal"
     width = len(header)
@@ -100,7 +99,7 @@ def tab_quoting(lines: Callable[[], Iterator[str]], path: str | Path, skipped: i
                     is_text |= '"' in plain
                     bare |= {column} if plain else set()
                     continue
-                first = first or f"{path}:{skipped + line}"
+                first = first or f"{path}:{line}"
                 if not quoted or '""' in quoted:
                     is_form = True
                 elif re.search(r"[\t\r\n]", quoted):
@@ -113,12 +112,22 @@ def tab_quoting(lines: Callable[[], Iterator[str]], path: str | Path, skipped: i
         return "minimal"
     is_text |= not needless.isdisjoint(bare)
     if is_form == is_text:
-        place = first or f"{path}:{skipped + 1}"
+        place = first or f"the header of {path}"
         raise UserError(
             f"{place} has quotation marks around a cell: give --quoting none if they are part of the text, or "
             f"--quoting minimal if not; see {PAGE}"
         )
     return "minimal" if is_form else "none"
+
+
+def first_filled(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
+    """Return the first line that is not blank, "" if there is none, and an iterator of all lines."""
+    begun = []
+    for line in lines:
+        begun.append(line)
+        if line.strip("\r\n"):
+            return line, chain(begun, lines)
+    return "", iter(begun)
 
 
 def whole_lines(lines: Iterator[str]) -> Iterator[str]:

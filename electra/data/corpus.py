@@ -29,18 +29,16 @@ from electra.base.files import absolute, expand
 from electra.core.errors import UserError
 from electra.data.options import CorpusArguments
 from electra.data.readers import (
-    MOST_ENDINGS,
     ROWS_PER_BATCH,
     SUPPORTED,
     as_document,
     check_columns,
-    ending,
     format_of,
     is_of_corpus,
     is_one_document,
     is_readable,
-    naming_errors,
     read_file,
+    shown_files,
     warn_of_files,
 )
 
@@ -161,10 +159,15 @@ def _saved_split(name: str, saved: datasets.Dataset | datasets.DatasetDict, spli
     Raises:
         UserError: the data set has no such split. Parts such as train[:10%] can be read from the Hub only.
     """
-    splits = dict(saved) if isinstance(saved, datasets.DatasetDict) else {"train": saved, str(saved.split): saved}
+    splits = (
+        dict(saved)
+        if isinstance(saved, datasets.DatasetDict)
+        else {"train": saved, str(saved.split or "train"): saved}
+    )
     if split not in splits:
-        names = ", ".join(saved) if isinstance(saved, datasets.DatasetDict) else "one, which needs no --dataset_split"
-        raise UserError(f"dataset {name} was saved without a split {split}; its splits: {names}")
+        raise UserError(
+            f"dataset {name} was saved without a split {split}; --dataset_split may be {', '.join(splits)}"
+        )
     return splits[split]
 
 
@@ -186,7 +189,7 @@ def content_hashes(paths: Iterable[str | Path]) -> dict[Path, str]:
     hash_file = _whole_hash if sum(sizes.values()) <= WHOLE_BYTES else _sampled_hash
     hashes = {}
     for path, size in sizes.items():
-        with naming_errors(str(path)), path.open("rb") as file:
+        with path.open("rb") as file:
             hashes[path] = hash_file(file, size)
     return hashes
 
@@ -232,10 +235,7 @@ class Corpus:
         for name, config, fraction in zip(names, configs, fractions, strict=False):
             is_local = name == BUILTIN or is_saved_dataset(absolute_dataset_name(name))
             if is_local and config != NO_CONFIG:
-                raise UserError(
-                    f"--dataset_config_name {config}: {name} is no data set of the Hub and has no configurations; "
-                    f"give {NO_CONFIG} in its place"
-                )
+                raise UserError(f"--dataset_config_name {config}: {name} has no configurations; give {NO_CONFIG}")
             if name == BUILTIN:
                 self.sources.append(_builtin_source(fraction))
             else:
@@ -359,18 +359,16 @@ def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[
     if is_saved_dataset(pattern):
         advice = "name it with --dataset_name" if option == "train_file" else "name files of text"
         raise UserError(f"{option} {entry!r} is a folder of the datasets library; {advice}")
-    is_folder = os.path.isdir(pattern)
-    paths = _files_below(pattern) if is_folder else _matches_of(pattern)
+    paths = _paths_of(pattern)
     files = sorted({os.path.abspath(path) for path in paths if os.path.isfile(path)})
     if not files:
         what = "only folders or pipes; to read all below a folder, name it" if paths else "no such file"
         raise UserError(f"{option} {entry!r}: {what}; it may be {SUPPORTED}")
-    is_read = is_of_corpus if is_folder else is_readable
+    is_read = is_of_corpus if os.path.isdir(pattern) else is_readable
     readable = [path for path in files if is_read(path)]
     skipped = sorted({*files}.difference(readable))
     if not readable:
-        endings = " ".join(sorted(set(map(ending, files)))[:MOST_ENDINGS])
-        raise UserError(f"{option} {entry!r}: none of {len(files)} files ({endings}) is {SUPPORTED}")
+        raise UserError(f"{option} {entry!r}: none of {len(files)} files ({shown_files(files)}) is {SUPPORTED}")
     return readable, skipped
 
 
@@ -393,23 +391,23 @@ def check_apart(entries: Sequence[str], written: Mapping[str, str]) -> None:
                 )
 
 
-def _files_below(folder: str) -> list[str]:
-    """Return the paths of all files below a folder, without hidden ones."""
+def _paths_of(pattern: str) -> list[str]:
+    """Return a file itself, all files below a folder without hidden ones, or the paths that a glob matches.
+
+    Links are followed, but not through one folder twice.
+    """
+    if os.path.isfile(pattern):
+        return [pattern]
+    if not os.path.exists(pattern):
+        paths = glob.glob(pattern, recursive=True)
+        loops = set(filter(_is_loop, set(map(os.path.dirname, paths))))
+        return [path for path in paths if os.path.dirname(path) not in loops]
     files = []
-    for root, subfolders, names in os.walk(folder, followlinks=True):
-        paths = {name: os.path.join(root, name) for name in subfolders if not name.startswith(".")}
-        subfolders[:] = [name for name, path in paths.items() if not (os.path.islink(path) and _is_loop(path))]
+    for root, subfolders, names in os.walk(pattern, followlinks=True):
+        visible = [name for name in subfolders if not name.startswith(".")]
+        subfolders[:] = [name for name in visible if not _is_loop(os.path.join(root, name))]
         files += [os.path.join(root, name) for name in names if not name.startswith(".")]
     return files
-
-
-def _matches_of(pattern: str) -> list[str]:
-    """Return the pattern itself if a file or folder has this name, else the paths that the glob matches."""
-    if os.path.exists(pattern):
-        return [pattern]
-    paths = glob.glob(pattern, recursive=True)
-    loops = {folder for folder in map(os.path.dirname, paths) if _is_loop(folder)}
-    return [path for path in paths if os.path.dirname(path) not in loops]
 
 
 def _is_loop(folder: str) -> bool:

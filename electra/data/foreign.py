@@ -27,11 +27,12 @@ from electra.core.rng import Flags, Ints
 from electra.core.segments import first_outside
 from electra.data.corpus import content_hashes
 from electra.data.equality import DocumentHasher
-from electra.data.readers import naming_errors
+from electra.data.lines import naming_damage
 from electra.data.token_cache import (
     DESCRIPTION_NAME,
     FORMAT_VERSION,
     TOKENIZER_NAME,
+    Counts,
     IndexedFile,
     Lengths,
     TokenCache,
@@ -88,9 +89,6 @@ def _open_foreign(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: s
     """Open the tokens of another program by their index in `cache_dir`; make the index first if there is none."""
     files = _find_files(folder)
     paths = [*files.datatrove, *map(_index_of, files.datatrove), *files.tables]
-    for path in paths:
-        if not path.is_file():  # a pipe, for example, would wait for ever
-            raise UserError(f"--token_cache {folder}: {path} is not there or not a file; copy the tokens again")
     content = [(path.name, digest) for path, digest in content_hashes(paths).items()]
     key = str([FORMAT_VERSION, str(folder.resolve()), content, tokenizer_fingerprint(tokenizer)])
     target = Path(cache_dir) / f"index-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -139,7 +137,7 @@ def _locate(files: ForeignFiles) -> Iterator[tuple[Path, str, Ints, Lengths]]:
     for path in files.datatrove:
         yield path, *_locate_datatrove(path)
     for path in files.tables:
-        with naming_errors(str(path)):
+        with naming_damage(path):
             table, buffer = read_arrow(path)
             located = locate_tokens(table, buffer)
         yield path, *located
@@ -148,7 +146,7 @@ def _locate(files: ForeignFiles) -> Iterator[tuple[Path, str, Ints, Lengths]]:
 def _locate_datatrove(path: Path) -> tuple[str, Ints, Lengths]:
     """Return the type of the ids in a file of datatrove, and start and length of its documents in tokens."""
     index = _index_of(path)
-    with naming_errors(str(index)):
+    with naming_damage(index):
         ends = np.fromfile(index, dtype="<u8")
         if index.stat().st_size % ends.itemsize:
             raise ValueError("its last entry is incomplete; copy it again")
@@ -170,19 +168,15 @@ def _write_index(folder: Path, files: ForeignFiles, tokenizer: PreTrainedTokeniz
     """Write the index of all documents that have a token."""
     indexed = [_index_file(*located, tokenizer) for located in _locate(files)]
     counts = [lengths for _, _, _, lengths, _ in indexed]
-    source = {
-        "name": str(folder),
+    source: Counts = {
         "documents": sum(map(len, counts)),
         "tokens": sum(int(lengths.sum()) for lengths in counts),
     }
     if not source["documents"]:
         raise UserError(f"--token_cache {folder} has no tokens: all its documents are empty; name another folder")
-    description = {
-        "tokenizer": tokenizer_fingerprint(tokenizer),
-        "has_lines": False,
-        "sources": [source],
-    }
-    write_index(target, indexed, description)
+    write_index(
+        target, indexed, {"tokenizer": tokenizer_fingerprint(tokenizer), "has_lines": False, "sources": [source]}
+    )
 
 
 def _index_file(
@@ -197,8 +191,6 @@ def _index_file(
     Changes `starts` and `lengths`, which leave out special tokens at the ends of documents.
     """
     ids = map_tokens(path, dtype)
-    if (starts < 0).any() or (starts + lengths > len(ids)).any():
-        raise UserError(f"{path} is damaged: it has documents outside the file; copy it again")
     size = vocabulary_size(tokenizer)
     hasher = DocumentHasher(tokenizer)
     is_special = np.zeros(size, dtype=bool)

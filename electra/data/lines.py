@@ -60,10 +60,14 @@ def open_bytes(path: str | Path) -> IO[bytes]:
 
 @contextmanager
 def naming_damage(path: str | Path) -> Iterator[None]:
-    """Turn the errors of a damaged file into a UserError that names the file."""
+    """Turn the errors of a damaged file into a UserError that names the file; those of the system stay as they are."""
     try:
         yield
-    except (pa.ArrowException, UnicodeDecodeError, EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+    except UserError:
+        raise
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} {NOT_UTF8} (byte 0x{error.object[error.start]:02x})") from error
+    except (pa.ArrowException, ValueError, EOFError, lzma.LZMAError, zlib.error, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error

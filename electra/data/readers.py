@@ -8,30 +8,25 @@ at exactly two newlines, and its errors name no line.
 import io
 import itertools
 import logging
-import lzma
 import os
 import re
 import sys
-import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from electra.base.console import is_encodable
-from electra.base.errors import first_line
 from electra.base.files import HELD_OUT_WORDS
 from electra.core.errors import UserError
-from electra.data.lines import NOT_UTF8, open_bytes
+from electra.data.lines import NOT_UTF8, form_of, naming_damage, open_bytes
 from electra.data.rows import JSON_LINES, PlacedRow, is_object, json_rows, read_rows, shown_names
 
 logger = logging.getLogger(__name__)
 
-MOST_ENDINGS = 8
-"""Endings of files that a message names, at most."""
+MOST_FILES = 8
+"""Files that a message names, at most."""
 LANGUAGES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
     "en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu "
@@ -71,16 +66,7 @@ ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they s
 
 def format_of(path: str) -> tuple[str, str]:
     """Return the format of a file by its name, "" for an unknown one, and the compression, "" for none."""
-    stem, extension = os.path.splitext(os.path.basename(path).lower())
-    if extension not in COMPRESSION_NAMES:
-        return FORMATS.get(extension, ""), ""
-    return FORMATS.get(os.path.splitext(stem)[1], ""), COMPRESSION_NAMES[extension]
-
-
-def ending(path: str) -> str:
-    """Return the ending of a file's name, or the name if it has none."""
-    name = os.path.basename(path)
-    return os.path.splitext(name)[1] or name
+    return FORMATS.get(form_of(path), ""), COMPRESSION_NAMES.get(os.path.splitext(path)[1].lower(), "")
 
 
 def is_of_corpus(path: str) -> bool:
@@ -92,10 +78,7 @@ def is_of_corpus(path: str) -> bool:
 
 def is_readable(path: str) -> bool:
     """Return True if a file that the user names by itself is read: its ending may be that of text."""
-    stem, extension = os.path.splitext(path.lower())
-    if extension in COMPRESSION_NAMES:
-        extension = os.path.splitext(stem)[1]
-    return extension not in NEVER_TEXT.split()
+    return form_of(path) not in NEVER_TEXT.split()
 
 
 def is_one_document(path: str) -> bool:
@@ -105,13 +88,16 @@ def is_one_document(path: str) -> bool:
         return all(map(bytes.isspace, file))
 
 
+def shown_files(files: Sequence[str]) -> str:
+    """Return the names of the first files, for a message."""
+    return ", ".join([*map(os.path.basename, files[:MOST_FILES]), *["..."] * (len(files) > MOST_FILES)])
+
+
 def warn_of_files(entry: str, files: Sequence[str], skipped: Sequence[str], *, is_training: bool) -> None:
     """Log a warning about skipped files of a folder or glob, and about training files with names of held-out ones."""
     if skipped:
-        counts_by_ending = Counter(map(ending, skipped)).most_common()
-        shown = ", ".join(f"{name} ({count})" for name, count in counts_by_ending[:MOST_ENDINGS])
-        more = ", ..." if len(counts_by_ending) > MOST_ENDINGS else ""
-        logger.warning(f"{len(skipped)} of {len(files) + len(skipped)} files of {entry} are skipped: {shown}{more}")
+        total = len(files) + len(skipped)
+        logger.warning("%d of %d files of %s are skipped: %s", len(skipped), total, entry, shown_files(skipped))
     names = [re.split(r"[^a-z]+", os.path.basename(file).lower()) for file in files]
     held_out_words = list(filter(None, map(HELD_OUT_WORDS.intersection, names)))
     if is_training and 0 < len(held_out_words) < len(files):
@@ -146,7 +132,7 @@ def read_file(
     separator = "line" if file_format == "jsonl" else document_separator
     is_table = file_format in ("csv", "tsv") or (file_format == "jsonl" and not has_json_lines(path))
     is_cut = file_format in ("text", "jsonl") and not compression and separator != "file" and not is_table
-    with naming_errors(path), open(path, "rb") as raw:
+    with naming_damage(path), open(path, "rb") as raw:
         stream: Any = raw
         if file_format == "text" and not compression and first == 0:
             _check_bytes(raw, path)
@@ -219,19 +205,6 @@ def check_columns(place: str, text_column: str, columns: Iterable[str], more: st
             f"{place} has no column {text_column!r}, it has: {shown_names(columns)}; "
             f"choose the text with --text_column{more}"
         )
-
-
-@contextmanager
-def naming_errors(name: str) -> Iterator[None]:
-    """Turn the errors of broken, truncated or unreadable files into a UserError that names the file."""
-    try:
-        yield
-    except UserError:
-        raise
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name} {NOT_UTF8} (byte 0x{error.object[error.start]:02x})") from error
-    except (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
-        raise UserError(f"{name} cannot be read: {first_line(error)}") from error
 
 
 def _text_documents(text: io.TextIOWrapper, document_separator: str) -> Iterator[str]:

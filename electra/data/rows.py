@@ -13,7 +13,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from electra.data.cells import (
     as_delimiter,
     check_no_space_before_marks,
     find_delimiter,
+    first_filled,
     records,
     tab_quoting,
     whole_lines,
@@ -44,8 +45,6 @@ PlacedRow = tuple[str, Columns]
 """The place of a row, "FILE:LINE", and its columns."""
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 """Ending of a table of text -> its usual delimiter."""
-SEP_LINE = re.compile(r'"?sep=(.)"?[,;\t]*[\r\n]*', re.IGNORECASE)
-"""The line `sep=;` before a table, with which Excel names the delimiter."""
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 """Endings of files of JSON, lines or an array."""
 WORKBOOKS = (".xlsx", ".xls", ".ods")
@@ -185,43 +184,36 @@ def open_table(path: str | Path, delimiter: str | None = None, quoting: str | No
     if form in WORKBOOKS:
         return _table(_sheet_records(path), path, ",")
     lines = whole_lines(open_lines(path))
-    head = next(lines, "")
-    skipped = 0
-    if (sep := SEP_LINE.fullmatch(head)) is not None:
-        delimiter = delimiter or sep[1]
-        skipped = 1
-        head = next(lines, "")
-    while head and not head.strip("\r\n"):
-        skipped += 1
-        head = next(lines, "")
-    lines = chain([head], lines)
+    head, lines = first_filled(lines)
     if delimiter is None:
         delimiter = find_delimiter(head, DELIMITERS[form], path)
     delimiter = as_delimiter(delimiter)
     if quoting is None and delimiter == "\t":
-        kept = list(lines) if path == "-" else []  # the standard input can be read only once
-        lines = iter(kept) if path == "-" else lines
-        again = (lambda: iter(kept)) if path == "-" else lambda: islice(whole_lines(open_lines(path)), skipped, None)
-        quoting = tab_quoting(again, path, skipped)
+        if path == "-":  # the standard input can be read only once
+            table_lines = list(lines)
+            lines = iter(table_lines)
+            quoting = tab_quoting(lambda: iter(table_lines), path)
+        else:
+            quoting = tab_quoting(lambda: whole_lines(open_lines(path)), path)
     if quoting not in (None, *QUOTINGS):
         raise UserError(f"--quoting {quoting!r} is not possible: it must be one of {', '.join(QUOTINGS)}")
     style: Any = quoting or "minimal"
-    return _table(_csv_records(lines, delimiter, style, path, skipped), path, delimiter)
+    return _table(_csv_records(lines, delimiter, style, path), path, delimiter)
 
 
 def _csv_records(
-    lines: Iterable[str], delimiter: str, quoting: Quoting, path: str | Path, skipped: int
+    lines: Iterable[str], delimiter: str, quoting: Quoting, path: str | Path
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield place and cells of each row of a csv or tsv."""
     try:
         for line, cells, text in records(lines, delimiter, quoting):
-            place = f"{path}:{skipped + line}"
+            place = f"{path}:{line}"
             if quoting == "minimal" and any(cell.startswith(" ") and '"' in cell for cell in cells):
                 check_no_space_before_marks(cells, text, delimiter, place)
             yield place, cells
     except csv.Error as error:
         raise UserError(
-            f"{path}:{skipped + error.args[1]} cannot be read ({error.args[0]}); write a mark inside quotation marks "
+            f"{path}:{error.args[1]} cannot be read ({error.args[0]}); write a mark inside quotation marks "
             f"twice, or give --quoting none if marks are part of the text; see {PAGE}"
         ) from error
 
@@ -259,7 +251,7 @@ def _table(records: Iterator[tuple[str, list[str]]], path: str | Path, delimiter
     if header and not column_names:
         raise UserError(f"{path} has no header; its first line must name the columns")
     numbers = [number for number, name in enumerate(names) if name or number == 0]  # the first may count rows
-    kept = [names[number] for number in numbers]
+    kept_names = [names[number] for number in numbers]
 
     def rows() -> Iterator[PlacedRow]:
         unread = 0
@@ -271,14 +263,14 @@ def _table(records: Iterator[tuple[str, list[str]]], path: str | Path, delimiter
                     f"{place} has {len(cells)} cells, the header {len(names)} ('{', '.join(names):.60}', separated by "
                     f"{delimiter!r}); see --delimiter and --quoting, and {PAGE}"
                 )
-            if len(kept) < len(names):
+            if len(kept_names) < len(names):
                 unread += any(cells[number] for number in range(1, len(names)) if not names[number])
                 cells = [cells[number] for number in numbers]
-            yield place, dict(zip(kept, cells, strict=True))
+            yield place, dict(zip(kept_names, cells, strict=True))
         if unread:
             logger.warning("%s: %d rows have cells in columns without a name, which are not read", path, unread)
 
-    return OpenTable(delimiter, kept, rows())
+    return OpenTable(delimiter, kept_names, rows())
 
 
 # ---- JSON
@@ -303,23 +295,16 @@ def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[PlacedRow]:
 
 def _json_rows(path: str | Path) -> Iterator[PlacedRow]:
     """Yield the rows of JSON lines or of one array; a file of one object is one row."""
-    lines = open_lines(path)
-    before: list[str] = []
-    for first in lines:
-        before.append(first)
-        if first.strip():
-            break
-    lines = chain(before, lines)
-    if not before or is_object(before[-1]):
+    first, lines = first_filled(open_lines(path))
+    if not first or is_object(first):
         yield from json_rows(lines, path)
         return
     try:
         value = _value_of("".join(lines))
-    except json.JSONDecodeError as error:
-        problem = f"{path}:{error.lineno} is no JSON ({error.msg}, column {error.colno})"
-        raise UserError(f"{problem}; write an object in each line, or one array of objects; see {PAGE}") from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is no JSON ({error}); write an object in each line; see {PAGE}") from error
+        raise UserError(
+            f"{path} is no JSON ({error}); write an object in each line, or one array of objects; see {PAGE}"
+        ) from error
     for number, row in enumerate(value if isinstance(value, list) else [value], start=1):
         place = f"{path} row {number}"
         yield place, _object(row, place)
@@ -373,8 +358,7 @@ def _classes(schema: pa.Schema, path: str | Path) -> dict[str, Sequence[str]]:
         return classes_of(datasets.Features.from_arrow_schema(schema))
     except (ValueError, TypeError, KeyError, AttributeError) as error:  # of another version, or no JSON
         raise UserError(
-            f"{path} has metadata that this version of datasets cannot read ({first_line(error)}); write the file "
-            f"anew, for example with to_parquet of pandas"
+            f"{path} has metadata that datasets cannot read ({first_line(error)}); write it anew"
         ) from error
 
 

@@ -12,10 +12,8 @@ import hashlib
 import logging
 import multiprocessing
 import os
-import re
 import shutil
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -42,11 +40,11 @@ from electra.core.errors import UserError
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.token_cache import (
-    DESCRIPTION_NAME,
     FORMAT_VERSION,
     TOKENIZER_NAME,
     Counts,
     IndexedFile,
+    TextDescription,
     TokenCache,
     find_cache_damage,
     locate_tokens,
@@ -71,14 +69,11 @@ SUMS_NAME = "shard.json"
 """Files in the folder of a shard: its tokens, and the sums that `Sums` describes."""
 WHAT = "the token cache"
 """What is written under the lock of a cache, for messages."""
-_NAME = re.compile(r"shard-([0-9]{5})-of-([0-9]{5})")
-"""Name of a shard's folder: number of the shard from 0, number of all shards."""
 
 
 class Sums(TypedDict):
-    """The content of shard.json: the name of the cache, documents and tokens of each source, and unknown tokens."""
+    """The content of shard.json: documents and tokens of each source, and unknown tokens."""
 
-    cache: str
     sources: list[Counts]
     unknown: int
 
@@ -136,15 +131,12 @@ def cache_folder(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: 
 
 
 def _count_of_shards(corpus: Corpus, target: Path) -> int:
-    """Return the number of shards of a cache: that of the shards which are there, else one for each 128 MB of text.
+    """Return the number of shards of a cache: that in the name of a shard which is there, else one for each 128 MB.
 
-    Earlier versions built caches of other numbers of shards. If shards of several such caches are there, the number is
-    that of the cache of which the largest share is there.
+    Earlier versions built caches of other numbers of shards.
     """
-    matches = filter(None, (_NAME.fullmatch(path.name) for path in target.glob("shard-*")))
-    counts = Counter(int(match[2]) for match in matches)
-    new_count = min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
-    return max(sorted(counts), key=lambda count: counts[count] / count, default=new_count)
+    names = sorted(path.name for path in target.glob("shard-?????-of-?????"))
+    return int(names[0][-5:]) if names else min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
 
 
 def _build_shards(
@@ -209,7 +201,7 @@ def build_shard(
     def write(folder: Path) -> None:
         sums = _write_tokens(corpus, tokenizer, folder / ARROW_NAME, shard, count)
         corpus.check_unchanged(expected)
-        write_json({"cache": target.name, **sums}, folder / SUMS_NAME)
+        write_json(sums, folder / SUMS_NAME)
 
     build_folder(target / _name(shard, count), "a shard", write)
 
@@ -224,10 +216,10 @@ def _write_tokens(
     path: Path,
     shard: int,
     count: int,
-) -> dict[str, Any]:
-    """Write the tokens of a part of a corpus to a file, and return the sums that `Sums` describes."""
+) -> Sums:
+    """Write the tokens of a part of a corpus to a file, and return their sums."""
     encoder = DocumentEncoder(tokenizer)
-    sources = [{"documents": 0, "tokens": 0} for _ in corpus.sources]
+    sources: list[Counts] = [{"documents": 0, "tokens": 0} for _ in corpus.sources]
     unknown = 0
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, encoder.schema) as writer:
         for source, documents in zip(sources, corpus.by_source(shard, count), strict=True):
@@ -242,12 +234,7 @@ def _write_tokens(
 def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, int | str | None]]:
     """Return name and numbers of files, documents and tokens of each source of a corpus, for reports."""
     counts = cache.description["sources"]
-    if len(counts) != len(corpus.sources):
-        raise UserError(f"{cache.path / DESCRIPTION_NAME} is of {len(counts)} sources; delete {cache.path.name}")
-    return [
-        {**source, "documents": count["documents"], "tokens": count["tokens"]}
-        for source, count in zip(corpus.describe(), counts, strict=True)
-    ]
+    return [{**source, **count} for source, count in zip(corpus.describe(), counts, strict=True)]
 
 
 # ---- the index
@@ -257,11 +244,8 @@ def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, 
     """Write index and manifest of a cache whose `count` shards are whole; the caller holds the cache's lock."""
     shards = [target / _name(number, count) for number in range(count)]
     sums_of_shards = [read_json(shard / SUMS_NAME, Sums) for shard in shards]
-    for shard, sums in zip(shards, sums_of_shards, strict=True):
-        if sums["cache"] != target.name:
-            raise UserError(f"{shard} belongs to {sums['cache']}, of other text or another tokenizer; delete it")
-    sources = [
-        {name: sum(part[name] for part in parts) for name in ("documents", "tokens")}
+    sources: list[Counts] = [
+        {"documents": sum(part["documents"] for part in parts), "tokens": sum(part["tokens"] for part in parts)}
         for parts in zip(*(sums["sources"] for sums in sums_of_shards), strict=True)
     ]
     tokens = sum(source["tokens"] for source in sources)
@@ -274,7 +258,7 @@ def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, 
         table, buffer = read_arrow(shard / ARROW_NAME)
         hashes = table.column("content_hash").to_numpy()
         files.append((f"{shard.name}/{ARROW_NAME}", *locate_tokens(table, buffer), hashes))
-    description = {
+    description: TextDescription = {
         "tokenizer": tokenizer_fingerprint(tokenizer),
         "has_lines": True,
         "sources": sources,

@@ -18,13 +18,12 @@ The module also chooses the documents of a cache that are held out: millions of 
 """
 
 import hashlib
-import logging
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -35,9 +34,7 @@ from electra.base.checkpoints import find_damage
 from electra.base.files import read_json, write_json
 from electra.core.errors import UserError
 from electra.core.rng import Bits, Ints, TokenIds, random_bits
-from electra.data.readers import naming_errors
-
-logger = logging.getLogger(__name__)
+from electra.data.lines import naming_damage
 
 FORMAT_VERSION = 6
 """Version of the files of a cache: raise it when older files cannot be read as they are."""
@@ -55,7 +52,7 @@ IndexedFile = tuple[str, str, Ints, Lengths, Bits]
 """A file of tokens: its path, absolute or within the folder of the cache; the type of its ids; and arrays with start,
 length and hash of each document."""
 
-ID_TYPES = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+IdType = Literal["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
 """Types that token ids may have on disk."""
 
 
@@ -70,18 +67,25 @@ class TokenFile(TypedDict):
     """A file of tokens as cache.json names it: its path, absolute or in the cache, the type of its ids, its sizes."""
 
     path: str
-    dtype: str
+    dtype: IdType
     documents: int
     bytes: int
 
 
-class Description(TypedDict):
+class TextDescription(TypedDict):
+    """What cache.json says of the text."""
+
+    tokenizer: str
+    """Fingerprint of the tokenizer."""
+    has_lines: bool
+    """True if the files say how many tokens each line has."""
+    sources: list[Counts]
+
+
+class Description(TextDescription):
     """The content of cache.json."""
 
     format_version: int
-    tokenizer: str
-    has_lines: bool
-    sources: list[Counts]
     tokens: int
     files: list[TokenFile]
 
@@ -132,7 +136,7 @@ class TokenCache:
 
     def _array(self, name: str, dtype: type) -> NDArray[Any]:
         path = self.path / f"{name}.npy"
-        with naming_errors(str(path)):
+        with naming_damage(path):
             array = np.asarray(np.lib.format.open_memmap(path, mode="r"))
         if array.dtype != dtype or array.shape != (sum(self._ends[-1:]),):
             raise UserError(f"{path} does not fit {DESCRIPTION_NAME}; {REMEDY}")
@@ -218,12 +222,7 @@ def map_tokens(path: Path, dtype: str) -> TokenIds:
     """Return a file as an array of token ids that is mapped into memory, not read.
 
     In an Arrow file, other bytes stand between the tokens.
-
-    Raises:
-        UserError: the type is not one of `ID_TYPES`, so that the bytes cannot be token ids.
     """
-    if dtype not in ID_TYPES:
-        raise UserError(f"{path} has tokens of the type {dtype:.20}, expected one of {', '.join(ID_TYPES)}")
     count = path.stat().st_size // np.dtype(dtype).itemsize
     if count == 0:
         return np.empty(0, dtype=dtype)  # an empty file cannot be mapped
@@ -244,12 +243,6 @@ def read_arrow(path: Path) -> tuple[pa.Table, pa.Buffer]:
     return pa.ipc.open_stream(buffer).read_all(), buffer
 
 
-def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    if name not in table.column_names:
-        raise ValueError(f"it has no column '{name}', only: {', '.join(table.column_names)}")
-    return table.column(name)
-
-
 def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Lengths]:
     """Return the type of the ids in the column `input_ids` of a mapped table, and start and length of its lists.
 
@@ -258,7 +251,9 @@ def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Length
     Raises:
         ValueError: there is no such column, or something else than integers in its lists.
     """
-    column = _column(table, "input_ids")
+    if "input_ids" not in table.column_names:
+        raise ValueError(f"it has no column 'input_ids', only: {', '.join(table.column_names)}")
+    column = table.column("input_ids")
     is_fixed = pa.types.is_fixed_size_list(column.type)
     is_list = is_fixed or pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
     if not is_list or not pa.types.is_integer(column.type.value_type):
@@ -267,7 +262,7 @@ def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Length
     starts = [np.empty(0, dtype=np.int64)]
     lengths = [np.empty(0, dtype=np.int32)]
     for chunk in column.chunks:
-        chunk.validate(full=True)  # that all lists are inside the file
+        chunk.validate(full=True)  # raises if a list points outside of the file
         if chunk.flatten().null_count:
             raise ValueError("its column 'input_ids' has lists with nulls in them; leave these out")
         offsets = column.type.list_size * np.arange(len(chunk) + 1) if is_fixed else chunk.offsets.to_numpy()
@@ -284,19 +279,16 @@ def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Length
 
 def _line_lengths(path: Path) -> pa.ChunkedArray:
     """Read how many tokens each line of each document has, from a file that tokenize.py wrote."""
-    with naming_errors(str(path)):
-        table, _ = read_arrow(path)
-        column = _column(table, "line_lengths")
+    with naming_damage(path):
+        column = read_arrow(path)[0].column("line_lengths")
         column.validate(full=True)
-        if column.type != pa.list_(pa.uint32()):
-            raise ValueError(f"its column 'line_lengths' has the type {column.type}")
         return column
 
 
 def write_index(
     folder: Path,
     files: list[IndexedFile],
-    description: dict[str, Any],
+    description: TextDescription,
     root: Path | None = None,
 ) -> None:
     """Write the index of a cache whose files of tokens are complete: the arrays of all documents, and cache.json.

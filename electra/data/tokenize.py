@@ -52,6 +52,8 @@ INNER_WORD = regex.compile(r"(?<=[\p{Ll},;] )\p{L}+")
 """A word behind a word or a comma, where a capital is not that of a sentence."""
 HELD_OUT_BYTES = 5_000_000
 """Bytes of held-out text, at most, that are kept in memory and measured on."""
+TokenizerReport = dict[str, float | dict[str, float]]
+"""Measurements of a tokenizer by name; "before" has those of the tokenizer that it extends."""
 REPORT_NAME = "tokenizer_report.json"
 """File with the measurements of a tokenizer, in its folder."""
 
@@ -104,7 +106,7 @@ def load_or_train_tokenizer(
     return load_tokenizer(str(target))
 
 
-def save_tokenizer(tokenizer: PreTrainedTokenizerBase, report: dict[str, Any], folder: Path) -> None:
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, report: TokenizerReport, folder: Path) -> None:
     """Write a tokenizer and its report into a folder."""
     tokenizer.save_pretrained(folder)
     write_json(report, folder / REPORT_NAME)
@@ -116,7 +118,7 @@ def train_on_corpus(
     seed: int = 42,
     source: PreTrainedTokenizerBase | None = None,
     new_tokens: int = 0,
-) -> tuple[PreTrainedTokenizerBase, dict[str, Any]]:
+) -> tuple[PreTrainedTokenizerBase, TokenizerReport]:
     """Train a tokenizer on all documents but a twentieth, and measure it on that twentieth.
 
     Args:
@@ -132,7 +134,7 @@ def train_on_corpus(
         tokenizer = extend_tokenizer(source, documents, new_tokens, options.min_frequency)
     used = min(stream.used, options.max_documents or stream.used)
     logger.info("tokenizer of %d tokens, trained on %d documents", len(tokenizer), used)
-    report: dict[str, Any] = {"training_documents": used}
+    report: TokenizerReport = {"training_documents": used}
     if source is not None:
         report["before"] = _measure("before", source, stream.held_out)
     report |= _measure("now", tokenizer, stream.held_out)
@@ -173,7 +175,7 @@ class _TrainingStream:
             raise UserError(f"the corpus is empty: no text in {self.corpus.names}; name a file with text")
 
 
-def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[str, Any]:
+def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[str, float]:
     """Return measurements of a tokenizer: its vocabulary and, if there are documents, how it cuts them into tokens."""
     sizes = {"vocab_size": len(tokenizer), "held_out_documents": len(documents)}
     if not documents:

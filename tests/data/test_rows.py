@@ -52,8 +52,6 @@ def _folder(tmp_path, monkeypatch):
         ("a.csv", "text|label\nEs war, sagt man, gut|ja\nNein|nein\n"),
         ("a.tsv", "text\tlabel\nEs war, sagt man, gut\tja\nNein\tnein\n"),
         ("a.tsv", "text;label\nEs war, sagt man, gut;ja\nNein;nein\n"),
-        ("a.csv", "sep=;\r\ntext;label\r\nEs war, sagt man, gut;ja\r\nNein;nein\r\n"),
-        ("a.csv", '"sep=|"\ntext|label\nEs war, sagt man, gut|ja\nNein|nein\n'),
     ],
 )
 def test_the_name_or_the_first_line_says_what_separates_cells(tmp_path, name, content):
@@ -103,7 +101,7 @@ def test_only_a_blank_line_is_no_row(tmp_path, content, texts):
 
 
 def test_a_row_has_the_place_of_its_first_line(tmp_path):
-    path = write(tmp_path / "a.csv", 'sep=,\ntext,n\n"a\nb",1\n\nc,2\n')
+    path = write(tmp_path / "a.csv", '\ntext,n\n"a\nb",1\n\nc,2\n')
     assert [place for place, _ in read_rows(path)] == [f"{path}:3", f"{path}:6"]
 
 
@@ -137,7 +135,6 @@ def test_characters_without_width_are_no_part_of_a_name(tmp_path):
         ),  # names of rows, as R writes them
         ("a.csv", "text\nwell,\n", "a.csv:2 has 2 cells, the header 1"),
         ("a.csv", "# of Monday\ntext,label\na,b\n", "a.csv:2 has 2 cells, the header 1"),
-        ("a.csv", "sep=;\ntext;label\na;b\nc;d;e\n", "a.csv:4 has 3 cells, the header 2"),
         ("a.csv", "id,text,label\n1,Well, good,a\n2,No, bad,b\n", "a.csv:2 has 4 cells, the header 3"),
         ("a.csv", "text,label\na;b,c;d\nx,y,z\n", "a.csv:3 has 3 cells"),
         ("a.csv", "text,label\na,b\ntext,label\nc,d\n", "a.csv:3 names the columns again"),
@@ -225,9 +222,9 @@ def test_marks_that_may_mean_both_are_refused_with_the_option_that_decides(tmp_p
     assert columns(path, quoting="minimal")[0]["text"] == texts[0][1:-1].replace('""', '"')
 
 
-def test_marks_around_a_name_alone_are_refused_with_the_line_of_the_names(tmp_path):
+def test_marks_around_a_name_alone_are_refused(tmp_path):
     said = refused(lambda: columns(write(tmp_path / "a.tsv", 'text\t"my label"\na\tb\n')))
-    assert "a.tsv:1 " in said and "--quoting" in said
+    assert "header of" in said and "a.tsv" in said and "--quoting" in said
 
 
 def test_one_column_of_texts_over_several_lines_is_refused_without_the_option(tmp_path):
@@ -350,7 +347,7 @@ def test_a_pipe_is_refused(tmp_path, name):
     "content",
     [
         b"text;label\nEs war, sagt man, gut;ja\nNein;nein\n",
-        b"\xef\xbb\xbfsep=;\r\ntext;label\r\nEs war, sagt man, gut;ja\r\nNein;nein\r\n",
+        b"\xef\xbb\xbf\r\ntext;label\r\nEs war, sagt man, gut;ja\r\nNein;nein\r\n",
         b'text\tlabel\n"Es war, sagt man, gut"\tja\n"Ne""in"\tx\n'.replace(b'"Ne""in"\tx', b"Nein\tnein"),
         json.dumps(ROWS).encode(),
         "".join(json.dumps(row) + "\n" for row in ROWS).encode(),
@@ -396,14 +393,14 @@ def test_a_file_of_one_object_is_one_row(tmp_path, row, indent):
     ("content", "named"),
     [
         ('{"text": "a"}\n{"text": \n', "a.jsonl:2 is no JSON"),
-        ('{"text": }\n{"text": "b"}\n', "a.jsonl:1 is no JSON"),
-        ('{"text":\n"a"}\n{"text": "b"}\n', "a.jsonl:3 is no JSON"),
+        ('{"text": }\n{"text": "b"}\n', "a.jsonl is no JSON (Expecting value: line 1"),
+        ('{"text":\n"a"}\n{"text": "b"}\n', "a.jsonl is no JSON (Extra data: line 3"),
         ("[1, 2]", "a.jsonl row 1 is no object"),
         ('{"text": "a"}\n["b"]\n', "a.jsonl:2 is no object"),
         ('{"text": "\\ud83d\\ude00"}\n{"text": [{"\\ude00": 1}]}\n', "a.jsonl:2 is no JSON"),
         ('[{"text": "\\ud83d"}]', "a.jsonl is no JSON"),
-        ('[{"text": "a"}', "a.jsonl:1 is no JSON"),
-        ("text\n", "a.jsonl:1 is no JSON"),
+        ('[{"text": "a"}', "a.jsonl is no JSON"),
+        ("text\n", "a.jsonl is no JSON"),
     ],
 )
 def test_broken_json_is_refused(tmp_path, content, named):

@@ -106,14 +106,6 @@ def test_a_cache_of_another_format_has_a_folder_of_its_own(corpus, number_tokeni
     assert cache_folder(corpus, number_tokenizer, tmp_path) != before
 
 
-def test_a_shard_of_another_cache_is_one_line(corpus, wordpiece_tokenizer, number_tokenizer, tmp_path):
-    folder = cache_folder(corpus, wordpiece_tokenizer, tmp_path)
-    other = cache_folder(corpus, number_tokenizer, tmp_path)
-    build_shard(corpus, number_tokenizer, other, 1, 3)
-    shutil.copytree(other / "shard-00001-of-00003", folder / "shard-00001-of-00003")
-    assert f"belongs to {other.name}" in refused(lambda: load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path))
-
-
 def test_a_text_that_is_written_while_it_is_read_is_refused(tmp_path, wordpiece_tokenizer):
     path = tmp_path / "a.txt"
     cache = tmp_path / "cache"

@@ -98,7 +98,7 @@ def written(path):
         ("a.jsonl", '{"n": 1.10 }\n{}\n', '{"n": 1.1, "answer": ["a"], "p": 0.5}\n{"answer": ["a"], "p": 0.5}\n'),
         ("a.json", '[{"text": "ä"}]', '{"text": "ä", "answer": ["a"], "p": 0.5}\n'),
         ("a.csv", '\ufefftext;n\r\n"ä; ""b""";1,50\r\n', 'text;n;answer;p\n"ä; ""b""";1,50;"[""a""]";0.5\n'),
-        ("a.csv", "sep=,\n,text,,\n007,ä,,", ',text,answer,p\n007,ä,"[""a""]",0.5\n'),
+        ("a.csv", ",text,,\n007,ä,,", ',text,answer,p\n007,ä,"[""a""]",0.5\n'),
         ("a.csv", 'text\n"a\r\nb"\n""\n', 'text,answer,p\n"a\r\nb","[""a""]",0.5\n,"[""a""]",0.5\n'),
         ("a.csv", 'text\n"a\rb"\nc\n', 'text,answer,p\n"a\rb","[""a""]",0.5\nc,"[""a""]",0.5\n'),
         (

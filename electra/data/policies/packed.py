@@ -35,18 +35,18 @@ def pack_lengths(counts: Sequence[int], capacity: int) -> list[RowKind]:
     """
     by_room: list[list[RowKind]] = [[] for _ in range(capacity + 1)]
     for length in range(capacity, 0, -1):
-        left = counts[length]
-        while left:
+        items_left = counts[length]
+        while items_left:
             # The fullest rows with room for this length; `capacity` stands for new rows.
             room = next((room for room in range(length, capacity) if by_room[room]), capacity)
-            row, repeats = by_room[room].pop() if by_room[room] else ((), left)
-            copies = min(room // length, left)
-            rows = min(repeats, left // copies)
+            row, repeats = by_room[room].pop() if by_room[room] else ((), items_left)
+            copies = min(room // length, items_left)
+            rows = min(repeats, items_left // copies)
             if row and rows < repeats:  # put back the rows of this kind that got no item
                 by_room[room].append((row, repeats - rows))
             longer = row + (length,) * copies
             by_room[room - copies * length].append((longer, rows))
-            left -= copies * rows
+            items_left -= copies * rows
     return [kind for kinds in by_room for kind in kinds]
 
 
@@ -144,7 +144,10 @@ class PackedPolicy(Policy):
         return [next(packed) if here else next(windows) for here in is_packed.tolist()]
 
     def _packed(self, epoch: int, indices: Ints) -> list[PackedRow]:
-        """Build the packed rows `indices`, (N,): index -> kind -> places -> lengths and ranks -> documents."""
+        """Return the rows with these indices, (N,).
+
+        An index gives the kind of a row, a kind its places, and a place the length and the rank of a document.
+        """
         places = self.places
         kind = np.searchsorted(places.first_row, indices, side="right") - 1
         row_of_kind = indices - places.first_row[kind]

@@ -92,10 +92,14 @@ class WindowPolicy(Policy):
         return np.maximum(1.0, self.cache.lengths[documents] / self.body)
 
     def _locate(self, epoch: int, indices: Ints) -> tuple[Ints, Floats, Floats]:
-        """Return the document of each window, the number of windows before the document, and up to its end: (N,) each.
+        """Find the document of each window by the window's number in an epoch, `indices` (N,).
 
         Only every 64th sum is kept; the sums in between are computed here in the order of the documents, so that the
         result equals one sum over all documents to the last bit.
+
+        Returns:
+            the position of the document in `documents`, and how many windows an epoch has, before rounding, up to the
+            document's beginning and up to its end: (N,) each.
         """
         target = indices + 1 - float(uniform(self.seed, ROUNDING, epoch))
         block = np.searchsorted(self._scaled_sums[1:-1], target)
