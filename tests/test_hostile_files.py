@@ -6,7 +6,6 @@ import shutil
 from contextlib import suppress
 from itertools import cycle
 
-import datasets
 import pytest
 from transformers import ElectraConfig, ElectraForSequenceClassification
 
@@ -14,7 +13,6 @@ from electra.base.checkpoints import latest_valid_checkpoint, write_manifest
 from electra.base.files import check_results, read_json
 from electra.base.samples import Sample, write_samples
 from electra.core.errors import UserError
-from electra.data.foreign import _tables_of
 from electra.data.shards import Sums
 from electra.data.token_cache import TokenCache, find_cache_damage
 from electra.finetuning.predict import open_saved
@@ -92,7 +90,6 @@ def world(tmp_path_factory, make_cache, framed_tokenizer):
     tokens = make_cache([[[7, 8], [9]], [[10]]]).path
     shutil.copytree(tokens, folder / "cache")
     (folder / "cache" / "manifest.json").unlink()  # whoever writes the files writes the checksums
-    datasets.Dataset.from_dict({"input_ids": [[7, 8], [9]]}).save_to_disk(folder / "saved")
     result = Result("w", 42, {"accuracy": 0.5}, False, 1.0, "pretrained", "m", 5, {"dev": 4}, {"max_length": 16})
     made = folder / "evaluation"
     (made / "predictions").mkdir(parents=True)
@@ -130,7 +127,6 @@ READERS = [
     ("run/samples.json", lambda world: show(world / "run")),
     ("cache/cache.json", lambda world: open_tokens(world / "cache")),
     (SUMS_PATH, lambda world: read_json(world / SUMS_PATH, Sums)),
-    ("saved/state.json", lambda world: [*_tables_of(world / "saved" / "state.json")]),
     ("evaluation/results.jsonl", lambda world: show_results(CLASSIFY.report, world / "evaluation")),
     ("evaluation/environment.json", lambda world: report([str(world / "evaluation")])),
     ("evaluation/predictions/w-42-details.json", lambda world: show_results(CLASSIFY.report, world / "evaluation")),

@@ -20,7 +20,7 @@ import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import datasets
 import xxhash
@@ -44,6 +44,8 @@ from electra.data.readers import (
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+"""Type of the values of an option."""
 READING_VERSION = 3  # part of the fingerprint: raise it when the same inputs give other documents than before
 BUILTIN = "builtin"
 """Name of the built-in text among the data sets of --dataset_name."""
@@ -417,12 +419,7 @@ def _is_loop(folder: str) -> bool:
     return len({*map(os.path.realpath, around)}) < len(around)
 
 
-def _for_each(
-    values: list[Any],
-    count: int,
-    default: Any,
-    option: str,
-) -> list[Any]:
+def _for_each(values: list[T], count: int, default: T, option: str) -> list[T]:
     """Return `count` values of an option, one per corpus: its values, its single value repeated, or the default."""
     if len(values) == count:
         return values

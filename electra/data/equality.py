@@ -1,7 +1,7 @@
 """When documents are equal: if they have the same tokens, but for white space at both ends.
 
-It does not matter whether the tokens come from text or from the files of another program, nor in which integer type
-they are stored. Spaces, line ends and cases that the tokenizer does not see make no difference. Documents without any
+It does not matter whether the tokens come from text or from the files of datatrove, nor in which integer type they are
+stored. Spaces, line ends and cases that the tokenizer does not see make no difference. Documents without any
 token but white space are equal.
 """
 

@@ -1,7 +1,7 @@
-"""Tokens that other programs wrote, as a token cache: an index of their documents; their files stay where they are.
+"""Tokens that datatrove wrote, as a token cache: an index of their documents; their files stay where they are.
 
-    datatrove   NAME.ds: token ids, uint16 or uint32; NAME.ds.index: the end of each document, uint64
-    datasets    a folder of `save_to_disk` with a column `input_ids`, lists of integers
+    NAME.ds         token ids, uint16 or uint32
+    NAME.ds.index   the end of each document, counted in tokens, uint64
 
 A special token at the beginning or at the end of a document is left out: rows of a batch get their own. All files
 are checked when the index is made, which reads every token once. The index is found again by the content of the
@@ -12,16 +12,13 @@ import hashlib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
-from typing_extensions import TypedDict
 
 from electra.base.checkpoints import build_folder, find_damage
 from electra.base.console import shows_bars
-from electra.base.files import read_json
 from electra.core.errors import UserError
 from electra.core.rng import Flags, Ints
 from electra.core.segments import first_outside
@@ -33,13 +30,12 @@ from electra.data.token_cache import (
     FORMAT_VERSION,
     TOKENIZER_NAME,
     Counts,
+    IdType,
     IndexedFile,
     Lengths,
     TokenCache,
     as_lengths,
-    locate_tokens,
     map_tokens,
-    read_arrow,
     write_index,
 )
 from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
@@ -48,28 +44,8 @@ BLOCK_TOKENS = 2**20
 """Tokens that are checked together."""
 
 
-class DataFile(TypedDict):
-    """An Arrow file of a data set."""
-
-    filename: str
-
-
-class SavedDataset(TypedDict):
-    """The content of state.json in a data set that `save_to_disk` wrote."""
-
-    _data_files: list[DataFile]
-
-
-class ForeignFiles(NamedTuple):
-    """The files of a folder that hold tokens."""
-
-    datatrove: list[Path]
-    tables: list[Path]
-    """Arrow files of `save_to_disk`."""
-
-
 def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
-    """Open a folder of tokens: a token cache, or the files of another program, which get an index in `cache_dir`.
+    """Open a folder of tokens: a token cache, or the files of datatrove, which get an index in `cache_dir`.
 
     Raises:
         UserError: the folder has no tokens, or they are incomplete, damaged or of another tokenizer.
@@ -86,65 +62,29 @@ def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str)
 
 
 def _open_foreign(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
-    """Open the tokens of another program by their index in `cache_dir`; make the index first if there is none."""
-    files = _find_files(folder)
-    paths = [*files.datatrove, *map(_index_of, files.datatrove), *files.tables]
-    content = [(path.name, digest) for path, digest in content_hashes(paths).items()]
+    """Open the tokens of datatrove by their index in `cache_dir`; make the index first if there is none."""
+    paths = sorted(folder.rglob("*.ds"))
+    if not paths:
+        what = "no cache.json and no .ds" if folder.is_dir() else "there is no such folder"
+        raise UserError(f"--token_cache {folder} has no tokens: {what}; see docs/clusters.md")
+    hashes = content_hashes([*paths, *map(_index_of, paths)])
+    content = [(path.name, digest) for path, digest in hashes.items()]
     key = str([FORMAT_VERSION, str(folder.resolve()), content, tokenizer_fingerprint(tokenizer)])
     target = Path(cache_dir) / f"index-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    build_folder(target, "the index of tokens", lambda new: _write_index(folder, files, tokenizer, new))
+    build_folder(target, "the index of tokens", lambda new: _write_index(folder, paths, tokenizer, new))
     return TokenCache(target)
-
-
-# ---- finding the files
-
-
-def _find_files(folder: Path) -> ForeignFiles:
-    """Return the files that datatrove or `datasets` wrote into a folder, in the order of paths.
-
-    Raises:
-        UserError: the folder has no such files, or several splits of a data set.
-    """
-    if (folder / "dataset_dict.json").is_file():
-        raise UserError(f"--token_cache {folder} has several splits; name one, such as {folder}/train")
-    datatrove = [path for path in sorted(folder.rglob("*.ds")) if not path.is_dir()]
-    states = [path for path in sorted(folder.rglob("state.json")) if path.is_file()]
-    tables = [table for state in states for table in _tables_of(state)]
-    if not datatrove and not tables:
-        what = "no cache.json, no .ds, no folder of save_to_disk" if folder.is_dir() else "there is no such folder"
-        raise UserError(f"--token_cache {folder} has no tokens: {what}")
-    return ForeignFiles(datatrove, tables)
-
-
-def _tables_of(state: Path) -> list[Path]:
-    """Return the Arrow files of a data set that `save_to_disk` wrote, without files that `datasets` caches beside."""
-    return [state.parent / file["filename"] for file in read_json(state, SavedDataset)["_data_files"]]
 
 
 def _index_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.index")
 
 
-# ---- finding the documents
-
-
-def _locate(files: ForeignFiles) -> Iterator[tuple[Path, str, Ints, Lengths]]:
-    """Yield for each file the path, the type of the ids, and start and length of the file's documents in tokens.
+def _locate(path: Path) -> tuple[IdType, Ints, Lengths]:
+    """Return the type of the ids in a file of datatrove, and start and length of its documents in tokens.
 
     Raises:
-        UserError: a file is damaged, or does not hold tokens.
+        UserError: the file or its index is damaged.
     """
-    for path in files.datatrove:
-        yield path, *_locate_datatrove(path)
-    for path in files.tables:
-        with naming_damage(path):
-            table, buffer = read_arrow(path)
-            located = locate_tokens(table, buffer)
-        yield path, *located
-
-
-def _locate_datatrove(path: Path) -> tuple[str, Ints, Lengths]:
-    """Return the type of the ids in a file of datatrove, and start and length of its documents in tokens."""
     index = _index_of(path)
     with naming_damage(index):
         ends = np.fromfile(index, dtype="<u8")
@@ -153,7 +93,8 @@ def _locate_datatrove(path: Path) -> tuple[str, Ints, Lengths]:
         if (ends[:-1] > ends[1:]).any():
             raise ValueError("the ends of its documents do not ascend; copy it again")
         tokens = int(ends[-1]) if len(ends) else 0
-        dtype = {2 * tokens: "uint16", 4 * tokens: "uint32"}.get(path.stat().st_size)
+        types: dict[int, IdType] = {2 * tokens: "uint16", 4 * tokens: "uint32"}
+        dtype = types.get(path.stat().st_size)
         if dtype is None:
             raise UserError(f"{path} does not have the {tokens:,} tokens of its index; copy both again")
         bounds = np.append(0, ends.astype(np.int64))
@@ -161,12 +102,9 @@ def _locate_datatrove(path: Path) -> tuple[str, Ints, Lengths]:
     return dtype, bounds[:-1], lengths
 
 
-# ---- the index
-
-
-def _write_index(folder: Path, files: ForeignFiles, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
+def _write_index(folder: Path, paths: list[Path], tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
     """Write the index of all documents that have a token."""
-    indexed = [_index_file(*located, tokenizer) for located in _locate(files)]
+    indexed = [_index_file(path, *_locate(path), tokenizer) for path in paths]
     counts = [lengths for _, _, _, lengths, _ in indexed]
     source: Counts = {
         "documents": sum(map(len, counts)),
@@ -181,7 +119,7 @@ def _write_index(folder: Path, files: ForeignFiles, tokenizer: PreTrainedTokeniz
 
 def _index_file(
     path: Path,
-    dtype: str,
+    dtype: IdType,
     starts: Ints,
     lengths: Lengths,
     tokenizer: PreTrainedTokenizerBase,

@@ -57,8 +57,8 @@ class CacheArguments(Options):
     )
     token_cache: str | None = option(
         None,
-        "Finished token cache to train on, without its text: a folder of `electra cache`, copied or moved; of "
-        "datatrove (.ds with .ds.index); or of datasets.save_to_disk, with input_ids.",
+        "Finished token cache to train on, without its text: a folder of `electra cache`, copied or moved, or of "
+        "datatrove (.ds with .ds.index).",
         NOT_EMPTY,
         absolute=absolute,
         replaced_by=("dataset_name", "train_file"),

@@ -11,7 +11,7 @@ A cache is a folder:
     manifest.json             checksums of all but the shards, written last
 
 All of them are memory-mapped: processes on a host share the pages, and a document takes no memory of a process. The
-folder can be moved and copied. A cache of foreign.py names files of other programs, which stay where they are.
+folder can be moved and copied. A cache of foreign.py names files of datatrove, which stay where they are.
 Sources have no names here: equal text under another name has the same cache.
 
 The module also chooses the documents of a cache that are held out: millions of them take little memory.
@@ -46,14 +46,13 @@ LONGEST = 2**31 - 1
 REMEDY = "copy it again, or mend it with `electra cache` and its options"
 """What to do with a damaged cache, the end of messages."""
 
+IdType = Literal["uint16", "uint32"]
+"""Types that token ids may have on disk."""
 Lengths = NDArray[np.int32]
 """Numbers of tokens; a document has fewer than 2^31."""
-IndexedFile = tuple[str, str, Ints, Lengths, Bits]
+IndexedFile = tuple[str, IdType, Ints, Lengths, Bits]
 """A file of tokens: its path, absolute or within the folder of the cache; the type of its ids; and arrays with start,
 length and hash of each document."""
-
-IdType = Literal["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
-"""Types that token ids may have on disk."""
 
 
 class Counts(TypedDict):
@@ -128,7 +127,7 @@ class TokenCache:
     def __repr__(self) -> str:
         return f"TokenCache({str(self.path)!r}): {len(self):,} documents, {self.num_tokens:,} tokens"
 
-    def _open(self, path: str, dtype: str, bytes: int) -> TokenIds:
+    def _open(self, path: str, dtype: IdType, bytes: int) -> TokenIds:
         wrong = _wrong_size(self.path, path, bytes)
         if wrong is not None:
             raise UserError(f"{self.path} {wrong}; {REMEDY}")
@@ -218,7 +217,7 @@ def _wrong_size(folder: Path, path: str, size: int) -> str | None:
     return None if actual_size == size else f"is damaged: {path} has {actual_size:,} of {size:,} bytes"
 
 
-def map_tokens(path: Path, dtype: str) -> TokenIds:
+def map_tokens(path: Path, dtype: IdType) -> TokenIds:
     """Return a file as an array of token ids that is mapped into memory, not read.
 
     In an Arrow file, other bytes stand between the tokens.
@@ -243,38 +242,24 @@ def read_arrow(path: Path) -> tuple[pa.Table, pa.Buffer]:
     return pa.ipc.open_stream(buffer).read_all(), buffer
 
 
-def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Lengths]:
+def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[IdType, Ints, Lengths]:
     """Return the type of the ids in the column `input_ids` of a mapped table, and start and length of its lists.
 
     Starts and lengths are in tokens; starts are counted from the beginning of the file.
-
-    Raises:
-        ValueError: there is no such column, or something else than integers in its lists.
     """
-    if "input_ids" not in table.column_names:
-        raise ValueError(f"it has no column 'input_ids', only: {', '.join(table.column_names)}")
     column = table.column("input_ids")
-    is_fixed = pa.types.is_fixed_size_list(column.type)
-    is_list = is_fixed or pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-    if not is_list or not pa.types.is_integer(column.type.value_type):
-        raise ValueError(f"its column 'input_ids' has the type {column.type}, expected lists of integers")
     dtype = np.dtype(column.type.value_type.to_pandas_dtype())
     starts = [np.empty(0, dtype=np.int64)]
     lengths = [np.empty(0, dtype=np.int32)]
     for chunk in column.chunks:
         chunk.validate(full=True)  # raises if a list points outside of the file
-        if chunk.flatten().null_count:
-            raise ValueError("its column 'input_ids' has lists with nulls in them; leave these out")
-        offsets = column.type.list_size * np.arange(len(chunk) + 1) if is_fixed else chunk.offsets.to_numpy()
-        is_missing = chunk.is_null().to_numpy(zero_copy_only=False)  # a document without a list has no token
-        counts = np.where(is_missing, 0, np.diff(offsets))
-        offset = chunk.values.buffers()[1].address - buffer.address if len(chunk.values) else 0
-        if not 0 <= offset <= buffer.size:
-            raise ValueError("it is compressed; write it without compression")
-        first = offset // dtype.itemsize + chunk.values.offset
+        offsets = chunk.offsets.to_numpy()
+        address = chunk.values.buffers()[1].address - buffer.address if len(chunk.values) else 0
+        first = address // dtype.itemsize + chunk.values.offset
         starts.append(first + offsets[:-1].astype(np.int64))
-        lengths.append(as_lengths(counts))
-    return dtype.name, np.concatenate(starts), np.concatenate(lengths)
+        lengths.append(np.diff(offsets))
+    name: IdType = "uint16" if dtype.itemsize == 2 else "uint32"
+    return name, np.concatenate(starts), np.concatenate(lengths)
 
 
 def _line_lengths(path: Path) -> pa.ChunkedArray:

@@ -3,11 +3,11 @@
 import functools
 import json
 import os
+import re
 import shutil
 
 import datasets
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from electra.base.checkpoints import write_manifest
@@ -17,9 +17,7 @@ from electra.data.shards import load_or_build_cache
 from electra.data.token_cache import TokenCache
 from tests.conftest import refused
 from tests.data.rows import all_ids
-from tests.helpers import parametrize, read_json
-
-INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (16, 32, 64)]
+from tests.helpers import ROOT, parametrize, read_json
 
 
 def contents(cache):
@@ -32,13 +30,6 @@ def write_datatrove(path, documents, dtype="<u2"):
     np.concatenate(documents).astype(dtype).tofile(path)
     np.cumsum([len(ids) for ids in documents]).astype("<u8").tofile(f"{path}.index")
     return path
-
-
-def write_saved(folder, column, kind):
-    """A data set of one column, input_ids, as `save_to_disk` writes it."""
-    datasets.Dataset(datasets.table.InMemoryTable(pa.table({"input_ids": pa.array(column, kind)}))).save_to_disk(
-        folder
-    )
 
 
 def test_tokens_of_datatrove_are_read_where_they_are(number_tokenizer, tmp_path):
@@ -70,23 +61,16 @@ def test_tokens_without_lines_are_no_text_for_the_policy_of_lines(number_tokeniz
             assert len(policy()) > 0
 
 
-@parametrize(("dtype", "length"), [("int32", 4), ("int64", -1), ("uint16", -1)])
-def test_a_saved_dataset_of_tokens_is_read_where_it_is(number_tokenizer, tmp_path, dtype, length):
-    documents = [[2, 5 + n, 6, 3] for n in range(100)]
-    ids = datasets.List(datasets.Value(dtype), length)
-    features = datasets.Features({"n": datasets.Value("int64"), "input_ids": ids})
-    rows = {"n": [*range(100)], "input_ids": documents}
-    datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved", num_shards=3)
-    cache = open_cache(tmp_path / "saved", number_tokenizer, str(tmp_path / "cache"))
+def test_the_snippet_of_the_page_writes_the_tokens_of_a_data_set(number_tokenizer, tmp_path, monkeypatch):
+    dataset = datasets.Dataset.from_dict({"n": [*range(100)], "input_ids": [[2, 5 + n, 6, 3] for n in range(100)]})
+    (snippet,) = re.findall(
+        r"```python\n(import numpy\n.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tokens").mkdir()
+    exec(snippet, {"dataset": dataset})
+    cache = open_cache(tmp_path / "tokens", number_tokenizer, str(tmp_path / "cache"))
     assert contents(cache)[0] == [[5 + n, 6] for n in range(100)]
-    shutil.copy(next((tmp_path / "saved").glob("*.arrow")), tmp_path / "saved" / "cache-1.arrow")  # of `map`
-    assert len(open_cache(tmp_path / "saved", number_tokenizer, str(tmp_path / "cache"))) == 100
-    datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path / "text")
-    assert "'input_ids'" in refused(lambda: open_cache(tmp_path / "text", number_tokenizer, str(tmp_path)))
-    splits = datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)})
-    splits.save_to_disk(tmp_path / "splits")
-    assert "splits/train" in refused(lambda: open_cache(tmp_path / "splits", number_tokenizer, str(tmp_path)))
-    assert "no tokens" in refused(lambda: open_cache(tmp_path / "cache" / "x", number_tokenizer, str(tmp_path)))
 
 
 def test_documents_are_equal_whatever_wrote_their_tokens(number_tokenizer, write_corpus, tmp_path):
@@ -94,30 +78,13 @@ def test_documents_are_equal_whatever_wrote_their_tokens(number_tokenizer, write
     framed = [[2, *ids, 3] for ids in documents]
     for dtype in ("<u2", "<u4"):
         write_datatrove(tmp_path / "foreign" / f"{dtype[1:]}.ds", framed, dtype)
-    for name in INTEGERS:
-        write_saved(tmp_path / "foreign" / name, framed, pa.list_(pa.type_for_alias(name)))
     foreign = open_cache(tmp_path / "foreign", number_tokenizer, str(tmp_path / "cache"))
     own = load_or_build_cache(write_corpus([" ".join(map(str, ids)) for ids in documents]), number_tokenizer, tmp_path)
-    assert all_ids(foreign) == 8 * documents
-    assert foreign.content_hashes.tolist() == 8 * own.content_hashes.tolist()
-
-
-def test_lists_that_are_missing_or_empty_are_no_documents(number_tokenizer, tmp_path):
-    rows = [[5, 6], None, [], [2, 3], [7]]
-    for number, kind in enumerate((pa.list_(pa.int8()), pa.large_list(pa.int32()), pa.list_(pa.int64(), 2))):
-        is_fixed = pa.types.is_fixed_size_list(kind)
-        write_saved(
-            tmp_path / str(number), [row for row in rows if not is_fixed or row is None or len(row) == 2], kind
-        )
-        cache = open_cache(tmp_path / str(number), number_tokenizer, str(tmp_path / "cache"))
-        assert all_ids(cache) == ([[5, 6]] if is_fixed else [[5, 6], [7]])
+    assert all_ids(foreign) == 2 * documents
+    assert foreign.content_hashes.tolist() == 2 * own.content_hashes.tolist()
 
 
 # Damaged files, and files without tokens
-
-
-def saved(column, kind):
-    return lambda folder: write_saved(folder / "saved", column, kind)
 
 
 def with_index(*ends, dtype="<u8"):
@@ -128,42 +95,9 @@ def with_index(*ends, dtype="<u8"):
     return write
 
 
-def with_state(content):
-    def write(folder):
-        write_saved(folder / "saved", [[5]], pa.list_(pa.int32()))
-        (folder / "saved" / "state.json").write_text(content)
-
-    return write
-
-
-def compressed(folder):
-    write_saved(folder, [[5] * 1000], pa.list_(pa.int32()))
-    table = pa.table({"input_ids": [[5] * 1000]})
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(folder / "data-00000-of-00001.arrow", table.schema, options=options) as writer:
-        writer.write_table(table)
-
-
-def cut(folder):
-    write_saved(folder, [[5] * 1000], pa.list_(pa.int32()))
-    os.truncate(folder / "data-00000-of-00001.arrow", 2000)
-
-
 BAD = {
-    "text": (saved([["5"]], pa.list_(pa.string())), "string"),
-    "lists": (saved([[[5]]], pa.list_(pa.list_(pa.int32()))), "list<"),
-    "fractions": (saved([[5.0]], pa.list_(pa.float32())), "float"),
-    "booleans": (saved([[True]], pa.list_(pa.bool_())), "bool"),
-    "nulls": (saved([[5, None]], pa.list_(pa.int32())), "null"),
-    "no lists": (saved([5], pa.int32()), "int32"),
-    "names of tokens": (saved(["five"], pa.string()), "string"),
-    "negative": (saved([[8, -7, 9]], pa.list_(pa.int32())), "-7"),
-    "too large": (saved([[8, 6000, 9]], pa.list_(pa.int64())), "6000"),
-    "larger than int64": (saved([[8, 2**64 - 1]], pa.list_(pa.uint64())), str(2**64 - 1)),
-    "compressed": (compressed, "compression"),
-    "cut": (cut, "data-00000-of-00001.arrow"),
-    "no state": (with_state("[]"), "state.json"),
-    "another state": (with_state('{"_data_files": 5}'), "state.json"),
+    "another data set": (lambda folder: (folder / "state.json").write_text("{}"), "docs/clusters.md"),
+    "too large": (lambda folder: write_datatrove(folder / "a.ds", [[8, 6000, 9]]), "6000"),
     "ends that descend": (with_index(100, 50, 4000), "a.ds.index"),
     "an end behind the file": (with_index(40, 9000, 4000), "a.ds.index"),
     "no tokens": (with_index(0), "a.ds"),
@@ -184,8 +118,9 @@ def test_what_holds_no_tokens_is_refused_in_one_line(name, number_tokenizer, tmp
 
 
 def test_a_file_that_is_gone_is_named(number_tokenizer, tmp_path):
-    with_state('{"_data_files": [{"filename": "gone.arrow"}]}')(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"gone\.arrow"):
+    write_datatrove(tmp_path / "a.ds", [[5]])
+    (tmp_path / "a.ds.index").unlink()
+    with pytest.raises(FileNotFoundError, match=r"a\.ds\.index"):
         open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache"))
 
 
