@@ -182,18 +182,13 @@ def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]
         return sizes
     encodings = plain_backend(tokenizer).encode_batch(documents, add_special_tokens=False)
     tokens = sum(len(encoding.ids) for encoding in encodings)
-    unknown = 0
-    unknown_characters = 0
-    for encoding in encodings:
-        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            if token == tokenizer.unk_token_id:
-                unknown += 1
-                unknown_characters += end - start
+    pieces = (piece for encoding in encodings for piece in zip(encoding.ids, encoding.offsets, strict=True))
+    unknown = [end - start for token, (start, end) in pieces if token == tokenizer.unk_token_id]
     characters = sum(not character.isspace() for document in documents for character in document)
     measured = {
         "tokens": tokens,
-        "unknown_token_rate": unknown / max(1, tokens),
-        "unknown_character_rate": unknown_characters / max(1, characters),
+        "unknown_token_rate": len(unknown) / max(1, tokens),
+        "unknown_character_rate": sum(unknown) / max(1, characters),
         "bytes_per_token": sum(len(document.encode()) for document in documents) / max(1, tokens),
     }
     line = "%s, on %d held-out documents: unknown tokens %.5f, characters in them %.5f, bytes per token %.2f"

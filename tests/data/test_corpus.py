@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from pytest import approx
 
-from electra.data.corpus import Corpus, builtin_documents, builtin_files
+from electra.data.builtin import builtin_documents, builtin_files
+from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.readers import read_file
 from tests.conftest import refused

@@ -17,7 +17,7 @@ import random
 import re
 from collections.abc import Iterable
 
-from electra.data.corpus import builtin_documents
+from electra.data.builtin import builtin_documents
 from electra.finetuning.data import Examples
 
 ROWS = {"train": 4000, "dev": 1000}

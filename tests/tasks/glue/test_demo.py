@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from electra.data.corpus import builtin_documents
+from electra.data.builtin import builtin_documents
 from electra.tasks.glue.demo import demo_data, disturb, prose_sentences
 
 
