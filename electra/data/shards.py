@@ -201,7 +201,7 @@ def build_shard(
     def write(folder: Path) -> None:
         sums = _write_tokens(corpus, tokenizer, folder / ARROW_NAME, shard, count)
         corpus.check_unchanged(expected)
-        write_json(sums, folder / SUMS_NAME)
+        write_json({**sums}, folder / SUMS_NAME)
 
     build_folder(target / _name(shard, count), "a shard", write)
 
@@ -234,7 +234,10 @@ def _write_tokens(
 def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, int | str | None]]:
     """Return name and numbers of files, documents and tokens of each source of a corpus, for reports."""
     counts = cache.description["sources"]
-    return [{**source, **count} for source, count in zip(corpus.describe(), counts, strict=True)]
+    return [
+        {**source, "documents": count["documents"], "tokens": count["tokens"]}
+        for source, count in zip(corpus.describe(), counts, strict=True)
+    ]
 
 
 # ---- the index

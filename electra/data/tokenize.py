@@ -177,7 +177,7 @@ class _TrainingStream:
 
 def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[str, float]:
     """Return measurements of a tokenizer: its vocabulary and, if there are documents, how it cuts them into tokens."""
-    sizes = {"vocab_size": len(tokenizer), "held_out_documents": len(documents)}
+    sizes: dict[str, float] = {"vocab_size": len(tokenizer), "held_out_documents": len(documents)}
     if not documents:
         return sizes
     encodings = plain_backend(tokenizer).encode_batch(documents, add_special_tokens=False)
