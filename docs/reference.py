@@ -24,7 +24,7 @@ import electra
 from docs import help_files
 from electra.base.command_line import CommandLine
 from electra.base.files import read_yaml
-from electra.base.options import NOT_EMPTY, default_of
+from electra.base.options import NOT_EMPTY, Options, default_of
 from electra.core.objectives import OBJECTIVES, Objective
 from electra.core.options import rules_of
 from electra.core.recipes import RECIPES
@@ -398,7 +398,7 @@ def section(name: str, value: Any) -> str:
         return "\n".join([*lines, text, "", "```python", *values_of(value["small"]), "```", ""])
     lines += ["```python", signature(name, value), "```", "", *as_markdown(inspect.getdoc(value) or ""), ""]
     if name == "SegmentArguments":
-        lines += ["[Options](options.md#electra-pretrain) has the meaning of each.", ""]
+        lines += ["[Options](options.md#electra-pretrain) has them, as `--max_length` and others.", ""]
     if inspect.isclass(value):
         for method_name in PUBLIC_METHODS.get(name, ()):
             method = inspect.getattr_static(value, method_name)
@@ -427,7 +427,7 @@ PUBLIC_METHODS = {"ElectraForJointPretraining": ("from_recipe",), "ElectraTraine
 def signature(name: str, value: Any) -> str:
     """Return a call of a function or class with its parameters, those of options by group left out."""
     parameters = [p for p in inspect.signature(value).parameters.values() if p.name not in ("self", "cls")]
-    if len(parameters) > 17:  # options by name
+    if len(parameters) > 17 or (inspect.isclass(value) and issubclass(value, Options)):  # options by name
         first = [parameters[0].name] if parameters[0].default is inspect.Parameter.empty else []
         return f"{name}({', '.join([*first, '**options'])})"
     words = []

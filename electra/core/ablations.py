@@ -64,7 +64,7 @@ def copy_or_predict(
     input_ids: Tensor,
     original_ids: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return loss and predictions at all positions of a network that copies the input or predicts: All-Tokens MLM.
+    """Return loss and predictions of All-Tokens MLM at all positions: a token is copied from the input or predicted.
 
     The logits over the vocabulary are computed in pieces, and again in the backward pass: for 128 x 128 positions and
     30,522 tokens they would take 2 GB, several times over.

@@ -87,9 +87,10 @@ class CorruptedText(NamedTuple):
 class JointModel(PreTrainedModel):
     """A generator and a discriminator with shared embeddings, and the forward pass that trains both.
 
-    The attribute `objective` is what is trained, with the values of the user. The attribute `most_in_shared_rows` says
-    how training rows are packed: the largest number of positions that is chosen in any training row that segments
-    share, None if that is unknown. Evaluation ignores it.
+    Attributes:
+        objective: what is trained, with the values of the user.
+        most_in_shared_rows: the largest number of chosen positions of any training row that several segments share;
+            None if it is unknown, or no rows are shared. Evaluation ignores it.
 
     Arguments of `forward`:
         input_ids: original token ids, int64 (B, L).
@@ -317,11 +318,12 @@ class JointModel(PreTrainedModel):
     def discriminate(
         self, hidden: Tensor, input_ids: Tensor, masked: MaskedText, corrupted: CorruptedText
     ) -> tuple[Tensor, Fields]:
-        """Return the main network's loss at each token, float32 (B, L), and fields of the output.
+        """Apply the head of the main network; return the loss of each token, float32 (B, L), and fields of the output.
 
-        ELECTRA's loss is that of telling replaced tokens; the losses of masked language models are in ablations.py.
+        A discriminator has the loss that its objective names in losses.py, a language model one of ablations.py.
 
-        `hidden` are the last hidden states of the main network, (B, L, D), whose input is the result of `replace`.
+        Args:
+            hidden: last hidden states of the main network for the text that `replace` returns, (B, L, D).
         """
         if corrupted.is_replaced is not None and self.objective.finds_replaced:
             logits = replaced_logits(self.discriminator, hidden)
@@ -348,7 +350,10 @@ class JointModel(PreTrainedModel):
         corrupted: CorruptedText,
         num_chosen: Tensor | None,
     ) -> tuple[Tensor, Fields]:
-        """Return the total loss, the main one with the generator's, (), and the generator's fields of the output."""
+        """Add the generator's loss to the main network's; return the sum, (), and the generator's output fields.
+
+        A generator that is not trained in this step adds no loss.
+        """
         if generated is None:
             return main_loss, {}
         generator_loss = generated.loss

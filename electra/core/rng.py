@@ -80,12 +80,12 @@ def permute(indices: Ints, size: int | Ints, seed: int, *counters: int) -> Ints:
 
 
 def permute_locally(indices: Ints, size: int, seed: int, *counters: int) -> Ints:
-    """Return the images of `indices`, (N,), under a permutation of range(size) that reads few places at a time.
+    """Return the images of `indices`, (N,), under a permutation of range(size) whose neighbours are near each other.
 
-    Up to 2^20 elements are permuted as by `permute`. Of more, stretches of 2^14 are permuted; then the elements of 64
-    stretches at a time are, a pool, and each pool by the same permutation of its places. So 2^20 samples in a row come
-    from 64 random places of the whole range, and each place is read from end to end. What is left over comes last; a
-    random rotation makes it another part in every epoch.
+    Up to 2^20 elements are permuted as by `permute`. A larger range is cut into stretches of 2^14 elements. First the
+    order of the stretches is permuted; then each 64 stretches that follow each other are a pool, and the elements of a
+    pool are permuted. So 2^20 samples in a row come from 64 stretches, each of which is read as a whole. Elements
+    beyond the last whole stretch come last, and a random rotation makes them other elements in every epoch.
     """
     if size <= POOL:
         return permute(indices, size, seed, *counters)

@@ -1,4 +1,4 @@
-"""The joint model as a user makes and opens one: from a recipe, or from a run; the heart is core/joint.py."""
+"""The joint model that users build from a recipe or load from a run. core/joint.py has its forward pass."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -21,11 +21,11 @@ from electra.tokenizers.load import given_tokenizer
 
 
 class ElectraForJointPretraining(JointModel):
-    """The joint model, which a recipe or a run gives: `JointModel` describes attributes and `forward`."""
+    """A joint model that can be built from a recipe and loaded from a run; see `JointModel` for its `forward`."""
 
     @classmethod
     def from_pretrained(cls, path: str | PathLike[str] | None, *args: Any, **options: Any) -> Self:
-        """Load a joint model, see `joint_source`."""
+        """Load the joint model of a run, a checkpoint or a Hub id; see `joint_source`."""
         return super().from_pretrained(joint_source(path, options), *args, **options)
 
     @classmethod

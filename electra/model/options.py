@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 from electra.base.files import absolute_if_there
-from electra.base.options import NOT_EMPTY, Need, Options, Values, check_known, from_recipe, without_effect
+from electra.base.options import AT_LEAST_8, NOT_EMPTY, Need, Options, Values, check_known, from_recipe, without_effect
 from electra.core.backbones import BACKBONES, NEWER, UNIFORM, Backbone
 from electra.core.errors import UserError
 from electra.core.objectives import (
@@ -56,7 +56,9 @@ class ModelArguments(Options):
     num_hidden_layers: int = from_recipe("num_hidden_layers", "Number of layers of the discriminator.", POSITIVE)
     num_attention_heads: int = from_recipe("num_attention_heads", "Attention heads of the discriminator.", POSITIVE)
     intermediate_size: int = from_recipe("intermediate_size", "Feed-forward width of the discriminator.", POSITIVE)
-    max_position_embeddings: int = from_recipe("max_position_embeddings", "Maximum length of the networks in tokens.")
+    max_position_embeddings: int = from_recipe(
+        "max_position_embeddings", "Maximum length of the networks in tokens.", AT_LEAST_8
+    )
     rope_theta: float | None = option(
         None,
         "Base of rotary positions, in layers with full attention; raise it with the length. Not set: the "

@@ -185,7 +185,10 @@ class ElectraTrainingArguments(TrainingArguments):
         of_command=True,
     )
     logging_steps: float = option(
-        100, "Optimizer steps between logged averages. Not given: at most a hundredth of the run.", resuming="recorded"
+        100,
+        "Optimizer steps between logged averages. Not given: at most a hundredth of the run.",
+        POSITIVE,
+        resuming="recorded",
     )
     save_steps: float = option(
         10_000,

@@ -1,6 +1,8 @@
 """The options of a run: which belong together, those of a resumed run, and what becomes of them with the data."""
 
 import logging
+import re
+from dataclasses import fields
 from functools import partial
 
 import numpy as np
@@ -9,10 +11,12 @@ from pytest import raises
 
 from electra.base.command_line import write_yaml
 from electra.base.files import CONFIGS
+from electra.base.options import types_of
 from electra.core.errors import UserError
 from electra.core.objectives import OBJECTIVES
+from electra.core.options import rules_of
 from electra.core.recipes import RECIPES
-from electra.pretraining.configuration import ElectraTrainingArguments
+from electra.pretraining.configuration import GROUPS, ElectraTrainingArguments
 from electra.pretraining.metrics import evaluation_metrics
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.run import main
@@ -23,6 +27,14 @@ from tests.helpers import parametrize
 from tests.pretraining.runs import TWO_STAGE, flags
 
 STABLE = "warmup_stable_decay"
+
+
+@parametrize("group", GROUPS)
+def test_each_number_has_a_range(group):
+    numbers = [
+        f for f in fields(group) if "rules" in f.metadata and re.search("int|float", str(types_of(group)[f.name]))
+    ]
+    assert not [f.name for f in numbers if rules_of(f).valid is None]
 
 
 @parametrize(
