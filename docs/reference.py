@@ -28,10 +28,11 @@ from electra.base.options import NOT_EMPTY, Options, default_of
 from electra.core.objectives import OBJECTIVES, Objective
 from electra.core.options import rules_of
 from electra.core.recipes import RECIPES
-from electra.finetuning.registry import BY_KIND, TASKS, TRAINED
+from electra.finetuning.registry import BY_KIND, TASKS, TRAINED, reporting_of
 from electra.pretraining.configuration import GROUPS, RESUMING
 from electra.pretraining.options import PRETRAINING_NEEDS
 from electra.pretraining.plan import parameter_counts
+from electra.report.metrics import PRETRAINING_METRICS
 from electra.tools.commands import VERBS
 from electra.tools.schema import VERBS_WITH_CONFIG, schema_of_files, to_json
 
@@ -47,7 +48,8 @@ def pages() -> dict[Path, str]:
         FOLDER / "options.md": options_page(),
         FOLDER / "configs.md": configs_page(),
         FOLDER / "python.md": python_page(),
-        FOLDER / "choose.md": with_recipes((FOLDER / "choose.md").read_text(encoding="utf-8")),
+        FOLDER / "choose.md": with_made("choose.md", RECIPES_MARK, recipes_table()),
+        FOLDER / "metrics.md": with_made("metrics.md", METRICS_MARK, metrics_tables()),
         CONFIGS / "electra.schema.json": to_json(schema_of_files()),
     }
 
@@ -261,10 +263,29 @@ VOCABULARY = 30_522
 """Tokens of a recipe that names no vocabulary of its own, as in the paper."""
 
 
-def with_recipes(text: str) -> str:
-    """Return a page with its table of recipes made anew."""
-    before, _, after = text.split(RECIPES_MARK)
-    return f"{before}{RECIPES_MARK}\n{recipes_table()}\n{RECIPES_MARK}{after}"
+def with_made(page: str, mark: str, made: str) -> str:
+    """Return a page of docs/ with what stands between two marks made anew."""
+    before, _, after = (FOLDER / page).read_text(encoding="utf-8").split(mark)
+    return f"{before}{mark}\n{made}\n{mark}{after}"
+
+
+METRICS_MARK = "<!-- metrics, made by python -m docs.reference -->"
+"""Line before and after the tables of metrics."""
+
+
+def metrics_tables() -> str:
+    """Return a table of the metrics of pre-training and of each kind of tasks, as reports name and define them."""
+    lines: list[str] = []
+    verbs = [verb for verb in TRAINED if not TASKS[verb].preset]
+    reports = {verb: reporting_of(TASKS[verb].kind).metrics for verb in verbs}
+    for verb, metrics in {"pretrain": PRETRAINING_METRICS, **reports}.items():
+        lines += [f"### electra {verb}", "", "| name | in reports | what it is |", "|---|---|---|"]
+        for metric in metrics.values():
+            if not metric.name.startswith("test_"):
+                less = "; less is better" * metric.lower_is_better
+                lines.append(f"| `{metric.name}` | {metric.title}{less} | {as_cell(metric.definition)} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def recipes_table() -> str:

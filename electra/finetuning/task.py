@@ -217,27 +217,6 @@ def has_one_answer(answers: Sequence[Any] | Array, references: Sequence[Any] | A
     return bool(share >= COLLAPSED_SHARE and 1 - share < RARE_ANSWERS * (1 - expected))
 
 
-CALIBRATION_RANGES = 15
-"""Ranges of probability of a calibration error, as Guo et al. (2017) use them."""
-
-
-def calibration_error(probabilities: Array, is_right: Array) -> float:
-    """Return the expected calibration error: how far probabilities are from the share of right answers, on average.
-
-    Answers are put into 15 ranges of probability of equal width, and the distance of a range is weighted by its number
-    of answers (Guo et al. 2017, arXiv:1706.04599). nan without answers, or if a probability is not finite.
-
-    Args:
-        probabilities: probability that the model gives each answer, float (N,).
-        is_right: whether each answer is right, bool (N,).
-    """
-    if not len(probabilities) or not np.isfinite(probabilities).all():
-        return math.nan
-    ranges = np.minimum((probabilities * CALIBRATION_RANGES).astype(np.int64), CALIBRATION_RANGES - 1)
-    distances = np.bincount(ranges, probabilities - is_right)
-    return float(np.abs(distances).sum() / len(probabilities))
-
-
 def pipeline_example(pipeline: str, text: str, options: str = "") -> str:
     """Return Python code for `Task.example` that calls a pipeline of transformers.
 

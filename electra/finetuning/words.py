@@ -14,11 +14,8 @@ import regex
 from scipy.special import logit
 
 from electra.finetuning.data import UNSPACED, Array
+from electra.finetuning.labelled.metrics import NUMBER, SINGLE
 
-SINGLE = "single"
-SEVERAL = "several"
-NUMBER = "number"
-"""Kinds of labels: one class, several classes or a number for each text."""
 MOST_REGRESSIONS = 50
 """Number of classes up to which a logistic regression is fitted."""
 MOST_WEIGHTS = 2_000_000

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
+from electra.finetuning.labelled.metrics import NUMBER, SEVERAL, SINGLE
 from electra.tasks.classify.task import parse_classify_arguments, read_labelled
 from electra.tasks.minimal_pairs.data import load_pairs
 from electra.tasks.multiple_choice.data import MultipleChoiceArguments, load_choice_splits

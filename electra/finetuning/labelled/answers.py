@@ -11,10 +11,10 @@ from electra.core.errors import UserError
 from electra.data.rows import Columns
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.labelled.labels import Example, LabelSet
+from electra.finetuning.labelled.metrics import NUMBER, SEVERAL, SINGLE
 from electra.finetuning.labelled.scores import class_names_of, decide_classes, mean_by_text
 from electra.finetuning.labelled.texts import TextColumns, encode_texts, read_example
 from electra.finetuning.predict import AskedColumns, Predictor, Saved
-from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 
 KINDS = {
     "multi_label_classification": SEVERAL,

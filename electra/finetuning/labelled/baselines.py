@@ -8,12 +8,13 @@ from scipy.special import logit
 
 from electra.finetuning.data import Array
 from electra.finetuning.labelled.labels import Example, LabelledTexts
+from electra.finetuning.labelled.metrics import NUMBER, SEVERAL
 from electra.finetuning.labelled.scores import (
     score_splits,
 )
 from electra.finetuning.task import BaselineScores, Split, score_all
 from electra.finetuning.trainer import Logits
-from electra.finetuning.words import NUMBER, SEVERAL, fit_words
+from electra.finetuning.words import fit_words
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 
 FAINT = 1e-6

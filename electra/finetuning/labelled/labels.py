@@ -17,8 +17,8 @@ from electra.core.ranges import check
 from electra.data.cells import PAGE
 from electra.data.rows import parse_value
 from electra.finetuning.data import Array
+from electra.finetuning.labelled.metrics import NUMBER, SEVERAL, SINGLE
 from electra.finetuning.row_checks import is_missing, plain_name, read_all, truth_of
-from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 
 MOST_WHOLE_NUMBERS = 20
 """Different whole numbers up to which labels are classes; more are numbers."""

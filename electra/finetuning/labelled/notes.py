@@ -4,8 +4,8 @@ import logging
 
 from electra.finetuning.held_out import warn_of_repeated
 from electra.finetuning.labelled.labels import MOST_WHOLE_NUMBERS, LabelledTexts
+from electra.finetuning.labelled.metrics import NUMBER, SINGLE
 from electra.finetuning.labelled.selection import content_of
-from electra.finetuning.words import NUMBER, SINGLE
 
 logger = logging.getLogger(__name__)
 

@@ -1,25 +1,20 @@
 """Scores of classification: metrics, thresholds, and the details of a run, beside those of a constant answer."""
 
-import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from electra.finetuning.data import Array
 from electra.finetuning.labelled.labels import LabelSet
-from electra.finetuning.task import by_split, calibration_error, has_one_answer
+from electra.finetuning.labelled.metrics import LABEL_METRICS, NUMBER, SEVERAL, SINGLE, Answered, f1
+from electra.finetuning.task import by_split, has_one_answer
 from electra.finetuning.trainer import Logits
-from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.report.classes import ClassScores, Details
-
-# Numbers are scaled to [0, 1] by the range of the training data. Scores are fractions in float64; nan where a metric
-# has no value.
 
 
 class ClassificationReferences(NamedTuple):
@@ -74,47 +69,12 @@ def class_names_of(labels: LabelSet, answers: Array) -> list[Any]:
 
 def score_classification(logits: Array, references: ClassificationReferences) -> dict[str, float]:
     """Return the metrics of a split from its logits (R, C)."""
-    # Not at the top: both take half a second, and `electra predict` has no use for them.
-    from scipy.stats import pearsonr, spearmanr
-    from sklearn.metrics import accuracy_score, average_precision_score, matthews_corrcoef
-
-    kind = references.labels.kind
-    targets = references.targets
     by_text = mean_by_text(logits, references.owners)
-    answers = decide_classes(references.labels, by_text)
+    answered = Answered(references.targets, decide_classes(references.labels, by_text), by_text)
+    kind = references.labels.kind
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about undefined values
-        if kind == NUMBER:
-            pair = targets[:, 0], answers[:, 0]
-            return {
-                "pearson": float(pearsonr(*pair).statistic),
-                "spearman": float(spearmanr(*pair).statistic),
-                "rmse": float(np.sqrt(np.square(targets - answers).mean())),
-            }
-        accuracy = accuracy_score(targets, answers)
-        scores = f1_scores(targets, answers, by_text.shape[1])
-        if kind == SINGLE:
-            mcc = matthews_corrcoef(targets, answers)
-            ece = calibration_error(softmax(by_text, axis=1).max(1), targets == answers)
-            return {"accuracy": accuracy, **scores, "mcc": float(mcc), "ece": ece}
-        occurs = targets.any(0)
-        ranked = np.nan_to_num(by_text[:, occurs])
-        scores["average_precision"] = math.nan
-        if occurs.any():
-            scores["average_precision"] = float(average_precision_score(targets[:, occurs], ranked))
-        ece = calibration_error(expit(by_text).ravel(), targets.ravel().astype(np.float64))
-        return {**scores, "subset_accuracy": accuracy, "ece": ece}
-
-
-def f1_scores(targets: Array, answers: Array, classes: int) -> dict[str, float]:
-    """Return macro and micro F1; a class that occurs in neither labels nor answers does not count."""
-    from sklearn.metrics import f1_score
-
-    f1 = partial(f1_score, targets, answers, labels=np.arange(classes))
-    return {
-        "macro_f1": f1(average="macro", zero_division=np.nan),
-        "micro_f1": f1(average="micro", zero_division=0.0),
-    }
+        return {metric.name: metric.compute(answered) for metric in LABEL_METRICS if kind in metric.kinds}
 
 
 # ---- Thresholds of several classes at once
@@ -167,8 +127,9 @@ def score_thresholds(logits: Logits, references: Mapping[str, ClassificationRefe
         else:
             thresholds = best_thresholds(expit(mean_by_text(logits["dev"], dev.owners)), dev.targets)
             prefix = f"{split}_"
-        for name, value in f1_scores(matrix, (probabilities > thresholds).astype(np.uint8), matrix.shape[1]).items():
-            scores[f"{prefix}threshold_{name}"] = float(value)
+        answers = (probabilities > thresholds).astype(np.uint8)
+        for average in ("macro", "micro"):
+            scores[f"{prefix}threshold_{average}_f1"] = f1(matrix, answers, matrix.shape[1], average)
     return scores
 
 

@@ -9,54 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from electra.base.files import read_json
+from electra.finetuning.labelled.metrics import LABEL_METRICS, THRESHOLD_METRICS
 from electra.report.blocks import Blocks, Fold
 from electra.report.classes import Details, class_blocks
 from electra.report.evaluation import Reporting
-from electra.report.results import Metric, Result, RunSummary, by_name, defined, read_evaluation
+from electra.report.results import Result, RunSummary, by_name, defined, read_evaluation
 
-CLASSIFY_METRICS = by_name(
-    Metric("accuracy", "accuracy"),
-    Metric(
-        "macro_f1",
-        "macro F1",
-        "Macro F1 is the mean of the F1 of all classes that occur, micro F1 that of all decisions together; for one "
-        "of several classes it equals accuracy. MCC is Matthews' correlation.",
-    ),
-    Metric("micro_f1", "micro F1"),
-    Metric("mcc", "MCC", error="correlation"),
-    Metric(
-        "average_precision",
-        "average precision",
-        "Of several classes at once, a class is answered if its probability is above one half. Average precision is "
-        "the area under precision over recall, the mean over classes; subset accuracy counts texts with every class "
-        "right.",
-    ),
-    Metric("subset_accuracy", "subset accuracy"),
-    Metric(
-        "threshold_macro_f1",
-        "macro F1 at thresholds",
-        "At thresholds: a class is answered above its own threshold, the one with the best F1 on the development set. "
-        "On this set, each half is scored with the thresholds of the other.",
-    ),
-    Metric("threshold_micro_f1", "micro F1 at thresholds"),
-    Metric(
-        "ece",
-        "ECE",
-        "ECE of several classes at once is that of the probability of each class, of one class that of the answer.",
-        lower_is_better=True,
-        error="none",
-    ),
-    Metric("pearson", "Pearson", error="correlation"),
-    Metric("spearman", "Spearman", error="correlation"),
-    Metric(
-        "rmse",
-        "RMSE",
-        "RMSE is the root of the mean squared error, in percent of the range of the training labels; lower is better.",
-        lower_is_better=True,
-        error="none",
-    ),
-    test=True,
-)
+CLASSIFY_METRICS = by_name(*LABEL_METRICS, *THRESHOLD_METRICS, test=True)
 """The metrics of classification, also of a test set."""
 HEADLINES = {
     "single": "accuracy",

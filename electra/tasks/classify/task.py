@@ -39,6 +39,7 @@ from electra.finetuning.labelled.labels import (
     number_labels,
     parse_cell,
 )
+from electra.finetuning.labelled.metrics import NUMBER, SEVERAL, SINGLE
 from electra.finetuning.labelled.notes import log_labels
 from electra.finetuning.labelled.scores import (
     ClassificationReferences,
@@ -55,7 +56,6 @@ from electra.finetuning.labelled.texts import TextColumns, encode_texts, read_ex
 from electra.finetuning.row_checks import is_named, is_unlabelled, read_all, set_apart, warn_if_unused
 from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example
 from electra.finetuning.trainer import Logits, step_loss
-from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.report.evaluation import CUT_TEXTS
 from electra.tasks.classify.data import ClassifyArguments
 from electra.tasks.classify.report import CLASSIFY_REPORTING, HEADLINES

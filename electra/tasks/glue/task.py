@@ -28,6 +28,7 @@ from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.labelled.answers import predictor_of_texts
 from electra.finetuning.labelled.labels import Example
+from electra.finetuning.labelled.metrics import NUMBER, SINGLE, calibration_error
 from electra.finetuning.labelled.texts import TextColumns, read_example
 from electra.finetuning.predict import AskedColumns, Predictor, Saved
 from electra.finetuning.task import (
@@ -35,12 +36,11 @@ from electra.finetuning.task import (
     Task,
     TaskData,
     TaskKind,
-    calibration_error,
     classifier_example,
     score_all,
 )
 from electra.finetuning.trainer import Logits
-from electra.finetuning.words import NUMBER, SINGLE, fit_words
+from electra.finetuning.words import fit_words
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, CUT_TEXTS
 from electra.tasks.glue.data import GlueArguments, GlueTuningArguments, load_task, task_data_settings
 from electra.tasks.glue.metrics import (

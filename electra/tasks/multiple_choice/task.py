@@ -40,6 +40,7 @@ from electra.finetuning.data import (
     task_name,
 )
 from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.labelled.metrics import calibration_error
 from electra.finetuning.predict import AskedColumns, Predictor, Saved
 from electra.finetuning.task import (
     Split,
@@ -47,7 +48,6 @@ from electra.finetuning.task import (
     TaskData,
     TaskKind,
     by_split,
-    calibration_error,
     has_one_answer,
     of_one_split,
     score_all,

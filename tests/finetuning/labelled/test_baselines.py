@@ -7,11 +7,11 @@ from pytest import approx
 
 from electra.finetuning.labelled.baselines import make_baselines
 from electra.finetuning.labelled.labels import Example, LabelledTexts, LabelSet
+from electra.finetuning.labelled.metrics import NUMBER, SEVERAL, SINGLE
 from electra.finetuning.labelled.scores import (
     ClassificationReferences,
 )
 from electra.finetuning.task import Split
-from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from tests.helpers import parametrize
 

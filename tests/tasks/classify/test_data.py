@@ -20,10 +20,10 @@ from electra.finetuning.labelled.labels import (
     number_labels,
     parse_cell,
 )
+from electra.finetuning.labelled.metrics import NUMBER, SEVERAL, SINGLE
 from electra.finetuning.labelled.selection import content_of, label_order, nested_order
 from electra.finetuning.labelled.texts import TextColumns, read_examples
 from electra.finetuning.row_checks import is_unlabelled
-from electra.finetuning.words import NUMBER, SEVERAL, SINGLE
 from electra.tasks.classify.data import ClassifyArguments
 from electra.tasks.classify.task import LabelledTexts, read_labelled
 from tests.conftest import refused
