@@ -122,7 +122,6 @@ READERS = [
     ("resumed/checkpoint-8/manifest.json", lambda world: latest_valid_checkpoint(world / "resumed")),
     ("resumed/checkpoint-8/trainer_state.json", resume),
     ("resumed/checkpoint-8/origin.json", resume),
-    ("run/metrics.json", lambda world: show(world / "run")),
     ("run/trainer_state.json", lambda world: show(world / "run")),
     ("run/samples.json", lambda world: show(world / "run")),
     ("cache/cache.json", lambda world: open_tokens(world / "cache")),

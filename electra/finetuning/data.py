@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.base.errors import first_line
 from electra.base.files import HELD_OUT_WORDS, check_regular, expand
 from electra.core.errors import UserError, abridged
-from electra.data.lines import COMPRESSIONS, form_of
+from electra.data.lines import COMPRESSIONS
 from electra.data.rows import TABLES, Columns, PlacedRow, classes_of, name_classes, read_rows
 from electra.tokenizers.load import state_kept
 
@@ -243,8 +243,8 @@ TEXT_ENDINGS = (".txt", ".conll", ".conllu", ".conllup", ".iob", ".iob2", ".bio"
 def task_name(options: Any, kind: str, task_names: Collection[str] = ()) -> str:
     """Return the name of a task: --task_name, else that of the data set, the first training file, or `kind`.
 
-    A file that is named train, dev or the like, or that lies in the folder of one of the `known` tasks, stands for its
-    folder. The result is usable as a file name, and not that of a hidden file.
+    A file that is named train, dev or the like, or that lies in a folder of one of the `task_names`, has the name of
+    its folder. The result is usable as a file name, and not that of a hidden file.
     """
     file_name = ""
     if paths := files_by_split(options).get("train"):
@@ -423,20 +423,6 @@ def as_plain(value: Any) -> Any:
     return [as_plain(part) for part in value] if isinstance(value, list) else value
 
 
-def files_of_folder(name: str, config: str | None) -> dict[str, list[str]]:
-    """Return the files of a folder by split, as `datasets` finds them; {} if `name` is no folder of tables alone."""
-    if not Path(name).is_dir() or (Path(name) / "dataset_dict.json").is_file():
-        return {}
-    import datasets
-
-    try:
-        data_files = datasets.load_dataset_builder(name, config).config.data_files or {}
-    except Exception:  # `load_tables` says why
-        return {}
-    files = {split: [*map(str, data_files[theirs])] for split, theirs in SPLITS.items() if theirs in data_files}
-    return files if all(form_of(path) in TABLES for path in chain.from_iterable(files.values())) else {}
-
-
 # ---- files, a data set, or rows of a program
 
 
@@ -460,30 +446,24 @@ def rows_by_split(
             for split, part in rows.items()
         }
     name = options.dataset_name
-    config = getattr(options, "dataset_config_name", None)
     form: Any = {option: getattr(options, option, None) for option in TABLE_FORM}
 
     def read(path: str) -> Iterator[PlacedRow]:
         return _at_least_one(read_rows(path, **form, names_classes=names_classes, skips_empty=True), path)
 
-    files = files_by_split(options) if name is None else files_of_folder(name, config)
-    rows_of_splits: dict[str, Iterator[PlacedRow]]
-    rows_of_splits = {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}
     if name is None:
-        return rows_of_splits
-    there = [SPLITS[split] for split in files]
-    if not files:
-        tables = load_tables(name, config, "name files with --train_file and --validation_file")
-        there = [*tables]
-        rows_of_splits = {
-            split: table_rows(tables[theirs], f"{name} {theirs}", names_classes=names_classes)
-            for split, theirs in SPLITS.items()
-            if theirs in tables
-        }
-    missing = [SPLITS[split] for split in needs if split not in rows_of_splits]
+        files = files_by_split(options)
+        return {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}
+    config = getattr(options, "dataset_config_name", None)
+    tables = load_tables(name, config, "name files with --train_file and --validation_file")
+    missing = [SPLITS[split] for split in needs if SPLITS[split] not in tables]
     if missing:
-        raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(there)}")
-    return rows_of_splits
+        raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(tables)}")
+    return {
+        split: table_rows(tables[theirs], f"{name} {theirs}", names_classes=names_classes)
+        for split, theirs in SPLITS.items()
+        if theirs in tables
+    }
 
 
 def _at_least_one(rows: Iterator[PlacedRow], name: str) -> Iterator[PlacedRow]:

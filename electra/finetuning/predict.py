@@ -15,7 +15,7 @@ import logging
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,11 +40,9 @@ from electra.core.errors import UserError
 from electra.core.networks import check_finite
 from electra.core.ranges import check
 from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
-from electra.data.lines import COMPRESSIONS, form_of
+from electra.data.lines import form_of
 from electra.data.rows import (
     DELIMITERS,
-    JSON_LINES,
-    TABLES,
     TEXT_COLUMN,
     WORKBOOKS,
     Columns,
@@ -186,7 +184,7 @@ def open_saved(path: str | Path) -> tuple[Saved, str]:
     if vocabulary_size(tokenizer) > model.get_input_embeddings().num_embeddings:
         raise UserError(f"{path} has another tokenizer, with more tokens than embeddings; restore its tokenizer.json")
     length = run.settings.get("max_length", 0)
-    if not 8 <= length <= longest_input(model):
+    if not isinstance(length, int) or not 8 <= length <= longest_input(model):
         raise UserError(f"{folder / RESULT_NAME} has the max_length {length}, which the model cannot read; restore it")
     verb = verb_of(read_json(folder / RESULT_NAME, SavedKind), head, run.settings)
     return Saved(model, tokenizer, {**run.settings, "task": run.task}), verb
@@ -216,11 +214,15 @@ def saved_in_memory(model: PreTrainedModel, processing_class: Any = None) -> tup
 
 
 def verb_of(recorded: SavedKind, head: str, settings: Values) -> str:
-    """Return the verb whose command answers rows with a saved model: that of the recorded kind.
+    """Return the verb whose command answers rows with a saved model.
 
-    Without a kind of this architecture, it is the architecture's: folders of earlier versions, models in memory and
-    tasks of a program record none. Of a classifier of texts, only the settings of `electra classify` have a kind of
-    labels.
+    It is the verb of the recorded kind. Folders of earlier versions, models in memory and tasks of a program have no
+    recorded kind: then it is the first verb with models of this architecture, or `classify` if the settings have a
+    kind of labels, which no other verb records.
+
+    Args:
+        head: end of the name of the model's class, such as SequenceClassification.
+        settings: options of the training.
     """
     verbs = [verb for verb, row in TASKS.items() if head in row.architectures and not row.preset]
     verb = BY_KIND.get(recorded.get("kind", ""), "")
@@ -390,7 +392,10 @@ def main(argv: list[str] | None = None) -> None:
         check(value is None or value > 0, option, value, "at least 1")
     output: Any = nullcontext(sys.stdout)  # the rows alone: what libraries print goes to the standard error
     if args.output_file not in (None, "-"):
-        output = open_output(expand(args.output_file), form_of(args.file))
+        path = expand(args.output_file)
+        is_free = path.resolve().parent.is_dir() and not path.is_dir()
+        check(is_free, "output_file", path, "a file in a folder that exists")
+        output = open_new(path)
     setup_logging(sys.stderr)
     with redirect_stdout(sys.stderr):
         keep_freed_memory()
@@ -408,13 +413,3 @@ def main(argv: list[str] | None = None) -> None:
             if not count:
                 raise UserError(f"{args.file} has no rows; give a header and rows, or JSON lines")
         logger.info("%d rows are answered", count)
-
-
-def open_output(path: Path, form: str) -> AbstractContextManager[IO[str]]:
-    """Return the file that appears when it is complete; refuse a name of another form than that of the rows."""
-    is_free = path.resolve().parent.is_dir() and not path.is_dir()
-    check(is_free, "output_file", path, "a file in a folder that exists")
-    forms = (form,) if form in DELIMITERS else (".csv",) if form in WORKBOOKS else JSON_LINES
-    is_other = path.suffix.lower() in {*TABLES, *COMPRESSIONS}.difference(forms)
-    check(not is_other, "output_file", path, f"named {' or '.join(forms)}, the form that is written")
-    return open_new(path)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from electra.core.errors import UserError
+from electra.core.errors import UserError, abridged
 from electra.data.cells import PAGE
 from electra.finetuning.data import SPLITS, Array, ColumnRows
 
@@ -93,20 +93,24 @@ def warn_if_unused(no_label: Sequence[str], is_used: bool) -> None:
 
 
 def set_apart(
-    splits: Mapping[str, Sequence[_Item]], is_labelled: Callable[[_Item], bool], place_of: Callable[[_Item], str]
+    splits: Mapping[str, Sequence[_Item]],
+    labels_of: Callable[[_Item], Collection[Any]],
+    place_of: Callable[[_Item], str],
 ) -> dict[str, list[_Item]]:
     """Return the splits with the rows that have a label, and their number in a line of the log.
 
     The other rows of a test set become a split of their own, `UNLABELLED`, which is predicted and not scored. A test
     set in which no row has a label stays whole.
 
+    Args:
+        labels_of: the labels of a row, such as one of each of its words; empty if the row has none.
     Raises:
-        UserError: no row of another split has a label.
+        UserError: no row of another split has a label, or all of the training data have the same.
     """
     labelled: dict[str, list[_Item]] = {}
     for split, items in splits.items():
-        unlabelled = [item for item in items if not is_labelled(item)]
-        labelled[split] = [item for item in items if is_labelled(item)]
+        unlabelled = [item for item in items if not labels_of(item)]
+        labelled[split] = [item for item in items if labels_of(item)]
         if not unlabelled:
             continue
         count = f"{len(unlabelled)} of {len(items)} rows have no label"
@@ -123,4 +127,9 @@ def set_apart(
         else:
             labelled[split] = unlabelled
             logger.info("%-14s no row has a label: predicted, not scored", split)
+    labels = [label for item in labelled.get("train", []) for label in labels_of(item)]
+    if labels and all(label == labels[0] for label in labels):
+        raise UserError(
+            f"all labels are {abridged(labels[0])}; the training data needs two or more, see --label_column and {PAGE}"
+        )
     return labelled

@@ -498,7 +498,7 @@ def finish(evaluation: Evaluation) -> None:
         describe_model(evaluation, task)
         write_scores(evaluation, task)
     if is_sweep():  # the trial may optimise any of these
-        (run,) = evaluation.kind.reporting.summarize(evaluation.results, "")
+        run = evaluation.kind.reporting.summarize(evaluation.results, "")
         scalars = {name: value for name, value in run.scalars.items() if value is not None}
         track_results(evaluation.args.tuning.report_to, scalars, [])
 

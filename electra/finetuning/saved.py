@@ -132,7 +132,7 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
     kind = task.kind
     model = result.model
     settings = result.settings
-    (summary,) = (run.tasks[task.name] for run in kind.reporting.summarize(evaluation.results, ""))
+    summary = kind.reporting.summarize(evaluation.results, "").tasks[task.name]
     scores = hub_scores(kind.reporting, summary, hub_data(evaluation.args.options), result.seed)
     metadata = ModelCardData(
         library_name="transformers",
@@ -202,10 +202,10 @@ def _hash(content: bytes) -> str:
 def write_scores(evaluation: Evaluation, task: Task) -> None:
     """Write the median scores of a task into the folder of the evaluation, as the Hub reads them."""
     reporting = task.kind.reporting
-    for run in reporting.summarize(evaluation.results, ""):
-        if task.name in run.tasks:
-            scores = hub_scores(reporting, run.tasks[task.name], hub_data(evaluation.args.options))
-            write_eval_results(scores, evaluation.folder)
+    run = reporting.summarize(evaluation.results, "")
+    if task.name in run.tasks:
+        scores = hub_scores(reporting, run.tasks[task.name], hub_data(evaluation.args.options))
+        write_eval_results(scores, evaluation.folder)
 
 
 def hub_data(options: Any) -> HubData:

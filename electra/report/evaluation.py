@@ -77,6 +77,13 @@ NOT_PUBLIC = "Another set than above, without runs of this report: the labels of
 """Sentence above published scores of test sets."""
 
 
+MOST_ECE = 0.2
+"""Calibration error above which a sentence warns of the probabilities. It is below in 19 of 20 draws
+of 50 answers with exact probabilities, evenly between .5 and 1."""
+FAR_OFF = "are off by {} points on average (ECE): do not take them for the chance of being right."
+"""Words of the warning of a large calibration error, in percent."""
+DECIDED = ("learning_rate", "layerwise_lr_decay", "num_train_epochs", "max_length", "head")
+"""Options that the encoder decides where they are not given; the head of a tagger, linear, is no option."""
 Describe = Callable[[Mapping[Path, str], Sequence[RunSummary]], Blocks]
 """Function of names by folder and of their runs that returns what a kind of task says of them, besides scores."""
 
@@ -126,7 +133,7 @@ class Reporting:
         blocks = [*lines_about(folders, self.unit), *sentences, *self.blocks(runs, details)]
         titles = [task.title for task in self.tasks_in(runs).values()]
         what = ", ".join(titles) if len(titles) <= MOST_TITLES else f"{len(titles)} tasks"
-        commands = folded_commands(self.verb, [read_options(folder) or {} for folder in folders])
+        commands = folded_commands(self.verb, [options_of(folder) for folder in folders])
         return Report(f"{self.title}: {what}", [*blocks, *commands], terminal)
 
     def verdicts(self, folders: Sequence[Path]) -> list[Verdict]:
@@ -134,10 +141,9 @@ class Reporting:
         verdicts = []
         for folder, name in names_of(folders).items():
             results = read_evaluation(folder)
-            baselines = self.baselines_of(folder, results)
-            for run in self.summarize(results, name):
-                sentence = self.verdict(run, baselines)
-                text = sentence.text if len(folders) == 1 and run.name == name else f"{run.name}: {sentence.text}"
+            run = self.summarize(results, name)
+            for sentence in self.verdicts_of(run, self.baselines_of(folder, results)):
+                text = sentence.text if len(folders) == 1 else f"{name}: {sentence.text}"
                 verdicts.append(sentence._replace(text=text))
         return verdicts
 
@@ -147,30 +153,44 @@ class Reporting:
             return []
         results = read_evaluation(folders[0])
         baselines = self.baselines_of(folders[0], results)
-        for run in self.summarize(results, ""):
-            for summary in run.tasks.values():
-                result = summary.results[0]
-                rivals = [] if too_unknown(unknown_share(summary)) else rivals_of(summary, baselines)
-                text = advice(score_for_verdict(summary), rivals, result, result.settings.get(CUT_TEXTS, 0.0))
-                if text:
-                    return [Verdict(text if len(run.tasks) == 1 else f"{summary.task.title}: {text}", None)]
+        run = self.summarize(results, "")
+        for summary in run.tasks.values():
+            result = summary.results[0]
+            rivals = [] if too_unknown(unknown_share(summary)) else rivals_of(summary, baselines)
+            text = advice(score_for_verdict(summary), rivals, result, result.settings.get(CUT_TEXTS, 0.0))
+            if text:
+                return [Verdict(text if len(run.tasks) == 1 else f"{summary.task.title}: {text}", None)]
         return []
 
     def baselines_of(self, folder: Path, results: Sequence[Result]) -> dict[str, RunSummary]:
         """Return the baselines of an evaluation by title."""
-        return {title: self.summarize(scores, title)[0] for title, scores in read_baselines(folder, results).items()}
+        return {title: self.summarize(scores, title) for title, scores in read_baselines(folder, results).items()}
 
-    def verdict(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> Verdict:
-        """Return the sentence about a run, which for several tasks says on how many it is above every baseline."""
+    def verdicts_of(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> list[Verdict]:
+        """Return the sentences about a run: of one task, on the development set, the test set, and its probabilities.
+
+        The sentence about several tasks says on how many of them the run is above every baseline.
+        """
+        if len(run.tasks) > 1:
+            return [self.verdict_of_many(run, baselines)]
+        (summary,) = run.tasks.values()
+        sentences = []
+        for split in ("dev", "test"):
+            metric = summary.task.headline if split == "dev" else f"test_{summary.task.headline}"
+            if metric == summary.task.headline or metric in summary.metrics:
+                what = f"{summary.task.title} {self.title_of(metric)} {score_of(summary, metric)}"
+                sample = f"{examples_of(summary, split)} {self.unit}"
+                why_none = self.why_no_verdict(summary, split)
+                rivals = rivals_of(summary, baselines, split)
+                score = summary.spread(metric).median or 0.0
+                sentences.append(verdict(what, score, rivals, percent, sample, why_none))
+        error = summary.spread("ece").median
+        if error is not None and error > MOST_ECE and not self.why_no_verdict(summary):
+            sentences.append(Verdict(f"The probabilities of its answers {FAR_OFF.format(percent(error))}", False))
+        return sentences
+
+    def verdict_of_many(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> Verdict:
         rivals = {name: rivals_of(summary, baselines) for name, summary in run.tasks.items()}
-        if len(run.tasks) == 1:
-            ((name, summary),) = run.tasks.items()
-            metric = self.title_of(summary.task.headline)
-            what = f"{summary.task.title} {metric} {score_of(summary)}"
-            sample = f"{examples_of(summary)} {self.unit}"
-            return verdict(
-                what, score_for_verdict(summary), rivals[name], percent, sample, self.why_no_verdict(summary)
-            )
         shown = [f"{name} {percent(value)} %. " for name, value in run.averages.items() if value is not None]
         places: dict[str, list[str]] = defaultdict(list)
         for name, summary in run.tasks.items():
@@ -189,16 +209,13 @@ class Reporting:
         is_above = 2 * len(places["above"]) > compared if compared else None
         return Verdict(f"{'; '.join([text, *comparisons])}.", is_above)
 
-    def why_no_verdict(self, summary: TaskSummary) -> str:
+    def why_no_verdict(self, summary: TaskSummary, split: str = "dev") -> str:
         """Return why the runs of a task allow no verdict, "" if they allow one: the one place for such reasons."""
-        return too_unknown(unknown_share(summary)) or too_few(examples_of(summary), self.unit)
+        return too_unknown(unknown_share(summary)) or too_few(examples_of(summary, split), self.unit)
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
-        """Return one summary per folder and model, from the folders' results."""
-        runs = []
-        for folder, name in names_of(folders).items():
-            runs += self.summarize(read_evaluation(folder), name)
-        return runs
+        """Return the summary of each folder, from its results."""
+        return [self.summarize(read_evaluation(folder), name) for folder, name in names_of(folders).items()]
 
     def read_baselines(self, folders: Sequence[Path]) -> list[RunSummary]:
         """Return the baselines, which need no network: a row for each folder, or one for folders with equal scores."""
@@ -210,35 +227,28 @@ class Reporting:
         rows = []
         for title, group in groups.items():
             for results, names in group.values():
-                rows += self.summarize(results, title if len(group) == 1 else f"{title} of {', '.join(names)}")
+                rows.append(self.summarize(results, title if len(group) == 1 else f"{title} of {', '.join(names)}"))
         return rows
 
-    def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:
-        """Return one summary per model in the folder `name`.
+    def summarize(self, results: Sequence[Result], name: str) -> RunSummary:
+        """Return the summary of the results in the folder `name`.
 
-        Models are told apart by their fingerprint, because one may have several names, such as a path with a final
-        slash.
+        Raises:
+            UserError: the results are of several encoders, which no command writes into one folder.
         """
-        by_encoder: dict[str, list[Result]] = defaultdict(list)
-        for result in results:
-            by_encoder[result.settings.get("encoder", result.model)].append(result)
-        tasks_by_name = self.tasks_of(results)
-        summaries = []
-        for results_of_encoder in by_encoder.values():
-            model = results_of_encoder[0].model
-            results_of_encoder.sort(key=lambda result: result.seed)
-            tasks = {}
-            for task_name, task in tasks_by_name.items():
-                runs = tuple(result for result in results_of_encoder if result.task == task_name)
-                if runs:
-                    tasks[task_name] = TaskSummary(task, runs, self.metrics)
-            row = name if len(by_encoder) == 1 else f"{name}: {model}"
-            means = {}
-            for title, names in self.averages.items():
-                medians: list[Any] = [tasks[task].headline.median if task in tasks else None for task in names]
-                means[title] = None if None in medians else statistics.fmean(medians)
-            summaries.append(RunSummary(row, model, results_of_encoder[0].parameters, tasks, means))
-        return summaries
+        if len(encoders := {result.settings.get("encoder", result.model) for result in results}) > 1:
+            raise UserError(f"{name} has results of {len(encoders)} encoders; give each a folder of its own")
+        ordered = sorted(results, key=lambda result: result.seed)
+        tasks = {}
+        for task_name, task in self.tasks_of(results).items():
+            runs = tuple(result for result in ordered if result.task == task_name)
+            if runs:
+                tasks[task_name] = TaskSummary(task, runs, self.metrics)
+        means = {}
+        for title, names in self.averages.items():
+            medians: list[Any] = [tasks[task].headline.median if task in tasks else None for task in names]
+            means[title] = None if None in medians else statistics.fmean(medians)
+        return RunSummary(name, ordered[0].model, ordered[0].parameters, tasks, means)
 
     def tasks_of(self, results: Sequence[Result]) -> dict[str, ScoredTask]:
         """Return the official tasks, then the tasks of the results that are named after their data."""
@@ -415,9 +425,9 @@ class Reporting:
         return table_of(rows)
 
 
-def score_of(summary: TaskSummary) -> str:
-    """Return the headline of a task for a sentence, such as `81.2 ± 0.4 % over 5 seeds`."""
-    spread = summary.headline
+def score_of(summary: TaskSummary, metric: str) -> str:
+    """Return a score of a task for a sentence, such as `81.2 ± 0.4 % over 5 seeds`."""
+    spread = summary.spread(metric)
     shown = "undefined" if spread.median is None else percent(spread.median)
     if spread.std is not None:
         shown += f" ± {percent(spread.std)}"
@@ -432,9 +442,20 @@ def score_for_verdict(summary: TaskSummary) -> float:
     return summary.headline.median or 0.0
 
 
-def examples_of(summary: TaskSummary) -> int:
-    """Return the number of examples in the development sets of a task, the smallest one of its runs."""
-    return min(sum(n for split, n in result.rows.items() if split.startswith("dev")) for result in summary.results)
+def examples_of(summary: TaskSummary, split: str = "dev") -> int:
+    """Return the number of examples in the development sets, or the test set, of a task: the smallest of its runs."""
+    return min(sum(n for name, n in result.rows.items() if name.startswith(split)) for result in summary.results)
+
+
+def options_of(folder: Path) -> dict[str, Any]:
+    """Return the options of an evaluation, and those that the encoder decided, if all its results have the same."""
+    options = read_options(folder) or {}
+    decided = {}
+    for name in DECIDED:
+        values = {result.settings.get(name) for result in read_evaluation(folder)}
+        if name not in options and len(values) == 1:
+            decided[name] = values.pop()
+    return {**options, **{name: value for name, value in decided.items() if value not in (None, "linear")}}
 
 
 def unknown_share(summary: TaskSummary) -> float:
@@ -442,14 +463,14 @@ def unknown_share(summary: TaskSummary) -> float:
     return max(result.settings.get(UNKNOWN_SHARE, 0.0) for result in summary.results)
 
 
-def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary]) -> list[Rival]:
-    """Return what a task's headline is compared with, the best baseline first.
+def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary], split: str = "dev") -> list[Rival]:
+    """Return what a task's headline on a split is compared with, the best baseline first.
 
     The error of a difference is that of both scores: of the seeds, and of the size of the development set. Answers of
     the baselines are not stored, so that the errors are not paired.
     """
-    metric = summary.metric(summary.task.headline)
-    examples = examples_of(summary)
+    metric = summary.metric(summary.task.headline if split == "dev" else f"{split}_{summary.task.headline}")
+    examples = examples_of(summary, split)
 
     def error_of(spread: Spread) -> float:
         sampling = sampling_error(metric, spread.median or 0.0, examples) if examples else 0.0
@@ -466,7 +487,7 @@ def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary]) -> list
         if summary.task.name not in baseline.tasks:
             continue
         spread = baseline.tasks[summary.task.name].spread(metric.name)
-        error = math.hypot(error_of(summary.headline), error_of(spread))
+        error = math.hypot(error_of(summary.spread(metric.name)), error_of(spread))
         note = reads_more if title == BAG_OF_WORDS and cut > MOST_CUT else ""
         rivals.append(Rival(PLAIN_NAMES.get(title, f"the {title}"), spread.median or 0.0, error, note))
     return sorted(rivals, key=lambda rival: -rival.score)

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import TypedDict
 
 from electra.base.files import read_json
-from electra.base.typed import check_type, parse_json
+from electra.base.typed import parse_json
 from electra.core.errors import UserError
 
 RESULTS_NAME = "results.jsonl"
@@ -36,24 +36,6 @@ class Environment(TypedDict, total=False):
 
     kind: str
     date: str
-
-
-class Settings(TypedDict, total=False):
-    """The settings of a run, as far as they are read from its result. Whole numbers are at least 1."""
-
-    encoder: str
-    per_device_train_batch_size: int
-    gradient_accumulation_steps: int
-    processes: int
-    precision: str
-    max_length: int
-    long_texts: str
-    text_column: str | None
-    text_pair_column: str | None
-    max_query_length: int
-    doc_stride: int
-    n_best_size: int
-    max_answer_length: int
 
 
 @dataclass(frozen=True)
@@ -99,9 +81,6 @@ def read_results(path: Path) -> list[Result]:
 def parse_result(text: str) -> Result:
     """Return the result in a text of JSON; raise a ValueError if the text is no JSON or no result."""
     result: Result = parse_json(text, Result)
-    for name, value in check_type(result.settings, Settings).items():
-        if name in Settings.__annotations__ and isinstance(value, int) and value < 1:
-            raise ValueError(f"settings.{name} must be at least 1, not {value}")
     return result
 
 

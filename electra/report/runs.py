@@ -45,67 +45,18 @@ class TrainingState(TypedDict, total=False):
     log_history: Required[list[LogLine]]
 
 
-class NamedSource(TypedDict):
-    """A part of the text of a run, as the user named it."""
-
-    name: str
-
-
-class PlanRecord(TypedDict, total=False):
-    """The plan of a run in metrics.json; tokens include padding, and numbers of a missing generator are 0."""
-
-    steps: Required[int]
-    epochs: float
-    changes: list[str]
-    sources: list[NamedSource]
-    objective: str
-    documents: int
-    corpus_tokens: int
-    held_out_documents: int
-    held_out_tokens: int
-    discriminator_shape: str
-    discriminator_parameters: int
-    generator_shape: str
-    generator_parameters: int
-    total_parameters: int
-    batch_size: int
-    max_length: int
-    total_tokens: int
-    flops: float
-    google_flops: float
-
-
-class ComputeRecord(TypedDict, total=False):
-    """The cost of a run in metrics.json."""
-
-    tokens: int
-    steps: int
-    training_seconds: float
-    tokens_per_second: float
-    device: str
-    devices: int
-    dtype: str
-    flops: float
-    google_flops: float
-    peak_flops_per_second: float
-
-
-class VerdictRecord(TypedDict):
-    """A verdict in metrics.json."""
-
-    text: str
-    is_good: bool | None
-
-
 class RunMetrics(TypedDict, total=False):
-    """The content of metrics.json of a finished run."""
+    """The content of metrics.json of a finished run; `plan` has the fields of `Plan`, `compute` those of the ledger.
 
-    plan: Required[PlanRecord]
+    `generator_verdict` has the fields of `Verdict`.
+    """
+
+    plan: Required[dict[str, Any]]
     held_out: dict[str, dict[str, float | None]]
     test: dict[str, float | None]
-    compute: ComputeRecord
+    compute: dict[str, Any]
     verdict: str
-    generator_verdict: VerdictRecord
+    generator_verdict: dict[str, Any]
     date: str
 
 

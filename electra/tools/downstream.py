@@ -164,7 +164,7 @@ def _fine_tuned(evaluation: Evaluation | None) -> FineTuned:
     )
     if not results:
         raise UserError(f"another program makes the runs of {evaluation.folder}; wait for it and call again")
-    (run,) = evaluation.kind.reporting.summarize(results, "")
+    run = evaluation.kind.reporting.summarize(results, "")
     scores = {name: spread.median for name, spread in run.tasks[task.name].metrics.items()}
     has_model = read_saved(evaluation, task) is not None
     return FineTuned(evaluation.folder, scores, results, folder_of(evaluation, task) if has_model else None)

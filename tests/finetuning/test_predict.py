@@ -301,8 +301,6 @@ def test_a_file_without_texts_is_refused(reviews, name, content, named, tmp_path
 @parametrize(
     ("file", "output", "named"),
     [
-        ("a.jsonl", "out.csv", "named .jsonl"),
-        ("a.csv", "out.parquet", "named .csv"),
         ("a.csv", ".", "a file in a folder that exists"),
         ("a.csv", "no/out.csv", "a file in a folder that exists"),
     ],

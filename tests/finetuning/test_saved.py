@@ -32,6 +32,7 @@ def test_the_pipeline_answers_as_a_head_on_the_mean_was_scored(tmp_path, framed_
     data = SimpleNamespace(labels=["a", "b", "c"], problem_type="single_label_classification", saved={})
     config = tiny_configs(vocab_size=len(framed_tokenizer))["modernbert"]
     config.initializer_range = 0.5
+    torch.manual_seed(0)
     model = EncoderWithHead(AutoModel.from_config(config), "hf_mean", 3).eval()
     save_model(evaluation, task, data, result, model, {})
     texts = ["bab dadad kok", "mum bab bab dadad kok mum", "kok"]

@@ -75,7 +75,7 @@ NO_FILES = {"train_file": None, "validation_file": None}
     [
         (TAG, NO_FILES, "--train_file"),
         (TAG, {"label_column": 5}, "--label_column 5"),
-        (TAG, {"label_column": 1, "scheme": "iob2"}, "--scheme"),
+        (TAG, {"label_column": 1, "scheme": "iob2"}, "all labels are 'X'"),
         (TAG, {"max_length": 4096}, "--max_length 4096"),
         (TAG, {"validation_file": "type.txt"}, "dev has the label 'I-ORG'"),
         (TAG, {"validation_file": "tag.txt"}, "dev has the label 'PER'"),

@@ -39,17 +39,22 @@ def make_baselines(
 
 
 def _scores(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> BaselineScores:
+    """Return the metrics of both baselines, made of the training texts with the numbers `texts`."""
     return score_all(score_splits, _baselines(data, splits, texts), splits)
 
 
 def _baselines(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> dict[str, Logits]:
-    """Return logits (R, C) by baseline and scored split, from the training texts with these numbers."""
+    """Return baseline -> scored split -> logits (R, C) for the R rows of the split.
+
+    Args:
+        texts: numbers of the training texts that the baselines are made of.
+    """
     train = [data.splits["train"][number] for number in texts]
     part = data._replace(splits={"train": train})
     scored = {name: split for name, split in splits.items() if split.is_labelled and name != "train"}
     shares = part.shares("train")
     constant = shares if data.labels.kind == NUMBER else logit(np.clip(shares, 1e-9, 1 - 1e-9))
-    if data.labels.kind == SEVERAL and constant.max() <= 0:  # an answer of no class has no score
+    if data.labels.kind == SEVERAL and constant.max() <= 0:  # no class is in half of the texts
         constant = np.where(constant == constant.max(), FAINT, constant)
     answers = {
         CONSTANT: {name: np.tile(constant, (len(split.references.owners), 1)) for name, split in scored.items()}

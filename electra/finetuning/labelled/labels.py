@@ -25,9 +25,9 @@ MOST_WHOLE_NUMBERS = 20
 
 Label = tuple[int, ...] | float
 """The label of a text: the numbers of its classes, ascending; or its number, scaled to the training data's range."""
-Form = Literal["one", "lists", "positions", "truths", "separated"]
-"""Form in which labels are written. one: a name or number; lists: lists of names; positions: lists with 1 or 0 for
-each class; truths: 1 or 0 by the name of the class, in columns or a mapping; separated: names in one cell."""
+Form = Literal["one", "lists", "truths", "separated"]
+"""Form in which labels are written. one: a name or number; lists: lists of names; truths: 1 or 0 by the name of the
+class, in columns or a mapping; separated: names in one cell."""
 
 
 class Example(NamedTuple):
@@ -103,9 +103,7 @@ def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -
     if kind == NUMBER:
         numbers = [value for value in map(as_number, labels) if value is not None]  # `number_labels` refuses others
         return LabelSet(kind, [], min(numbers, default=0.0), max(numbers, default=1.0))
-    if form == "positions":
-        classes = [str(number) for number in range(len(labels[0]))]
-    elif form == "truths":
+    if form == "truths":
         classes = [*dict.fromkeys(name for label in labels for name in label)]
     else:
         names = {name for label in _different(labels) for name in class_names(label, separator)}
@@ -117,8 +115,8 @@ def find_form(examples: Sequence[Example], separator: str | None) -> Form:
     """Return the form in which the labels of training examples are written.
 
     Raises:
-        UserError: some labels are mappings and others are not, lists hold fractions, or a separator is given for
-        mappings.
+        UserError: some labels are mappings and others are not, lists hold fractions, or nothing but 1 and 0, or a
+            separator is given for mappings.
     """
     labels = [example.label for example in examples]
     are_mappings = [isinstance(label, dict) for label in labels]
@@ -140,7 +138,10 @@ def find_form(examples: Sequence[Example], separator: str | None) -> Form:
         lengths = {len(label) for label in lists}
         is_binary = all(truth_of(part) is not None for label in lists for part in label)
         if len(lengths) == 1 and min(lengths) > 1 and is_binary:
-            return "positions"
+            raise UserError(
+                f"{examples[0].place} has the label {abridged(lists[0])}: give the names of its classes, or a column "
+                f"with 1 or 0 for each class; see {PAGE}"
+            )
     return "lists" if lists else "one"
 
 
@@ -224,7 +225,7 @@ def _unknown_label(example: Example, labels: LabelSet) -> str:
     shown = f"the label {abridged(example.label)}"
     expected = ", ".join(labels.classes) or "numbers"
     advice = "correct it, or see --label_kind"
-    if labels.form in ("positions", "truths"):
+    if labels.form == "truths":
         expected = f"1 or 0 for each of {expected}"
         advice = "correct it"
         if isinstance(example.label, dict):
@@ -241,15 +242,11 @@ def _numbered(label: Any, labels: LabelSet, numbers: Mapping[str, int], separato
     if labels.kind == NUMBER:
         value = as_number(label)
         return None if value is None else (value - labels.low) / (labels.high - labels.low)
-    if labels.form in ("positions", "truths"):
-        values = [*label.values()] if isinstance(label, dict) else label
-        names = [*label] if isinstance(label, dict) else labels.classes
-        if not isinstance(values, list) or len(values) != len(names) or not set(names) <= numbers.keys():
+    if labels.form == "truths":
+        truths = {name: truth_of(value) for name, value in label.items()} if isinstance(label, dict) else {"": None}
+        if not truths.keys() <= numbers.keys() or None in truths.values():
             return None
-        truths = [*map(truth_of, values)]
-        if None in truths:
-            return None
-        numbers_of_names = [numbers[name] for name, truth in zip(names, truths, strict=True) if truth]
+        numbers_of_names = [numbers[name] for name, truth in truths.items() if truth]
         return tuple(sorted(numbers_of_names)) if labels.kind == SEVERAL or len(numbers_of_names) == 1 else None
     names = class_names(label, separator)
     if not set(names) <= numbers.keys() or (labels.kind != SEVERAL and len(names) != 1):

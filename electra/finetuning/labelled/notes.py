@@ -1,6 +1,7 @@
 """What the log says about the labels of a classification: their kind and frequencies, and repeated texts."""
 
 import logging
+from collections import Counter
 
 from electra.finetuning.held_out import warn_of_repeated
 from electra.finetuning.labelled.labels import MOST_WHOLE_NUMBERS, LabelledTexts
@@ -30,8 +31,6 @@ def log_labels(data: LabelledTexts) -> None:
             "--label_kind single"
         ]
     logger.info("labels         %s, %.500s", labels.kind, ", ".join(shown))
-    if labels.form == "positions":
-        logger.info("               the labels are lists of 1 and 0, so a class is the number of a position, from 0")
     if labels.kind == SINGLE and len(labels.classes) > max(MOST_WHOLE_NUMBERS, MANY_CLASSES * texts):
         logger.warning("               %d classes in %d texts: see --label_column", len(labels.classes), texts)
     doubtful = [name for name in labels.classes if name in MAYBE_NO_LABEL]
@@ -40,6 +39,10 @@ def log_labels(data: LabelledTexts) -> None:
             "               '%s' is read as a class; if it means that a text has no label, give --no_label %s",
             "', '".join(doubtful), " ".join(doubtful),
         )  # fmt: skip
+    alike = Counter(name.casefold() for name in labels.classes)
+    doubles = [name for name in labels.classes if alike[name.casefold()] > 1]
+    if doubles:
+        logger.warning("               '%s' differ in case only, and are different classes", "', '".join(doubles))
     if shares.max() >= IMBALANCED * shares.min():
         logger.info("               imbalanced: consider --class_weights balanced, and macro F1")
     warn_of_repeated(data.splits, content_of, "texts")

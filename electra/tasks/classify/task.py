@@ -111,7 +111,8 @@ def open_classification(args: Arguments) -> Task:
     options = args.options
     data = read_labelled(options, args.rows)
     kind = data.labels.kind
-    settings: dict[str, Any] = {"label_kind": kind, "eval_seed": options.eval_seed}
+    # The seed also chooses texts of --train_fractions, so that both are recorded with a development set, too.
+    settings = {"label_kind": kind, "eval_seed": options.eval_seed, "validation_fraction": options.validation_fraction}
     if len(options.label_column) < 2:
         settings["label_column"] = next(iter(options.label_column), None)
     weights = class_weights(data) if options.class_weights == "balanced" else None
@@ -148,7 +149,9 @@ def read_labelled(options: ClassifyArguments, program_rows: Mapping[str, NamedRo
         examples = read_examples(rows, columns, needs_labels=split != "test")
         read[split] = read_all(examples, partial(parse_cell, kind=kind))
     missing = partial(is_unlabelled, no_label=options.no_label)
-    splits = set_apart(read, lambda example: not missing(example.label), lambda example: example.place)
+    splits = set_apart(
+        read, lambda example: [] if missing(example.label) else [example.label], lambda example: example.place
+    )
     every = chain.from_iterable(read.values())
     warn_if_unused(options.no_label, any(is_named(example.label, options.no_label) for example in every))
     separator = options.label_separator

@@ -83,15 +83,18 @@ def load_choice_splits(
             raise UserError(f"there are no questions for {split}; name a file or a data set of questions")
     answers = [question.answer for question in chain.from_iterable(questions_of_split.values())]
     warn_if_unused(no_label, None in answers)
-    apart = set_apart(
-        questions_of_split, lambda question: question.answer is not None, lambda question: question.place
-    )
+    apart = set_apart(questions_of_split, right_choices, lambda question: question.place)
     splits = with_development(apart, options, shared_context, "questions")
     for split, questions in splits.items():
         known_answers = [question.answer for question in questions if question.answer is not None]
         if len(known_answers) >= MANY_ANSWERS and min(known_answers) > 0:
             logger.warning("no answer of %s is 0, the first choice: labels count from 0", split)
     return splits
+
+
+def right_choices(question: ChoiceQuestion) -> list[str]:
+    """Return the text of the right choice; [] if the question has no answer."""
+    return [] if question.answer is None else [question.choices[question.answer]]
 
 
 def shared_context(question: ChoiceQuestion) -> tuple[str, ...]:

@@ -227,7 +227,7 @@ def load_tagging_splits(
     if is_rows and options.word_column is not None:
         logger.warning("--word_column %s has no effect on rows, whose words are in tokens", options.word_column)
     warn_if_unused(no_label, any(sentence.labels is None for sentence in chain.from_iterable(sentences.values())))
-    splits = set_apart(sentences, lambda sentence: sentence.labels is not None, lambda sentence: sentence.place)
+    splits = set_apart(sentences, lambda sentence: sentence.labels or [], lambda sentence: sentence.place)
     labels_to_learn = [sentence.labels or [] for sentence in splits.get("train", [])]
     foreign = foreign_label(labels_to_learn) if options.scheme == "auto" else None
     if foreign is not None:

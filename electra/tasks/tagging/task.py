@@ -183,8 +183,6 @@ def load_tagging_task(
     train_labels = [sentence.labels or [] for sentence in data["train"]]
     scheme = choose_scheme(train_labels, options.scheme)
     tags = tag_set(train_labels, scheme)
-    if len(tags) < 2:
-        raise UserError("all words have one label; see --label_column")
     logger.info("labels         %s, %d of them: %s", scheme, len(tags), " ".join(tags))
     if options.scheme == "auto" and scheme in ("io", "plain") and OUTSIDE in tags:
         instead = "plain, if O is a class like others" if scheme == "io" else "io, if the others are entities"

@@ -47,8 +47,6 @@ def examples(labels):
         (["好", "坏", "1.0.0"], None, LabelSet(SINGLE, ["1.0.0", "坏", "好"])),
         ([["a", "b"], [], ["c"]], None, LabelSet(SEVERAL, ["a", "b", "c"], form="lists")),
         ([["a"], ["b"], ["a"]], None, LabelSet(SINGLE, ["a", "b"], form="lists")),
-        ([[1, 0, 0], [0, 1, 1]], None, LabelSet(SEVERAL, ["0", "1", "2"], form="positions")),
-        ([[1.0, 0.0], [0.0, 0.0]], None, LabelSet(SEVERAL, ["0", "1"], form="positions")),
         ([[3, 1], [0, 1]], None, LabelSet(SEVERAL, ["0", "1", "3"], form="lists")),
         ([[1, 0], [0, 1, 1]], None, LabelSet(SEVERAL, ["0", "1"], form="lists")),
         ([{"b": 1, "a": 0}, {"a": 1, "b": 1}], None, LabelSet(SEVERAL, ["b", "a"], form="truths")),
@@ -74,12 +72,15 @@ def test_the_kind_of_labels_is_found_in_the_data(labels, separator, found):
     assert find_labels(examples(labels), "auto", separator) == found
 
 
+def test_lists_of_ones_and_zeros_alone_are_refused():
+    assert "a column with 1 or 0" in refused(lambda: find_labels(examples([[1, 0], [0, 1.0]]), "auto", None))
+
+
 def test_a_kind_that_is_asked_for_overrides_what_is_found():
     assert find_labels(examples(["1", "2", "5"]), NUMBER, None) == LabelSet(NUMBER, [], 1.0, 5.0)
     assert find_labels(examples(["0.5", "1"]), SINGLE, None) == LabelSet(SINGLE, ["0.5", "1"])
 
 
-POSITIONS = LabelSet(SEVERAL, ["0", "1", "2"], form="positions")
 TRUTHS = LabelSet(SEVERAL, ["insult", "threat"], form="truths")
 
 
@@ -91,7 +92,6 @@ TRUTHS = LabelSet(SEVERAL, ["insult", "threat"], form="truths")
         (["a"], LabelSet(SINGLE, ["a", "b"], form="lists"), (0,)),
         (["c", "a", "a"], LabelSet(SEVERAL, ["a", "b", "c"], form="lists"), (0, 2)),
         ([], LabelSet(SEVERAL, ["a", "b"], form="lists"), ()),
-        ([0, 1.0, 1], POSITIONS, (1, 2)),
         ({"threat": "1", "insult": "0"}, TRUTHS, (1,)),
         ({"insult": "True", "threat": "1.0"}, TRUTHS, (0, 1)),
         ("3", LabelSet(NUMBER, [], 1.0, 5.0), 0.5),
@@ -112,7 +112,6 @@ def test_labels_become_numbers(label, labels, expected):
         ("nan", LabelSet(NUMBER, [], 0.0, 1.0), "training has numbers"),
         ("1_0", LabelSet(NUMBER, [], 0.0, 1.0), "training has numbers"),
         ("3,5", LabelSet(NUMBER, [], 0.0, 9.0), "training has numbers"),
-        ([0, 1], POSITIONS, "1 or 0 for each of 0, 1, 2"),
         ({"insult": "3.0", "threat": "0"}, TRUTHS, "insult '3.0'"),
         ({"insult": "yes", "threat": "no"}, TRUTHS, "insult 'yes'"),
         ({"insult": "1", "threat": "-1"}, TRUTHS, "threat '-1'"),

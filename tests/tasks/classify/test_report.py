@@ -8,7 +8,7 @@ from pytest import approx
 from scipy.special import logit
 
 from electra.finetuning.labelled.labels import LabelSet
-from electra.finetuning.labelled.metrics import LABEL_METRICS, NUMBER, SEVERAL, SINGLE, calibration_error
+from electra.finetuning.labelled.metrics import LABEL_METRICS, NUMBER, SEVERAL, SINGLE
 from electra.finetuning.labelled.scores import (
     ClassificationReferences,
     best_thresholds,
@@ -21,8 +21,8 @@ from electra.finetuning.labelled.scores import (
     score_splits,
     useful_thresholds,
 )
-from electra.report.blocks import Fold, Heading, Table, Text, Verdict
-from electra.report.classes import MOST_CONFUSIONS, MOST_ROWS, class_blocks
+from electra.report.blocks import Fold, Heading, Table, Text, Verdict, to_markdown
+from electra.report.classes import MOST_CONFUSIONS, class_blocks
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, UNKNOWN_SHARE
 from electra.report.results import Result, append_result
 from electra.tasks.classify.report import CLASSIFY_REPORTING, HEADLINES, read_details
@@ -133,21 +133,15 @@ def test_every_class_is_a_column_and_scores_are_in_percent():
     assert all(confusions.is_number(column) for column in (1, 2, 3))
 
 
-def test_confusions_of_very_many_classes_say_what_is_left_out():
+def test_confusions_of_very_many_classes_are_left_out():
     labels = LabelSet(SINGLE, [f"class {n}" for n in range(MOST_CONFUSIONS + 20)])
     count = len(labels.classes)
     targets = np.arange(count)
     logits = np.eye(count, dtype=np.float32)[np.where(targets < 70, (targets + 1) % count, targets)]
     logits[0] = np.eye(count)[5]
     own = ClassificationReferences(labels, targets, np.arange(count), [""] * count, np.zeros(count))
-    blocks = class_blocks(details(logits, own), "Seed 1.")
-    tables = tables_of(blocks)
-    shown = [*tables["Classes"], *tables[f"{count - MOST_ROWS} more classes"]]
-    assert [row[0] for table in shown for row in table.rows] == labels.classes
-    (confusions,) = tables["Confusions"]
-    assert len(confusions.rows) == MOST_ROWS and confusions.rows[0] == ["class 0", "class 5", "1"]
-    (said,) = [block.text for block in blocks if isinstance(block, Text) and "left out" in block.text]
-    assert f"{70 - MOST_ROWS} other pairs" in said
+    tables = tables_of(class_blocks(details(logits, own), "Seed 1."))
+    assert [row[0] for row in tables["Classes"][0].rows] == labels.classes and "Confusions" not in tables
 
 
 def evaluation_of(folder, accuracies, bag_of_words=0.5, answers=None, texts=400, **settings):
@@ -193,6 +187,41 @@ def test_a_handful_of_texts_gives_no_verdict(tmp_path):
     assert "49 texts" in verdict.text and "bag of words" not in verdict.text and verdict.is_good is None
     (verdict,) = CLASSIFY_REPORTING.verdicts([evaluation_of(tmp_path / "b", (1.0, 1.0), texts=50)])
     assert verdict.is_good
+
+
+def test_the_test_set_has_a_sentence_of_its_own(tmp_path):
+    folder = evaluation_of(tmp_path / "a", (0.7,))
+    (line,) = (folder / "results.jsonl").read_text().splitlines()
+    result = json.loads(line)
+    result["metrics"] |= {"test_accuracy": 0.4}
+    result["rows"]["test"] = 300
+    (folder / "results.jsonl").write_text(json.dumps(result) + "\n")
+    known = {
+        CONSTANT: {"accuracy": 0.25, "test_accuracy": 0.25},
+        BAG_OF_WORDS: {"accuracy": 0.5, "test_accuracy": 0.6},
+    }
+    (folder / "predictions" / "mine-1-baselines.json").write_text(json.dumps(known))
+    of_dev, of_test = CLASSIFY_REPORTING.verdicts([folder])
+    assert of_dev.is_good and "400 texts" in of_dev.text
+    assert "mine test accuracy 40.0 %" in of_test.text and not of_test.is_good
+    assert "below the bag of words (60.0) by 20.0" in of_test.text and "300 texts" in of_test.text
+
+
+@parametrize(("error", "texts", "is_said"), [(0.21, 400, True), (0.19, 400, False), (0.5, 49, False)])
+def test_probabilities_that_are_far_off_are_said(tmp_path, error, texts, is_said):
+    folder = evaluation_of(tmp_path / "a", (0.7,), texts=texts)
+    results = (folder / "results.jsonl").read_text()
+    (folder / "results.jsonl").write_text(results.replace('"macro_f1"', f'"ece": {error}, "macro_f1"'))
+    sentences = CLASSIFY_REPORTING.verdicts([folder])
+    assert ["probabilities" in sentence.text for sentence in sentences] == [False, *[True] * is_said]
+
+
+def test_the_command_on_a_page_has_the_options_that_the_encoder_decided(tmp_path):
+    folder = evaluation_of(tmp_path / "a", (0.7, 0.8), learning_rate=1e-3, num_train_epochs=12.0, head="hf_mean")
+    (folder / "config.yaml").write_text("train_file: a.csv\nlearning_rate: 0.002\n")
+    page = to_markdown(CLASSIFY_REPORTING.report([folder]).blocks)
+    for words in ("--train_file a.csv", "--learning_rate 0.002", "--num_train_epochs 12.0", "--head hf_mean"):
+        assert words in page
 
 
 @parametrize(("cut", "is_said"), [(0.98, True), (0.1, False)])
@@ -241,17 +270,6 @@ def test_a_diverged_run_has_scores_without_an_error():
         score_classification(np.full((3, 1), np.nan), references(LabelSet(NUMBER, []), [[0.0], [0.5], [1.0]]))["rmse"]
     )
     score_classification(np.full((2, 2), np.nan), references(LabelSet(SEVERAL, ["a", "b"]), [[1, 0], [0, 1]]))
-
-
-# ---- calibration
-
-
-def test_calibration_is_the_mean_distance_of_ranges():
-    probabilities = np.array([0.91, 0.92, 0.93, 0.61, 1.0])
-    is_right = np.array([True, True, False, False, True])
-    assert calibration_error(probabilities, is_right) == approx((abs(2.76 - 2) + 0.61 + 0.0) / 5)
-    assert math.isnan(calibration_error(np.array([np.nan, 0.5]), is_right[:2]))
-    assert math.isnan(calibration_error(probabilities[:0], is_right[:0]))
 
 
 # ---- thresholds

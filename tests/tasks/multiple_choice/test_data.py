@@ -95,15 +95,15 @@ def test_hidden_labels_of_a_data_set_are_none(tmp_path):
         {name: datasets.Value("string") for name in ("sent1", "sent2", "ending0", "ending1")}
         | {"label": datasets.ClassLabel(names=["0", "1"])}
     )
-    rows = [{**SWAG, "label": label} for label in (1, -1)]
+    rows = [{**SWAG, "label": label} for label in (1, 0, -1)]
     columns = {name: [row[name] for row in rows] for name in features}
     table = datasets.Dataset.from_dict(columns, features)
-    datasets.DatasetDict(train=table.select([0]), validation=table, test=table.select([1])).save_to_disk(
+    datasets.DatasetDict(train=table.select([0, 1]), validation=table, test=table.select([2])).save_to_disk(
         tmp_path / "d"
     )
     found = load(dataset_name=str(tmp_path / "d"))
     assert {split: [q.answer for q in questions] for split, questions in found.items()} == {
-        "train": [1], "dev": [1], "test": [None],
+        "train": [1, 0], "dev": [1, 0], "test": [None],
     }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def test_words_of_one_label_are_refused(tmp_path):
     for split in ("train", "dev"):
         (tmp_path / "names" / f"{split}.txt").write_text("Ann O\nran O\n")
     options = parse_tagging_arguments(flags(tmp_path)).options
-    assert "all words have one label" in refused(lambda: load_tagging_task(options, {}, None, None))
+    assert "all labels are 'O'" in refused(lambda: load_tagging_task(options, {}, None, None))
 
 
 def test_the_head_reads_the_words_first_tokens_in_float32():
