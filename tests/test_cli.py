@@ -289,4 +289,6 @@ def test_a_command_without_groups_reads_a_file_and_hints(tmp_path):
     assert "--learning_rate" in refused(lambda: parser.parse_args(["here", "--lr=1"]))
     assert "a.yaml" in refused(lambda: parser.parse_args(["here", "--config", write(tmp_path / "a.yaml", "lr: 1")]))
     assert "folder" in refused(lambda: parser.parse_args([]))
+    assert "--learning_rate" in refused(lambda: parser.parse_args(["--lr=1"]))  # not that the folder is missing
+    assert parser.parse_args(["--", "--lr"]).folder == "--lr"
     assert "secret" not in refused(lambda: parser.parse_args(["here", "--hub_token=secret"]))

@@ -11,6 +11,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any, NoReturn
 
 from electra.base.console import hide_secrets, is_encodable
@@ -50,10 +51,12 @@ class Parser(ArgumentParser):
     def parse_words(self, words: Sequence[str], namespace: Any = None) -> Namespace:
         """Return the options that words give; refuse a word that belongs to no option."""
         check_words(words)
+        for word in takewhile(lambda word: word != "--", words):
+            if " " not in word:  # with a space it may be a value, such as that of --glue_flags
+                self._check_option(word)  # before argparse asks for options that are required
         options, unknown = self.parse_known_args(words, namespace)
         for word in unknown:
-            if word.startswith("--"):
-                self._check_known([word[2:].partition("=")[0]])
+            self._check_option(word)
             shown = word if word in hide_secrets(words) else "..."
             raise UserError(f"unexpected word {shown}; options begin with --, and a value with spaces is quoted")
         return options
@@ -76,6 +79,12 @@ class Parser(ArgumentParser):
             del lines[name]
         self._check_known([*lines], f" in {path}")
         return as_flags(lines)
+
+    def _check_option(self, word: str) -> None:
+        """Refuse a word that has the form of an option and belongs to none."""
+        name = word.partition("=")[0]
+        if name.startswith("--") and name not in self._option_string_actions:
+            self._check_known([name[2:]])
 
     def _names(self) -> set[str]:
         """Return the names of the options that a file may have."""
