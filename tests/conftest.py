@@ -129,7 +129,7 @@ def short_end():
     tests/report draws all curves, and so do integration/test_rc2020.py and the runs that are processes of their own.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("electra.report.page.make_panels", lambda runs, names="": make_panels(runs) and {})
+        patch.setattr("electra.report.page.make_panels", lambda runs, code_base="": make_panels(runs) and {})
         patch.setattr("electra.pretraining.callbacks.measure_matmul_flops", lambda *given: _flops(*given[:2]))
         yield
 

@@ -64,7 +64,7 @@ def pristine(tmp_path_factory, glue_tokenizer, short_end):
 
 @pytest.fixture
 def world(pristine, tmp_path, monkeypatch):
-    """A copy of it, which is also the working directory."""
+    """Return a copy of the folder `pristine`, which is also the working directory."""
     folder = tmp_path / "world"
     shutil.copytree(pristine, folder)
     monkeypatch.chdir(folder)
@@ -84,7 +84,7 @@ def edit(name, old, new):
 
 
 def argv_of(command, options):
-    """A command line that works, but for some of its options; None takes one away."""
+    """Return a command line that works but for the given options; None takes an option away."""
     if command is pretrain:
         return flags(Path(), **{**FAST, "max_steps": 4, "tokenizer_path": "tok", **options})
     if command is glue:
@@ -137,9 +137,9 @@ CASES = [
 
 
 def files_of(folder):
-    """Without locks and without the cache, whose parts are whole or not there."""
-    found = (path for path in folder.rglob("*") if "cache" not in path.parts and path.suffix != ".lock")
-    return {path: path.read_bytes() if path.is_file() else b"" for path in found}
+    """Return the contents of all files of a folder by path, except locks and the cache, whose parts are never cut."""
+    paths = (path for path in folder.rglob("*") if "cache" not in path.parts and path.suffix != ".lock")
+    return {path: path.read_bytes() if path.is_file() else b"" for path in paths}
 
 
 @parametrize("case", CASES, ids=lambda case: f"{case[0].__module__} {case[1]} {case[2]}")

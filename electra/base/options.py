@@ -72,11 +72,11 @@ def check_known(
     where: str = "",
     without_hint: frozenset[str] = frozenset(),
 ) -> None:
-    """Raise a UserError that names an option which is not known, and the one that was meant.
+    """Raise a UserError if an option is not known; the message has its name, and the option that may be meant.
 
     Args:
         prefix: what is written before each name, such as "--".
-        where: the file that has the option, as the end of a clause.
+        where: words behind the option that name its file, such as " in run.yaml"; "" on a command line.
         without_hint: known names that are never recommended.
     """
     for name in options:

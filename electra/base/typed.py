@@ -15,12 +15,15 @@ STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
 
 @lru_cache
 def checker(shape: Any) -> TypeAdapter[Any]:
-    """Build what checks a tuple of one value of a type: pydantic applies settings to the parts of a type only."""
+    """Return pydantic's checker of a tuple that holds one value of a type.
+
+    The value is in a tuple, because pydantic applies settings only to the parts of a type.
+    """
     return TypeAdapter(tuple[shape], config=STRICT)
 
 
 def parse_json(text: str, shape: Any) -> Any:
-    """Return the value of a text of JSON as a value of a type, such as a `TypedDict` or a dataclass.
+    """Read a text of JSON, check that its value is of a type, such as a `TypedDict` or a dataclass, and return it.
 
     Raises:
         ValueError: the text is not JSON, or its value or a part of it is of another type, or missing.
@@ -32,7 +35,7 @@ def parse_json(text: str, shape: Any) -> Any:
 
 
 def check_type(value: object, shape: Any) -> Any:
-    """Return a value of Python that is of a type, such as `float | None`; 3 as 3.0 for a float.
+    """Check that a value of Python is of a type, such as `float | None`, and return it; for a float, 3 becomes 3.0.
 
     Raises:
         ValueError: the value or a part of it is of another type, or missing.

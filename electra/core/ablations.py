@@ -1,7 +1,8 @@
-"""Losses of the ablations in sections 3.2 and 3.5 and appendix F; the objectives are listed in objectives.py.
+"""Losses of the ablations in sections 3.2 and 3.5 and appendix F of ELECTRA's paper, and of Electric.
 
 `predict_originals` and `copy_or_predict` train a masked language model in the discriminator's place,
-`adversarial_loss` trains the generator to fool the discriminator, `noisy_text` is Electric's.
+`adversarial_loss` trains the generator to fool the discriminator, `noisy_text` makes Electric's input. objectives.py
+lists the objectives. A slot is one of the K places of a row for its chosen positions, see corruption.py.
 """
 
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from electra.core.losses import (
 from electra.core.networks import gather_hidden, lm_logits, put_at
 
 HEAD_POSITIONS = 2048
-"""Positions of a piece, where the LM head is applied to all positions in pieces: 250 MB of logits."""
+"""Positions to which the LM head is applied at once, where it is applied to all of a batch: 250 MB of logits."""
 
 
 def predict_originals(
@@ -43,8 +44,9 @@ def predict_originals(
         input_ids: the network's input, int64 (B, L).
         mlm_positions, original_ids: the chosen positions and the tokens that stood there, int64 (B, K).
     Returns:
-        the loss, float32 (B, L), which counts at the chosen positions only: unused slots put theirs at other ones; in
-            evaluation the predictions, which are the input where no slot is, int64 (B, L), in training None.
+        the loss, float32 (B, L), which is valid at the chosen positions only, because unused slots write a loss to
+            other positions; and the predictions, int64 (B, L), in which positions without a slot have their input.
+            In training, None stands in place of the predictions.
     """
     at_chosen = gather_hidden(hidden, mlm_positions).flatten(0, 1)  # (B * K, D)
     logits = lm_logits(network, at_chosen)  # (B * K, V)
@@ -75,7 +77,7 @@ def copy_or_predict(
         copy_logits: logits of the copy gate, positive for "copy", (B, L).
         input_ids, original_ids: the network's input and the original text, int64 (B, L).
     Returns:
-        the loss, float32 (B, L); in evaluation the predictions, int64 (B, L), in training None.
+        the loss, float32 (B, L), and the predictions, int64 (B, L); in training, None in place of the predictions.
     """
 
     def piece(hidden: Tensor, copy_logits: Tensor, seen: Tensor, originals: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,8 +116,8 @@ def adversarial_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the REINFORCE loss of an adversarial generator plus the loss of its baseline, and parts for the log.
 
-    Both are means over the chosen positions, as every other loss here. The paper sums over a text's positions; Adam
-    ignores a constant factor.
+    Both losses are means over the chosen positions, as every other loss here. The paper sums over a text's
+    positions; Adam ignores a constant factor.
 
     Args:
         logits: the generator's logits, any float (B * K, V).

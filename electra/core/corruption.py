@@ -422,7 +422,10 @@ def count_masked(
     segment_lengths: Tensor | None,
     config: ElectraPretrainingConfig,
 ) -> Tensor:
-    """Count the positions that `mask_text` chooses and the real tokens of a batch, int64 (2,): divisors of losses."""
+    """Return the number of positions that `mask_text` chooses and the number of real tokens of a batch, int64 (2,).
+
+    Losses are divided by these numbers.
+    """
     is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
     if segment_lengths is None:

@@ -93,8 +93,8 @@ def set_local_heads(network: PreTrainedModel) -> None:
 def _set_biases(network: PreTrainedModel) -> None:
     """Set biases q of queries and k of keys so that the first heads look at a neighbour, with rotary positions.
 
-    They add (R(i) q)^T R(j) k to the score of tokens i and j, where R(t) rotates by t. k is the same for both heads,
-    and q is k turned by the distance, so the summand is largest at j = i + distance.
+    The biases add (R(i) q)^T R(j) k to the score of tokens i and j, where R(t) rotates by t. k is the same for both
+    heads, and q is k turned by the distance, so the summand is largest at j = i + distance.
     """
     config = network.config
     layer = network.base_model.layers[0]
@@ -119,9 +119,12 @@ def _set_biases(network: PreTrainedModel) -> None:
 
 
 def _set_sinusoids(network: PreTrainedModel) -> None:
-    """Set the first rows of a head's queries and keys to sinusoids of the position.
+    """Set embeddings and attention so that the first heads look at a neighbour, with learned positions.
 
-    The sinusoids of keys are turned back by a distance, so that the product is largest at this distance.
+    The first dimensions of the position embeddings become sinusoids of the position. In the word embeddings these
+    dimensions become 0, and the projection of the embeddings, if there is one, passes them on. In the first layer the
+    queries of each of these heads read the sinusoids, and its keys read the sinusoids turned back by the head's
+    distance: their product is largest at this distance.
     """
     config = network.config
     base = network.base_model
@@ -150,9 +153,10 @@ def _set_sinusoids(network: PreTrainedModel) -> None:
         projection = base.embeddings_project.weight
         projection[:used] = torch.eye(used, config.embedding_size)
 
-    # The norm of the embeddings divides by the root of this: words, positions and token types, and the sinusoids. The
-    # dimensions of the sinusoids have no words, which is left out: with 32 embeddings the neighbour scores 13.3 nats,
-    # with 128 to 768 12.1 to 12.7.
+    # The normalization of the embeddings divides by the root of `variance`, the sum of two parts: the variance of the
+    # three tables (words, positions, token types) and that of the sinusoids. The first part counts words in all
+    # dimensions, although those of the sinusoids have none. Therefore the neighbour scores more than the 12 nats of
+    # LOCAL_SCORES: 13.3 with 32 dimensions of embeddings, 12.1 to 12.7 with 128 to 768.
     of_tables = 3 * config.initializer_range**2
     of_sinusoids = count * amplitude**2 / config.embedding_size
     variance = of_tables + of_sinusoids

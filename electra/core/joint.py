@@ -186,7 +186,7 @@ class JointModel(PreTrainedModel):
         segment_lengths: Tensor | None = None,
         **others: Tensor,
     ) -> Tensor:
-        """Count the chosen positions and the real tokens of a batch, see `count_masked`."""
+        """Return the number of chosen positions and the number of real tokens of a batch, see `count_masked`."""
         return count_masked(input_ids, attention_mask, segment_lengths, self.config)
 
     def forward(

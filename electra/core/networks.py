@@ -55,7 +55,7 @@ def rtd_model(config: PreTrainedConfig) -> PreTrainedModel:
 
 @functools.cache
 def _detector_class(config_class: Any) -> type[PreTrainedModel]:
-    """Return a class of an architecture's encoder with ELECTRA's head, where transformers has no such detector.
+    """Return a class of an architecture's encoder with ELECTRA's head, where transformers has no such class.
 
     The base class, the encoder's `*PreTrainedModel`, initializes weights and selects attention kernels.
     """
@@ -84,15 +84,18 @@ def pooling_option(encoder_class: Any, has_pooler: bool) -> dict[str, bool]:
 
 
 def is_detector(network: PreTrainedModel) -> bool:
-    """Return True for a replaced-token detector, False for a masked language model."""
+    """Return True for a network with the replaced-token head, False for a masked language model.
+
+    The second is called a discriminator, too, where an objective trains it in the discriminator's place.
+    """
     return hasattr(network, "discriminator_predictions")
 
 
 def class_of(config: PreTrainedConfig) -> Any:
     """Return the class of an exported network or a released model, by its `architectures`.
 
-    If `architectures` has neither a detector nor a masked language model, an ELECTRA counts as a discriminator, any
-    other network as a masked language model (BertForPreTraining is one).
+    If `architectures` names neither a network with the replaced-token head nor a masked language model, an ELECTRA
+    counts as the first, and any other network as the second (BertForPreTraining is a masked language model).
     """
     config_class: Any = type(config)
     names = " ".join(config.architectures or [])
@@ -236,7 +239,7 @@ def put_at(values: Tensor, positions: Tensor, length: int) -> Tensor:
 
 
 def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
-    """Return logits over the vocabulary, (N, D) -> (N, V), or more where a tuned head adds some of probability 0."""
+    """Return logits over the vocabulary, (N, D) -> (N, V); a tuned head may add further ones of probability 0."""
     for name in backbone_of(network).lm_head:
         hidden = getattr(network, name)(hidden)
     return hidden

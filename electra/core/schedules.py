@@ -103,6 +103,7 @@ def create_schedule(
 
 
 def _stage_schedule(args: Any, optimizer: torch.optim.Optimizer, length: int) -> LRScheduler:
+    """Return the schedule of a stage of `length` optimizer steps."""
     warmup_steps = args.get_warmup_steps(length)
     if args.product_schedule:
         return product_scheduler(optimizer, warmup_steps=warmup_steps, total_steps=length)
@@ -133,9 +134,9 @@ def _decay_steps(args: Any, length: int) -> int:
 
 
 def _in_steps(number: float, length: int) -> float:
-    """Return a number of steps, or a share of `length` steps, which is below 1, as a number that may have a fraction.
+    """Return the steps that a number means: a number below 1 is a share of `length` steps, any other one is steps.
 
-    Trainer's --warmup_steps is read in the same way.
+    A share of the steps may be no whole number. Trainer reads its --warmup_steps in the same way.
     """
     return int(number) if number >= 1 else number * length
 
@@ -154,6 +155,7 @@ def check_schedule(args: Any, lengths: Sequence[int], *, is_resumed: bool) -> No
 
 
 def _check_options(args: Any, lengths: Sequence[int], is_resumed: bool) -> None:
+    """Refuse a decay of warmup_stable_decay that is no number of steps, or does not fit a stage of `lengths` steps."""
     options = args.lr_scheduler_kwargs or {}
     is_of_transformers = _OF_TRANSFORMERS in options
     if args.lr_scheduler_type == SchedulerType.WARMUP_STABLE_DECAY and not (is_resumed and is_of_transformers):
@@ -209,7 +211,11 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
     """
 
     def step(self, closure: Any = None) -> Any:
-        """Take a step with the present gradients; return the closure's loss, which must not change gradients."""
+        """Take a step with the present gradients, and return the loss of the closure, which must not change gradients.
+
+        Args:
+            closure: function that returns the loss; None for no loss.
+        """
         for group in self.param_groups:
             is_on_device = group["fused"] or group["capturable"]  # other kernels read the step on the host
             for parameter in group["params"]:
@@ -227,12 +233,12 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
 def check_optimizer(args: TrainingArguments) -> None:
     """Refuse an --optim whose library is missing or does not work, and wrong --optim_args.
 
-    Trainer imports the library when the optimizer is made, after all text is tokenized. Therefore the optimizer of a
-    network of one layer is made here.
+    Trainer would import the library only after all text is tokenized. Therefore Trainer's optimizer is made here for
+    a network of one layer.
     """
     alike = copy.copy(args)
     if args.optim_target_modules is not None:
-        alike.optim_target_modules = "all-linear"  # names of layers are those of the real network
+        alike.optim_target_modules = "all-linear"  # the names that the user gives are of layers of the real network
     network: Any = nn.Sequential(nn.Linear(1, 1))
     try:
         Trainer.get_optimizer_cls_and_kwargs(alike, network)

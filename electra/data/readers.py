@@ -189,7 +189,11 @@ def _document_start(file: io.BufferedReader, position: int, separator: str) -> i
 
 
 def as_document(value: object, text_column: str, place: str) -> str:
-    """Return a value of a table as a document: "\n" between lines, "" if the value is no text."""
+    """Return the text of a cell as a document, with "\n" between lines; null and white space alone become "".
+
+    Raises:
+        UserError: the value is neither Unicode text nor null.
+    """
     if value is None:
         return ""
     # JSON can hold half of a surrogate pair, which no tokenizer takes.

@@ -84,8 +84,8 @@ def can_read_mean(config: PreTrainedConfig) -> bool:
     return hasattr(config, "classifier_pooling")
 
 
-class GivenStates(nn.Module):
-    """The place of the encoder within a class of transformers: its embedded inputs are the last hidden states.
+class EncoderPlaceholder(nn.Module):
+    """A stand-in for the encoder within a class of transformers, which returns its embedded inputs as last states.
 
     Args:
         base: the class's own encoder, whose pooler, if it has one, is part of the head.
@@ -154,16 +154,16 @@ class TransformersHead(nn.Module):
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> Any:
         """Return the output of transformers' class for hidden states (B, L, D) and their mask (B, L)."""
         states = hidden.float()
-        if self.has_choices:  # as those of one question
+        if self.has_choices:  # the rows are the choices of one question
             states = states.unsqueeze(0)
             attention_mask = attention_mask.unsqueeze(0)
         with full_precision(hidden):
-            # Some classes read the shape of the ids.
+            # The placeholder ignores the ids, but some classes read their shape, which is that of the mask.
             return self.model(input_ids=attention_mask, inputs_embeds=states, attention_mask=attention_mask)
 
     def take_from(self, model: PreTrainedModel) -> None:
         """Take over all layers of a saved model but its encoder: the inverse of `with_encoder`."""
-        setattr(model, model.base_model_prefix, GivenStates(model.base_model))
+        setattr(model, model.base_model_prefix, EncoderPlaceholder(model.base_model))
         self.model: PreTrainedModel = model
 
     def with_encoder(self, encoder: PreTrainedModel) -> PreTrainedModel:
@@ -303,7 +303,8 @@ class TaskModel(nn.Module):
 class EncoderWithHead(TaskModel):
     """An encoder of width D with one of five heads.
 
-    In an encoder that is fine-tuned left to right, the first token sees no other, so the last one takes its part.
+    In an encoder that is fine-tuned left to right, the first token sees no other token. Therefore the head gets the
+    last token in the first token's place.
 
     Args:
         encoder: a base model whose output begins with the last hidden states (B, L, D).
@@ -368,7 +369,7 @@ class EncoderWithHead(TaskModel):
 
 
 UNUSED_ROWS = 1000
-"""Embeddings without a token, at most: tables are padded, mDeBERTa's by 898 rows."""
+"""Largest number of embeddings without a token: some tables are padded, mDeBERTa's by 898 rows."""
 
 
 class Encoder(NamedTuple):
@@ -477,7 +478,12 @@ def _tokenizer(source: str, tokenizer_path: str | None) -> PreTrainedTokenizerBa
 
 
 def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> Encoder:
-    """Return the encoder of a model and a tokenizer; check that ids have embeddings, almost all embeddings ids."""
+    """Return the encoder that a model and a tokenizer make.
+
+    Raises:
+        UserError: the tokenizer has no pad token, an id has no embedding, or more than `UNUSED_ROWS` embeddings have
+            no id.
+    """
     if tokenizer.pad_token_id is None:
         raise UserError(f"the tokenizer of {name} has no pad token, which batches need; pass another --tokenizer_path")
     rows = model.get_input_embeddings().num_embeddings
@@ -492,7 +498,14 @@ def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, na
 
 
 def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:
-    """Return a hash, 12 hexadecimal digits, of tokenizer, weights, and a configuration that is fresh or edited."""
+    """Return a hash of an encoder, 12 hexadecimal digits.
+
+    The tokenizer is always hashed; the weights unless the encoder is fresh; the configuration if the encoder is fresh,
+    or the file of the configuration was edited.
+
+    Args:
+        is_fresh: whether the weights are drawn anew in each run.
+    """
     model = encoder.model
     digest = hashlib.sha256(tokenizer_fingerprint(encoder.tokenizer).encode())
     if is_fresh or differs_from_manifest(Path(name_of(model)), CONFIG_NAME):

@@ -15,12 +15,12 @@ from electra.core.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-_Item = TypeVar("_Item")
+_Row = TypeVar("_Row")
 """Type of the rows of a task."""
-Content = Callable[[_Item], Hashable]
+Content = Callable[[_Row], Hashable]
 """Function of a row that returns what it shares with rows that it must not be separated from."""
-Key = Callable[[_Item], Any]
-"""Function of a row that returns the label by which rows are ordered, so that each label has its share."""
+Key = Callable[[_Row], Any]
+"""Function of a row that returns by what rows are ordered, such as the label, so that each label has its share."""
 
 
 class Parts(NamedTuple):
@@ -30,50 +30,50 @@ class Parts(NamedTuple):
     others: list[Any]
 
 
-def no_label(item: Any) -> int:
+def no_label(row: Any) -> int:
     """Return the same label for every row: rows are then chosen at random."""
     return 0
 
 
-def ordered(items: Sequence[_Item], key: Key[_Item], rng: np.random.Generator) -> list[int]:
-    """Return the numbers of the rows, ordered by label, those with equal labels at random."""
-    ranks = rng.permutation(len(items))
-    keys = [key(item) for item in items]
-    return sorted(range(len(items)), key=lambda number: (keys[number], ranks[number]))
+def ordered(rows: Sequence[_Row], key: Key[_Row], rng: np.random.Generator) -> list[int]:
+    """Return the indices of the rows, ordered by `key` of each row; rows with equal keys are in random order."""
+    ranks = rng.permutation(len(rows))
+    keys = [key(row) for row in rows]
+    return sorted(range(len(rows)), key=lambda index: (keys[index], ranks[index]))
 
 
-def choose_share(items: Sequence[_Item], share: float, seed: int, key: Key[_Item] = no_label) -> Parts:
+def choose_share(rows: Sequence[_Row], share: float, seed: int, key: Key[_Row] = no_label) -> Parts:
     """Return a share of the rows, the same of each label or of each range of numbers, and the others.
 
     Rows are ordered by label, those with equal labels at random; of this order every (1 / share)-th is chosen.
     """
     rng = np.random.default_rng(seed)
-    order = ordered(items, key, rng)
-    positions = np.arange(len(items) + 1) * share + rng.random()
-    is_chosen = np.zeros(len(items), bool)
+    order = ordered(rows, key, rng)
+    positions = np.arange(len(rows) + 1) * share + rng.random()
+    is_chosen = np.zeros(len(rows), bool)
     is_chosen[order] = np.diff(np.floor(positions)) > 0
-    return Parts([*compress(items, is_chosen)], [*compress(items, ~is_chosen)])
+    return Parts([*compress(rows, is_chosen)], [*compress(rows, ~is_chosen)])
 
 
 def hold_out(
-    items: Sequence[_Item], share: float, seed: int, content_of: Content[_Item], key: Key[_Item] = no_label
+    rows: Sequence[_Row], share: float, seed: int, content_of: Content[_Row], key: Key[_Row] = no_label
 ) -> Parts:
     """Return a share of the rows, drawn by `choose_share`, and the others; rows of equal content stay together.
 
     Rows of equal content count once, with the label of the first.
     """
-    first: dict[Hashable, _Item] = {}
-    for item in items:
-        first.setdefault(content_of(item), item)
+    first: dict[Hashable, _Row] = {}
+    for row in rows:
+        first.setdefault(content_of(row), row)
     chosen, _ = choose_share([*first.values()], share, seed, key)
-    contents = {content_of(item) for item in chosen}
-    is_chosen = np.array([content_of(item) in contents for item in items], bool)
-    return Parts([*compress(items, is_chosen)], [*compress(items, ~is_chosen)])
+    contents = {content_of(row) for row in chosen}
+    is_chosen = np.array([content_of(row) in contents for row in rows], bool)
+    return Parts([*compress(rows, is_chosen)], [*compress(rows, ~is_chosen)])
 
 
 def with_development(
-    splits: Mapping[str, list[_Item]], options: Any, content_of: Content[_Item], unit: str, key: Key[_Item] = no_label
-) -> dict[str, list[_Item]]:
+    splits: Mapping[str, list[_Row]], options: Any, content_of: Content[_Row], unit: str, key: Key[_Row] = no_label
+) -> dict[str, list[_Row]]:
     """Return the splits; without `dev`, the share --validation_fraction of the training rows, if any, becomes it.
 
     Args:
@@ -96,13 +96,13 @@ def plain_content(*texts: str | None) -> tuple[str, ...]:
     return tuple(" ".join((text or "").casefold().split()) for text in texts)
 
 
-def warn_of_repeated(splits: Mapping[str, Sequence[_Item]], content_of: Content[_Item], unit: str) -> None:
+def warn_of_repeated(splits: Mapping[str, Sequence[_Row]], content_of: Content[_Row], unit: str) -> None:
     """Log a warning for each split with rows that are also in the training data: all of them, if it is this file."""
     trained_contents = {*map(content_of, splits.get("train", []))}
-    for split, items in splits.items():
-        repeated = sum(content_of(item) in trained_contents for item in items) if split != "train" else 0
+    for split, rows in splits.items():
+        repeated = sum(content_of(row) in trained_contents for row in rows) if split != "train" else 0
         if repeated:
             logger.warning(
                 "%d of %d %s of %s are also in the training data: scores are too good",
-                repeated, len(items), unit, split,
+                repeated, len(rows), unit, split,
             )  # fmt: skip

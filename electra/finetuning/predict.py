@@ -317,7 +317,7 @@ def check_rows(predictor: Predictor, rows: Iterable[PlacedRow]) -> None:
 def answer_rows(
     predictor: Predictor, saved: Saved, batch_size: int, rows: Iterable[PlacedRow], source: str
 ) -> Iterator[tuple[PlacedRow, Columns]]:
-    """Yield each row with its answer, in order; at the end a warning says if many tokens of `source` are unknown."""
+    """Yield each row with its answer, in order; after the last row, warn if many tokens of `source` are unknown."""
     unknown = UnknownTokens()
     forward = forward_of(predictor, saved, batch_size, unknown)
     waiting = iter(rows)
@@ -330,7 +330,7 @@ def answer_rows(
 def open_rows(
     path: str, predictor: Predictor, delimiter: str | None, quoting: str | None
 ) -> tuple[OpenTable | None, Iterator[PlacedRow]]:
-    """Open a file of rows or of columns of words; return its table, if it has cells, and its rows."""
+    """Open a file of rows or of columns of words; return its table, None if it has no cells, and its rows."""
     words = predictor.read(path) if predictor.read is not None else None
     if words is not None:
         return None, words
@@ -342,14 +342,14 @@ def open_rows(
 
 
 def write_rows(file: IO[str], table: OpenTable | None, answered: Iterable[tuple[PlacedRow, Columns]]) -> int:
-    """Write each row with the columns of its answer behind it, and return the number of rows.
+    """Write each row with the columns of its answer behind the row's own, and return the number of rows.
 
     Rows of a table are written with its delimiter, below a header, and workbooks as csv; other rows as JSON lines.
 
     Raises:
-        UserError: a row has a column of the name of an answer's.
+        UserError: a row and its answer have a column of the same name.
     """
-    # csv puts cells with a character of the line's end in marks: with both, a carriage return does not end a row
+    # csv quotes a cell that has a character of the line's end: with both characters, a carriage return ends no row
     lines: Any = SimpleNamespace(write=lambda line: file.write(line.removesuffix("\r\n") + "\n"))
     writer = csv.writer(lines, delimiter=table.delimiter if table else ",", lineterminator="\r\n")
     count = 0

@@ -87,7 +87,7 @@ def finish_run(
         logger.warning(
             "the run is at step %d of %d: the exported networks are those of this step", step, trainer.plan.steps
         )
-    results, on_generator = evaluate_at_end(trainer, first_column)
+    results, verdict_of_generator = evaluate_at_end(trainer, first_column)
     test = trainer.evaluate_test_set()
     if trainer.is_fsdp_enabled:
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
@@ -98,7 +98,7 @@ def finish_run(
         return {}
     folder = trainer.run_folder
     with translate_write_errors(folder, RESUME):
-        metrics = _write_results(trainer, options, results, test, on_generator)
+        metrics = _write_results(trainer, options, results, test, verdict_of_generator)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
             rows = (*rows_of(trainer.model.objective), *PROBE_ROWS)
@@ -142,7 +142,7 @@ class HeldOutMetrics(NamedTuple):
     """The metrics on held-out text by column, and the verdict on the generator, None without a generator."""
 
     columns: dict[str, dict[str, float]]
-    on_generator: Verdict | None = None
+    verdict_of_generator: Verdict | None = None
 
 
 def evaluate_at_end(trainer: ElectraTrainer, start: str) -> HeldOutMetrics:
@@ -191,7 +191,7 @@ def _write_results(
     options: Mapping[str, Any],
     results: dict[str, dict[str, float]],
     test: dict[str, float],
-    on_generator: Verdict | None,
+    verdict_of_generator: Verdict | None,
 ) -> dict[str, Any]:
     """Write log, samples, networks, metrics.json and report into the run folder, and send the report to wandb.
 
@@ -226,9 +226,9 @@ def _write_results(
     if verdict:
         values["verdict"] = verdict
         logger.info("\n%s", verdict)
-    if on_generator is not None:
-        values["generator_verdict"] = on_generator._asdict()
-        logger.info("%s", on_generator.text)
+    if verdict_of_generator is not None:
+        values["generator_verdict"] = verdict_of_generator._asdict()
+        logger.info("%s", verdict_of_generator.text)
     write_json(values, folder / METRICS_NAME)
 
     track_results(trainer.args.report_to, {}, try_to_report(folder))

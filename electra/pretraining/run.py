@@ -21,7 +21,7 @@ from electra.pretraining.plan import announce_plan, make_plan
 from electra.pretraining.run_folder import (
     Run,
     check_resumed,
-    first_files,
+    create_or_discard_folder,
     open_run,
     provenance_of,
     save_options,
@@ -112,7 +112,7 @@ def train(trainer: ElectraTrainer, args: Configuration, run: Run, log: RunLog, s
     trainer.add_callback(stop)
     with requests.listening(), without_refused(run.folder):
         if args.training.process_index == 0:
-            with first_files(run):
+            with create_or_discard_folder(run):
                 save_options(args.record, run, trainer.data.tokenizer)
                 log.write_to(run.folder)
         trainer.train(resume_from_checkpoint=run.checkpoint or False)

@@ -400,8 +400,12 @@ def check_optimizer_of(checkpoint: Path, options: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def first_files(run: Run) -> Iterator[None]:
-    """Make the run folder for the block that writes there; if a write fails, remove a folder that was new."""
+def create_or_discard_folder(run: Run) -> Iterator[None]:
+    """Make the run folder for a block that writes there; if the block fails, remove a folder that was empty before it.
+
+    Raises:
+        UserError: a write failed, for example because the disk is full.
+    """
     run.folder.mkdir(exist_ok=True)
     is_new = not any(run.folder.iterdir())
     try:

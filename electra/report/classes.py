@@ -14,8 +14,8 @@ MOST_CONFUSIONS = 100
 class ClassScores(TypedDict):
     """The scores of a class on the development set, as fractions, and how many texts and answers have the class.
 
-    `threshold` is the probability above which the class is answered, if a text may have several and it is not one
-    half.
+    `threshold` is the probability above which the class is answered. It is there if a text may have several classes,
+    and the threshold is not one half.
     """
 
     name: str
@@ -39,8 +39,12 @@ class Details(TypedDict, total=False):
     confusions: dict[str, dict[str, int]]
 
 
-def class_blocks(details: Details, whose: str) -> Blocks:
-    """Return blocks with the classes of a run and their confusions; `whose` is a sentence about the run."""
+def class_blocks(details: Details, about_run: str) -> Blocks:
+    """Return blocks with the classes of a run and their confusions, or with the range of labels that are numbers.
+
+    Args:
+        about_run: a sentence that says which run has these classes.
+    """
     if "range" in details:
         low, high = details["range"][:1], details["range"][-1:]
         edges = " to ".join(f"{edge:g}" for edge in (*low, *high))
@@ -53,7 +57,7 @@ def class_blocks(details: Details, whose: str) -> Blocks:
         if "threshold" in scores:
             shares["threshold"] = scores["threshold"]
         rows.append(counts | {title: percent(share) for title, share in shares.items()})
-    about = f"{whose} Development set; precision, recall and F1 in percent."
+    about = f"{about_run} Development set; precision, recall and F1 in percent."
     if any("threshold" in scores for scores in classes):
         about += " A class is answered above its threshold, which is the best one on this set."
     blocks: Blocks = [Heading("Classes"), Text(about), table_of(rows)]

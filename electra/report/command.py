@@ -21,7 +21,7 @@ from electra.core.errors import UserError
 from electra.finetuning.registry import BY_KIND, reporting_of
 from electra.report.blocks import PAGE_MARK, Blocks, BulletList, Heading, Report, Text, write_report
 from electra.report.evaluation import Reporting
-from electra.report.metrics import THEIR_METRICS
+from electra.report.metrics import CODE_BASE_METRICS
 from electra.report.page import efficiency_section
 from electra.report.page import write_run_report as write_run_report
 from electra.report.results import ENVIRONMENT_NAME, Environment
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument(
         "--names",
-        choices=THEIR_METRICS,
+        choices=CODE_BASE_METRICS,
         default="",
         help="draw the curves of another code base, under its names, in files of their own",
     )

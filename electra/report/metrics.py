@@ -1,4 +1,4 @@
-"""The metrics of pre-training in words: their names and definitions; and a run's log as curves of each. No torch."""
+"""The metrics of pre-training, with names and definitions, and the curves of the metrics in a log. No torch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,33 +16,34 @@ PRETRAINING_METRICS = by_name(
         "generator_loss_mask_token",
         "generator loss at [MASK] (nats)",
         "Generator loss at [MASK]: mean of -log q(original token) at the masked positions; log of the vocabulary "
-        "size if it knows nothing. Token frequencies are measured at the same positions.",
+        "size if the generator knows nothing. Token frequencies are measured at the same positions.",
         lower_is_better=True,
         error="none",
     ),
     Metric(
         "masked_accuracy_mask_token",
         "generator accuracy at [MASK]",
-        "Generator accuracy at [MASK]: share of the masked positions where its most likely token is the original.",
+        "Generator accuracy at [MASK]: share of the masked positions where the generator's most likely token is "
+        "the original.",
     ),
     Metric(
         "generator_loss",
         "generator loss (nats)",
-        "Generator loss: the same at all chosen positions. At most of them it sees [MASK], at a few the token "
-        "itself, which it may copy: no comparison with token frequencies.",
+        "Generator loss: mean of -log q(original token) at all chosen positions. At most of these positions the "
+        "generator sees [MASK], at a few the token itself, which it may copy: no comparison with token frequencies.",
         lower_is_better=True,
         error="none",
     ),
     Metric(
         "masked_accuracy",
         "generator accuracy",
-        "Generator accuracy: the same at all chosen positions.",
+        "Generator accuracy: share of all chosen positions where the generator's most likely token is the original.",
     ),
     Metric(
         "sampled_accuracy",
         "generator accuracy of its samples",
-        "Accuracy of its samples: share of the chosen positions where a sample equals the original. Low values "
-        "are normal; these positions count as original.",
+        "Accuracy of the generator's samples: share of the chosen positions where a sample equals the original. "
+        "Low values are normal; these positions count as original.",
     ),
     Metric("generator_entropy", "generator entropy (nats)", error="none"),
     Metric(
@@ -85,7 +86,8 @@ PRETRAINING_METRICS = by_name(
     Metric(
         "all_tokens_accuracy",
         "accuracy at all tokens",
-        "Accuracy at all tokens: the same at every position, with the copy gate applied.",
+        "Accuracy at all tokens: share of all positions where the most likely token, copied or predicted, is the "
+        "original.",
     ),
     Metric("copy_gate_accuracy", "copy gate accuracy"),
     Metric("copy_gate_auc", "copy gate AUC", error="none"),
@@ -105,7 +107,7 @@ PRETRAINING_METRICS = by_name(
 """All metrics of pre-training but the total loss, in the order of the table; defined where a reader may need it."""
 
 
-THEIR_METRICS: dict[str, dict[str, str]] = {
+CODE_BASE_METRICS: dict[str, dict[str, str]] = {
     "google": {
         "masked_accuracy": "masked_lm_accuracy",
         "generator_loss": "masked_lm_loss",
@@ -131,24 +133,29 @@ THEIR_METRICS: dict[str, dict[str, str]] = {
         "learning_rate": "learning_rate",
     },
 }
-"""Code base -> metric of its training plots -> the metric's name there. See docs/reference_flags.md."""
+"""Code base -> metric that the code base plots in training -> name of this metric there; see
+docs/reference_flags.md."""
 
 
-def their_value(names: str, metric: str, value: float, options: Mapping[str, Any]) -> float:
-    """Return a metric's value as the code base `names` counts it.
+def code_base_value(code_base: str, metric: str, value: float, options: Mapping[str, Any]) -> float:
+    """Return a metric's value as a code base of `CODE_BASE_METRICS` counts it.
 
     For rc2020_electra, the generator is right at all positions at which the original was kept.
     """
-    if (names, metric) == ("rc2020", "masked_accuracy_mask_token"):
+    if (code_base, metric) == ("rc2020", "masked_accuracy_mask_token"):
         masked = float(options.get("mlm_replacement_probability") or 0.85)
         return 1 - masked + masked * value
     return value
 
 
-def metric_title(name: str, names: str = "") -> str:
-    """Return the title of a metric that stands alone: ours, or that of the code base `names` in `THEIR_METRICS`."""
-    if names:
-        return THEIR_METRICS[names][name]
+def metric_title(name: str, code_base: str = "") -> str:
+    """Return the title of a metric that stands alone.
+
+    Args:
+        code_base: code base of `CODE_BASE_METRICS` whose name for the metric is the title; "" for the title here.
+    """
+    if code_base:
+        return CODE_BASE_METRICS[code_base][name]
     if name == "loss":
         return "total loss"
     return PRETRAINING_METRICS[name].title if name in PRETRAINING_METRICS else name.replace("_", " ")
@@ -183,13 +190,14 @@ LEADING = (
 """Metrics whose panels stand first on a page, because they show whether the networks learn."""
 
 
-def make_panels(runs: Sequence[RunRecord], names: str = "") -> dict[str, list[Curve]]:
+def make_panels(runs: Sequence[RunRecord], code_base: str = "") -> dict[str, list[Curve]]:
     """Return the curves of each metric in logs, over the steps of one run or the tokens of several.
 
     Args:
-        names: code base of `THEIR_METRICS`, for its metrics as it counts them; "" for the metrics of `MAIN`.
+        code_base: code base of `CODE_BASE_METRICS` whose metrics are returned, as this code base counts them; "" for
+            the metrics of `MAIN`.
     """
-    wanted = tuple(THEIR_METRICS[names]) if names else MAIN
+    wanted = tuple(CODE_BASE_METRICS[code_base]) if code_base else MAIN
     panels: dict[str, list[Curve]] = {name: [] for name in wanted}
     for number, run in enumerate(runs):
         scale = 1.0
@@ -206,13 +214,13 @@ def make_panels(runs: Sequence[RunRecord], names: str = "") -> dict[str, list[Cu
                 if name in wanted and isinstance(value, int | float):
                     curve = curves.setdefault((kind, name), Curve(number, kind, [], []))
                     curve.x.append(line["step"] * scale)
-                    curve.y.append(their_value(names, name, value, run.options))
+                    curve.y.append(code_base_value(code_base, name, value, run.options))
         training_first = sorted(curves.items(), key=lambda item: item[1].kind != "training")
         for (kind, name), curve in training_first:
             panels[name].append(curve)
             if kind == "held-out" and name in baselines:
                 ends = [0.0, run.step * scale]
-                values = 2 * [their_value(names, name, baselines[name], run.options)]
+                values = 2 * [code_base_value(code_base, name, baselines[name], run.options)]
                 panels[name].append(Curve(number, "frequencies", ends, values))
     return {name: curves for name, curves in panels.items() if curves}
 

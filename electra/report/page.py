@@ -86,14 +86,14 @@ def report_blocks(
     runs: Sequence[RunRecord],
     panels: Mapping[str, Sequence[Curve]],
     more: Sequence[Block] = (),
-    names: str = "",
+    code_base: str = "",
 ) -> Blocks:
     """Return the blocks of the page about runs.
 
     Args:
         panels: the curves of each metric, see `make_panels`; empty for a log without metrics.
         more: blocks of a further section, such as GLUE results.
-        names: code base of `THEIR_METRICS` whose metrics the curves show; "" for ours.
+        code_base: code base of `CODE_BASE_METRICS` whose metrics the curves show; "" for those of the run's log.
     """
     blocks: Blocks = [Text(_about(run)) for run in runs]
     for run in runs:
@@ -101,13 +101,13 @@ def report_blocks(
         if verdict:
             text = verdict if len(runs) == 1 else f"{run.name}: {verdict}"
             blocks.append(Verdict(text, is_good=HAS_LEARNED in verdict))
-        on_generator = run.metrics.get("generator_verdict") if run.metrics else None
-        if on_generator:
-            text = on_generator["text"] if len(runs) == 1 else f"{run.name}: {on_generator['text']}"
-            blocks.append(Verdict(text, on_generator["is_good"]))
+        verdict_of_generator = run.metrics.get("generator_verdict") if run.metrics else None
+        if verdict_of_generator:
+            text = verdict_of_generator["text"] if len(runs) == 1 else f"{run.name}: {verdict_of_generator['text']}"
+            blocks.append(Verdict(text, verdict_of_generator["is_good"]))
     blocks.append(BulletList([note for run in runs for note in run.notes]))
     if panels:
-        blocks += [Heading("Curves"), *_curves(panels, runs, names)]
+        blocks += [Heading("Curves"), *_curves(panels, runs, code_base)]
     blocks += _held_out(runs)
     blocks += more
     blocks += _sizes(runs)
@@ -116,16 +116,16 @@ def report_blocks(
     return blocks
 
 
-def _curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], names: str) -> Blocks:
+def _curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], code_base: str) -> Blocks:
     """Return a figure of the metrics that say whether the networks learn, and one of the others, which is folded."""
     leading = dict(panels)
-    if not names:  # accuracy at [MASK] stands for that at all chosen positions
+    if not code_base:  # accuracy at [MASK] stands for that at all chosen positions
         shown_first = [name for name in LEADING if name in panels and f"{name}_mask_token" not in panels]
         leading = {name: panels[name] for name in shown_first}
     others = {name: curves for name, curves in panels.items() if name not in leading}
     figures = []
     for shown in filter(None, (leading, others)):
-        titled = {metric_title(name, names): curves for name, curves in shown.items()}
+        titled = {metric_title(name, code_base): curves for name, curves in shown.items()}
         figure = draw_curves(titled, [run.name for run in runs])
         figures.append(Figure(render(figure, "svg"), f"Curves of {', '.join(titled)}", is_wide=len(shown) > 2))
     if not leading or not others:
@@ -238,28 +238,29 @@ def write_run_report(
     folders: Sequence[Path],
     output: Path | None = None,
     more: Sequence[Block] = (),
-    names: str = "",
+    code_base: str = "",
 ) -> list[Path]:
     """Write report.html and training_curves.png of runs, finished or not, and return the paths.
 
     Args:
         output: folder of the files; None for the folder of the run, or of the first run.
         more: see `report_blocks`.
-        names: code base of `THEIR_METRICS` whose metrics the curves show; the names of the files then end with it.
+        code_base: code base of `CODE_BASE_METRICS` whose metrics the curves show; the names of the files then
+            end with its name.
     """
     runs = [read_run(folder, name) for folder, name in names_of(folders).items()]
     folder = output or runs[0].folder
-    ending = f"_{names}" if names else ""
+    ending = f"_{code_base}" if code_base else ""
     page_file = folder / f"report{ending}.html"
     picture_file = folder / f"training_curves{ending}.png"
     folder.mkdir(parents=True, exist_ok=True)
     title = f"Pre-training: {', '.join(run.name for run in runs)}"
-    panels = make_panels(runs, names)
-    if names and not panels:
-        raise UserError(f"{runs[0].folder} has no metric of {names}; leave --names out")
-    page = to_html(title, report_blocks(runs, panels, more, names))
+    panels = make_panels(runs, code_base)
+    if code_base and not panels:
+        raise UserError(f"{runs[0].folder} has no metric of {code_base}; leave --names out")
+    page = to_html(title, report_blocks(runs, panels, more, code_base))
     write_file(page.encode(errors="backslashreplace"), page_file)
-    titled = {metric_title(name, names): curves for name, curves in panels.items()}
+    titled = {metric_title(name, code_base): curves for name, curves in panels.items()}
     curves = draw_curves(titled, [run.name for run in runs])
     curves.set_layout_engine("none")  # the panels have their places, which take half of the time
     write_file(render(curves, "png"), picture_file)

@@ -28,7 +28,7 @@ than the networks for which the defaults were published."""
 SMALL_RATE = 1e-3
 """Learning rate that is advised for small networks."""
 MOST_CUT = 0.1
-"""Share of texts that are cut, from which on the rest of the texts is worth a word."""
+"""Share of texts that are cut above which the advice says that texts are cut."""
 FIRST_TOKEN_HEADS = ("hf", "google")
 """Values of --head that read the first token alone."""
 CAN_READ_MEAN = "can_read_mean"
@@ -36,7 +36,7 @@ CAN_READ_MEAN = "can_read_mean"
 
 
 class Rival(NamedTuple):
-    """What a score is compared with.
+    """A score with which another one is compared.
 
     Args:
         name: name in a sentence, such as `the bag of words`.
@@ -64,7 +64,7 @@ def verdict(
     sample: str,
     why_none: str = "",
 ) -> Verdict:
-    """Return a sentence with a score and where it stands to each rival; it is good if the score is above all.
+    """Return a verdict: a sentence that compares a score with each rival, good if the score is clearly above all.
 
     Args:
         what: the beginning of the sentence: the score by name, with its value.
@@ -94,9 +94,10 @@ def verdict(
 
 
 def is_disappointing(score: float, rivals: Sequence[Rival]) -> bool:
-    """Return True if a score is not clearly above the lowest rival, or lower than the highest one.
+    """Return True if a score is not clearly above the lowest rival, or lower than the highest rival.
 
-    The lowest is one answer to all, or another rule without words; the highest a bag of words, where there is one.
+    The lowest rival gives one answer to all rows, or is another rule without words. The highest is a bag of words,
+    where there is one.
     """
     if not rivals:
         return False
@@ -105,7 +106,7 @@ def is_disappointing(score: float, rivals: Sequence[Rival]) -> bool:
 
 
 def advice(score: float, rivals: Sequence[Rival], result: Result, cut: float) -> str:
-    """Return a sentence that says what to try if a score disappoints; "" if it does not, or nothing is known to help.
+    """Return a sentence that says what to try if a score disappoints; "" for a good score, or without advice.
 
     Networks that start from random weights are baselines themselves, and get no advice.
 

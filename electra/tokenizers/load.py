@@ -101,7 +101,7 @@ def given_tokenizer(tokenizer: PreTrainedTokenizerBase | str | Path) -> PreTrain
 
 
 def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer, whose model gets the unk token if the model's token for unknown characters is missing.
+    """Return the tokenizer; if the unknown token of its model is not in the vocabulary, the model gets the unk token.
 
     A CharBPETokenizer that was trained with [UNK] still names <unk>, and fails at the first unknown character.
     """
@@ -136,6 +136,7 @@ def with_template(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase
 
 
 def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a folder, or of its subfolders `TOKENIZER_SUBFOLDERS`."""
     for name in ("", *TOKENIZER_SUBFOLDERS):
         location = folder / name
         if any((location / file).is_file() for file in TOKENIZER_FILES):
@@ -207,7 +208,7 @@ def wrap_backend(backend: Tokenizer, roles: dict[str, str]) -> PreTrainedTokeniz
 
 
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
-    """Raise a UserError if no model can be pre-trained with a tokenizer, before an hour of encoding.
+    """Refuse, before a corpus is encoded, a tokenizer with which no model can be pre-trained.
 
     The roles cls, sep, pad, mask and unk need distinct ids; only a byte-level tokenizer may lack unk. An encoded text
     must have cls and sep, because fine-tuning relies on the template that pre-training has shown.
@@ -232,7 +233,7 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     if wrong:
         raise UserError(
             f"tokenizer {name} {wrong}; save it with the names of its special tokens, as docs/tokenizer.md shows, "
-            "train one with train_tokenizer.py, or choose one like google/electra-small-discriminator"
+            "train one with `electra tokenizer`, or choose one like google/electra-small-discriminator"
         )
 
 
@@ -246,20 +247,21 @@ def _failure(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
 
 
 def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return the rows of an embedding table: the largest id + 1, which exceeds `len(tokenizer)` if ids have gaps.
+    """Return the number of rows that an embedding table needs: the largest id of the tokenizer, plus 1.
 
-    A line that is repeated in a vocab.txt leaves a gap, because a token has one id.
+    This number exceeds `len(tokenizer)` if ids have gaps. A line that is repeated in a vocab.txt leaves a gap, because
+    a token has one id.
     """
     return max(tokenizer.get_vocab().values()) + 1
 
 
 def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """Return a copy of the Rust tokenizer that encodes a corpus, for which special tokens in a text mean nothing.
+    """Return a copy of the Rust tokenizer that encodes a corpus and takes special tokens in a text as plain text.
 
     The copy does not truncate, pad or add special tokens, and "[MASK]" in a text becomes the ids of its characters.
-    The option of tokenizers for that, `encode_special_tokens`, is lost in pickling, hence in every worker process, and
-    Unigram and `ignore_merges` models still find the special token in their vocabulary. So the copy's special tokens
-    are renamed to something that no text contains; ask the original for their ids.
+    The tokenizers library has an option for plain text, `encode_special_tokens`, which does not do: pickling loses it,
+    hence every worker process, and Unigram and `ignore_merges` models still find the special token in their
+    vocabulary. So the copy's special tokens get names that no text contains; ask the original tokenizer for their ids.
     """
     state = _state(tokenizer)
     special = {token["content"] for token in state["added_tokens"] if token["special"]}
@@ -291,7 +293,7 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def is_tokenizer_of(tokenizer: PreTrainedTokenizerBase, trained: PreTrainedTokenizerBase) -> bool:
-    """Return True if a tokenizer gives every text the ids that `trained` gives, further added tokens apart.
+    """Return True if a tokenizer gives every text the ids that `trained` gives; tokens added later are not compared.
 
     Args:
         trained: the tokenizer with which a network or a cache was made, a result of `load_tokenizer`.

@@ -45,18 +45,18 @@ class TokenizerArguments(Options):
 
 
 OF_TRAINING = tuple(f.name for f in fields(TokenizerArguments))
-"""Options of a tokenizer that is trained, which do nothing beside a finished tokenizer."""
+"""Names of the options of a new tokenizer, which have no effect where a finished tokenizer is used."""
 PATH_NEEDS = [
     Need(OF_TRAINING, lambda o: o.tokenizer_path is None, "the tokenizer of --tokenizer_path stays as it is")
 ]
-"""Needs of options of a new tokenizer: no other tokenizer is named."""
+"""The options of a new tokenizer need that --tokenizer_path names no finished tokenizer."""
 TOKENIZER_NEEDS = [Need(("min_frequency",), lambda o: o.tokenizer_algorithm != "unigram", "unigram merges no pairs")]
-"""Needs of options of a new tokenizer among each other."""
+"""Options of a new tokenizer that need a value of another of them."""
 
 
 @dataclass(frozen=True)
 class TokenizerTrainingArguments(Options):
-    """The output of a tokenizer training."""
+    """Extension, output and seed of a tokenizer training."""
 
     extend: str | None = option(
         None,
@@ -77,4 +77,4 @@ EXTEND_NEEDS = [
     ),
     Need(("new_tokens",), lambda o: o.extend is not None, "it is for --extend; --vocab_size is for a new tokenizer"),
 ]
-"""Needs of options of `electra tokenizer` with --extend."""
+"""Options of `electra tokenizer` that need --extend, or need that it is not given."""

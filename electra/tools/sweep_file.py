@@ -115,7 +115,7 @@ class Sweep(BaseModel):
 
     @property
     def verb(self) -> str:
-        """Return the verb of the command that runs for each point."""
+        """Return the verb of the command that runs for each point, which is a choice of the swept values."""
         return PROGRAMS[self.program]
 
     @property

@@ -332,7 +332,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, name, content, named):
     assert named in refused(lambda: columns(path))
 
 
-def test_plain_text_is_a_column_of_lines_where_it_is_read(tmp_path):
+def test_plain_text_is_a_column_of_lines_if_it_is_asked_for(tmp_path):
     path = write(tmp_path / "a.txt", "Eins, zwei\n\n drei \r\n")
     assert columns(path, reads_text=True) == [{"text": "Eins, zwei"}, {"text": " drei "}]
 

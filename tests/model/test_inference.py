@@ -12,7 +12,7 @@ from tests.core.helpers import VOCAB_SIZE, joint_model, make_batch, make_model, 
 from tests.helpers import parametrize
 
 
-def pair(objective="electra"):
+def model_and_batch(objective="electra"):
     shares = {} if objective == "electric" else {"mlm_random_probability": 0.1}
     model = make_model(objective=objective, mlm_probability=0.4, **shares).eval()
     return model, {**make_batch(20, 11), "sample_noise": torch.rand(2, 20, generator=torch.Generator().manual_seed(1))}
@@ -20,10 +20,10 @@ def pair(objective="electra"):
 
 @torch.no_grad()
 @parametrize("objective", ["electra", "electra_15", "replace_mlm", "mlm"])
-def test_texts_are_treated_as_the_joint_model_does(objective):
-    model, inputs = pair(objective)
+def test_texts_are_masked_and_judged_as_by_the_joint_model(objective):
+    model, inputs = model_and_batch(objective)
     expected = model(**inputs)
-    model.train()  # as in a run: it computes without dropout
+    model.train()  # as in a run; `corrupt_and_detect` computes without dropout nevertheless
     detected = corrupt_and_detect(model.generator, model.discriminator, inputs, model.config)
     assert detected.shown.tolist() == expected.corrupted_input_ids.tolist()
     assert (detected.shown != inputs["input_ids"]).any()
@@ -38,7 +38,7 @@ def test_texts_are_treated_as_the_joint_model_does(objective):
 
 @torch.no_grad()
 def test_an_electric_gives_log_probabilities():
-    model, inputs = pair("electric")
+    model, inputs = model_and_batch("electric")
     del inputs["mask_noise"], inputs["sample_noise"]
     detected = corrupt_and_detect(None, model.discriminator, inputs, model.config)
     real = inputs["attention_mask"].bool()
@@ -50,7 +50,7 @@ def test_an_electric_gives_log_probabilities():
 
 
 def test_samples_have_no_padding():
-    model, inputs = pair()
+    model, inputs = model_and_batch()
     detected = corrupt_and_detect(model.generator, model.discriminator, inputs, model.config)
     samples = to_samples(detected, make_number_tokenizer(VOCAB_SIZE))
     assert [len(sample.original) for sample in samples] == [20, 11]

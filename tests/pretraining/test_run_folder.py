@@ -17,7 +17,7 @@ from electra.pretraining.run_folder import (
     Run,
     RunProvenance,
     check_resumed,
-    first_files,
+    create_or_discard_folder,
     new_run_folder,
     open_run,
     provenance_of,
@@ -190,7 +190,7 @@ def test_a_run_writes_below_its_folder(tmp_path, wordpiece_tokenizer):
         flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, lowercase="false", auto_resume=True)
     )
     run = open_run(args)
-    with first_files(run):
+    with create_or_discard_folder(run):
         save_options(args.record, run, wordpiece_tokenizer)
     assert {path.name for path in run.folder.iterdir()} == {"config.yaml", "tokenizer"}
     assert (run.folder / "tokenizer" / "tokenizer.json").is_file()
@@ -230,7 +230,7 @@ def test_a_full_disk_at_the_first_files_is_said(tmp_path, wordpiece_tokenizer, l
     logging.getLogger("electra").warning("x" * 200_000)
 
     def write():
-        with files_up_to(limit), first_files(run):
+        with files_up_to(limit), create_or_discard_folder(run):
             save_options({"max_steps": 4}, run, wordpiece_tokenizer)
             log.write_to(run.folder)
 

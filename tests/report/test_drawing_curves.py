@@ -30,7 +30,7 @@ def test_curves_are_the_columns_of_the_log():
         assert list(zip(curve.x, curve.y, strict=True)) == expected
     curve = curve_of(panels, "masked_accuracy_mask_token", "frequencies")
     assert (curve.x, curve.y) == ([0, 100], [0.05, 0.05])
-    # frequencies have no recall
+    # Token frequencies answer nothing, so they have no curve of recall.
     assert [curve.kind for curve in panels["discriminator_recall"]] == ["held-out"]
 
 

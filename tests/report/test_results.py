@@ -243,7 +243,7 @@ def test_numbers_with_and_without_a_spread_stay_aligned():
     assert '<td class="number">3 layers (each 64)</td>' in counted
 
 
-def test_collapsed_runs_are_counted_once_in_a_row(tmp_path):
+def test_a_row_has_the_number_of_collapsed_runs_once(tmp_path):
     metrics = {"f1": 0.5, "accuracy": 0.6}
     runs = [result("conll2003", seed, metrics, collapsed=seed == 1) for seed in (1, 2)]
     table = TAGGING.report([run_folder(tmp_path / "a", runs, "tagging")]).table

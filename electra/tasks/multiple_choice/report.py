@@ -22,7 +22,7 @@ CHOICE_TASKS = {
 }
 """Official tasks by name."""
 CHOICE_DEFINITIONS = (
-    "Most frequent place: the choice at the place where most right choices of the training data are.",
+    "Most frequent place: the place of most right choices in the training data is always the answer.",
 )
 """Further sentences for the end of a report."""
 CHOICE_REPORTING = Reporting(

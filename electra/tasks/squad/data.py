@@ -103,7 +103,7 @@ def load_questions(options: SquadArguments, program_rows: Mapping[str, NamedRows
     Without a development set, the questions on some articles, or paragraphs if articles are few, are held out.
 
     Args:
-        program_rows: see `data_settings`.
+        program_rows: rows of a program by split, see `data_settings` in electra/finetuning/data.py.
     Raises:
         UserError: a file cannot be read, or an answer of a training file is not at its position.
     """
@@ -163,7 +163,8 @@ class QuestionWindows(ColumnRows):
         questions: number of the question of each window, int64 (N,), ascending.
         first_tokens: number, in the paragraph, of the first token of each piece, int64 (N,).
         context: positions of the piece in the window: the first, and the one after the last, int64 (N, 2).
-        most_context: the part of `context` whose tokens no other window of the question shows with more context.
+        most_context: positions, as in `context`, of the tokens that this window shows with the most context of all
+            windows of the question, int64 (N, 2).
         offsets: for each paragraph, the characters of its T tokens, (T, 2).
     """
 
@@ -184,6 +185,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "Frame":
+        """Return the frame of a tokenizer, cut out of a pair of texts of one letter each."""
         pair = tokenizer("a", "a", return_token_type_ids=True)
         texts = pair.sequence_ids(0)  # None at special tokens
         first = texts.index(0)
@@ -269,7 +271,9 @@ def encode_questions(
 
 
 def answer_tokens(offsets: Array, question: SquadQuestion) -> tuple[int, int] | None:
-    """Return the first and the last token that cover a character of the answer; None if no token does.
+    """Return the numbers of the first and the last token that cover a character of the answer.
+
+    A question without an answer gets `NOWHERE`, a question whose answer no token covers gets None.
 
     Args:
         offsets: range of characters of each token of the paragraph, int64 (T, 2).

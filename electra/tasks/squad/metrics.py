@@ -29,16 +29,16 @@ class Decoded(NamedTuple):
     """The predictions for all questions, by id of the question.
 
     `nbest` has the best answers with distinct texts, best first, in the original's form: `text`, `probability` among
-    these answers, `start_logit`, `end_logit`; a question without any has a single answer "".
+    these answers, `start_logit`, `end_logit`; a question without possible answers has a single answer "".
     """
 
     nbest: dict[str, list[dict[str, Any]]]
-    null_odds: dict[str, float]  # score of there being no answer
+    null_odds: dict[str, float]  # score that there is no answer: its log odds, where a head classifies
 
     @property
     def predictions(self) -> dict[str, str]:
         """Return the best answers, as the official scripts read them."""
-        return {name: answers[0]["text"] for name, answers in self.nbest.items()}
+        return {question_id: answers[0]["text"] for question_id, answers in self.nbest.items()}
 
 
 class Spans(NamedTuple):

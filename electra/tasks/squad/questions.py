@@ -27,7 +27,7 @@ class SquadQuestion(NamedTuple):
 
     id: str
     text: str
-    paragraph: int  # its index
+    paragraph: int  # index of the paragraph
     answers: tuple[str, ...]  # texts of all correct answers, in the file's order; empty if the question has none
     start: int | None  # first character of the first answer in the paragraph; None without an answer
 
@@ -51,7 +51,7 @@ class Questions:
         return {question.id: question.answers for question in self.questions}
 
     def with_questions(self, questions: Sequence[SquadQuestion]) -> "Questions":
-        """Return some of the questions as a split of their own, with the paragraphs that they are about."""
+        """Return a split of some of the questions and of the paragraphs that these questions are about."""
         numbers = {number: new for new, number in enumerate(sorted({question.paragraph for question in questions}))}
         return replace(
             self,
@@ -69,7 +69,7 @@ QUESTION_FORM = (
 )
 """The form of a question in words, for messages."""
 KEYS_OF_PARTS = {"paragraphs": ("title",), "qas": ("title", "context")}
-"""Name of a list in SQuAD's JSON -> keys beside the list that each of its parts has, too."""
+"""Name of a list in SQuAD's JSON -> keys beside this list whose values also hold for each part of the list."""
 
 
 class AnswerEntry(TypedDict):
@@ -168,7 +168,7 @@ def _spans(answers: list[AnswerEntry] | AnswerLists) -> list[tuple[str, int]]:
 
 
 def check_ids(data: Questions) -> None:
-    """Refuse questions with the same id, by which answers are scored."""
+    """Refuse two questions with the same id, because answers are scored by the id of their question."""
     (name, count), *_ = Counter(question.id for question in data.questions).most_common(1)
     if count > 1:
         raise UserError(f"{data.source} has {count} questions with the id {name:.60}; give each its own")
@@ -192,7 +192,7 @@ def check_answers(data: Questions) -> None:
 
 
 def warn_of_unfindable(data: Questions) -> None:
-    """Log a warning if questions of a development set have answers none of which is in their paragraph."""
+    """Log a warning if a development set has questions with answers, of which the paragraph contains none."""
     wrong = []
     for question in data.questions:
         paragraph = data.paragraphs[question.paragraph].casefold()

@@ -1,7 +1,7 @@
 """The command `electra squad`: questions on paragraphs as SQuAD 1.1 or 2.0, whichever the data is.
 
-predictions/TASK-SEED/ has the answers, the n best answers and the null odds by id of the question, as the official
-scripts read them.
+predictions/TASK-SEED/ has the answers, the n best answers and the null odds (the score that there is no answer)
+by id of the question, as the official scripts read them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +47,7 @@ SQUAD_GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 def parse_squad_arguments(
     argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, Any] = {}
 ) -> Arguments:
+    """Parse the options of `electra squad` from a command line, or from the values and rows of a program."""
     about = "Fine-tune an encoder on SQuAD and score it."
     return parse_data_options(SQUAD_GROUPS, about, argv, rows, ["train"], preset, dataset_name="squad")
 
@@ -73,6 +74,7 @@ print(tokenizer.decode(inputs["input_ids"][0, start : end + 1]))"""
 
 
 def open_squad_task(args: Arguments) -> Task:
+    """Read the questions and return the task; all splits are of version 2.0 if a split is."""
     options = args.options
     data = load_questions(options, args.rows)
     is_version_2 = any(split.is_version_2 for split in data.values())
@@ -117,6 +119,7 @@ def load_squad_task(
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData:
+    """Return the windows of all splits, and for version 2.0 the scores of answering no question."""
     settings = {**vars(options), **vars(tuning)}
     splits = {}
     for split, questions in data.items():
@@ -135,6 +138,7 @@ def unanswered(dev: Questions) -> BaselineScores:
 
 
 def build_reader(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> SpanModel:
+    """Return an encoder with a new head that finds answers."""
     dev = data.references["dev"]
     beam_size = dev.settings["n_best_size"]
     return SpanModel(encoder, tuning.head, dev.data.is_version_2, beam_size, tuning.head_dropout)
@@ -170,6 +174,7 @@ def is_reader_collapsed(rows: Array, dev: SquadReferences) -> bool:
 
 
 def squad_files(split: str, rows: Array, dev: SquadReferences) -> dict[str, dict[str, Any]]:
+    """Return name -> content of the files with the answers of a split, in the form of the official scripts."""
     decoded = dev.decode(rows)
     files: dict[str, dict[str, Any]] = {
         "/predictions.json": decoded.predictions,
@@ -184,15 +189,20 @@ def squad_files(split: str, rows: Array, dev: SquadReferences) -> dict[str, dict
 
 
 NEEDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
-"""Settings of training by which answers are chosen, without which a saved model cannot answer."""
+"""Settings of training by which answers are chosen; a saved model cannot answer without them."""
 
 
 def predictor(saved: Saved, asked: AskedColumns) -> Predictor:
+    """Return the predictor of a saved model.
+
+    Raises:
+        UserError: the record of the model lacks a setting of `NEEDED`.
+    """
     missing = [name for name in NEEDED if name not in saved.settings]
     if missing:
         raise UserError(f"{asked.model} has no {missing[0]} in its {RESULT_NAME}; restore it")
     return Predictor(
-        SpanModel(saved.model.base_model, "hf", False, saved.settings["n_best_size"]),
+        SpanModel(saved.model.base_model, head="hf", has_classifier=False, beam_size=saved.settings["n_best_size"]),
         parse_squad_row,
         partial(answer_squad_rows, saved),
     )
@@ -206,7 +216,10 @@ def parse_squad_row(row: Columns, place: str) -> tuple[str, str]:
 def answer_squad_rows(
     saved: Saved, items: Sequence[tuple[str, str]], forward: Callable[[ColumnRows], Array]
 ) -> list[Columns]:
-    """Return each row's best answer with its probability among the n best, or "" if to have none is likelier."""
+    """Return the best answer of each row with its probability among the n best answers.
+
+    If it is likelier that the question has no answer, the answer is "" with the probability of that.
+    """
     may_be_none = saved.settings["task"] == "squad_v2"
     contexts = []
     questions = []
@@ -217,8 +230,8 @@ def answer_squad_rows(
     windows = encode_questions(data, saved.tokenizer, saved.settings)
     decoded = SquadReferences(data, windows, saved.settings).decode(forward(windows))
     answers = []
-    for name, odds in decoded.null_odds.items():
-        best = decoded.nbest[name][0]
+    for question_id, odds in decoded.null_odds.items():
+        best = decoded.nbest[question_id][0]
         row = {"prediction": best["text"], "probability": best["probability"]}
         if may_be_none and odds > 0:
             row = {"prediction": "", "probability": float(expit(odds))}

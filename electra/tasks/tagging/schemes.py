@@ -98,7 +98,13 @@ def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def choose_scheme(sentences: TagSequence, asked: str) -> str:
-    """Return the scheme to train in: `asked`, or for "auto" the scheme of the data, with IOB2 for IOB1."""
+    """Return the scheme to train in.
+
+    It is `asked`, unless that is "auto": then the scheme of the data, where IOB2 stands for IOB1, too.
+
+    Raises:
+        UserError: some labels have no prefix, but others have one, or the scheme asked for needs prefixes.
+    """
     counts = Counter(chain.from_iterable(sentences))
     labels = counts.keys() - {OUTSIDE}
     prefixes = {label[0] for label in labels if LABEL.fullmatch(label)}
@@ -131,20 +137,20 @@ def score_labels(
     references: TagSequence,
     scheme: str,
 ) -> dict[str, float]:
-    """Return scores as fractions. An entity is correct if its type and both ends are. F1 is 0 without entities.
+    """Return scores as fractions, in which an entity counts as correct if its type and both its ends are correct.
 
     The scores are f1, precision, recall, accuracy, and f1_TYPE for each type in the references; for plain labels,
-    accuracy and f1_LABEL for each label.
+    accuracy and f1_LABEL for each label. F1 is 0 where there are no entities.
     """
     from sklearn.metrics import accuracy_score, f1_score  # not at the top: see electra/finetuning/labelled/scores.py
 
-    right = list(chain.from_iterable(references))
-    answers = list(chain.from_iterable(predicted))
-    accuracy = float(accuracy_score(right, answers))
+    reference_labels = list(chain.from_iterable(references))
+    predicted_labels = list(chain.from_iterable(predicted))
+    accuracy = float(accuracy_score(reference_labels, predicted_labels))
     if scheme == "plain":
-        labels = sorted(set(right))
-        values = f1_score(right, answers, labels=labels, average=None, zero_division=0.0)
-        return {"accuracy": accuracy, **{f"f1_{label}": float(f1) for label, f1 in zip(labels, values, strict=True)}}
+        labels = sorted(set(reference_labels))
+        values = f1_score(reference_labels, predicted_labels, labels=labels, average=None, zero_division=0.0)
+        return {"accuracy": accuracy} | {f"f1_{label}": float(f1) for label, f1 in zip(labels, values, strict=True)}
     if scheme == "io":
         references = [with_prefixes(sentence) for sentence in references]
         predicted = [with_prefixes(sentence) for sentence in predicted]

@@ -236,7 +236,7 @@ def test_spans_are_lists_or_objects(tmp_path, row):
     assert labels == [["B-PER", "O", "B-LOC", "I-LOC", "O"]] * 2
 
 
-def test_spans_of_another_column_are_chosen(tmp_path):
+def test_label_column_chooses_the_column_of_spans(tmp_path):
     content = as_lines({"text": TEXT, "label": SPANS, "spans": []})
     assert read(tmp_path / "a.jsonl", content)[1] == [["O"] * 5]
     assert read(tmp_path / "a.jsonl", content, label_column="label")[1] == [["B-PER", "O", "B-LOC", "I-LOC", "O"]]
