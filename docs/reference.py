@@ -63,7 +63,8 @@ All options of the commands, made of their declarations by `python -m docs.refer
 - `electra VERB --help` prints the basic ones, `--help all` every one.
 - The command line wins over the file of `--config FILE`, a file over the recipe of `--model_size`, a recipe over the
   defaults. `--name value`, `--name=value` and `--model-size` are accepted.
-- "by `--model_size`": each recipe has a value of its own. An empty default: not set; the text says what happens then.
+- "by `--model_size`": each recipe has a value of its own ([batch and rate](choose.md#which-learning-rate)).
+  An empty default: not set; the text says what happens then.
 - A switch is on by its name alone (`--save_model`), or with `true` or `false`.
 - `electra pretrain` accepts all options of
   [transformers.TrainingArguments](https://huggingface.co/docs/transformers/main_classes/trainer), too: `--optim`,
