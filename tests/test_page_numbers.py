@@ -13,7 +13,8 @@ from electra.data.corpus import WHOLE_BYTES
 from electra.finetuning.config import FITTED_EPOCHS, NARROW_DEFAULTS, PAPER_DEFAULTS
 from electra.finetuning.heads import BILSTM_UNITS
 from electra.finetuning.labelled.labels import MOST_WHOLE_NUMBERS
-from electra.finetuning.task import CALIBRATION_RANGES, COLLAPSED_SHARE
+from electra.finetuning.labelled.metrics import CALIBRATION_RANGES
+from electra.finetuning.task import COLLAPSED_SHARE
 from electra.finetuning.trainer import LEAST_GAIN
 from electra.finetuning.words import MOST_REGRESSIONS
 from electra.pretraining.callbacks import LEAD, START_BUDGET
