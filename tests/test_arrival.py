@@ -51,7 +51,7 @@ def test_a_link_to_a_file_that_is_missing_ends_the_build(hooks):
         repo_url = "https://example.org/repo"
 
     def rewritten(text, name="glue.md"):
-        page = SimpleNamespace(file=File(name, "docs", "site", use_directory_urls=True))
+        page = SimpleNamespace(file=File(name, "docs", "site", use_directory_urls=True), meta={})
         return hooks.on_page_markdown(text, page, Config, None)
 
     assert rewritten("[a](results.md#quickstart) [b](#c)") == "[a](results.md#quickstart) [b](#c)"

@@ -99,7 +99,9 @@ def world(tmp_path_factory, make_cache, framed_tokenizer):
     accuracy = {"accuracy": 0.5, "standard_error": None, "pairs": 3}
     scores = {"pll": {"overall": accuracy, "phenomena": {"p": accuracy}, "paradigms": {"q": accuracy}}}
     (folder / "pairs").mkdir()
-    (folder / "pairs" / "minimal_pairs.json").write_text(json.dumps({"model": "m", "scores": scores}))
+    margin = {"baseline": "guessing", "difference": 0.1, "standard_error": 0.05}
+    parts = {"per_token": scores, "baselines": {}, "margins": {"pll": margin}, "unequal_share": 0.5}
+    (folder / "pairs" / "minimal_pairs.json").write_text(json.dumps({"model": "m", "scores": scores, **parts}))
     saved = made / "models" / "w"
     size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 16}
     config = ElectraConfig(vocab_size=len(framed_tokenizer), embedding_size=16, max_position_embeddings=32, **size)

@@ -24,7 +24,7 @@ from filelock import FileLock
 from safetensors import SafetensorError
 from typing_extensions import TypedDict
 
-from electra.base.errors import first_line
+from electra.base.errors import first_line, is_out_of_memory
 from electra.base.files import expand, read_json, replace_folder, share_weights, sync_folder, write_json
 from electra.core.errors import UserError
 
@@ -37,6 +37,8 @@ PROVENANCE_NAME = "origin.json"
 """File of a checkpoint that says what the run is trained on: `RunProvenance` of pretraining/run_folder.py."""
 UNFINISHED = "unfinished"
 """Folder of a run in which checkpoints and exported networks are written before they get their names."""
+EARLIER = "move this folder out of its run and resume the run, which goes on from the checkpoint before"
+"""What to do where a checkpoint cannot be read, the end of messages."""
 RESUME = "make room, or get the permission, and resume the run with --resume_from_checkpoint"
 """What to do where a file of a run cannot be written, the end of messages."""
 ALONE = "start from the networks alone with --init_discriminator and --init_generator"
@@ -206,6 +208,19 @@ def latest_valid_checkpoint(run: Path) -> Path:
             return checkpoint
         logger.warning("skipping %s: it %s", checkpoint, wrong)
     raise UserError(f"{run} has no checkpoint to resume; start a new run with another --experiment_name")
+
+
+@contextmanager
+def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLIER) -> Iterator[None]:
+    """Turn any error of the block, which reads `what` from a checkpoint, into a UserError that names both."""
+    try:
+        yield
+    except Exception as error:  # an unpickler may raise anything
+        if is_out_of_memory(error):
+            raise
+        reason = first_line(error).split(". ")[0]  # without torch's advice to run the code in a file
+        message = f"{what} of {checkpoint} cannot be read ({type(error).__name__}: {reason})"
+        raise UserError(f"{message}; {advice}") from error
 
 
 # ---- writing and moving checkpoints

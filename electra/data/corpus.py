@@ -42,7 +42,7 @@ from electra.data.readers import (
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 """Type of the values of an option."""
 READING_VERSION = 3  # part of the fingerprint: raise it when the same inputs give other documents than before
 BUILTIN = "builtin"
@@ -417,7 +417,7 @@ def _is_loop(folder: str) -> bool:
     return len({*map(os.path.realpath, around)}) < len(around)
 
 
-def _for_each(values: list[T], count: int, default: T, option: str) -> list[T]:
+def _for_each(values: list[_T], count: int, default: _T, option: str) -> list[_T]:
     """Return `count` values of an option, one per corpus: its values, its single value repeated, or the default."""
     if len(values) == count:
         return values

@@ -41,7 +41,7 @@ from transformers import (
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from transformers.trainer_utils import EvalLoopOutput
 
-from electra.base.checkpoints import UNFINISHED
+from electra.base.checkpoints import ALONE, EARLIER, UNFINISHED, translate_read_errors
 from electra.base.console import log_by_default, show_from
 from electra.core.errors import UserError
 from electra.core.schedules import (
@@ -84,6 +84,9 @@ from electra.runtime.device import computing
 from electra.runtime.tracking import KeepRunId, guard_trackers, resumed_in_wandb
 
 logger = logging.getLogger(__name__)
+
+OTHER_WEIGHTS = f"train the same weights of the networks as this run did; if they are the same, {EARLIER}"
+"""Advice at the end of messages, where the optimizer's state of the same run does not fit or is damaged."""
 
 
 class ElectraTrainer(Trainer):
@@ -310,7 +313,7 @@ class ElectraTrainer(Trainer):
         self.lr_scheduler = NoSchedule()
         rates = [group["lr"] for group in self.optimizer.param_groups]
         try:
-            with keeping_options(self.optimizer, None):
+            with keeping_options(self.optimizer, None), translate_read_errors(str(checkpoint), "the optimizer", ALONE):
                 super()._load_optimizer_and_scheduler(str(checkpoint))
         finally:
             self.lr_scheduler = schedule
@@ -429,8 +432,23 @@ class ElectraTrainer(Trainer):
         if self.is_world_process_zero():
             upload_networks(self.args, self.run_folder, self.plan.steps, token=token, private=private)
 
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        with translate_read_errors(resume_from_checkpoint, "the weights"):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         # DeepSpeed has loaded both by itself.
-        is_read = checkpoint is not None and not self.is_deepspeed_enabled
-        with keeping_options(self.optimizer, self.lr_scheduler) if is_read else nullcontext():
+        if checkpoint is None or self.is_deepspeed_enabled:
             super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        reading = translate_read_errors(checkpoint, "the optimizer", OTHER_WEIGHTS)
+        with reading, keeping_options(self.optimizer, self.lr_scheduler):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        with translate_read_errors(checkpoint, "the loss scale"):
+            super()._load_scaler(checkpoint)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with translate_read_errors(checkpoint, "the random state"):
+            super()._load_rng_state(checkpoint)

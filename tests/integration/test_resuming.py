@@ -9,14 +9,14 @@ import torch
 import yaml
 from pytest import approx, raises
 
-from electra.base.checkpoints import find_damage
+from electra.base.checkpoints import find_damage, write_manifest
 from electra.core.backbones import BACKBONES
 from electra.core.errors import UserError
 from electra.pretraining.run import main
 from electra.report.metrics import make_panels
 from electra.report.page import write_run_report
 from electra.report.runs import read_run
-from tests.conftest import refused
+from tests.conftest import refused, refused_command
 from tests.helpers import contents, files_up_to, parametrize, read_json, run
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, write_corpus
 
@@ -299,6 +299,36 @@ def test_a_failed_write_keeps_the_last_checkpoint(copy, file):
     assert copy.steps() == {4, 8, 12}
     assert find_damage(copy.run / "checkpoint-12") is None
     assert not (copy.run / "unfinished").exists()
+
+
+# ---- files of a checkpoint that are whole, but hold something else
+
+
+FORGED = {
+    "a list": ("optimizer.pt", lambda state: [5]),
+    "a schedule's list": ("scheduler.pt", lambda state: [5]),
+    "a schedule's step": ("scheduler.pt", lambda state: {**state, "last_epoch": "x"}),
+    "no random state": ("rng_state.pth", lambda state: {}),
+    "a random state's text": ("rng_state.pth", lambda state: dict.fromkeys(state, "x")),
+}
+
+
+def forge(checkpoint, name, change):
+    """Change a file of a checkpoint and write the manifest anew, as whoever forges one would."""
+    path = checkpoint / name
+    torch.save(change(torch.load(path, weights_only=False)), path)
+    write_manifest(checkpoint)
+
+
+@parametrize("case", FORGED)
+def test_a_state_that_does_not_fit_is_refused_in_one_line(copy, case, capsys):
+    name, change = FORGED[case]
+    forge(copy.run / "checkpoint-12", name, change)
+    before = contents(copy.run / "checkpoint-12")
+    line = refused_command(main, copy.flags(max_steps=14), capsys)
+    assert "checkpoint-12" in line
+    assert copy.steps() == {4, 8, 12}
+    assert contents(copy.run / "checkpoint-12") == before
 
 
 # ---- other networks

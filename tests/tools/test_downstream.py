@@ -163,7 +163,7 @@ def test_other_tasks_and_tasks_as_values(folder):
         ({"train_dataset": [{"body": "a", "label": 1}]}, "train_dataset row 0 has no column 'text'"),
         ({"train_dataset": [{"text": "a"}], "train_file": "a.csv"}, "both"),
         ({"train_dataset": pd.DataFrame([["a", 1]])}, "train_dataset row 0"),
-        ({"task": "tag", "train_dataset": [{"tokens": ["a"], "tags": ["O"]}]}, "too few sentences"),
+        ({"task": "tag", "train_dataset": [{"tokens": ["a"], "tags": ["O"]}]}, "two or more"),
         ({"task": "squad", "train_dataset": [], "eval_dataset": [], "test_dataset": []}, "test"),
         ({"task": "clasify", "train_dataset": []}, "classify"),
         ({"task": "rte", "train_dataset": []}, "its own data"),

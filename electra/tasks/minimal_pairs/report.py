@@ -7,6 +7,7 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from electra.base.files import read_json
+from electra.core.errors import UserError
 from electra.report.about import date_of
 from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Report, Table, Text, Verdict, table_of
 from electra.report.drawing import Dot, Dots, draw_dots, render
@@ -154,6 +155,21 @@ def count_of(results: PairResults) -> int:
     return sum(paradigm.get("pairs", 0) for paradigm in first["paradigms"].values())
 
 
+def read_pair_results(path: Path) -> PairResults:
+    """Read minimal_pairs.json.
+
+    Raises:
+        UserError: it is of another form, or a score lacks its accuracy per token or its margin over a baseline.
+    """
+    results = read_json(path, PairResults)
+    baselines = {GUESSING, *results["baselines"]}
+    compared = {name for name, margin in results["margins"].items() if margin["baseline"] in baselines}
+    incomplete = results["scores"].keys() - (compared & results["per_token"].keys())
+    if incomplete or not results["scores"]:
+        raise UserError(f"{path} lacks parts of its scores {', '.join(sorted(incomplete))}; make it anew")
+    return results
+
+
 def report_pairs(folders: Sequence[Path]) -> Report:
     """Return the report of evaluations in one or more folders, side by side."""
     columns: dict[str, Accuracies] = {}
@@ -163,7 +179,7 @@ def report_pairs(folders: Sequence[Path]) -> Report:
     blocks: Blocks = []
     names = names_of(folders)
     for folder, title in names.items():
-        results = read_json(folder / PAIR_RESULTS_NAME, PairResults)
+        results = read_pair_results(folder / PAIR_RESULTS_NAME)
         prefix = f"{title}: " if len(folders) > 1 else ""
         lines.append(Text(", ".join([f"{title}: {count_of(results):,} pairs", *date_of(folder)])))
         for name, accuracies in results["scores"].items():

@@ -31,7 +31,7 @@ from electra.tasks.squad.questions import (
     Questions,
     SquadQuestion,
     check_answers,
-    check_ids,
+    check_question_ids,
     parse_questions,
     warn_of_unfindable,
 )
@@ -120,7 +120,7 @@ def load_questions(options: SquadArguments, program_rows: Mapping[str, NamedRows
     if "dev" in splits:
         warn_of_unfindable(splits["dev"])
     splits = with_held_out(splits, options)
-    check_ids(splits["dev"])
+    check_question_ids(splits["dev"])
     return splits
 
 

@@ -167,7 +167,7 @@ def _spans(answers: list[AnswerEntry] | AnswerLists) -> list[tuple[str, int]]:
     return [*zip(answers["text"], answers["answer_start"], strict=True)]
 
 
-def check_ids(data: Questions) -> None:
+def check_question_ids(data: Questions) -> None:
     """Refuse two questions with the same id, because answers are scored by the id of their question."""
     (name, count), *_ = Counter(question.id for question in data.questions).most_common(1)
     if count > 1:

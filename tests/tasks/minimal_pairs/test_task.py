@@ -379,7 +379,6 @@ def test_wrong_pairs_are_refused(world, content, message, capsys):
         (flags("run", "--max_pairs", "0"), "--max_pairs 0"),
         (flags("run", "--columns", "sen"), "--columns"),
         (flags("run", "--output_dir", ".", "--experiment_name", "run"), "run"),
-        (["--data", "pairs.jsonl"], "name a run"),
     ],
 )
 def test_wrong_commands_are_refused(world, argv, message, wordpiece_tokenizer, capsys):

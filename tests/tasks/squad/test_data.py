@@ -11,7 +11,7 @@ from pytest import raises
 
 from electra.core.errors import UserError
 from electra.tasks.squad.data import SquadArguments, load_questions
-from electra.tasks.squad.questions import check_answers, check_ids
+from electra.tasks.squad.questions import check_answers, check_question_ids
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.tasks.squad.files import read_questions
@@ -69,7 +69,7 @@ def test_a_broken_file_is_refused_with_its_name(tmp_path):
     path = tmp_path / "q.json"
     untold = {"data": [{"paragraphs": [{"context": "x", "qas": [question("a", (None, 0))]}]}]}
     for text, named in (
-        ('{"data": [}', ":1 .*column 11"),
+        ('{"data": [}', "line 1 column 11"),
         ('{"data": []}', "no questions"),
         ('{"data": [{"title": "t"}]}', "id: Field required"),
         ('{"data": [{"paragraphs": 3}]}', "'paragraphs' that is no list"),
@@ -213,7 +213,7 @@ def test_the_training_file_with_a_misplaced_answer_is_named(tmp_path):
 
 def test_ids_that_are_equal_as_text_are_ids_of_two_questions(tmp_path):
     path = write(tmp_path / "q.json", ("x", [question(1, ("x", 0)), question("1", ("x", 0))]))
-    assert "2 questions with the id 1" in refused(lambda: check_ids(read_questions(path)))
+    assert "2 questions with the id 1" in refused(lambda: check_question_ids(read_questions(path)))
     right = write(tmp_path / "right.json", ("x", [question("a", ("x", 0))]))
     assert "the id 1" in refused(lambda: load_files([right], path))
     assert len(load_files([path], right)["train"]) == 2  # whose ids name no answer

@@ -128,7 +128,9 @@ def test_a_data_set_that_does_not_fit_is_refused():
 def test_sentences_without_labels_are_left_out_or_predicted(tmp_path, caplog):
     files = {}
     for split in ("train", "validation", "test"):
-        rows = [{"tokens": [f"{split}{n}"], "tags": ["O"] if n % 3 else None} for n in range(9)]
+        rows = [
+            {"tokens": [f"{split}{n}"], "tags": [["O"], ["B-PER"]][n % 3 - 1] if n % 3 else None} for n in range(9)
+        ]
         (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         files[f"{split}_file"] = str(tmp_path / f"{split}.jsonl")
     found = load_tagging_splits(TaggingArguments(**files))
@@ -146,12 +148,12 @@ def test_sentences_without_labels_are_left_out_or_predicted(tmp_path, caplog):
 
 
 def test_a_folder_is_a_data_set_and_files_need_a_column_number(tmp_path):
-    for split, word, tag in (("train", "a", '"X"'), ("validation", "b", '"X"'), ("test", "c", "null")):
-        row = f'{{"tokens": ["{word}"], "ner_tags": ["O"], "pos_tags": [{tag}]}}\n'
+    for split, word, tag in (("train", "a", '"X", "Y"'), ("validation", "b", '"X", "X"'), ("test", "c", "null, null")):
+        row = f'{{"tokens": ["{word}", "z"], "ner_tags": ["O", "O"], "pos_tags": [{tag}]}}\n'
         (tmp_path / f"{split}.jsonl").write_text(row)
     found = load_tagging_splits(TaggingArguments(dataset_name=str(tmp_path), label_column="pos_tags"))
     assert {split: words_and_labels(sentences) for split, sentences in found.items()} == {
-        "train": ([["a"]], [["X"]]), "dev": ([["b"]], [["X"]]), "test": ([["c"]], [None]),
+        "train": ([["a", "z"]], [["X", "Y"]]), "dev": ([["b", "z"]], [["X", "X"]]), "test": ([["c", "z"]], [None]),
     }  # fmt: skip
     found = load_tagging_splits(TaggingArguments(test_file=write(tmp_path, TEXT), label_column="1"))
     assert [sentence.labels for sentence in found["test"]] == [["NNP", "VBZ"], ["NNP"]]

@@ -188,11 +188,12 @@ def test_other_spellings_of_labels_are_refused(tmp_path, labels):
 
 
 def test_conllu_is_read_by_form_and_upos(tmp_path):
+    kinds = [["VERB", *["NOUN"] * (len(words) - 1)] for words in WORDS]
     rest = [constant("_")] * 6
-    content = lines(counted(), WORDS, WORDS, constant("NOUN"), *rest, before="# sent_id = {}")
+    content = lines(counted(), WORDS, WORDS, kinds, *rest, before="# sent_id = {}")
     content = content.replace("1\tAnn", "1-2\tAnnsaw" + "\t_" * 8 + "\n1\tAnn").replace("# sent_id = 1", "#x")
     content += "8.1\tx" + "\t_" * 8 + "\n"
-    assert read(tmp_path / "a.conllu", content) == (WORDS, constant("NOUN"))
+    assert read(tmp_path / "a.conllu", content) == (WORDS, kinds)
     assert read(tmp_path / "a.conllu", content, label_column="2")[1] == WORDS
     rows = rows_of_words(str(tmp_path / "a.conllu"))
     assert [row for _, row in rows] == [{"tokens": words} for words in WORDS]
@@ -237,8 +238,8 @@ def test_spans_are_lists_or_objects(tmp_path, row):
 
 
 def test_label_column_chooses_the_column_of_spans(tmp_path):
-    content = as_lines({"text": TEXT, "label": SPANS, "spans": []})
-    assert read(tmp_path / "a.jsonl", content)[1] == [["O"] * 5]
+    content = as_lines({"text": TEXT, "label": SPANS, "spans": SPANS[:1]})
+    assert read(tmp_path / "a.jsonl", content)[1] == [["B-PER", *["O"] * 4]]
     assert read(tmp_path / "a.jsonl", content, label_column="label")[1] == [["B-PER", "O", "B-LOC", "I-LOC", "O"]]
     both = as_lines({"text": TEXT, "entities": SPANS, "spans": []})
     assert "--label_column" in refused(lambda: read(tmp_path / "a.jsonl", both))
@@ -341,7 +342,7 @@ def test_parquet_of_a_data_set_has_names_of_tags(tmp_path):
 
 
 def test_the_column_of_words_has_no_number_in_rows(tmp_path, caplog):
-    read(tmp_path / "a.jsonl", as_lines({"tokens": ["Ann"], "tags": ["B-PER"]}), word_column="1")
+    read(tmp_path / "a.jsonl", as_lines({"tokens": ["Ann", "left"], "tags": ["B-PER", "O"]}), word_column="1")
     assert "--word_column 1 has no effect" in caplog.text
 
 

@@ -42,7 +42,7 @@ def test_rows_of_texts_are_sentences(tmp_path, caplog):
     assert second.words == ["It", "rained", "."] and second.labels == ["O", "O", "O"]
     assert first.labels[:5] == ["B-PER", "I-PER", "I-PER", "I-PER", "O"]
     assert "inside a word" not in caplog.text
-    read(write(tmp_path / "d.jsonl", {"text": "BerlinTegel", "entities": [[0, 6, "LOC"]]}))
+    read(write(tmp_path / "d.jsonl", {"text": "BerlinTegel closed", "entities": [[0, 6, "LOC"]]}))
     assert "1 texts have spans that begin or end inside a word" in caplog.text
     for row, words in (({"text": "It rained."}, ["It", "rained", "."]), ({"words": ["Ann"]}, ["Ann"])):
         (sentence,) = read(write(tmp_path / "b.jsonl", row), "test")
