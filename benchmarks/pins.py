@@ -44,6 +44,7 @@ TWINS = 40
 """Documents of the corpus with twins, without the twins."""
 
 EXPLAINED = {
+    "num_train_epochs: 3.0 became None": "an open default, fitted to 250 steps by classify with narrow encoders",
     "tiny_stable.yaml: lr_scheduler_kwargs ": "the decay is --decay_steps 0.1, which is the same 1,200 steps",
     "tiny_stable.yaml: record lr_scheduler_kwargs": "the decay is --decay_steps 0.1, which is the same 1,200 steps",
     "was refused, is read: ": "an option without effect is warned of",
