@@ -206,10 +206,14 @@ def token_texts(ids: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> list[
     """Return the text of each token with the space before it; [id] for ids without a token.
 
     WordPiece marks pieces that continue a word with ##; byte-level BPE and Unigram mark the first piece with Ġ or ▁.
+    The vocabulary, not these tokens, says which of them holds, so that equal ids have equal texts in all versions.
     """
     names = [name or "" for name in tokenizer.convert_ids_to_tokens(list(ids))]
     special_ids = set(tokenizer.all_special_ids)
-    marks_beginnings = any(name.startswith(("Ġ", "▁")) for name in names)
+    vocabulary = tokenizer.get_vocab()
+    marks_beginnings = any(name.startswith(("Ġ", "▁")) for name in vocabulary) and not any(
+        name.startswith("##") for name in vocabulary
+    )
     texts = []
     for token_id, name in zip(ids, names, strict=True):
         if not name:

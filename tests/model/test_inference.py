@@ -6,6 +6,8 @@ from torch.testing import assert_close
 
 from electra.model.inference import corrupt_and_detect, inspect_texts, to_samples, token_texts
 from electra.model.pretrained import Networks
+from electra.tokenizers.options import TokenizerArguments
+from electra.tokenizers.train import train_on_documents
 from electra.tools.inspect import to_terminal
 from tests.conftest import make_number_tokenizer
 from tests.core.helpers import VOCAB_SIZE, joint_model, make_batch, make_model, tiny_network_config
@@ -75,3 +77,14 @@ def test_pieces_of_words_are_joined_as_they_were_written(wordpiece_tokenizer):
     texts = token_texts(ids, wordpiece_tokenizer)
     assert len(ids) > 6 and "".join(texts) == " [CLS] the unwonted discriminator [SEP]"
     assert token_texts([7, 200, 4], make_number_tokenizer(90)) == [" 7", " [200]", " [MASK]"]
+
+
+def test_a_token_has_one_text_in_all_versions_of_a_row():
+    """Of `▁the dog` and `[MASK] dog`, the second has no token that begins a word by its mark."""
+    options = TokenizerArguments(tokenizer_algorithm="unigram", vocab_size=60)
+    tokenizer = train_on_documents(["the dog sees the cat and the dogs see cats"] * 20, options)
+    ids = tokenizer("the dogs", add_special_tokens=False)["input_ids"]
+    piece = next(i for i in ids if not tokenizer.convert_ids_to_tokens(i).startswith("▁"))
+    begin = next(i for i in ids if tokenizer.convert_ids_to_tokens(i).startswith("▁"))
+    texts = [token_texts([first, piece], tokenizer)[1] for first in (begin, tokenizer.mask_token_id)]
+    assert texts[0] == texts[1] == texts[0].strip()
