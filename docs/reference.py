@@ -9,10 +9,12 @@ sizes and learning rates from the recipes.
 import argparse
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from argparse import SUPPRESS
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from textwrap import fill
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -24,8 +26,8 @@ import electra
 from docs import help_files
 from electra.base.command_line import CommandLine
 from electra.base.files import read_yaml
-from electra.base.options import NOT_EMPTY, Options, default_of
-from electra.core.objectives import OBJECTIVES, Objective
+from electra.base.options import NOT_EMPTY, Need, Options, default_of
+from electra.core.objectives import BASE_RATE, OBJECTIVES, Objective
 from electra.core.options import rules_of
 from electra.core.recipes import RECIPES
 from electra.finetuning.registry import BY_KIND, TASKS, TRAINED, reporting_of
@@ -58,25 +60,30 @@ def pages() -> dict[Path, str]:
 
 OPTIONS = """# Options
 
-All options of the commands, made of their declarations by `python -m docs.reference`.
+What each option of a command does, its default and its range. The commands with few options have them in `--help`.
 
-- `electra VERB --help` prints the basic ones, `--help all` every one.
+- `electra VERB --help` prints the basic options, `--help all` every one. Here, too, the basic ones come first.
 - The command line wins over the file of `--config FILE`, a file over the recipe of `--model_size`, a recipe over the
-  defaults. `--name value`, `--name=value` and `--model-size` are accepted.
-- "by `--model_size`": each recipe has a value of its own ([batch and rate](choose.md#which-learning-rate)).
-  An empty default: not set; the text says what happens then.
+  defaults.
+- A default "by `--model_size`" is that of the recipe ([batch and rate](choose.md#which-learning-rate)). Where the
+  default is empty, nothing is set, and the text says what happens then.
 - A switch is on by its name alone (`--save_model`), or with `true` or `false`.
-- `electra pretrain` accepts all options of
-  [transformers.TrainingArguments](https://huggingface.co/docs/transformers/main_classes/trainer), too: `--optim`,
-  `--lr_scheduler_type`, `--fsdp`, `--push_to_hub`, `--hub_model_id`, `--use_cpu` and others. Below are those that are
-  declared here.
-- An option without effect in a run is warned of; an unknown one is an error that names the one that was meant. "No
-  effect" says why an option may have none.
-- "resumed" says what another value means for a run that goes on: a *kept* option is refused; a *recorded* one holds
-  from there on, and the run's record says so; a *compared* one may differ if documents, tokenizer, networks and
-  segments of a step stay the same. The others change nothing that is learned or measured.
-- [reference_flags.md](reference_flags.md) translates the flags of other code bases, [configs.md](configs.md) lists the
-  files of options. Verbs that are not here have a short `--help`.
+- An unknown option is an error that names the one that was meant. [Flags of other code bases](reference_flags.md) have
+  names here; files of options are [listed](configs.md), too.
+
+This page is made of the declarations of the options by `python -m docs.reference`.
+"""
+OF_PRETRAINING = """All options of
+[transformers.TrainingArguments](https://huggingface.co/docs/transformers/main_classes/trainer) are accepted, too:
+`--optim`, `--lr_scheduler_type`, `--fsdp`, `--push_to_hub`, `--hub_model_id`, `--use_cpu` and others. "Resumed" says
+what another value means for a run that goes on:
+
+- *kept*: it is refused.
+- *recorded*: it holds from there on, and the run's record says so.
+- *compared*: it is taken if documents, tokenizer, networks and segments of a step stay the same.
+- The others change nothing that is learned or measured.
+"""
+WITHOUT_EFFECT = """**Options without effect.** A run warns of an option that does nothing in it, with the reason:
 """
 FINE_TUNING = TRAINED
 """Verbs that share most of their options."""
@@ -92,44 +99,102 @@ class Row(NamedTuple):
 
 
 def options_page() -> str:
-    """Return the page of all options, by verb and group; what several verbs share is written once."""
+    """Return the page of all options, by verb, the basic ones first; a row that several verbs share is there once."""
     groups = {verb: list(groups_of(verb)) for verb in VERBS_WITH_CONFIG}
     rows_of = {verb: {row for _, rows in groups[verb] for row in rows} for verb in FINE_TUNING}
     shared = set.intersection(*rows_of.values())
     lines = [OPTIONS]
-    places: dict[tuple[str, tuple[Row, ...]], str] = {}
+    places: dict[Row, str] = {}
     for verb in VERBS_WITH_CONFIG:
         if verb == FINE_TUNING[0]:
-            names = ", ".join(f"`electra {name}`" for name in FINE_TUNING)
             common = [row for _, rows in groups[verb] for row in rows if row in shared]
-            lines += ["## All fine-tuning", "", fill(f"Options of {names}.", WIDTH), "", *table(common)]
+            names = ", ".join(f"`electra {name}`" for name in FINE_TUNING)
+            lines += ["## All fine-tuning", "", fill(f"Options of {names}.", WIDTH), ""]
+            lines += tables([("Other options", common)], VERBS[verb].basic.split())
+            places |= dict.fromkeys(shared, ALL_FINE_TUNING)
         lines += [f"## electra {verb}", "", f"{VERBS[verb].about[0].upper()}{VERBS[verb].about[1:]}.", ""]
         lines += ["```bash", f"electra {verb} {VERBS[verb].example}", "```", ""]
-        if VERBS[verb].basic:
-            basic = ", ".join(f"`--{name}`" for name in VERBS[verb].basic.split())
-            lines += [fill(f"Basic options: {basic}.", WIDTH, break_on_hyphens=False), ""]
         if VERBS[verb].preset:
             kind = BY_KIND[TASKS[verb].kind]
             values = ", ".join(f"`--{name} {in_words(value)}`" for name, value in VERBS[verb].preset.items())
             text = f"The options are those of [electra {kind}](#electra-{kind}), with {values} by default."
             lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
             continue
-        if verb in FINE_TUNING:
-            lines += [f"Beside those of [all fine-tuning](#all-fine-tuning), `electra {verb}` has:", ""]
-        for title, rows in groups[verb]:
-            own = tuple(row for row in rows if verb not in FINE_TUNING or row not in shared)
-            other = places.setdefault((title, own), verb)
-            if own and other == verb:
-                lines += [f"**{title}**", "", *table(own)]
-            elif own:
-                lines += [f"**{title}**: as [electra {other}](#electra-{other}).", ""]
+        lines += [OF_PRETRAINING] if verb == "pretrain" else elsewhere(groups[verb], places)
+        here = [(title, [row for row in rows if row not in places]) for title, rows in groups[verb]]
+        lines += tables(here, VERBS[verb].basic.split())
+        places |= {row: f"electra {verb}" for _, rows in here for row in rows}
+        if verb == "pretrain":
+            lines += [WITHOUT_EFFECT, *(f"- {line_of_need(need)}" for need in PRETRAINING_NEEDS if named(need)), ""]
     return "\n".join([*lines, OBJECTIVES_TITLE, *map(row_of_objective, OBJECTIVES.values()), ""])
+
+
+ALL_FINE_TUNING = "all fine-tuning"
+"""Title of the options that all verbs of fine-tuning have."""
+
+
+def tables(groups: Iterable[tuple[str, list[Row]]], basic: list[str]) -> list[str]:
+    """Return groups of options as tables: the basic ones in their order, then the others of each group."""
+    groups = list(groups)
+    rows = {row.name: row for _, group in groups for row in group}
+    first = [rows[name] for name in basic if name in rows]
+    lines = ["**Basic options**", "", *table(first)] if first else []
+    for title, group in groups:
+        if others := [row for row in group if row not in first]:
+            lines += [f"**{title}**", "", *table(others)]
+    return lines
+
+
+def elsewhere(groups: Iterable[tuple[str, list[Row]]], places: Mapping[Row, str]) -> list[str]:
+    """Return a line for each section that has options of a verb already, with their names."""
+    names: dict[str, list[str]] = {}
+    for _, rows in groups:
+        for row in rows:
+            if row in places:
+                names.setdefault(places[row], []).append(f"`--{row.name}`")
+    lines = []
+    for place, options in names.items():
+        link = f"[{place}](#{place.replace(' ', '-')})"
+        text = f"It has the options of {link}." if place == ALL_FINE_TUNING else f"As in {link}: {', '.join(options)}."
+        lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
+    return lines
+
+
+def named(need: Need) -> list[str]:
+    """Return the names of a need's options that the page has."""
+    return [name for name in need.names if name in OF_RUN and "rules" in OF_RUN[name].metadata]
+
+
+def line_of_need(need: Need) -> str:
+    """Return the options of a need and why they have no effect, with values in place of that of a user."""
+    reason = re.sub("^it is for ", "only for ", need.reason)
+    if asked := re.search(r"--(\w+) {\w+}", reason):
+        values = sorted(OF_RUN[asked[1]].metadata.get("choices", ()))
+        met = [v for v in values if need.holds(SimpleNamespace(**{**DEFAULTS, asked[1]: v}))]
+        unmet = [value for value in values if value not in met]
+        words = f"--{asked[1]} {one_of(unmet)}" if len(unmet) <= len(met) else f"any --{asked[1]} but {one_of(met)}"
+        reason = reason.replace(asked[0], words.strip())
+    return as_cell(f"{', '.join(f'--{name}' for name in named(need))}: {reason}.")
+
+
+def one_of(values: list[str]) -> str:
+    """Return values with "or" before the last one."""
+    *first, last = values or [""]
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+OF_RUN = {name: option for name, (option, _) in CommandLine(VERBS_WITH_CONFIG["pretrain"], "").options.items()}
+"""Option of `electra pretrain` -> its declaration."""
+DEFAULTS = {name: default_of(option) for name, option in OF_RUN.items()}
+"""Option of `electra pretrain` -> its default."""
 
 
 OBJECTIVES_TITLE = """## Objectives
 
 What `--objective` trains, and what the loss of the main network is. D is the discriminator's answer, the sigmoid of
-its output. [fidelity.md](fidelity.md#ablations---objective) has the differences from the papers.
+its output. Compare a binary cross-entropy over tokens with the entropy of the share of replaced ones, which the best
+guess without looking at the text reaches. [fidelity.md](fidelity.md#ablations---objective) has the differences from
+the papers.
 
 | objective | trained | loss of the main network | D |
 |---|---|---|---|"""
@@ -138,7 +203,8 @@ its output. [fidelity.md](fidelity.md#ablations---objective) has the differences
 def row_of_objective(objective: Objective) -> str:
     """Return an objective as a line of the table of objectives."""
     answer = "a probability" if objective.answers_probability else "no probability"
-    cells = (f"`{objective.name}`", objective.summary, objective.meaning, answer if objective.finds_replaced else "")
+    loss = objective.meaning.removesuffix(f" {BASE_RATE}")
+    cells = (f"`{objective.name}`", objective.summary, loss, answer if objective.finds_replaced else "")
     return f"| {' | '.join(map(as_cell, cells))} |"
 
 
@@ -149,6 +215,7 @@ def groups_of(verb: str) -> Iterator[tuple[str, list[Row]]]:
         ours = [base for base in group.__mro__ if not base.__module__.startswith("transformers.")]
         names = set().union(*map(inspect.get_annotations, ours))
         options = [f for name, (f, owner) in command.options.items() if owner is group and name in names]
+        options = [f for f in options if f.metadata.get("help") != SUPPRESS]
         title = re.split(r"\.(?: |$)", str(inspect.getdoc(group)).splitlines()[0])[0]
         yield title, [row_of(f, verb, of_run=group in GROUPS) for f in options]
 
@@ -162,11 +229,9 @@ def row_of(option: Any, verb: str, *, of_run: bool) -> Row:
         text += f" One of: {', '.join(choices)}."
     if valid and valid is not NOT_EMPTY:
         text += f" Range: {valid.expected}."
-    if of_run:
-        reasons = [need.reason for need in PRETRAINING_NEEDS if option.name in need.names]
-        text += f" No effect: {re.sub(r'{.*?}', '...', '; '.join(reasons))}." if reasons else ""
     default = default_of(option)
-    if verb == "pretrain" and option.name in RECIPES["small"]:
+    by_recipe = verb == "pretrain" and any(option.name in recipe for recipe in RECIPES.values())
+    if by_recipe and option.name in RECIPES["small"]:
         words = "by `--model_size`"
     elif default is None or default == [] or default == "":
         words = ""
@@ -174,6 +239,8 @@ def row_of(option: Any, verb: str, *, of_run: bool) -> Row:
         words = "on" if default else "off"
     else:
         words = f"`{in_words(default)}`"
+    if by_recipe and option.name not in RECIPES["small"]:
+        words = f"{words}, or by `--model_size`".removeprefix(", or ")
     resumed = RESUMING[option.name].replace("free", "") if of_run else ""
     return Row(option.name, words, resumed, as_cell(text))
 

@@ -272,7 +272,7 @@ KEEPS_TOKENS = Condition(
 )
 MASKS_SHARES = Condition(
     lambda objective: not objective.is_energy_based or objective.masks_all,
-    "--objective {objective} masks all chosen tokens",
+    "an --objective of energies masks all chosen tokens",
 )
 TRAINS_TOGETHER = Condition(
     lambda objective: not objective.has_stages, "--objective {objective} trains one network at a time"
