@@ -144,7 +144,7 @@ def adversarial_loss(
 
 
 class NoisyText(NamedTuple):
-    """Electric's input, int64 (B, L), the mask of its noise, bool (B, L), and log q of the K slots, float32 (B, K)."""
+    """Electric's input, int64 (B, L), the mask of its noise, bool (B, L), and log q of its tokens, float32 (B, L)."""
 
     input_ids: Tensor
     is_noise: Tensor
@@ -172,5 +172,6 @@ def noisy_text(
     shown, _ = replace_tokens(input_ids, mlm_positions, is_noise, sampled_ids)
 
     seen = shown.gather(1, mlm_positions)
-    log_q = -generator_nll(logits.detach(), seen.flatten())
-    return NoisyText(shown, put_at(is_noise, mlm_positions, input_ids.size(1)), log_q.view_as(seen))
+    log_q = -generator_nll(logits.detach(), seen.flatten()).view_as(seen)
+    is_noise, log_q = (put_at(values, mlm_positions, input_ids.size(1)) for values in (is_noise, log_q))
+    return NoisyText(shown, is_noise, log_q)

@@ -34,7 +34,6 @@ from electra.core.losses import discriminator_loss, electra_loss, nll_and_probab
 from electra.core.networks import (
     ElectraPretrainingOutput,
     attention_bias,
-    detect_replaced,
     encode,
     gather_hidden,
     lm_logits,
@@ -75,7 +74,7 @@ class CorruptedText(NamedTuple):
     """The main network's input, int64 (B, L), the mask of replaced tokens, bool (B, L), and the samples, int64 (B, K).
 
     For Electric, a token is "replaced" if it is noise, even if the noise equals the original; `log_q` is the
-    generator's log probability of the tokens at the chosen positions, float32 (B, K).
+    generator's log probability of the tokens, float32 (B, L), of which those at the chosen positions count.
     """
 
     input_ids: Tensor
@@ -206,17 +205,16 @@ class JointModel(PreTrainedModel):
 
         The class describes the arguments.
         """
-        if corrupted_input_ids is not None:
-            return detect_replaced(
-                self.discriminator, self.objective, input_ids, corrupted_input_ids, attention_mask, token_type_ids
-            )
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        rows, text_numbers = self._rows(is_real, attention_mask, token_type_ids, segment_lengths)
+        if corrupted_input_ids is not None:
+            corrupted = CorruptedText(corrupted_input_ids, corrupted_input_ids != input_ids)
+            return self.judge(corrupted, is_real, rows, text_numbers)
         num_chosen, num_real = token_counts if token_counts is not None else (None, None)
         if mask_noise is None:
             mask_noise = torch.rand(*input_ids.shape, 2, device=input_ids.device)
         if sample_noise is None:
             sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
-        rows = self._rows(input_ids, attention_mask, token_type_ids, segment_lengths)
 
         most = self.most_in_shared_rows if self.training else None
         masked = mask_text(input_ids, is_real, mask_noise, self.config, segment_lengths, most)
@@ -226,7 +224,7 @@ class JointModel(PreTrainedModel):
             return ElectraPretrainingOutput(loss=generated.loss, **slots, **generated.fields)
         corrupted = self.replace(input_ids, masked, generated, sample_noise)
         hidden = encode(self.discriminator, corrupted.input_ids, **rows)
-        main_nll, main_fields = self.discriminate(hidden, input_ids, masked, corrupted)
+        main_nll, main_fields = self.discriminate(hidden, input_ids, masked, corrupted, text_numbers)
         if self.objective.at_all_tokens:
             main_loss = weighted_mean(main_nll, is_real, num_real)
         else:
@@ -248,22 +246,28 @@ class JointModel(PreTrainedModel):
 
     def _rows(
         self,
-        input_ids: Tensor,
+        is_real: Tensor,
         attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         segment_lengths: Tensor | None,
-    ) -> Fields:
-        """Return the arguments of `encode` that both networks share, which are all but the tokens."""
-        numbers = position_ids = None
-        if segment_lengths is not None:
-            numbers, position_ids = segment_numbers(segment_lengths, input_ids.size(1))
-        bias = attention_bias(attention_mask, self.dtype, numbers)
-        return {
+    ) -> tuple[Fields, Tensor]:
+        """Return the arguments of `encode` that both networks share, all but the tokens, and each token's text number.
+
+        Texts are numbered from 0 in each row; padding has the number of texts of the fullest row, int64 (B, L).
+        """
+        if segment_lengths is None:
+            text_numbers, position_ids = (is_real == 0).long(), None
+            bias = attention_bias(attention_mask, self.dtype)
+        else:
+            text_numbers, position_ids = segment_numbers(segment_lengths, is_real.size(1))
+            bias = attention_bias(attention_mask, self.dtype, text_numbers)
+        rows: Fields = {
             "attention_mask": attention_mask,
             "token_type_ids": token_type_ids,
             "bias": bias,
             "position_ids": position_ids,
         }
+        return rows, text_numbers
 
     def generate(
         self, masked: MaskedText, rows: Fields, num_chosen: Tensor | None, *, is_trained: bool = True
@@ -316,7 +320,7 @@ class JointModel(PreTrainedModel):
         return CorruptedText(*replaced, sampled_ids)
 
     def discriminate(
-        self, hidden: Tensor, input_ids: Tensor, masked: MaskedText, corrupted: CorruptedText
+        self, hidden: Tensor, input_ids: Tensor, masked: MaskedText, corrupted: CorruptedText, text_numbers: Tensor
     ) -> tuple[Tensor, Fields]:
         """Apply the head of the main network; return the loss of each token, float32 (B, L), and fields of the output.
 
@@ -324,14 +328,10 @@ class JointModel(PreTrainedModel):
 
         Args:
             hidden: last hidden states of the main network for the text that `replace` returns, (B, L, D).
+            text_numbers: see `discriminator_loss`.
         """
-        if corrupted.is_replaced is not None and self.objective.finds_replaced:
-            logits = replaced_logits(self.discriminator, hidden)
-            if corrupted.log_q is not None:
-                log_q = put_at(corrupted.log_q, masked.mlm_positions, input_ids.size(1))  # (B, K) -> (B, L)
-                logits = noise_logits(logits, log_q)
-            loss = discriminator_loss(logits, corrupted.is_replaced, self.objective)
-            return loss, {"discriminator_logits": logits.detach()}
+        if self.objective.finds_replaced:
+            return self.detect(hidden, corrupted, text_numbers)
         if self.copy_gate is not None:
             copy_logits = self.copy_gate(hidden).squeeze(2)
             nll, predictions = copy_or_predict(self.discriminator, hidden, copy_logits, corrupted.input_ids, input_ids)
@@ -340,6 +340,32 @@ class JointModel(PreTrainedModel):
             self.discriminator, hidden, corrupted.input_ids, masked.mlm_positions, masked.original_ids
         )
         return nll, {"mlm_predictions": predictions}
+
+    def detect(self, hidden: Tensor, corrupted: CorruptedText, text_numbers: Tensor) -> tuple[Tensor, Fields]:
+        """Return the discriminator's loss of each token, float32 (B, L), and its logits as a field of the output."""
+        assert corrupted.is_replaced is not None
+        logits = replaced_logits(self.discriminator, hidden)
+        if corrupted.log_q is not None:
+            logits = noise_logits(logits, corrupted.log_q)
+        loss = discriminator_loss(logits, corrupted.is_replaced, text_numbers, self.objective)
+        return loss, {"discriminator_logits": logits.detach()}
+
+    def judge(
+        self, corrupted: CorruptedText, is_real: Tensor, rows: Fields, text_numbers: Tensor
+    ) -> ElectraPretrainingOutput:
+        """Return the discriminator's loss and logits at all tokens of a text that was corrupted before."""
+        hidden = encode(self.discriminator, corrupted.input_ids, **rows)
+        nll, fields = self.detect(hidden, corrupted, text_numbers)
+        no_slots = is_real[:, :0]
+        return ElectraPretrainingOutput(
+            loss=weighted_mean(nll, is_real),
+            mlm_positions=no_slots,
+            mlm_mask=no_slots.bool(),
+            corrupted_input_ids=corrupted.input_ids,
+            is_replaced=corrupted.is_replaced,
+            main_nll=nll,
+            **fields,
+        )
 
     def add_generator(
         self,

@@ -86,16 +86,26 @@ def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
     )
 
 
-DISCRIMINATOR_LOSSES: dict[str, Callable[[Tensor, Tensor, Objective], Tensor]] = {
-    "cross_entropy": lambda logits, is_replaced, objective: discriminator_nll(logits, is_replaced),
+DISCRIMINATOR_LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor, Objective], Tensor]] = {
+    "cross_entropy": lambda logits, is_replaced, text_numbers, objective: discriminator_nll(logits, is_replaced),
 }
-"""Losses of a discriminator by the name that `Objective.loss` gives: functions of logits and labels, as
-`discriminator_nll`, and of the objective, which has the values of its options; float32 (B, L)."""
+"""Losses of a discriminator by the name that `Objective.loss` gives: functions with the arguments of
+`discriminator_loss`."""
 
 
-def discriminator_loss(logits: Tensor, is_replaced: Tensor, objective: Objective) -> Tensor:
-    """Return the loss of each answer of a discriminator that an objective trains; see `discriminator_nll`."""
-    return DISCRIMINATOR_LOSSES[objective.loss](logits, is_replaced, objective)
+def discriminator_loss(logits: Tensor, is_replaced: Tensor, text_numbers: Tensor, objective: Objective) -> Tensor:
+    """Return the loss of each answer of a discriminator that an objective trains.
+
+    Args:
+        logits, is_replaced: see `discriminator_nll`.
+        text_numbers: number of each token's text in its row, int64 (B, L); padding has a number that no text has. A
+            loss that compares tokens compares those of one number.
+        objective: the objective, with the user's values of its options.
+    Returns:
+        float32 (B, L), of which padding does not count, nor, unless `Objective.at_all_tokens`, tokens that were not
+        chosen.
+    """
+    return DISCRIMINATOR_LOSSES[objective.loss](logits, is_replaced, text_numbers, objective)
 
 
 def noise_logits(

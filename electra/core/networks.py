@@ -27,8 +27,6 @@ from transformers.utils import ModelOutput
 from electra.core.backbones import BACKBONES, Backbone
 from electra.core.configuration import CAUSAL_KEY, first_position
 from electra.core.errors import UserError
-from electra.core.losses import discriminator_loss, weighted_mean
-from electra.core.objectives import Objective
 
 ATTENTION = "sdpa_or_dense"
 """Name under which runtime/device.py registers its attention for CPUs with transformers."""
@@ -316,39 +314,3 @@ class ElectraPretrainingOutput(ModelOutput):
     main_nll: Tensor | None = None
     discriminator_logits: Tensor | None = None
     mlm_predictions: Tensor | None = None
-
-
-# ---- a text that was corrupted before, such as a test set
-
-
-def detect_replaced(
-    discriminator: PreTrainedModel,
-    objective: Objective,
-    input_ids: Tensor,
-    corrupted_ids: Tensor,
-    attention_mask: Tensor | None,
-    token_type_ids: Tensor | None,
-) -> ElectraPretrainingOutput:
-    """Return the discriminator's loss and logits at all tokens.
-
-    Args:
-        objective: the objective that the discriminator is trained with, which has its loss.
-        input_ids, corrupted_ids: the original and the corrupted text, int64 (B, L).
-        attention_mask, token_type_ids: see `JointModel`.
-    """
-    is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-    bias = attention_bias(attention_mask, discriminator.dtype)
-    hidden = encode(discriminator, corrupted_ids, attention_mask, token_type_ids, bias)
-    logits = replaced_logits(discriminator, hidden)
-    is_replaced = corrupted_ids != input_ids
-    nll = discriminator_loss(logits, is_replaced, objective)
-    no_slots = input_ids[:, :0]
-    return ElectraPretrainingOutput(
-        loss=weighted_mean(nll, is_real),
-        mlm_positions=no_slots,
-        mlm_mask=no_slots.bool(),
-        corrupted_input_ids=corrupted_ids,
-        is_replaced=is_replaced,
-        main_nll=nll,
-        discriminator_logits=logits,
-    )

@@ -14,6 +14,14 @@ LONGEST = 24
 """Of `tiny_network_config`."""
 MASK = 4
 objectives = parametrize("objective", OBJECTIVES)
+JUDGES = [name for name, objective in OBJECTIVES.items() if objective.finds_replaced and not objective.is_energy_based]
+"""Objectives whose main network judges each token of any text."""
+MAY_DRAW_UNIFORMLY = [
+    name
+    for name, objective in OBJECTIVES.items()
+    if objective.has_generator and not (objective.has_stages or objective.is_adversarial or objective.is_energy_based)
+]
+"""Objectives that a uniform generator goes with."""
 
 SHARED_EMBEDDINGS = (
     "word_embeddings.weight",

@@ -101,7 +101,7 @@ def test_a_checkpoint_knows_its_objective_and_has_its_networks(tmp_path, objecti
     model.save_pretrained(tmp_path)
     config = ElectraPretrainingConfig.from_pretrained(tmp_path)
     assert (config.objective, config.mlm_random_probability) == (objective, 0.05)
-    assert (config.generator is None) == (model.generator is None) == (objective in ("mlm", "causal"))
+    assert (config.generator is None) == (model.generator is None) == (not OBJECTIVES[objective].has_generator)
     assert isinstance(model.discriminator, ElectraForMaskedLM) == (not OBJECTIVES[objective].finds_replaced)
     # What Trainer compares with the tokenizer's; it warns, and writes into the configuration, where they differ.
     assert config.get_text_config().pad_token_id == 0

@@ -9,29 +9,35 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from electra.core import ablations
+from electra.core import ablations, losses
 from electra.core.corruption import sample_tokens
 from electra.core.objectives import OBJECTIVES, objective_of
 from electra.runtime.device import tune_networks
-from tests.core.helpers import ALWAYS_LIKELIEST, MASK, VOCAB_SIZE, make_batch, make_model, objectives
+from tests.core.helpers import (
+    ALWAYS_LIKELIEST,
+    JUDGES,
+    MASK,
+    MAY_DRAW_UNIFORMLY,
+    VOCAB_SIZE,
+    make_batch,
+    make_model,
+    objectives,
+)
 from tests.helpers import parametrize
 
 LENGTHS = (30, 17, 4, 33)
 DISCRIMINATOR_LOSSES = {
-    "cross_entropy": lambda logits, labels, config: F.binary_cross_entropy_with_logits(
+    "cross_entropy": lambda logits, labels, is_real, config: F.binary_cross_entropy_with_logits(
         logits, labels, reduction="none"
     )
 }
-"""Plain computations of the losses of a discriminator, by the name that an objective gives them."""
+"""Plain computations of the losses of a discriminator, by the name that an objective gives; a row has one text."""
 CASES = [
     *((objective, {}) for objective in OBJECTIVES if objective != "mlm"),
     ("mlm", {"mlm_random_probability": 0.1}),
     ("electra", {"disallow_correct": True, "sampling_temperature": 0.5}),
     ("electra", {"sampling_temperature": 0.5}),
-    *(
-        (objective, {"uniform_generator": True})
-        for objective in ("electra", "electra_15", "replace_mlm", "all_tokens_mlm")
-    ),
+    *((objective, {"uniform_generator": True}) for objective in MAY_DRAW_UNIFORMLY),
 ]
 
 
@@ -113,7 +119,8 @@ def written_out(copies, batch, output, config):
             log_q = log_p.detach().gather(1, shown.unsqueeze(1)).squeeze(1)
             logits = logits.index_put(cells, logits[cells] + log_q)
         fields["discriminator_logits"] = logits if objective.at_all_tokens else logits[cells]
-        nll = DISCRIMINATOR_LOSSES[objective.loss](logits, fields["is_replaced"].float(), config)
+        is_real = batch["attention_mask"].bool()
+        nll = DISCRIMINATOR_LOSSES[objective.loss](logits, fields["is_replaced"].float(), is_real, config)
     else:
         p, nll, gate = of_language_model(made, copies.get("copy_gate"), ids, seen)
         fields["mlm_predictions"] = p.argmax(2) if objective.at_all_tokens else p.argmax(2)[cells]
@@ -146,6 +153,11 @@ def at_masked(output, values):
     """The values (B, L) or (B, K) at the masked positions, (N,)."""
     is_of_tokens = values.shape == output.corrupted_input_ids.shape
     return (values.gather(1, output.mlm_positions) if is_of_tokens else values)[output.mlm_mask]
+
+
+def test_each_loss_of_a_discriminator_is_trained_and_written_out():
+    trained = {objective.loss for objective in OBJECTIVES.values() if objective.finds_replaced}
+    assert trained == losses.DISCRIMINATOR_LOSSES.keys() == DISCRIMINATOR_LOSSES.keys()
 
 
 @parametrize("training", [False, True])
@@ -242,6 +254,33 @@ def test_losses_are_fp32_and_finite_in_bf16_and_in_autocast(objective):
         (output.loss + special.loss).backward()
         grads = [p.grad for p in model.parameters() if p.grad is not None]
         assert torch.isfinite(special.loss) and all(torch.isfinite(grad).all() for grad in grads)
+
+
+@parametrize("objective", JUDGES)
+def test_a_text_that_was_corrupted_before_is_judged_as_in_its_step(objective):
+    model = make_model(objective=objective, mlm_probability=0.3).eval()
+    batch = make_batch(*LENGTHS)
+    step = model(**batch)
+    del batch["mask_noise"]
+    judged = model(**batch, corrupted_input_ids=step.corrupted_input_ids)
+    for name in ("corrupted_input_ids", "is_replaced", "discriminator_logits", "main_nll"):
+        assert torch.equal(judged[name], step[name]), name
+    assert_close(judged.loss, step.main_nll[batch["attention_mask"].bool()].mean())
+    assert judged.mlm_positions.shape == judged.mlm_mask.shape == (4, 0)  # no other metric has a token to count
+
+
+def test_a_loss_knows_which_tokens_are_of_one_text(monkeypatch):
+    def number(logits, is_replaced, text_numbers, objective):
+        return logits * 0 + text_numbers
+
+    monkeypatch.setitem(losses.DISCRIMINATOR_LOSSES, "cross_entropy", number)
+    model = make_model().eval()
+    batch = make_batch(6, 4)
+    before = {"corrupted_input_ids": batch["input_ids"]}
+    lengths = {"segment_lengths": torch.tensor([[2, 4], [4, 0]])}
+    for inputs, second in ((batch, 0), ({**batch, **before}, 0), ({**batch, **lengths}, 1)):
+        numbers = model(**inputs).main_nll.tolist()
+        assert numbers == [[0, 0, *[second] * 4], [0, 0, 0, 0, second + 1, second + 1]]
 
 
 def test_logits_of_all_positions_are_not_kept(monkeypatch):

@@ -7,6 +7,7 @@ from torch.testing import assert_close
 from electra.core.backbones import BACKBONES
 from electra.core.corruption import choose_in_segments, count_chosen_in_segments
 from electra.core.networks import can_share_rows
+from electra.core.objectives import OBJECTIVES
 from electra.core.segments import PackedRow, Segment, SegmentCollator
 from tests.core.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, objectives, tiny_network_config
 from tests.helpers import parametrize
@@ -63,8 +64,8 @@ def test_losses_and_gradients_are_those_of_rows_of_their_own(model_type):
 
 @objectives
 def test_so_are_those_of_every_objective(objective):
-    size = {"generator_size": 1.0} if objective == "two_stage" else {"generator_size": 0.5}
-    assert_the_same(model_of("electra", objective=objective, **size))
+    size = 1.0 if OBJECTIVES[objective].has_stages else 0.5
+    assert_the_same(model_of("electra", objective=objective, generator_size=size))
 
 
 def test_a_bound_of_training_rows_drops_no_position_in_evaluation():

@@ -202,12 +202,16 @@ def test_the_objectives_of_the_papers_have_their_values():
 @parametrize("objective", OBJECTIVES)
 def test_an_answer_is_a_probability_where_the_loss_is_least_at_the_share_of_replaced_tokens(objective):
     spec = OBJECTIVES[objective]
-    share = torch.tensor([0.1, 0.3, 0.8])
-    logits = torch.logit(share).requires_grad_()
-    is_replaced = torch.ones(3, dtype=torch.bool)
-    losses = [discriminator_loss(logits, label, spec) for label in (is_replaced, ~is_replaced)]
-    (share * losses[0] + (1 - share) * losses[1]).sum().backward()
-    is_least = bool((logits.grad.abs() < 1e-6).all())
+    replaced = torch.tensor([1, 3, 8])  # of ten tokens each, which have one logit
+    is_replaced = (torch.arange(10) < replaced[:, None]).reshape(1, 30)
+
+    def slopes(step):
+        logits = (torch.logit(replaced / 10) + step).requires_grad_()
+        losses = discriminator_loss(logits.repeat_interleave(10)[None], is_replaced, torch.zeros(1, 30).long(), spec)
+        losses.sum().backward()
+        return logits.grad
+
+    is_least = bool((slopes(0.0).abs() < 1e-5).all() and (slopes(-0.1) < -1e-3).all() and (slopes(0.1) > 1e-3).all())
     assert spec.answers_probability == (is_least and spec.finds_replaced and not spec.is_energy_based)
 
 

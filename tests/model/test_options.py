@@ -6,17 +6,12 @@ import torch
 
 from electra.core.errors import UserError
 from electra.core.objectives import KEYS, OBJECTIVES, OF_STAGES, check_values, objective_of, unread_options
-from tests.core.helpers import make_batch, make_model, run
+from tests.core.helpers import MAY_DRAW_UNIFORMLY, make_batch, make_model, run
 from tests.helpers import parametrize
 
 CASES = [
     *((name, False) for name in OBJECTIVES),
-    *(
-        (name, True)
-        for name, objective in OBJECTIVES.items()
-        if objective.has_generator and not (objective.has_stages or objective.is_adversarial)
-        if not objective.is_energy_based
-    ),
+    *((name, True) for name in MAY_DRAW_UNIFORMLY),
 ]
 """Objectives, and whether samples are drawn uniformly."""
 
