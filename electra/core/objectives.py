@@ -122,6 +122,11 @@ class Objective:
         return self.at_all_tokens and not self.finds_replaced
 
     @property
+    def has_threshold(self) -> bool:
+        """Return True if a logit of the discriminator above 0 says that a token was replaced, or is noise."""
+        return self.answers_probability or self.is_energy_based
+
+    @property
     def main_network(self) -> str:
         """Return the name of the main network in logs and reports."""
         if self.finds_replaced:

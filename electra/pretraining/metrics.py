@@ -131,7 +131,7 @@ def evaluation_metrics(
     if objective.sees_samples:
         metrics["replaced_rate"] = _mean(tokens.is_replaced)
     if objective.finds_replaced:
-        metrics |= _detection_metrics(tokens if objective.at_all_tokens else chosen, "discriminator_")
+        metrics |= _detection_metrics(tokens if objective.at_all_tokens else chosen, objective)
     else:
         is_right = chosen.mlm_predictions == chosen.original_ids
         if not objective.has_generator and objective.shows_masks:
@@ -142,23 +142,23 @@ def evaluation_metrics(
     if objective.has_copy_gate:
         metrics["all_tokens_loss"] = _mean(tokens.main_nll)
         metrics["all_tokens_accuracy"] = _mean(tokens.mlm_predictions == tokens.original_ids)
-        detected = _detection_metrics(tokens, "copy_gate_")
-        metrics |= {name: detected[name] for name in ("copy_gate_accuracy", "copy_gate_auc")}
+        detected = _detection_metrics(tokens, ELECTRA)
+        metrics |= {f"copy_gate_{name}": detected[f"discriminator_{name}"] for name in ("accuracy", "auc")}
     loss = metrics[objective.loss_name]
     if objective.has_generator:
         loss = metrics["generator_loss"] + discriminator_weight * loss
     return {"loss": loss, **metrics, "tokens": float(len(tokens.original_ids))}
 
 
-def metrics_of_corrupted(records: NDArray[np.float32]) -> dict[str, float]:
+def metrics_of_corrupted(records: NDArray[np.float32], objective: Objective = ELECTRA) -> dict[str, float]:
     """Return a discriminator's metrics on all tokens of a corrupted test set; see `evaluation_metrics`."""
     tokens = _columns(records)
     metrics = {"replaced_rate": _mean(tokens.is_replaced), "tokens": float(len(tokens.original_ids))}
-    return metrics | _detection_metrics(tokens, "discriminator_")
+    return metrics | _detection_metrics(tokens, objective)
 
 
-def _detection_metrics(tokens: Any, prefix: str) -> dict[str, float]:
-    """Return the loss, the AUC, and metrics of decisions at probability 0.5, which is logit 0."""
+def _detection_metrics(tokens: Any, objective: Objective) -> dict[str, float]:
+    """Return the loss, the AUC, and, if the objective has a threshold, metrics of decisions at logit 0."""
     is_replaced = tokens.is_replaced == 1
     decisions = tokens.discriminator_logits >= 0
     precision = recall = f1 = mcc = 0.0
@@ -167,16 +167,18 @@ def _detection_metrics(tokens: Any, prefix: str) -> dict[str, float]:
             is_replaced, decisions, average="binary", zero_division=0.0
         )
         mcc = matthews_corrcoef(is_replaced, decisions)
-    values = {
-        "loss": _mean(tokens.main_nll),
-        "accuracy": _mean(decisions == is_replaced),
-        "precision": float(precision),
-        "recall": float(recall),
-        "f1": float(f1),
-        "mcc": float(mcc),
-        "auc": area_under_curve(is_replaced, tokens.discriminator_logits),
+    of_decisions = {
+        "discriminator_accuracy": _mean(decisions == is_replaced),
+        "discriminator_precision": float(precision),
+        "discriminator_recall": float(recall),
+        "discriminator_f1": float(f1),
+        "discriminator_mcc": float(mcc),
     }
-    return {prefix + name: value for name, value in values.items()}
+    return {
+        "discriminator_loss": _mean(tokens.main_nll),
+        **(of_decisions if objective.has_threshold else {}),
+        "discriminator_auc": area_under_curve(is_replaced, tokens.discriminator_logits),
+    }
 
 
 def area_under_curve(is_replaced: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
@@ -283,7 +285,6 @@ def check_names(names: Iterable[str]) -> None:
     any objective may be called like a text or begin with its name, and no two texts may have a metric of one name.
     """
     metrics = {name for objective in OBJECTIVES.values() for name in evaluation_metrics(_NO_TOKENS, 1.0, objective)}
-    metrics |= metrics_of_corrupted(_NO_TOKENS).keys()
     owners = {f"{TESTSET}_{metric}": TESTSET for metric in metrics}
     for name in names:
         if name == TESTSET or any(f"{metric}_".startswith(f"{name}_") for metric in metrics):

@@ -374,7 +374,7 @@ class ElectraTrainer(Trainer):
 
     def _corrupted_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Return the metrics of the corrupted test set, whose text another generator has corrupted."""
-        return metrics_of_corrupted(np.asarray(prediction.predictions))
+        return metrics_of_corrupted(np.asarray(prediction.predictions), self.model.objective)
 
     # ---- logging
 

@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import load_file
 
 from electra.core.backbones import BACKBONES, UNIFORM
+from electra.core.objectives import objective_of
 from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.data import load_data
 from electra.pretraining.model import prepare_model
@@ -81,7 +82,8 @@ def flags(folder, **options):
     finished = ("tokenizer_path", "init_discriminator", "init_generator", "init_checkpoint", "token_cache")
     if any(options.get(name) for name in finished):
         values["vocab_size"] = options.get("vocab_size")
-    if options.get("objective") in ("mlm", "causal") or options.get("generator_type") == UNIFORM:
+    is_uniform = options.get("generator_type") == UNIFORM
+    if not objective_of(options.get("objective", "electra"), is_uniform).has_generator:
         values["generator_size"] = options.get("generator_size")
     discriminator = BACKBONES.get(str(options.get("discriminator_type", "electra")), BACKBONES["electra"])
     if discriminator.projection is None:

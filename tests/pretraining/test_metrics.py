@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,12 +20,14 @@ from electra.pretraining.metrics import (
     Field,
     evaluation_metrics,
     generator_verdict,
+    metrics_of_corrupted,
     rows_of,
     token_counts,
     token_records,
     unigram_metrics,
 )
 from tests.conftest import refused
+from tests.core.helpers import JUDGES
 from tests.helpers import parametrize
 
 WORDS = 6
@@ -125,23 +128,25 @@ def looped_metrics(batches, objective, weight):
             "sampled_accuracy": (chosen["sampled_ids"] == chosen["original"]).mean(),
             "replaced_rate": tokens["is_replaced"].mean(),
         }
-        if objective != "electric":  # whose samples are noise, equal to the text or not
+        if not spec.is_energy_based:  # whose samples are noise, equal to the text or not
             assert np.array_equal(tokens["is_replaced"] == 1, tokens["corrupted_input_ids"] != tokens["original"])
-    if objective == "adversarial":
+    if spec.is_adversarial:
         metrics["generator_entropy"] = chosen["generator_entropy"].mean()
     if spec.finds_replaced:
         judged = tokens if spec.at_all_tokens else chosen
         metrics["discriminator_loss"] = main = judged["main_nll"].mean()
-        metrics |= {f"discriminator_{name}": value for name, value in looped_detection(judged).items()}
+        detected = looped_detection(judged)
+        names = detected if spec.has_threshold else ("auc",)
+        metrics |= {f"discriminator_{name}": detected[name] for name in names}
     else:
         metrics["mlm_loss"] = main = chosen["main_nll"].mean()
         is_right = chosen["mlm_predictions"] == chosen["original"]
         metrics["mlm_accuracy"] = is_right.mean()
-        if objective == "mlm":  # the others see samples, or no chosen token
+        if not (spec.has_generator or spec.is_causal):  # the others see samples, or no chosen token
             is_mask = chosen["is_mask_token"] == 1
             metrics["mlm_loss_mask_token"] = chosen["main_nll"][is_mask].mean()
             metrics["mlm_accuracy_mask_token"] = is_right[is_mask].mean()
-    if objective == "all_tokens_mlm":
+    if spec.has_copy_gate:
         metrics["all_tokens_loss"] = main = tokens["main_nll"].mean()
         metrics["all_tokens_accuracy"] = (tokens["mlm_predictions"] == tokens["original"]).mean()
         metrics |= {f"copy_gate_{name}": looped_detection(tokens)[name] for name in ("accuracy", "auc")}
@@ -161,9 +166,35 @@ def test_metrics_are_those_of_a_loop_over_all_tokens(make_pair, objective):
         name for name in PRETRAINING_METRICS if name in metrics
     ]
     assert metrics.keys() - PRETRAINING_METRICS == {"loss", "tokens"}
-    if objective != "adversarial":
+    if not OBJECTIVES[objective].is_adversarial:
         first = evaluation_metrics(records_of(batches[:1]), 7.0, OBJECTIVES[objective])
         assert first["loss"] == approx(batches[0][2].loss.item(), rel=1e-5)
+
+
+@parametrize("objective", JUDGES)
+def test_metrics_of_a_corrupted_text_are_of_all_its_tokens(make_pair, objective):
+    batches = judged_batches(make_pair(objective=objective, mlm_probability=0.4), (6, 33), (4, 20))
+    _, tokens = values_of(batches)
+    metrics = metrics_of_corrupted(records_of(batches), OBJECTIVES[objective])
+    detected = {f"discriminator_{name}": value for name, value in looped_detection(tokens).items()}
+    expected = {
+        **{name: value for name, value in detected.items() if name in metrics},
+        "discriminator_loss": tokens["main_nll"].mean(),
+        "replaced_rate": tokens["is_replaced"].mean(),
+        "tokens": len(tokens["original"]),
+    }
+    assert metrics == approx(expected, rel=1e-5)
+    assert metrics.keys() - {"tokens"} <= evaluation_metrics(records_of(batches), 1.0, OBJECTIVES[objective]).keys()
+
+
+def test_answers_that_are_no_probabilities_have_no_threshold():
+    """Where only differences of answers mean something, 0 decides nothing."""
+    records = one_row([2, 10, 11, 3], [1], [True], [12], logits=[5.0, 9.0, 5.0, 5.0])
+    spec = replace(OBJECTIVES["electra"], answers_probability=False)
+    for metrics in (evaluation_metrics(records, 50.0, spec), metrics_of_corrupted(records, spec)):
+        detected = {name for name in metrics if name.startswith("discriminator_")}
+        assert detected == {"discriminator_loss", "discriminator_auc"} and metrics["discriminator_auc"] == 1.0
+    assert "discriminator_accuracy" not in dict(rows_of(spec))
 
 
 def one_row(input_ids, positions, is_chosen, sampled_ids, *, predicted_ids=None, logits=None, is_masked=None):

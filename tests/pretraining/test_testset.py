@@ -12,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 from transformers import AutoModelForPreTraining
 
 from electra.base.files import write_json
+from electra.core.objectives import OBJECTIVES
 from electra.pretraining.run import main
 from electra.pretraining.testset import main as make_set
 from electra.pretraining.testset import read_test_set
@@ -19,6 +20,8 @@ from electra.report.metrics import make_panels
 from electra.report.runs import read_run
 from electra.tokenizers.load import load_tokenizer
 from tests.conftest import refused, refused_command
+from tests.core.helpers import JUDGES
+from tests.core.test_joint_losses import DISCRIMINATOR_LOSSES
 from tests.helpers import read_json
 from tests.pretraining.runs import WORDS, flags, history, make, write_corpus
 
@@ -89,32 +92,39 @@ def test_the_metrics_are_those_of_plain_transformers(test_set, finished_run, fol
             torch.from_numpy(arrays["corrupted_ids"]).long(),
             attention_mask=torch.from_numpy(arrays["attention_mask"]).long(),
             token_type_ids=torch.from_numpy(arrays["token_type_ids"]).long(),
-        ).logits.numpy()
-    is_real = arrays["attention_mask"] == 1
-    labels = arrays["original_ids"] != arrays["corrupted_ids"]
-    nll = np.logaddexp(0, np.where(labels, -logits, logits))[is_real].mean()
-    auc = roc_auc_score(labels[is_real], logits[is_real])
-    found = []
-    for number, options in enumerate(
-        ({"seed": 1}, {"seed": 2, "generator_size": 1.0, "per_device_eval_batch_size": 3})
-    ):
+        ).logits
+    is_real = torch.from_numpy(arrays["attention_mask"]).bool()
+    labels = torch.from_numpy(arrays["original_ids"] != arrays["corrupted_ids"])
+    generator_losses = set()
+    for number, objective in enumerate(JUDGES):
         trainer = make(
             folder,
-            experiment_name=f"run{number}",
+            experiment_name=objective,
+            objective=objective,
             init_discriminator=finished_run / "discriminator",
+            init_from_generator=False,
             eval_corruption=test_set,
             vocab_size=None,
             bf16=False,
-            **options,
+            seed=number,
+            generator_size=[0.5, 1.0][number % 2],
+            per_device_eval_batch_size=[8, 3][number % 2],
         )
-        found.append(trainer.evaluate())
-    assert found[0]["eval_generator_loss"] != found[1]["eval_generator_loss"]
-    for metrics in found:
+        metrics = trainer.evaluate()
+        generator_losses.add(metrics["eval_generator_loss"])
+        loss = DISCRIMINATOR_LOSSES[OBJECTIVES[objective].loss]
+        expected = {
+            "discriminator_loss": loss(logits, labels.float(), is_real, trainer.model.config)[is_real].mean(),
+            "replaced_rate": labels.sum() / is_real.sum(),
+            "tokens": is_real.sum(),
+        }
+        for name, value in expected.items():
+            assert metrics[f"eval_fixed_{name}"] == approx(value.item(), rel=1e-5), objective
         # In other batches rounding swaps a few pairs of nearly equal logits.
-        assert metrics["eval_fixed_discriminator_auc"] == approx(auc, abs=2e-5)
-        assert metrics["eval_fixed_discriminator_loss"] == approx(nll, rel=1e-5)
-        assert metrics["eval_fixed_replaced_rate"] == approx(labels.sum() / is_real.sum(), rel=1e-6)
-        assert metrics["eval_fixed_tokens"] == is_real.sum()
+        auc = roc_auc_score(labels[is_real], logits[is_real])
+        assert metrics["eval_fixed_discriminator_auc"] == approx(auc, abs=2e-5), objective
+        assert ("eval_fixed_discriminator_accuracy" in metrics) == OBJECTIVES[objective].has_threshold
+    assert len(generator_losses) == len(JUDGES)
 
 
 def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, held_out, folder, capsys):
@@ -152,7 +162,7 @@ def test_a_test_set_that_does_not_fit_the_run_is_refused(test_set, finished_run,
     assert "tokenizer" in refused(lambda: make(folder, **fixed, vocab_size=100))
     own = {**fixed, "tokenizer_path": finished_run / "tokenizer", "vocab_size": None}
     assert "--max_length 12" in refused(lambda: make(folder, **own, max_length=12))
-    for objective in ("mlm", "replace_mlm", "all_tokens_mlm", "electric"):
+    for objective in OBJECTIVES.keys() - JUDGES:
         caplog.clear()
         make(folder, **own, objective=objective)
         assert f"no effect: --eval_corruption (--objective {objective}" in caplog.text
