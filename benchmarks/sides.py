@@ -48,6 +48,7 @@ class Side:
         self.checkout = checkout
         self.folder = folder
         self.log = folder / "log.txt"
+        os.environ.update(ENVIRONMENT)  # before the process starts: what it imports first counts the threads
         context = multiprocessing.get_context("spawn")
         self.connection, process_end = context.Pipe()
         self.process = context.Process(target=_serve, args=(checkout, folder, process_end))
@@ -123,7 +124,7 @@ def _serve(checkout: Path, folder: Path, connection: Connection) -> None:
 
     Pictures have no content: to draw them would take half the time of a tiny run.
     """
-    os.environ.update(ENVIRONMENT, PYTHONPATH=str(checkout))  # a sweep starts processes of its own
+    os.environ["PYTHONPATH"] = str(checkout)  # a sweep starts processes of its own
     os.chdir(folder)
     sys.path.insert(0, str(checkout))
     for verb in module_of("electra.tools.commands", "electra.commands").VERBS.values():
