@@ -178,10 +178,14 @@ def expand(path: str | Path) -> Path:
     return Path(os.path.expanduser(text))
 
 
-def check_regular(path: str | Path) -> None:
-    """Refuse a pipe or a device: commands open a file more than once, and would wait for ever the second time."""
+def check_file(path: str | Path) -> None:
+    """Refuse a path without a file, a folder, and a pipe or a device, which cannot be opened a second time."""
     file = expand(path)
-    if file.exists() and not file.is_file() and not file.is_dir():
+    if not file.exists():
+        raise UserError(f"there is no file {path}; correct its name, or the folder that it is in")
+    if file.is_dir():
+        raise UserError(f"{path} is a folder; name the files in it")
+    if not file.is_file():
         raise UserError(f"{path} is a pipe or a device, which can be read only once; write its content to a file")
 
 

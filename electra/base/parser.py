@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from electra.base.console import hide_secrets, is_encodable
 from electra.base.errors import REMOVED
-from electra.base.files import YAML_ERRORS, check_regular, config_path, read_as_written
+from electra.base.files import YAML_ERRORS, check_file, config_path, read_as_written
 from electra.base.options import Values, check_known
 from electra.core.errors import UserError
 
@@ -66,7 +66,7 @@ class Parser(ArgumentParser):
         file = config_path(os.fspath(path))
         if file.is_dir():
             raise UserError(f"--config {path} is a folder; name a YAML file, such as the config.yaml of a run")
-        check_regular(file)
+        check_file(file)
         try:
             content = read_as_written(file.read_text(encoding="utf-8"))
         except YAML_ERRORS as error:

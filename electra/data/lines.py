@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from electra.base.console import is_encodable
 from electra.base.errors import first_line
-from electra.base.files import check_regular, expand
+from electra.base.files import check_file, expand
 from electra.core.errors import UserError
 
 COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
@@ -52,7 +52,7 @@ def open_bytes(path: str | Path) -> IO[bytes]:
     Raises:
         UserError: the path is that of a pipe.
     """
-    check_regular(path)
+    check_file(path)
     raw = open(expand(path), "rb")  # noqa: SIM115 - closed with what reads it
     decompress = COMPRESSIONS.get(Path(path).suffix.lower())
     return raw if decompress is None else decompress(raw)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from electra.base.errors import first_line
-from electra.base.files import check_regular, expand
+from electra.base.files import check_file, expand
 from electra.core.errors import UserError, abridged
 from electra.data.cells import (
     PAGE,
@@ -90,8 +90,11 @@ def read_rows(
             it.
         skips_empty: leave out rows of empty cells, in which spreadsheets often end; not where rows are counted.
     Raises:
-        UserError: the file is damaged, is not UTF-8 or can be read in two ways, or a row does not fit the header.
+        UserError: there is no such file, it is damaged, is not UTF-8 or can be read in two ways, or a row does not
+            fit the header.
     """
+    if path != "-":
+        check_file(path)
     suffix = form_of(path)
     if suffix in DELIMITERS or suffix in WORKBOOKS:
         rows = open_table(path, delimiter, quoting).rows
@@ -340,7 +343,6 @@ def _object(value: Any, place: str) -> Columns:
 
 
 def _parquet_rows(path: str | Path, names_classes: bool) -> Iterator[PlacedRow]:
-    check_regular(path)
     file = pq.ParquetFile(expand(path))
     classes = _classes(file.schema_arrow, path) if names_classes else {}
     rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(batch_size=64))

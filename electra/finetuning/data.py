@@ -20,9 +20,9 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from electra.base.errors import first_line
-from electra.base.files import HELD_OUT_WORDS, check_regular, expand
+from electra.base.files import HELD_OUT_WORDS, check_file, expand
 from electra.core.errors import UserError, abridged
-from electra.data.lines import COMPRESSIONS
+from electra.data.lines import COMPRESSIONS, form_of
 from electra.data.rows import TABLES, Columns, PlacedRow, classes_of, name_classes, read_rows
 from electra.tokenizers.load import state_kept
 
@@ -319,7 +319,7 @@ def fingerprint(paths: Sequence[str | Path]) -> str:
     """Return a hash of the contents of files in order, 12 hexadecimal digits; names do not count."""
     digest = hashlib.sha256()
     for path in paths:
-        check_regular(path)
+        check_file(path)
         with open(expand(path), "rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:12]
@@ -335,6 +335,11 @@ def row_fingerprint(rows: Iterable[Columns]) -> str:
 
 # ---- data sets, and rows of a program
 
+TEXT_FORM = ".txt"
+"""Ending of files with a text in each line."""
+WORD_WITH_ENDING = re.compile(r"\S+\.[A-Za-z]\w{1,6}", re.ASCII)
+"""A text without a space that ends as the names of files do."""
+
 
 def as_table(rows: Any, argument: str, text_column: str | None = None) -> Any:
     """Return rows that a program passes as a table of `datasets`, if they are one, else as a list of dictionaries.
@@ -346,7 +351,7 @@ def as_table(rows: Any, argument: str, text_column: str | None = None) -> Any:
     Raises:
         UserError: `rows` is none of these.
     """
-    if is_table_file(rows):
+    if is_file_name(rows):
         return [row for _, row in read_rows(rows)]
     if text_column and isinstance(rows, str | Mapping):
         rows = [rows]
@@ -366,14 +371,18 @@ def as_table(rows: Any, argument: str, text_column: str | None = None) -> Any:
 
 def placed_rows(rows: Any, argument: str, text_column: str) -> Iterator[PlacedRow]:
     """Return place and columns of each row or text that a program passes; see `as_table`."""
-    if is_table_file(rows):
-        return read_rows(rows)
+    if is_file_name(rows):
+        return read_rows(rows, reads_text=form_of(rows) == TEXT_FORM)
     return table_rows(as_table(rows, argument, text_column), argument)
 
 
-def is_table_file(rows: Any) -> bool:
-    """Return True if `rows` is a path, or a text that ends as the name of a table does."""
-    return isinstance(rows, Path) or (isinstance(rows, str) and Path(rows).suffix.lower() in TABLES)
+def is_file_name(rows: Any) -> bool:
+    """Return True if `rows` is a path, or a text that ends as the name of a table does, or is a word with an ending.
+
+    So the misspelt new.cvs is a file that is missing, and no text to answer; in a list it is a text.
+    """
+    is_name = isinstance(rows, str) and (Path(rows).suffix.lower() in TABLES or WORD_WITH_ENDING.fullmatch(rows))
+    return isinstance(rows, Path) or bool(is_name)
 
 
 def load_tables(name: str, config: str | None, instead: str) -> Any:

@@ -51,7 +51,7 @@ from electra.data.rows import (
     open_table,
     read_rows,
 )
-from electra.finetuning.data import Array, ColumnRows, PaddingCollator, placed_rows
+from electra.finetuning.data import TEXT_FORM, Array, ColumnRows, PaddingCollator, placed_rows
 from electra.finetuning.features import tagger_class
 from electra.finetuning.heads import TaskModel, longest_input
 from electra.finetuning.registry import BY_KIND, FEATURE_TAGGING, TASKS, command_of
@@ -65,7 +65,7 @@ from electra.model.pretrained import (
     read_config,
     tokenizer_of,
 )
-from electra.report.results import Result, read_result
+from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Environment, Result, read_result
 from electra.runtime.device import computes_bf16, computing, keep_freed_memory, keeping_random_states, tune_networks
 from electra.runtime.threads import most_threads
 from electra.tokenizers.load import vocabulary_size
@@ -76,8 +76,6 @@ logger = logging.getLogger("electra.predict")
 
 ARCHITECTURES = {name for row in TASKS.values() for name in row.architectures}
 """Ends of the names of the classes of models that answer rows."""
-TEXT_FORM = ".txt"
-"""Ending of files with a text in each line."""
 WINDOW = 4096
 """Rows that are read, answered and written together."""
 LONGEST_TEXT = 512
@@ -169,8 +167,7 @@ def open_saved(path: str | Path) -> tuple[Saved, str]:
     if len(models) > 1:
         raise UserError(f"{path} has {len(models)} models; name one: {', '.join(map(str, models))}")
     if not models:
-        what = "is no fine-tuned model" if expand(path).exists() else "does not exist"
-        raise UserError(f"{path} {what}; name a folder in models/, which --save_model writes")
+        raise UserError(why_no_model(expand(path)))
     (folder,) = models
     run = read_result(folder / RESULT_NAME)
     source = str(folder)
@@ -188,6 +185,19 @@ def open_saved(path: str | Path) -> tuple[Saved, str]:
         raise UserError(f"{folder / RESULT_NAME} has the max_length {length}, which the model cannot read; restore it")
     verb = verb_of(read_json(folder / RESULT_NAME, SavedKind), head, run.settings)
     return Saved(model, tokenizer, {**run.settings, "task": run.task}), verb
+
+
+def why_no_model(folder: Path) -> str:
+    """Return the message for a folder without a saved model: of an evaluation, with the command that saves one."""
+    if (folder / RESULTS_NAME).is_file() and (folder / "config.yaml").is_file():
+        kind = read_json(folder / ENVIRONMENT_NAME, Environment).get("kind", "")
+        verb = BY_KIND.get(kind, "classify")
+        return (
+            f"{folder} is an evaluation without a saved model: it has not ended, or was made without --save_model; "
+            f"finish it with: electra {verb} --config {folder}/config.yaml --save_model"
+        )
+    what = "is no fine-tuned model" if folder.exists() else "does not exist"
+    return f"{folder} {what}; name a folder in models/, which --save_model writes"
 
 
 def saved_in_memory(model: PreTrainedModel, processing_class: Any = None) -> tuple[Saved, str]:
@@ -283,7 +293,8 @@ def predict(
         model: result of `fine_tune`; the folder of a saved model, or of an evaluation with one; or a model of
             transformers for sequence classification, token classification, multiple choice or question answering.
         rows: a text or several; dictionaries with the columns of training; a table of `datasets` or pandas; or the
-            path of a .csv, .tsv, .jsonl, .parquet or .xlsx file.
+            path of a .csv, .tsv, .jsonl, .parquet, .xlsx or .txt file. A single word with an ending, such as new.csv,
+            is a path; as a text it stands in a list.
         processing_class: the tokenizer of a model in memory; by default that of the folder it was loaded from.
         text_column, text_pair_column: columns of the texts, by default those of training.
         per_device_eval_batch_size: texts of a forward pass.
@@ -292,7 +303,7 @@ def predict(
         probability; a list of classes and the probability of each class; a number, without a probability; spans
         [start, end, label]; the number of a choice, whose text is `choice`; or an answer.
     Raises:
-        UserError: there is no such model, or a row cannot be read.
+        UserError: there is no such model or file, or a row cannot be read.
     """
     asked = AskedColumns("the model", text_column, text_pair_column)
     if isinstance(model, PreTrainedModel):

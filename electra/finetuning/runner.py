@@ -86,7 +86,11 @@ def evaluate(
             if PartialState().is_main_process:
                 evaluation.begin(threads)
             PartialState().wait_for_everyone()
-            run_all(evaluation, to_do)
+            try:
+                run_all(evaluation, to_do)
+            except KeyboardInterrupt:
+                logger.info("finished seeds are kept; the same command goes on, and begins a seed that was cut anew")
+                raise
     if not PartialState().is_main_process:
         return None
     finish(evaluation)

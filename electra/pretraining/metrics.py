@@ -231,9 +231,10 @@ def unigram_metrics(
 
 
 def generator_verdict(records: NDArray[np.float32], token_counts: NDArray[np.int64]) -> Verdict:
-    """Return the sentence on where a generator's accuracy at [MASK] stands to that of the most frequent token.
+    """Return the sentences on where a generator's accuracy and loss at [MASK] stand to those of token frequencies.
 
     The error is that of the differences at the same positions. A generator that knows only token frequencies is level.
+    The verdict is good if the accuracy is clearly above and the loss below.
 
     Args:
         records, token_counts: see `unigram_metrics`.
@@ -249,7 +250,14 @@ def generator_verdict(records: NDArray[np.float32], token_counts: NDArray[np.int
     accuracy = _mean(is_right)
     rival = Rival("token frequencies", _mean(is_frequent), error)
     what = f"The generator's accuracy at [MASK] is {percent(accuracy)} %"
-    return verdict(what, accuracy, [rival], percent, f"{count:,} masked tokens", why_none)
+    of_accuracy = verdict(what, accuracy, [rival], percent, f"{count:,} masked tokens", why_none)
+    if why_none:
+        return of_accuracy
+    loss = _mean(chosen.generator_nll[is_mask])
+    known_loss = unigram_metrics(records, token_counts)["generator_loss_mask_token"]
+    side = "below" if loss < known_loss else "above"
+    text = f"{of_accuracy.text} Its loss there is {loss:.2f}, {side} that of token frequencies ({known_loss:.2f})."
+    return Verdict(text, of_accuracy.is_good and loss < known_loss)
 
 
 def token_counts(cache: TokenCache, documents: Documents | NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:

@@ -35,6 +35,10 @@ FEW_TOKENS = 1000
 """Held-out tokens below which a warning says that metrics are uncertain; about 100 of them are replaced."""
 MOST_EPOCHS = 40
 """Epochs above which more repetition teaches little: Muennighoff et al. (2023), arXiv:2305.16264."""
+FEW_TRAINED_TOKENS = 500_000
+"""Tokens without padding below which no discriminator started to learn: docs/studies/start.md."""
+MUCH_PADDING = 0.5
+"""Share of padding from which a warning names --segment_policy packed: it then trains on twice the text in a step."""
 
 # ---- sizes
 
@@ -193,6 +197,11 @@ def announce_plan(args: Configuration, plan: Plan) -> None:
     for name, fact in (*plan.facts(), ("run folder", args.training.output_dir)):
         logger.info("%-14s %s", name, fact)
     _warn_of_steps(args, plan)
+    if plan.padding >= MUCH_PADDING:
+        logger.warning(
+            f"{plan.padding:.0%} of what is computed is padding, because most documents are far shorter than "
+            f"--max_length {plan.max_length}: --segment_policy packed lets several share a row"
+        )
     if 0 < plan.held_out_tokens < FEW_TOKENS:
         logger.warning(
             f"{plan.held_out_tokens:,} held-out tokens are too few to tell how good the networks are: raise "
@@ -201,9 +210,15 @@ def announce_plan(args: Configuration, plan: Plan) -> None:
 
 
 def _warn_of_steps(args: Configuration, plan: Plan) -> None:
-    """Warn of too many epochs, and of a warm-up that never ends."""
+    """Warn of too many epochs, of too few tokens to learn from, and of a warm-up that never ends."""
     training = args.training
     steps = plan.steps
+    tokens = round(plan.total_tokens * (1 - plan.padding))
+    if OBJECTIVES[plan.objective].finds_replaced and not args.starts_from_trained and tokens < FEW_TRAINED_TOKENS:
+        logger.warning(
+            f"{steps:,} steps are few: with {tokens:,} tokens a new discriminator hardly starts to learn, which took "
+            "0.5 to 2 million here (docs/studies/start.md); raise --budget or --max_steps"
+        )
     if plan.epochs > MOST_EPOCHS:
         logger.warning(
             f"{plan.epochs:,.0f} epochs: text that is repeated more than {MOST_EPOCHS} times teaches little; choose "

@@ -332,6 +332,13 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, name, content, named):
     assert named in refused(lambda: columns(path))
 
 
+@parametrize("name", ["a.csv", "a.jsonl", "a.parquet", "a.xlsx", "a.cvs"])
+def test_a_file_that_is_missing_and_a_folder_are_refused(tmp_path, name):
+    assert f"there is no file {tmp_path / name}" in refused(lambda: columns(tmp_path / name))
+    (tmp_path / name).mkdir()
+    assert f"{tmp_path / name} is a folder" in refused(lambda: columns(tmp_path / name))
+
+
 def test_plain_text_is_a_column_of_lines_if_it_is_asked_for(tmp_path):
     path = write(tmp_path / "a.txt", "Eins, zwei\n\n drei \r\n")
     assert columns(path, reads_text=True) == [{"text": "Eins, zwei"}, {"text": " drei "}]

@@ -1,6 +1,7 @@
 """What says which data a result is of."""
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import datasets
@@ -12,6 +13,7 @@ from electra.finetuning.data import (
     dataset_settings,
     file_settings,
     fingerprint,
+    placed_rows,
     rows_by_split,
     table_rows,
 )
@@ -70,6 +72,19 @@ def test_rows_of_a_program_are_named_and_known_again():
     assert open_with(rows)[1] == settings
     assert settings["train_data"] == settings["validation_data"] != open_with(rows[:3])[1]["train_data"]
     assert "train argument row 1" in refused(lambda: open_with([*rows[:1], {"text": ""}]))
+
+
+def test_a_word_with_an_ending_is_a_file_and_in_a_list_a_text(tmp_path):
+    def texts_of(rows):
+        return [row["text"] for _, row in placed_rows(rows, "rows", "text")]
+
+    for name in ("new.cvs", "folder/new.csv", "my new.csv", Path("new"), "new.txt"):
+        assert f"there is no file {name}" in refused(lambda: texts_of(name))  # noqa: B023
+    texts = ["new.cvs", "See new.cvs", "Good.", "a.b", "3.50", "\u0e1e.\u0e23.\u0e1a.\u0e19\u0e35\u0e49"]
+    assert texts_of(texts) == texts
+    assert [texts_of(text) for text in texts[1:]] == [[text] for text in texts[1:]]
+    path = write(tmp_path / "a" / "new.txt", "one\ntwo\n")
+    assert texts_of(str(path)) == texts_of(path) == ["one", "two"]
 
 
 def test_data_are_named_once():

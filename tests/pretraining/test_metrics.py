@@ -197,7 +197,9 @@ def test_answers_that_are_no_probabilities_have_no_threshold():
     assert "discriminator_accuracy" not in dict(rows_of(spec))
 
 
-def one_row(input_ids, positions, is_chosen, sampled_ids, *, predicted_ids=None, logits=None, is_masked=None):
+def one_row(
+    input_ids, positions, is_chosen, sampled_ids, *, predicted_ids=None, logits=None, is_masked=None, loss=2.0
+):
     """Records of one row without padding; every chosen token was masked unless `is_masked` says otherwise."""
     originals = torch.tensor([input_ids])
     slots = torch.tensor([positions])
@@ -208,7 +210,7 @@ def one_row(input_ids, positions, is_chosen, sampled_ids, *, predicted_ids=None,
         mlm_positions=slots,
         mlm_mask=chosen,
         is_mask_token=chosen if is_masked is None else torch.tensor([is_masked]),
-        generator_nll=torch.full(slots.shape, 2.0),
+        generator_nll=torch.full(slots.shape, loss),
         predicted_ids=torch.tensor([predicted_ids or sampled_ids]),
         sampled_ids=sampled,
         corrupted_input_ids=corrupted,
@@ -276,14 +278,17 @@ def test_unigram_metrics_worked_out_by_hand():
     assert unigram_metrics(records, counts)["discriminator_auc"] == approx(2 / 3)
 
 
-def generated(predict, masked=850, kept=150):
-    """Records of chosen tokens of which some are kept, answered by a function of an id and whether it is masked."""
+def generated(predict, masked=850, kept=150, loss=1.0):
+    """Records of chosen tokens of which some are kept, answered by a function of an id and whether it is masked.
+
+    The generator's loss at each of them is `loss`; that of token frequencies is 1.2.
+    """
     random = np.random.default_rng(0)
     ids = random.choice(4, masked + kept, p=[0.2, 0.05, 0.25, 0.5]).tolist()
     places = list(range(masked + kept))
     is_masked = [place < masked for place in places]
     answers = [predict(token, masked) for token, masked in zip(ids, is_masked, strict=True)]
-    return one_row(ids, places, [True] * len(ids), answers, is_masked=is_masked)
+    return one_row(ids, places, [True] * len(ids), answers, is_masked=is_masked, loss=loss)
 
 
 COUNTS = np.array([3, 0, 4, 9])
@@ -312,6 +317,12 @@ def test_a_generator_that_copies_what_it_sees_is_no_better_than_frequencies():
 def test_a_generator_is_judged_where_it_sees_a_mask(predict, is_good):
     verdict = generator_verdict(generated(predict), COUNTS)
     assert verdict.is_good is is_good and "850 masked tokens" in verdict.text
+
+
+def test_a_generator_whose_loss_is_above_that_of_frequencies_is_not_good():
+    verdict = generator_verdict(generated(lambda token, is_masked: token, loss=1.5), COUNTS)
+    assert verdict.is_good is False
+    assert "above token frequencies" in verdict.text and "Its loss there is 1.50, above" in verdict.text
 
 
 def test_the_error_of_a_generator_is_that_of_differences_at_the_same_positions():

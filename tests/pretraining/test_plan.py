@@ -59,6 +59,7 @@ def test_the_plan_has_a_fact_for_each_part(planned):
 def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
     warn = Mock()
     monkeypatch.setattr(plan_module.logger, "warning", warn)
+    monkeypatch.setattr(plan_module, "FEW_TRAINED_TOKENS", 2000)  # 12 steps have 2304
     data = SimpleNamespace(
         cache=cache, sources=[], held_out_lengths=[1000], policy=Rows(30, 14), segments=SegmentArguments(max_length=16)
     )
@@ -84,6 +85,17 @@ def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
     data.held_out_lengths = [999]
     announce()
     assert "--validation_fraction" in warn.call_args[0][0]
+    data.held_out_lengths = [1000]
+    data.policy = Rows(30, 6)
+    announce(max_steps=24)  # 2304 tokens
+    assert "50% " in warn.call_args[0][0] and "--segment_policy packed" in warn.call_args[0][0]
+    data.policy = Rows(30, 14)
+    announce(max_steps=10)
+    assert "1,920 tokens" in warn.call_args[0][0] and "--budget" in warn.call_args[0][0]
+    warn.reset_mock()
+    announce(max_steps=10, objective="mlm")  # has no discriminator
+    announce(max_steps=10, init_discriminator="trained")
+    assert not warn.called
 
 
 @parametrize("objective", ["electra", "mlm", "replace_mlm", "all_tokens_mlm"])

@@ -14,6 +14,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 from electra import Task, fine_tune, predict, replaced_token_probabilities
 from electra.finetuning.predict import main as predict_command
+from electra.finetuning.runner import Progress
 from electra.report.results import read_results
 from electra.tasks.classify.task import main as classify
 from electra.tasks.classify.task import open_classification, parse_classify_arguments
@@ -178,8 +179,33 @@ def test_wrong_arguments_are_named_at_once(folder, arguments, named, tmp_path):
 
 
 def test_a_file_that_is_missing_is_named(folder, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nothing\.csv"):
-        fine_tune(folder / "encoder", tmp_path / "nothing.csv", output_dir=tmp_path / "output")
+    for name in ("nothing.csv", "nothing.cvs"):
+        message = refused(lambda: fine_tune(folder / "encoder", name, output_dir=tmp_path / "output"))  # noqa: B023
+        assert f"there is no file {name}" in message
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_keeps_its_finished_seeds(folder, monkeypatch, capsys):
+    step = Progress.on_step_end
+
+    def stop_second(self, *args, **kwargs):
+        step(self, *args, **kwargs)
+        if self.title.endswith("43"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "on_step_end", stop_second)
+    path = folder / "reviews"
+    with pytest.raises(KeyboardInterrupt):
+        tuned_on(folder, path / "train.csv", path / "dev.csv", "stopped", save_model=False)
+    assert "finished seeds are kept; the same command goes on" in capsys.readouterr().out
+    evaluation = folder / "output" / "stopped"
+    assert [result.seed for result in read_results(evaluation / "results.jsonl")] == [42]
+    message = refused(lambda: predict(evaluation, "a"))
+    assert f"electra classify --config {evaluation}/config.yaml --save_model" in message
+    monkeypatch.undo()
+    classify(["--config", str(evaluation / "config.yaml"), "--save_model"])
+    assert [result.seed for result in read_results(evaluation / "results.jsonl")] == [42, 43]
+    assert predict(evaluation, "a")
 
 
 def test_a_model_without_a_tokenizer_needs_one(glue_tokenizer):
