@@ -348,18 +348,23 @@ _PART_OF_RUN = re.compile(r"discriminator|generator|checkpoint-\d+")
 """Names of folders in a run whose options are those of the run."""
 
 
-def run_options(path: str) -> dict[str, Any]:
-    """Return the options of a run, given its folder or a folder in it; {} for other folders and for Hub ids.
+def run_of(path: str) -> Path | None:
+    """Return the folder of a run, given this folder or one in it; None for other folders and for Hub ids.
 
     Only a folder with a `discriminator/` or checkpoints is a run: another program may have written another
     config.yaml.
     """
     folder = network_path(path).resolve()
     if not folder.is_dir():
-        return {}
+        return None
     run = folder.parent if _PART_OF_RUN.fullmatch(folder.name) else folder
-    is_run = any(_PART_OF_RUN.fullmatch(part.name) for part in run.iterdir())
-    return (read_options(run) or {}) if is_run else {}
+    return run if any(_PART_OF_RUN.fullmatch(part.name) for part in run.iterdir()) else None
+
+
+def run_options(path: str) -> dict[str, Any]:
+    """Return the options of a run, given its folder or a folder in it; {} for what is none, see `run_of`."""
+    run = run_of(path)
+    return {} if run is None else read_options(run) or {}
 
 
 def read_as_written(text: str) -> Any:

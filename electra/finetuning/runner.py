@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 
 from electra.base.checkpoints import translate_write_errors
 from electra.base.console import format_seconds, printable, shows_bars
-from electra.base.files import read_json, replace_folder, write_file, write_json
+from electra.base.files import read_json, replace_folder, run_of, write_file, write_json
 from electra.core.errors import UserError
 from electra.finetuning.config import (
     HYPERPARAMETERS,
@@ -46,7 +46,8 @@ from electra.finetuning.trainer import Logits, train_and_score
 from electra.report.blocks import write_report
 from electra.report.evaluation import UNKNOWN_SHARE, percent
 from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results
-from electra.report.verdict import CAN_READ_MEAN, too_few
+from electra.report.runs import HAS_LEARNED, METRICS_NAME
+from electra.report.verdict import CAN_READ_MEAN, NOT_STARTED, too_few
 from electra.runtime.device import computing
 from electra.runtime.threads import use_threads
 from electra.runtime.tracking import RecordSettings, log_in, track_results, without_refused
@@ -198,6 +199,7 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
         data = task.load(encoder.tokenizer, tunings[task.name]) if seeds else None
         if data is not None:
             facts: dict[str, float] = {CAN_READ_MEAN: True} if can_read_mean(encoder.model.config) else {}
+            facts |= auc_before_start(args.encoder.pretrain_path)
             facts |= share_of_unknown(task, data, encoder.tokenizer)
             data = data._replace(measured={**data.measured, **facts})
             to_do.append(PlannedTask(task, tunings[task.name], settings[task.name], data, seeds))
@@ -206,6 +208,23 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
         if task.start in missing or len(missing) == len(evaluation.tasks):
             raise UserError(f"there is no data of {' '.join(sorted(missing))}; see the warnings")
     return to_do
+
+
+def auc_before_start(network: str | None) -> dict[str, float]:
+    """Return the held-out AUC of a run of pre-training that has not started to learn, by the name `NOT_STARTED`.
+
+    Args:
+        network: folder of the run, or a folder in it; of other networks nothing is known, {}.
+    """
+    run = None if network is None else run_of(network)
+    path = run / METRICS_NAME if run is not None else None
+    if path is None or not path.is_file():
+        return {}
+    metrics = read_json(path)
+    verdict = metrics.get("verdict")
+    if not isinstance(verdict, str) or HAS_LEARNED in verdict:
+        return {}
+    return {NOT_STARTED: round(metrics["held_out"]["trained"]["discriminator_auc"], 4)}
 
 
 def share_of_unknown(task: Task, data: TaskData, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:

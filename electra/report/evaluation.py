@@ -40,7 +40,17 @@ from electra.report.results import (
     read_evaluation,
 )
 from electra.report.runs import names_of
-from electra.report.verdict import MOST_CUT, Rival, advice, sampling_error, standing, too_few, too_unknown, verdict
+from electra.report.verdict import (
+    MOST_CUT,
+    Comparison,
+    Rival,
+    advice,
+    sampling_error,
+    standing,
+    too_few,
+    too_unknown,
+    verdict,
+)
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation."
 """Sentence above the overview of every report."""
@@ -156,8 +166,12 @@ class Reporting:
         run = self.summarize(results, "")
         for summary in run.tasks.values():
             result = summary.results[0]
-            rivals = [] if too_unknown(unknown_share(summary)) else rivals_of(summary, baselines)
-            text = advice(score_for_verdict(summary), rivals, result, result.settings.get(CUT_TEXTS, 0.0))
+            splits = {} if too_unknown(unknown_share(summary)) else headlines_of(summary)
+            comparisons = [
+                Comparison(summary.spread(metric).median or 0.0, rivals_of(summary, baselines, split))
+                for split, metric in splits.items()
+            ]
+            text = advice(comparisons, result, result.settings.get(CUT_TEXTS, 0.0))
             if text:
                 return [Verdict(text if len(run.tasks) == 1 else f"{summary.task.title}: {text}", None)]
         return []
@@ -175,15 +189,13 @@ class Reporting:
             return [self.verdict_of_many(run, baselines)]
         (summary,) = run.tasks.values()
         sentences = []
-        for split in ("dev", "test"):
-            metric = summary.task.headline if split == "dev" else f"test_{summary.task.headline}"
-            if metric == summary.task.headline or metric in summary.metrics:
-                what = f"{summary.task.title} {self.title_of(metric)} {score_of(summary, metric)}"
-                sample = f"{examples_of(summary, split)} {self.unit}"
-                why_none = self.why_no_verdict(summary, split)
-                rivals = rivals_of(summary, baselines, split)
-                score = summary.spread(metric).median or 0.0
-                sentences.append(verdict(what, score, rivals, percent, sample, why_none))
+        for split, metric in headlines_of(summary).items():
+            what = f"{summary.task.title} {self.title_of(metric)} {score_of(summary, metric)}"
+            sample = f"{examples_of(summary, split)} {self.unit}"
+            why_none = self.why_no_verdict(summary, split)
+            rivals = rivals_of(summary, baselines, split)
+            score = summary.spread(metric).median or 0.0
+            sentences.append(verdict(what, score, rivals, percent, sample, why_none))
         error = summary.spread("ece").median
         if error is not None and error > MOST_ECE and not self.why_no_verdict(summary):
             sentences.append(Verdict(f"The probabilities of its answers {FAR_OFF.format(percent(error))}", False))
@@ -447,6 +459,13 @@ def examples_of(summary: TaskSummary, split: str = "dev") -> int:
     return min(sum(n for name, n in result.rows.items() if name.startswith(split)) for result in summary.results)
 
 
+def headlines_of(summary: TaskSummary) -> dict[str, str]:
+    """Return the headline of the development set by the name of the split, and that of a test set with labels."""
+    headline = summary.task.headline
+    of_test = {"test": f"test_{headline}"} if f"test_{headline}" in summary.metrics else {}
+    return {"dev": headline, **of_test}
+
+
 def options_of(folder: Path) -> dict[str, Any]:
     """Return the options of an evaluation, and those that the encoder decided, if all its results have the same."""
     options = read_options(folder) or {}
@@ -488,8 +507,10 @@ def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary], split: 
             continue
         spread = baseline.tasks[summary.task.name].spread(metric.name)
         error = math.hypot(error_of(summary.spread(metric.name)), error_of(spread))
-        note = reads_more if title == BAG_OF_WORDS and cut > MOST_CUT else ""
-        rivals.append(Rival(PLAIN_NAMES.get(title, f"the {title}"), spread.median or 0.0, error, note))
+        is_of_words = title == BAG_OF_WORDS
+        note = reads_more if is_of_words and cut > MOST_CUT else ""
+        name = PLAIN_NAMES.get(title, f"the {title}")
+        rivals.append(Rival(name, spread.median or 0.0, error, note, is_of_words))
     return sorted(rivals, key=lambda rival: -rival.score)
 
 

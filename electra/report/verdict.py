@@ -33,6 +33,13 @@ FIRST_TOKEN_HEADS = ("hf", "google")
 """Values of --head that read the first token alone."""
 CAN_READ_MEAN = "can_read_mean"
 """Key in the settings of a result whose encoder --head hf_mean accepts."""
+NOT_STARTED = "auc_before_start"
+"""Key in the settings of a result whose encoder had not started to learn when its pre-training ended: its held-out
+AUC."""
+WORDS_ARE_BETTER = (
+    "What is better here, and takes seconds: TF-IDF and a linear model (scikit-learn), the bag of words."
+)
+"""Sentence behind the advice on a network that is clearly below a bag of words."""
 
 
 class Rival(NamedTuple):
@@ -42,12 +49,21 @@ class Rival(NamedTuple):
         name: name in a sentence, such as `the bag of words`.
         error: standard error of the difference of both scores, in the unit of the score.
         note: words behind the comparison, with what else the reader must know about the rival.
+        is_of_words: whether it is TF-IDF with a linear model, which a user can take in place of a network.
     """
 
     name: str
     score: float
     error: float
     note: str = ""
+    is_of_words: bool = False
+
+
+class Comparison(NamedTuple):
+    """A score on one split, and the rivals that it is compared with, the best first."""
+
+    score: float
+    rivals: Sequence[Rival]
 
 
 def standing(score: float, rival: Rival) -> int:
@@ -105,18 +121,38 @@ def is_disappointing(score: float, rivals: Sequence[Rival]) -> bool:
     return standing(score, ordered[0]) <= 0 or score < ordered[-1].score
 
 
-def advice(score: float, rivals: Sequence[Rival], result: Result, cut: float) -> str:
-    """Return a sentence that says what to try if a score disappoints; "" for a good score, or without advice.
+def advice(comparisons: Sequence[Comparison], result: Result, cut: float) -> str:
+    """Return sentences that say what to try if a score disappoints, and what is better; "" for good scores.
 
     Networks that start from random weights are baselines themselves, and get no advice.
 
     Args:
-        result: one of the runs with this score.
+        comparisons: those of the development set and of the test set, if it is scored.
+        result: one of the runs with these scores.
         cut: share of the texts of which the network reads the beginning only.
     """
+    if result.start == "scratch" or not any(is_disappointing(*comparison) for comparison in comparisons):
+        return ""
+    is_behind = any(
+        rival.is_of_words and standing(score, rival) < 0 for score, rivals in comparisons for rival in rivals
+    )
+    parts = [things_to_try(result, cut), WORDS_ARE_BETTER if is_behind else ""]
+    return " ".join(filter(None, parts))
+
+
+def things_to_try(result: Result, cut: float) -> str:
+    """Return a sentence that says what to try after a low score, from the numbers of the run; "" if nothing is known.
+
+    Args:
+        result, cut: as in `advice`.
+    """
     settings = result.settings
-    is_known = "num_train_epochs" in settings and not settings.get("features")  # whose encoder is frozen
-    if not is_known or result.start == "scratch" or not is_disappointing(score, rivals):
+    if NOT_STARTED in settings:
+        return (
+            f"The encoder had not started to learn when its pre-training ended (AUC {settings[NOT_STARTED]:.3f}): "
+            "pre-train it for longer before you try anything else."
+        )
+    if "num_train_epochs" not in settings or settings.get("features"):  # whose encoder is frozen
         return ""
     parts = []
     rows = result.rows.get("train", 0)

@@ -1,5 +1,6 @@
 """Steps of a planned run, and the lines that tell of them."""
 
+import json
 import re
 from types import SimpleNamespace
 
@@ -8,8 +9,10 @@ from accelerate import PartialState
 
 from electra.finetuning import runner as module
 from electra.finetuning.data import Examples, encode_examples
-from electra.finetuning.runner import PlannedTask, Progress
+from electra.finetuning.runner import PlannedTask, Progress, auc_before_start
 from electra.finetuning.task import Split, TaskData
+from electra.report.runs import HAS_LEARNED
+from electra.report.verdict import NOT_STARTED
 from tests.finetuning.test_trainer import make_options, run
 from tests.helpers import exit_codes, fork_ranks, parametrize
 
@@ -65,3 +68,19 @@ def test_a_run_says_how_long_it_takes_and_where_it_is(rows, tmp_path, caplog, mo
         run(rows, tmp_path, callbacks=[progress], num_train_epochs=4.0)  # 12 steps
     lines = [line.split(":")[0] for line in caplog.messages if line.startswith("cola")]
     assert lines == [*["cola seed 42"] * 8, "cola", *["cola seed 42"] * 2, *["cola seed 43"] * 11]
+
+
+def test_a_network_that_has_not_started_to_learn_is_known_by_its_run(tmp_path):
+    held_out = {"trained": {"discriminator_auc": 0.55214}}
+    for name, verdict, expected in (
+        ("late", "the discriminator has not started to learn yet", {NOT_STARTED: 0.5521}),
+        ("ready", f"the discriminator {HAS_LEARNED}", {}),
+        ("foreign", None, {}),
+    ):
+        run_folder = tmp_path / name
+        (run_folder / "discriminator").mkdir(parents=True)
+        (run_folder / "metrics.json").write_text(json.dumps({"held_out": held_out, "verdict": verdict}))
+        assert auc_before_start(str(run_folder)) == auc_before_start(str(run_folder / "discriminator")) == expected
+    (run_folder / "metrics.json").unlink()
+    for network in (str(run_folder), "google/electra-small-discriminator", None):
+        assert auc_before_start(network) == {}

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from electra.report.results import Result
-from electra.report.verdict import CAN_READ_MEAN, Rival, advice, is_disappointing
+from electra.report.verdict import CAN_READ_MEAN, NOT_STARTED, Comparison, Rival, advice, is_disappointing
 from tests.helpers import parametrize
 
 CLASSIFY = {
@@ -57,7 +57,8 @@ def test_a_score_disappoints_that_needs_no_network(scores, expected):
     ],
 )
 def test_advice_follows_the_numbers_of_the_run(changes, rows, parameters, cut, expected):
-    text = advice(0.2, rivals(0.15, 0.61), result_of({**CLASSIFY, **changes}, rows, parameters), cut)
+    comparisons = [Comparison(0.2, rivals(0.15, 0.61))]
+    text = advice(comparisons, result_of({**CLASSIFY, **changes}, rows, parameters), cut)
     assert all(part in text for part in expected)
     known = ["steps", "--num_train_epochs", *SMALL, WINDOWS, "re-training"]
     assert [part for part in known if part in text] == [
@@ -73,5 +74,28 @@ def test_no_advice_where_none_is_known():
         result_of(CLASSIFY, start="scratch"),
         result_of(CLASSIFY, 10_000, 110_000_000, collapsed=True),
     ):
-        assert advice(0.2, rivals(0.15, 0.61), one, 0.0) == ""
-    assert advice(0.7, rivals(0.15, 0.61), result_of(CLASSIFY), 0.0) == ""
+        assert advice([Comparison(0.2, rivals(0.15, 0.61))], one, 0.0) == ""
+    assert advice([Comparison(0.7, rivals(0.15, 0.61))], result_of(CLASSIFY), 0.0) == ""
+
+
+def test_an_encoder_that_had_not_started_to_learn_is_the_first_cause():
+    text = advice([Comparison(0.2, rivals(0.15, 0.61))], result_of({**CLASSIFY, NOT_STARTED: 0.5521}), 0.98)
+    assert "had not started to learn" in text and "0.552" in text
+    assert not any(part in text for part in ("--num_train_epochs", *SMALL, WINDOWS))
+
+
+@parametrize(
+    ("dev", "test", "is_better"),
+    [
+        (0.52, None, True),
+        (0.59, None, False),  # below, but not clearly
+        (0.59, 0.52, True),
+        (0.7, 0.52, True),  # the test set alone is below
+        (0.59, 0.59, False),
+    ],
+)
+def test_what_is_clearly_better_is_named(dev, test, is_better):
+    of_words = [Rival("the bag of words", 0.61, 0.02, is_of_words=True), *rivals(0.15)]
+    scores = [score for score in (dev, test) if score is not None]
+    text = advice([Comparison(score, of_words) for score in scores], result_of(CLASSIFY), 0.0)
+    assert text and ("TF-IDF" in text) == is_better

@@ -205,6 +205,7 @@ def test_the_test_set_has_a_sentence_of_its_own(tmp_path):
     assert of_dev.is_good and "400 texts" in of_dev.text
     assert "mine test accuracy 40.0 %" in of_test.text and not of_test.is_good
     assert "below the bag of words (60.0) by 20.0" in of_test.text and "300 texts" in of_test.text
+    assert ["TF-IDF" in sentence.text for sentence in CLASSIFY_REPORTING.advice([folder])] == [True]
 
 
 @parametrize(("error", "texts", "is_said"), [(0.21, 400, True), (0.19, 400, False), (0.5, 49, False)])
