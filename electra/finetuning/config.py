@@ -277,8 +277,7 @@ class Arguments:
     rows: Mapping[str, NamedRows] = field(default_factory=dict)  # of a program, by split, in place of named data
 
     def __post_init__(self) -> None:
-        given = [self.encoder.pretrain_path, self.encoder.from_scratch]
-        if given.count(None) != 1:
+        if (self.encoder.pretrain_path is None) == (self.encoder.from_scratch is None):
             raise UserError("pass either --pretrain_path (an encoder, such as tiny-en) or --from_scratch (untrained)")
 
     @property
@@ -398,8 +397,11 @@ class HyperParameters(FineTuningArguments):
     head: str
 
 
-def _defaults_by_size(encoder: "Encoder", given: Values, texts: int | None, begun: Values) -> dict[str, Any]:
-    """Return the options that depend on the encoder; arguments as in `resolve_hyperparameters`."""
+def _defaults_by_size(encoder: "Encoder", values: Values, texts: int | None, begun: Values) -> dict[str, Any]:
+    """Return the options that depend on the encoder; `values` are those that the user gives.
+
+    The other arguments are those of `resolve_hyperparameters`.
+    """
     from electra.finetuning.heads import can_read_mean  # not at the top: it imports torch
 
     config = encoder.model.config
@@ -408,10 +410,10 @@ def _defaults_by_size(encoder: "Encoder", given: Values, texts: int | None, begu
         row = next(row for row in rows if config.hidden_size < row.below)
         epochs = EPOCHS
         if row.steps is not None and texts is not None:
-            batch = given["per_device_train_batch_size"] * given["gradient_accumulation_steps"]
+            batch = values["per_device_train_batch_size"] * values["gradient_accumulation_steps"]
             least, most = FITTED_EPOCHS
             epochs = float(min(most, max(least, math.ceil(row.steps / math.ceil(texts / batch)))))
-        reads_mean = can_read_mean(config) and not given["left_to_right"]
+        reads_mean = can_read_mean(config) and not values["left_to_right"]
         return {
             "learning_rate": row.learning_rate,
             "layerwise_lr_decay": row.layerwise_lr_decay,
@@ -420,7 +422,7 @@ def _defaults_by_size(encoder: "Encoder", given: Values, texts: int | None, begu
         }
 
     paper = first_of(PAPER_DEFAULTS)
-    open_options = [name for name in paper if name not in given]
+    open_options = [name for name in paper if name not in values]
     is_begun = bool(begun) and all(begun.get(name) == paper[name] for name in open_options)
     return paper if texts is None or is_begun else first_of((NARROW_DEFAULTS, *PAPER_DEFAULTS))
 
@@ -444,13 +446,13 @@ def resolve_hyperparameters(
     values = {f.name: getattr(args.tuning, f.name) for f in fields(args.tuning)}  # also the head of a tagger
     overrides = args.overrides.get(task, {})
     values |= {name: value for name, value in overrides.items() if name in HYPERPARAMETERS}
-    given = {name: value for name, value in values.items() if value is not None}
+    user_values = {name: value for name, value in values.items() if value is not None}
     defaults = {
-        **_defaults_by_size(encoder, given, texts, begun),
+        **_defaults_by_size(encoder, user_values, texts, begun),
         "max_length": min(default_max_length, encoder.max_length),
         "bf16": not args.tuning.fp16 and computes_bf16(use_cpu=args.tuning.use_cpu),
     }
-    tuning = HyperParameters(**{**defaults, **given})
+    tuning = HyperParameters(**{**defaults, **user_values})
     if tuning.max_length > encoder.max_length:
         from electra.finetuning.heads import longest_input  # not at the top: it imports torch
 

@@ -17,7 +17,7 @@ from electra.finetuning.config import HyperParameters
 from electra.finetuning.data import Array, ColumnRows, PaddingCollator
 from electra.finetuning.trainer import Collator, Logits, Loss, step_loss
 from electra.report.evaluation import Reporting
-from electra.report.results import defined
+from electra.report.results import defined, metric_of
 
 COLLAPSED_SHARE = 0.99
 """Share of the examples with the same answer from which a run may be collapsed."""
@@ -131,15 +131,16 @@ class Task(NamedTuple):
     Args:
         kind: facts that all tasks of the command share.
         name: name of the task in results and file names: word characters, dots and hyphens.
-        headlines: the metric that runs are ranked by, then substitutes for results that do not have it.
+        headlines: the metric that runs are ranked by, then substitutes for results that do not have it. The metrics of
+            the kind's `Reporting` say whether less of it is better.
         settings: facts on which scores depend besides the options and the rows of the command, which the runner
             records with each result: such as the kind of the labels, which the rows decide.
 
         load: (tokenizer, tuning) -> `TaskData`; None, after a warning, if the data is not there.
         head: (encoder, tuning, data) -> a module with the attributes `encoder` and `head`, drawn from torch's random
             state. It maps a batch without its labels to one tensor (B, ...), B rows.
-        metrics: (logits by split, references by split) -> metric -> fraction; more is better, nan is undefined. Logits
-            are float32 (N, ...), in the order of the rows, of all scored splits.
+        metrics: (logits by split, references by split) -> metric -> fraction, nan if it is undefined. Logits are
+            float32 (N, ...), in the order of the rows, of all scored splits.
         is_collapsed: (logits, references) of one development set -> whether (almost) all examples get one answer.
 
         loss: (output of the model (B, ...), labels (B, ...), num_items) -> the batch's contribution to the mean loss
@@ -178,9 +179,15 @@ class Task(NamedTuple):
     prepare: Prepare | None = None
 
     def headline(self, metrics: Mapping[str, float | None]) -> float:
-        """Return the score that runs are ranked by; -infinity if it is undefined."""
-        value = defined(next((metrics[name] for name in self.headlines if name in metrics), None))
-        return -math.inf if value is None else value
+        """Return the score that runs are ranked by: more is better, -infinity if it is undefined.
+
+        It is the headline metric; where less of this is better, its negative.
+        """
+        name = next((name for name in self.headlines if name in metrics), "")
+        value = defined(metrics.get(name))
+        if value is None:
+            return -math.inf
+        return -value if metric_of(self.kind.reporting.metrics, name).lower_is_better else value
 
 
 def by_split(score: ScoreSplit) -> ComputeMetrics:

@@ -179,8 +179,8 @@ def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArgum
     """
     if recipe not in RECIPES:
         raise UserError(f"there is no recipe {recipe!r}; the recipes are {', '.join(RECIPES)}")
-    known = {f.name for group in (ModelArguments, ObjectiveArguments) for f in fields(group)}
-    check_known(options, known - {*options_with("of_run", ModelArguments, ObjectiveArguments)})
+    all_options = {f.name for group in (ModelArguments, ObjectiveArguments) for f in fields(group)}
+    check_known(options, all_options - {*options_with("of_run", ModelArguments, ObjectiveArguments)})
     values = {**RECIPES[recipe], "model_size": recipe}
     sizes, objective = _groups_of({**values, **options})
     unused = without_effect(MODEL_NEEDS, {**vars(sizes), **vars(objective)}, options)

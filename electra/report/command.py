@@ -46,12 +46,12 @@ def main(argv: list[str] | None = None) -> None:
         default="",
         help="draw the curves of another code base, under its names, in files of their own",
     )
-    given = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     setup_logging()
-    first = given.folders[0]
-    if given.output is not None and given.output not in given.folders:
-        refuse_other_files(given.output)
-    paths = [folder / ENVIRONMENT_NAME for folder in given.folders]
+    first = args.folders[0]
+    if args.output is not None and args.output not in args.folders:
+        refuse_other_files(args.output)
+    paths = [folder / ENVIRONMENT_NAME for folder in args.folders]
     recorded = [read_json(path, Environment) for path in paths if path.is_file()]
     kinds = sorted({values["kind"] for values in recorded if "kind" in values})
     if len(kinds) > 1:
@@ -61,12 +61,12 @@ def main(argv: list[str] | None = None) -> None:
             raise UserError(
                 f"{first / ENVIRONMENT_NAME} has the kind {kinds[0]!r}; the kinds are {', '.join(BY_KIND)}"
             )
-        write_report(report_of(kinds[0])(given.folders), given.output or first)
+        write_report(report_of(kinds[0])(args.folders), args.output or first)
         return
     section: Blocks = []
-    if given.glue is not None:  # its results, with the cost of the score
+    if args.glue is not None:  # its results, with the cost of the score
         reporting: Reporting = reporting_of("glue")
-        summaries = reporting.read_runs([given.glue])
+        summaries = reporting.read_runs([args.glue])
         about = Text("Development sets, percent: median over seeds ± standard deviation.")
         section += [
             Heading(reporting.title),
@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> None:
             BulletList(reporting.explanations),
         ]
         section += efficiency_section(read_run(first), summaries[0].averages)
-    for path in write_run_report(given.folders, given.output, section, given.names):
+    for path in write_run_report(args.folders, args.output, section, args.names):
         logger.info("%s", path)
 
 

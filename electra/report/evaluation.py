@@ -34,8 +34,8 @@ from electra.report.results import (
     Result,
     RunSummary,
     ScoredTask,
-    Spread,
     TaskSummary,
+    metric_of,
     read_baselines,
     read_evaluation,
 )
@@ -45,6 +45,7 @@ from electra.report.verdict import (
     Comparison,
     Rival,
     advice,
+    gain,
     sampling_error,
     standing,
     too_few,
@@ -168,7 +169,7 @@ class Reporting:
             result = summary.results[0]
             splits = {} if too_unknown(unknown_share(summary)) else headlines_of(summary)
             comparisons = [
-                Comparison(summary.spread(metric).median or 0.0, rivals_of(summary, baselines, split))
+                Comparison(score_for_verdict(summary, metric), rivals_of(summary, baselines, split))
                 for split, metric in splits.items()
             ]
             text = advice(comparisons, result, result.settings.get(CUT_TEXTS, 0.0))
@@ -194,7 +195,7 @@ class Reporting:
             sample = f"{examples_of(summary, split)} {self.unit}"
             why_none = self.why_no_verdict(summary, split)
             rivals = rivals_of(summary, baselines, split)
-            score = summary.spread(metric).median or 0.0
+            score = score_for_verdict(summary, metric)
             sentences.append(verdict(what, score, rivals, percent, sample, why_none))
         error = summary.spread("ece").median
         if error is not None and error > MOST_ECE and not self.why_no_verdict(summary):
@@ -311,15 +312,16 @@ class Reporting:
 
     def title_of(self, metric: str) -> str:
         """Return the title of a metric; the name of one that is in no table, such as the F1 of a type."""
-        return self.metrics[metric].title if metric in self.metrics else metric
+        return metric_of(self.metrics, metric).title
 
     @property
     def explanations(self) -> list[str]:
         """Return the definitions of the metrics, further sentences, and of which metrics less is better."""
-        errors = [one.title for one in self.metrics.values() if one.lower_is_better and one.name[:5] != "test_"]
+        metrics = self.metrics.values()
+        errors = [metric.title for metric in metrics if metric.lower_is_better and metric.name[:5] != "test_"]
         but = f", except for {', '.join(errors)}" if errors else ""
         about = f"All scores are in percent, on development sets unless they begin with test. Higher is better{but}."
-        return [*(one.definition for one in self.metrics.values() if one.definition), *self.definitions, about]
+        return [*(metric.definition for metric in metrics if metric.definition), *self.definitions, about]
 
     def section(self, runs: Sequence[RunSummary]) -> Blocks:
         """Return the blocks with overview and remarks, the part of the report that other pages include."""
@@ -449,9 +451,13 @@ def score_of(summary: TaskSummary, metric: str) -> str:
     return f"{shown}{'' if spread.median is None else ' %'} {seeds}{failed}"
 
 
-def score_for_verdict(summary: TaskSummary) -> float:
-    """Return a task's headline; 0 if it is undefined, because that is the correlation of one answer to all."""
-    return summary.headline.median or 0.0
+def score_for_verdict(summary: TaskSummary, metric: str = "") -> float:
+    """Return the median of a metric, by default of a task's headline, also where it is undefined.
+
+    It is then 0, the correlation of one answer to all, or infinite where less is better.
+    """
+    spread = summary.spread(metric or summary.task.headline)
+    return max(spread.worst, 0.0) if spread.median is None else spread.median
 
 
 def examples_of(summary: TaskSummary, split: str = "dev") -> int:
@@ -491,9 +497,10 @@ def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary], split: 
     metric = summary.metric(summary.task.headline if split == "dev" else f"{split}_{summary.task.headline}")
     examples = examples_of(summary, split)
 
-    def error_of(spread: Spread) -> float:
-        sampling = sampling_error(metric, spread.median or 0.0, examples) if examples else 0.0
-        return math.hypot(spread.std or 0.0, sampling)
+    def error_of(compared: TaskSummary) -> float:
+        score = score_for_verdict(compared, metric.name)
+        sampling = sampling_error(metric, score, examples) if examples else 0.0
+        return math.hypot(compared.spread(metric.name).std or 0.0, sampling)
 
     settings = summary.results[0].settings
     cut = settings.get(CUT_TEXTS, 0.0)
@@ -505,13 +512,14 @@ def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary], split: 
     for title, baseline in baselines.items():
         if summary.task.name not in baseline.tasks:
             continue
-        spread = baseline.tasks[summary.task.name].spread(metric.name)
-        error = math.hypot(error_of(summary.spread(metric.name)), error_of(spread))
+        compared = baseline.tasks[summary.task.name]
+        score = score_for_verdict(compared, metric.name)
+        error = math.hypot(error_of(summary), error_of(compared))
         is_of_words = title == BAG_OF_WORDS
         note = reads_more if is_of_words and cut > MOST_CUT else ""
         name = PLAIN_NAMES.get(title, f"the {title}")
-        rivals.append(Rival(name, spread.median or 0.0, error, note, is_of_words))
-    return sorted(rivals, key=lambda rival: -rival.score)
+        rivals.append(Rival(name, score, error, note, is_of_words, metric.lower_is_better))
+    return sorted(rivals, key=lambda rival: gain(0.0, rival))
 
 
 def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:

@@ -155,21 +155,21 @@ def _held_out(runs: Sequence[RunRecord]) -> Blocks:
         columns = {run.name: list(run.held_out.values())[-1] for run in runs if run.held_out}
     elif runs[0].test:
         columns = {**columns, "test set": runs[0].test}
-    found = {name for column in columns.values() for name in column}
-    names = [name for name in PRETRAINING_METRICS if name in found]
-    if not names:
+    measured = {name for column in columns.values() for name in column}
+    metrics = [metric for name, metric in PRETRAINING_METRICS.items() if name in measured]
+    if not metrics:
         return []
     rows = []
-    for name in names:
-        cells = [_value(name, column.get(name)) for column in columns.values()]
-        rows.append([PRETRAINING_METRICS[name].title, *cells])
+    for metric in metrics:
+        cells = [_value(metric.name, column.get(metric.name)) for column in columns.values()]
+        rows.append([metric.title, *cells])
     objectives = {str(run.plan.get("objective")): None for run in runs}  # a dictionary keeps the order
     definitions = [
         f"{name}, loss of the {OBJECTIVES[name].main_network}: {OBJECTIVES[name].meaning}"
         for name in objectives
         if name in OBJECTIVES
     ]
-    definitions += [one.definition for name, one in PRETRAINING_METRICS.items() if name in found and one.definition]
+    definitions += [metric.definition for metric in metrics if metric.definition]
     about = Text(ABOUT_HELD_OUT)
     table = Table(["", *columns], rows)
     return [Heading("Held-out metrics"), about, table, Fold("What the metrics mean", [BulletList(definitions)])]

@@ -151,7 +151,7 @@ class Metric:
     Args:
         title: title in tables.
         definition: a sentence or two for readers; "" if the definition of another metric covers this one.
-        lower_is_better: whether less is better, so that an undefined value counts as infinite.
+        lower_is_better: whether less is better: in rankings, in verdicts, and for undefined values, the worst of all.
         error: what a value's standard error follows from, besides the number of examples: it is a share of them, or a
             correlation in [-1, 1]. "none" for a number without such a rule. Shares are shown in percent by all
             reports, other values by those of fine-tuning.
@@ -170,8 +170,15 @@ Metrics = Mapping[str, Metric]
 
 def by_name(*metrics: Metric, test: bool = False) -> dict[str, Metric]:
     """Return metrics by name; with `test` also those of a test set, without definitions, behind them."""
-    of_test = [replace(one, name=f"test_{one.name}", title=f"test {one.title}", definition="") for one in metrics]
-    return {one.name: one for one in (*metrics, *(of_test if test else ()))}
+    of_test = [
+        replace(metric, name=f"test_{metric.name}", title=f"test {metric.title}", definition="") for metric in metrics
+    ]
+    return {metric.name: metric for metric in (*metrics, *(of_test if test else ()))}
+
+
+def metric_of(metrics: Metrics, name: str) -> Metric:
+    """Return the metric of a name; one that is in no table, such as the F1 of a type, is a share."""
+    return metrics.get(name, Metric(name, name))
 
 
 @dataclass(frozen=True)
@@ -219,11 +226,11 @@ class Spread(NamedTuple):
 
 
 class TaskSummary(NamedTuple):
-    """All runs of one task, seeds ascending, and what is known of their metrics."""
+    """All runs of one task, seeds ascending, and the metrics of its kind."""
 
     task: ScoredTask
     results: tuple[Result, ...]
-    known: Metrics
+    metrics_of_kind: Metrics
 
     @property
     def headline(self) -> Spread:
@@ -240,8 +247,8 @@ class TaskSummary(NamedTuple):
         return Spread(values, math.inf if self.metric(metric).lower_is_better else -math.inf)
 
     def metric(self, name: str) -> Metric:
-        """Return the metric of a name; one that is in no table, such as the F1 of a type, is a share."""
-        return self.known.get(name, Metric(name, name))
+        """Return the metric of a name; see `metric_of`."""
+        return metric_of(self.metrics_of_kind, name)
 
     @property
     def collapsed(self) -> int:

@@ -50,6 +50,7 @@ class Rival(NamedTuple):
         error: standard error of the difference of both scores, in the unit of the score.
         note: words behind the comparison, with what else the reader must know about the rival.
         is_of_words: whether it is TF-IDF with a linear model, which a user can take in place of a network.
+        lower_is_better: whether less of this score is better.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Rival(NamedTuple):
     error: float
     note: str = ""
     is_of_words: bool = False
+    lower_is_better: bool = False
 
 
 class Comparison(NamedTuple):
@@ -66,9 +68,14 @@ class Comparison(NamedTuple):
     rivals: Sequence[Rival]
 
 
+def gain(score: float, rival: Rival) -> float:
+    """Return by how much a score is better than a rival's; it is negative for a worse one."""
+    return rival.score - score if rival.lower_is_better else score - rival.score
+
+
 def standing(score: float, rival: Rival) -> int:
-    """Return 1 if a score is clearly above a rival's, -1 if it is clearly below, 0 if the difference is unclear."""
-    difference = score - rival.score
+    """Return 1 if a score is clearly better than a rival's, -1 if it is clearly worse, 0 if that is unclear."""
+    difference = gain(score, rival)
     return 0 if abs(difference) <= CLEAR_ERRORS * rival.error else int(math.copysign(1, difference))
 
 
@@ -80,7 +87,7 @@ def verdict(
     sample: str,
     why_none: str = "",
 ) -> Verdict:
-    """Return a verdict: a sentence that compares a score with each rival, good if the score is clearly above all.
+    """Return a verdict: a sentence that compares a score with each rival, good if it is clearly better than all.
 
     Args:
         what: the beginning of the sentence: the score by name, with its value.
@@ -97,28 +104,24 @@ def verdict(
         difference = score - rival.score
         by = show(abs(difference))
         error = f"± {show(rival.error)} with {sample}"
-        match standing(score, rival):
-            case 1:
-                text = f"above {rival.name} ({show(rival.score)}) by {by} ({error})"
-            case -1:
-                text = f"below {rival.name} ({show(rival.score)}) by {by} ({error})"
-            case _:
-                side = "above" if difference >= 0 else "below"
-                text = f"level with {rival.name} ({show(rival.score)}), {by} {side} ({error})"
+        side = "above" if difference >= 0 else "below"
+        text = f"level with {rival.name} ({show(rival.score)}), {by} {side} ({error})"
+        if standing(score, rival):
+            text = f"{side} {rival.name} ({show(rival.score)}) by {by} ({error})"
         comparisons.append(f"{text}{rival.note}")
     return Verdict(f"{what}: {'; '.join(comparisons)}.", all(standing(score, rival) > 0 for rival in rivals))
 
 
 def is_disappointing(score: float, rivals: Sequence[Rival]) -> bool:
-    """Return True if a score is not clearly above the lowest rival, or lower than the highest rival.
+    """Return True if a score is not clearly better than the worst rival, or worse than the best rival.
 
-    The lowest rival gives one answer to all rows, or is another rule without words. The highest is a bag of words,
-    where there is one.
+    The worst rival gives one answer to all rows, or is another rule without words. The best is a bag of words, where
+    there is one.
     """
     if not rivals:
         return False
-    ordered = sorted(rivals, key=lambda rival: rival.score)
-    return standing(score, ordered[0]) <= 0 or score < ordered[-1].score
+    ordered = sorted(rivals, key=lambda rival: gain(score, rival))
+    return standing(score, ordered[-1]) <= 0 or gain(score, ordered[0]) < 0
 
 
 def advice(comparisons: Sequence[Comparison], result: Result, cut: float) -> str:

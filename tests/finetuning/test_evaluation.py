@@ -1,6 +1,6 @@
 """The folder of an evaluation: its name and locks, results that are kept, and which of them belong together."""
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +12,7 @@ from electra.finetuning.evaluation import Evaluation, check_same, model_name, op
 from electra.finetuning.runner import keep, unfinished_seeds
 from electra.finetuning.task import Task
 from electra.report.results import Result, append_result, read_results
+from electra.tasks.glue.task import GLUE
 from electra.tasks.multiple_choice.task import parse_choice_arguments
 from tests.helpers import parametrize
 
@@ -22,8 +23,8 @@ def open_one(folder, *argv):
 
 
 def evaluation_of(folder, *results):
-    task = SimpleNamespace(name="rte", headlines=("mcc", "accuracy"))
-    task.headline = partial(Task.headline, task)
+    unused = None
+    task = Task(GLUE, "rte", ("mcc", "accuracy"), unused, unused, unused, unused)
     return Evaluation(SimpleNamespace(seeds=range(1, 6)), None, [task], folder, list(results))
 
 
@@ -65,7 +66,6 @@ def test_the_first_result_of_a_run_is_kept_with_its_predictions(tmp_path):
     assert evaluation.read_logits("rte", 1)["dev"].tolist() == [[1, 1, 1]] * 2
     evaluation.args.options = SimpleNamespace(save_model=False)
     (task,) = evaluation.tasks
-    task.start = None
     assert unfinished_seeds(evaluation, task, [1, 2]) == [2]
 
 
@@ -86,6 +86,10 @@ def test_runs_are_ranked_by_their_headline_and_then_their_seed(tmp_path):
     results = [result(1, 0.5), result(2, 0.9), result(3, None), result(4, 0.9), result(1, 1.0, "cola")]
     evaluation = evaluation_of(tmp_path, *results)
     assert evaluation.best_first(evaluation.tasks[0], result(5, 0.6), result(1, 1.0)) == [2, 4, 5, 1, 3]
+    runs = [replace(one, metrics={"ece": one.metrics["accuracy"]}) for one in results[:4]]
+    (task,) = evaluation.tasks
+    least_first = task._replace(headlines=("ece",))
+    assert evaluation_of(tmp_path, *runs).best_first(least_first) == [1, 2, 4, 3]
 
 
 def test_a_run_is_ranked_beside_those_of_other_commands(tmp_path, monkeypatch):
@@ -98,9 +102,6 @@ def test_a_run_is_ranked_beside_those_of_other_commands(tmp_path, monkeypatch):
         lambda evaluation, task, data, found, *_: ranked.append(evaluation.best_first(task, found)),
     )
     (task,) = evaluation.tasks
-    task.predictions = None
-    task.kept = None
-    task.start = None
     keep(evaluation, SimpleNamespace(task=task, data=None), result(1, 0.5), {}, model=None)
     assert ranked == [[2, 1]]
 

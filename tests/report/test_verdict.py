@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from electra.report.results import Result
-from electra.report.verdict import CAN_READ_MEAN, NOT_STARTED, Comparison, Rival, advice, is_disappointing
+from electra.report.verdict import CAN_READ_MEAN, NOT_STARTED, Comparison, Rival, advice, is_disappointing, verdict
 from tests.helpers import parametrize
 
 CLASSIFY = {
@@ -38,6 +38,17 @@ def rivals(*scores):
 )
 def test_a_score_disappoints_that_needs_no_network(scores, expected):
     assert is_disappointing(0.52, rivals(*scores)) == expected
+    errors = [rival._replace(score=-rival.score, lower_is_better=True) for rival in rivals(*scores)]
+    assert is_disappointing(-0.52, errors) == expected
+
+
+def test_less_of_an_error_is_better():
+    (rival,) = (rival._replace(lower_is_better=True) for rival in rivals(0.3))
+    sentences = [verdict("RMSE", error, [rival], str, "99 texts") for error in (0.2, 0.29, 0.4)]
+    assert [sentence.is_good for sentence in sentences] == [True, False, False]
+    assert [word for sentence in sentences for word in ("below it", "level", "above it") if word in sentence.text] == [
+        "below it", "level", "above it",
+    ]  # fmt: skip
 
 
 @parametrize(
