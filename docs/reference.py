@@ -342,17 +342,21 @@ METRICS_MARK = "<!-- metrics, made by python -m docs.reference -->"
 
 
 def metrics_tables() -> str:
-    """Return a table of the metrics of pre-training and of each kind of tasks, as reports name and define them."""
+    """Return what reports say of the metrics of pre-training and of each kind of tasks.
+
+    Metrics that the page defines by hand, as `eval_NAME`, are left out; those without a text of their own are named.
+    """
+    by_hand = (FOLDER / "metrics.md").read_text(encoding="utf-8").split(METRICS_MARK)[0]
     lines: list[str] = []
     verbs = [verb for verb in TRAINED if not TASKS[verb].preset]
     reports = {verb: reporting_of(TASKS[verb].kind).metrics for verb in verbs}
     for verb, metrics in {"pretrain": PRETRAINING_METRICS, **reports}.items():
-        lines += [f"### electra {verb}", "", "| name | in reports | what it is |", "|---|---|---|"]
-        for metric in metrics.values():
-            if not metric.name.startswith("test_"):
-                less = "; less is better" * metric.lower_is_better
-                lines.append(f"| `{metric.name}` | {metric.title}{less} | {as_cell(metric.definition)} |")
-        lines.append("")
+        here = [m for m in metrics.values() if f"`eval_{m.name}`" not in by_hand and not m.name.startswith("test_")]
+        lines += [f"### electra {verb}", ""]
+        if rows := [f"| `{m.name}` | {as_cell(m.definition)} |" for m in here if m.definition]:
+            lines += ["| name | what it is |", "|---|---|", *rows, ""]
+        if others := [f"`{m.name}`" for m in here if not m.definition]:
+            lines += [fill(f"{'Also' if rows else 'It has'} {', '.join(others)}, as defined above.", WIDTH), ""]
     return "\n".join(lines)
 
 
@@ -392,9 +396,10 @@ def parameters_of(recipe: str) -> dict[str, int]:
 
 PYTHON = """# Python
 
-`from electra import NAME` imports a name when it is first used. Options are those of the commands: `--num_seeds 3` is
-`num_seeds=3`, also where a message names an option ([options](options.md)). A path may be a string or a `Path`. Wrong
-arguments and files raise `UserError`, a `ValueError` of one line; a missing file raises `FileNotFoundError`.
+Pre-train, fine-tune, predict and find odd words from a program. `from electra import NAME` imports a name when it is
+first used. [Options](options.md) are those of the commands: `--num_seeds 3` is `num_seeds=3`, also where a message
+names one. A path may be a string or a `Path`. Wrong arguments, files and models raise `UserError`, a `ValueError` of
+one line; a missing file of rows raises `FileNotFoundError`.
 
 - A model in memory needs its tokenizer, as `processing_class`, unless it was loaded from a folder that has one.
 - After each call the settings of the process are as before (threads, precision of products, malloc, signals), and
@@ -475,7 +480,7 @@ def python_page() -> str:
     return "\n".join(lines)
 
 
-SECTION = re.compile(r"^(Args|Returns|Raises|Attributes|Yields):$")
+SECTION = re.compile(r"^(Args|Returns|Attributes|Yields):$")
 
 
 def section(name: str, value: Any) -> str:
@@ -483,8 +488,7 @@ def section(name: str, value: Any) -> str:
     lines = [f"### {name}", ""]
     if isinstance(value, dict):
         names = ", ".join(f"`{key}`" for key in value)
-        text = fill(f"{RECIPES_ARE} The names are {names}. `RECIPES['small']` is:", WIDTH)
-        return "\n".join([*lines, text, "", "```python", *values_of(value["small"]), "```", ""])
+        return "\n".join([*lines, fill(f"{RECIPES_ARE} The names are {names}.", WIDTH), ""])
     lines += ["```python", signature(name, value), "```", "", *as_markdown(inspect.getdoc(value) or ""), ""]
     if name == "SegmentArguments":
         lines += ["[Options](options.md#electra-pretrain) has them, as `--max_length` and others.", ""]
@@ -498,15 +502,10 @@ def section(name: str, value: Any) -> str:
 
 
 RECIPES_ARE = (
-    "The sizes of networks and their training, by name: a dictionary of options for each recipe. `from_recipe` uses "
-    "those of the networks."
+    "The sizes of networks and their training, by name: a dictionary of options for each recipe "
+    "([table](choose.md#which-learning-rate)). `from_recipe` uses those of the networks."
 )
 """Meaning of `RECIPES`, which is a value and has no docstring."""
-
-
-def values_of(options: Mapping[str, Any]) -> list[str]:
-    """Return a dictionary of options as lines of Python."""
-    return ["{", *(f"    {name!r}: {value!r}," for name, value in options.items()), "}"]
 
 
 PUBLIC_METHODS = {"ElectraForJointPretraining": ("from_recipe",), "ElectraTrainer": ("train",)}
@@ -534,7 +533,11 @@ def signature(name: str, value: Any) -> str:
 
 
 def as_markdown(docstring: str) -> list[str]:
-    """Return a docstring as Markdown: sections become lists, other indented lines become code."""
+    """Return a docstring as Markdown: sections become lists, other indented lines become code.
+
+    Errors are left out: what raises them is the same for all names, and stands at the top of the page.
+    """
+    docstring = docstring.partition("\nRaises:\n")[0].rstrip()
     lines: list[str] = []
     in_section = in_list = in_code = False
     for line in docstring.splitlines():
