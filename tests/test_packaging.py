@@ -81,6 +81,14 @@ def test_electra_answers_without_importing_libraries(words, code, line):
     assert not {"torch", "transformers", "numpy"} & imported
 
 
+@mark.slow
+def test_a_prediction_imports_no_library_of_training():
+    release = ROOT / "tests" / "fixtures" / "earlier_release"
+    done, imported = run_electra("predict", str(release / "evaluation"), str(release / "dev.csv"))
+    assert done.returncode == 0 and "electra.finetuning.predict" in imported
+    assert not {"datasets", "pandas", "sklearn", "transformers.trainer"} & imported
+
+
 @parametrize("name", ["pretrain", "glue", "pairs", "tokenizer"])
 def test_a_wrong_option_is_named(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["electra", name, "--no_such_option", "4"])

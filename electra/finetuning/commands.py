@@ -10,7 +10,6 @@ from electra.finetuning.config import Arguments
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import Encoder
 from electra.finetuning.predict import AskedColumns, Predictor, Saved
-from electra.finetuning.runner import evaluate
 from electra.finetuning.task import Task, TaskKind
 from electra.runtime.device import keep_freed_memory
 
@@ -47,6 +46,8 @@ class TaskCommand:
 
     def evaluate(self, args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
         """Fine-tune an encoder, None for the one that the options name, and return the evaluation."""
+        from electra.finetuning.runner import evaluate  # takes half a second with Trainer, which no prediction needs
+
         evaluation = evaluate(args, self.open(args), self.prefix(args.options), encoder)
         if evaluation is not None and self.finish is not None:
             self.finish(evaluation)

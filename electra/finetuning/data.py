@@ -5,7 +5,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -35,6 +35,10 @@ TOKENIZER_BATCH = 2000
 """Texts of one call of the tokenizer, which bounds memory."""
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 """Characters of scripts without spaces between words, as a part of a class in expressions of the module regex."""
+Collator = Callable[[Any], dict[str, Tensor]]
+"""Function of a list of rows that returns a batch."""
+Logits = dict[str, Array]
+"""Logits by name of the split."""
 IGNORED = -100
 """Label of padding, as in transformers."""
 LABEL_FIELDS = ("labels", "start_positions")
@@ -85,6 +89,11 @@ class ColumnRows:
     def without_labels(self) -> Self:
         shown = {name: values for name, values in self.columns.items() if name not in LABEL_FIELDS}
         return replace(self, columns=shown)
+
+    def batches(self, size: int) -> list[list[int]]:
+        """Return the numbers of the rows of each batch: rows of similar length share one, so that padding is short."""
+        order = np.argsort(self.lengths, kind="stable").tolist()
+        return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def tokenize(

@@ -33,9 +33,9 @@ from electra.base.console import environment
 from electra.base.files import OPTIONS_TITLE, expand, holds_files, write_file, write_json
 from electra.core.errors import UserError
 from electra.finetuning.config import Arguments
+from electra.finetuning.data import Logits
 from electra.finetuning.heads import Encoder
 from electra.finetuning.task import Task, TaskKind
-from electra.finetuning.trainer import Logits
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, append_result, read_results
 
 NETWORKS = ("discriminator", "generator")

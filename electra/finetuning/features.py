@@ -25,7 +25,7 @@ from electra.core.networks import gather_hidden, pooling_option
 from electra.data.rows import Columns
 from electra.finetuning.config import FeatureName, HyperParameters
 from electra.finetuning.data import Array, ColumnRows, PaddingCollator
-from electra.finetuning.heads import BiLstm, TaskModel, full_precision
+from electra.finetuning.heads import BiLstm, TaskModel, full_precision, in_precision
 from electra.finetuning.registry import FEATURE_TAGGING
 from electra.finetuning.task import TaskData
 from electra.runtime.device import tune_networks
@@ -213,13 +213,10 @@ def _features(model: FrozenEncoder, rows: ColumnRows, tuning: HyperParameters) -
     """Compute the features of each row, float32 (W, S, D), in batches of similar length."""
     collator = PaddingCollator(model.encoder.config.pad_token_id or 0)
     device = model.encoder.device
-    precision = torch.float16 if tuning.fp16 else torch.bfloat16
     arrays: dict[int, Array] = {}
-    order = np.argsort(rows.lengths, kind="stable").tolist()
-    for start in range(0, len(order), tuning.per_device_eval_batch_size):
-        chosen = order[start : start + tuning.per_device_eval_batch_size]
+    for chosen in rows.batches(tuning.per_device_eval_batch_size):
         batch = collator([{name: rows[row][name] for name in ("input_ids", "positions")} for row in chosen])
-        with torch.autocast(device.type, precision, enabled=tuning.bf16 or tuning.fp16):
+        with in_precision(device, tuning.precision):
             states = model.read(**{name: values.to(device) for name, values in batch.items()})
         for row, values in zip(chosen, states.cpu().numpy(), strict=True):
             arrays[row] = values[: len(rows[row]["positions"])].copy()  # without the padding

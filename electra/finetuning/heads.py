@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from accelerate import PartialState
+from accelerate.utils import gather_object
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import (
@@ -40,6 +43,7 @@ from electra.core.configuration import (
 from electra.core.errors import UserError
 from electra.core.networks import attention_inputs, can_share_rows, causal_bias, gather_hidden
 from electra.core.recipes import RECIPES
+from electra.finetuning.data import IGNORED, Array, Collator, ColumnRows
 from electra.model.pretrained import (
     base_model_of,
     load_tokenizer_beside_model,
@@ -62,6 +66,15 @@ BILSTM_UNITS = 768
 paper."""
 LEFT_TO_RIGHT_KEY = "is_fine_tuned_left_to_right"
 """Key in the configuration of an encoder in which, also in fine-tuning, no token sees a later one."""
+
+
+PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""Name of a precision -> the type in which products are computed; float32 otherwise."""
+
+
+def in_precision(device: torch.device, precision: str) -> torch.autocast:
+    """Return a context that computes in a precision: bf16, fp16 or fp32."""
+    return torch.autocast(device.type, PRECISIONS.get(precision), enabled=precision in PRECISIONS)
 
 
 def full_precision(hidden: Tensor) -> torch.autocast:
@@ -298,6 +311,30 @@ class TaskModel(nn.Module):
             bias = causal_bias(inputs["input_ids"], self.encoder.dtype)
             options |= attention_inputs(self.encoder.config, bias)
         return self.encoder(**{**inputs, **options})
+
+
+def predict_logits(model: nn.Module, rows: ColumnRows, collator: Collator, batch_size: int, precision: str) -> Array:
+    """Return the output of a model for each row, in the order of the rows, float32 (N, ...).
+
+    Where the outputs of batches have different shapes, they are padded with -100. Each process of a distributed run
+    computes a part of the batches, and gets all outputs. The model is left in evaluation mode.
+    """
+    model.eval()
+    process = PartialState()
+    device = next(model.parameters()).device
+    unlabelled = rows.without_labels()
+    outputs = []
+    for numbers in rows.batches(batch_size)[process.process_index :: process.num_processes]:
+        batch = collator([unlabelled[number] for number in numbers])
+        with torch.no_grad(), in_precision(device, precision):
+            logits = model(**{name: values.to(device) for name, values in batch.items()})
+        outputs.append((numbers, logits.float().cpu().numpy()))
+    outputs = gather_object(outputs)
+    shapes = [values.shape[1:] for _, values in outputs]
+    logits = np.full((len(rows), *np.max(shapes, axis=0).astype(int)), IGNORED, np.float32)
+    for (numbers, values), shape in zip(outputs, shapes, strict=True):
+        logits[(numbers, *map(slice, shape))] = values
+    return logits
 
 
 class EncoderWithHead(TaskModel):

@@ -13,7 +13,6 @@ import csv
 import json
 import logging
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from itertools import islice
@@ -23,7 +22,8 @@ from typing import IO, Any, NamedTuple
 
 import torch
 import transformers
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+from accelerate import PartialState
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from typing_extensions import TypedDict
 
 from electra.base.console import setup_logging
@@ -51,12 +51,11 @@ from electra.data.rows import (
     open_table,
     read_rows,
 )
-from electra.finetuning.data import TEXT_FORM, Array, ColumnRows, PaddingCollator, placed_rows
+from electra.finetuning.data import TEXT_FORM, Array, Collator, ColumnRows, PaddingCollator, placed_rows
 from electra.finetuning.features import tagger_class
-from electra.finetuning.heads import TaskModel, longest_input
+from electra.finetuning.heads import TaskModel, longest_input, predict_logits
 from electra.finetuning.registry import BY_KIND, FEATURE_TAGGING, TASKS, command_of
 from electra.finetuning.row_checks import ids_of_rows, read_all
-from electra.finetuning.trainer import Collator, FineTuner
 from electra.model.pretrained import (
     check_given_tokenizer,
     load_network,
@@ -249,25 +248,16 @@ def forward_of(
     The function counts the `unknown` tokens of the rows, and raises a UserError if a logit is nan.
     """
     predictor.module.take_from(saved.model)
-    options = TrainingArguments(
-        tempfile.gettempdir(),  # nothing is written, but Trainer would make a folder
-        per_device_eval_batch_size=batch_size,
-        use_cpu=not torch.accelerator.is_available(),
-        bf16=saved.settings.get("precision") == "bf16" and computes_bf16(),
-        remove_unused_columns=False,
-        report_to="none",
-        disable_tqdm=True,
-    )
-    options._n_gpu = min(options.n_gpu, 1)  # nn.DataParallel would split rows and indices of choices apart
-    tune_networks(predictor.module)
-    unused: Any = None  # options of training
+    device = PartialState().device
+    model = predictor.module.to(device)
+    tune_networks(model)
     collator = predictor.collator(saved.tokenizer.pad_token_id)
-    trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=collator)
+    precision = "bf16" if saved.settings.get("precision") == "bf16" and computes_bf16() else "fp32"
 
     def forward(rows: ColumnRows) -> Array:
         unknown.add(ids_of_rows(rows), saved.tokenizer)
-        with computing(options.device, most_threads()):
-            logits = trainer.predict_logits(rows)
+        with computing(device, most_threads()):
+            logits = predict_logits(model, rows, collator, batch_size, precision)
         check_finite(torch.from_numpy(logits))
         return logits
 

@@ -30,6 +30,7 @@ from electra.finetuning.config import (
     resolve_hyperparameters,
     scored_options,
 )
+from electra.finetuning.data import Logits
 from electra.finetuning.evaluation import Evaluation, check_same, is_sweep, on_main, open_evaluation
 from electra.finetuning.heads import (
     Encoder,
@@ -42,7 +43,7 @@ from electra.finetuning.heads import (
 from electra.finetuning.row_checks import ids_of_rows
 from electra.finetuning.saved import check_can_save, describe_model, is_saved, save_model, write_scores
 from electra.finetuning.task import Task, TaskData
-from electra.finetuning.trainer import Logits, train_and_score
+from electra.finetuning.trainer import train_and_score
 from electra.report.blocks import write_report
 from electra.report.evaluation import UNKNOWN_SHARE, percent
 from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results

@@ -10,19 +10,48 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import HyperParameters
-from electra.finetuning.data import Array, ColumnRows, PaddingCollator
-from electra.finetuning.trainer import Collator, Logits, Loss, step_loss
+from electra.finetuning.data import Array, Collator, ColumnRows, Logits, PaddingCollator
 from electra.report.evaluation import Reporting
 from electra.report.results import defined, metric_of
 
+Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
+"""Function of the model's output, labels and number of labels of the step that returns the batch's part of the loss,
+()."""
 COLLAPSED_SHARE = 0.99
 """Share of the examples with the same answer from which a run may be collapsed."""
 RARE_ANSWERS = 0.1
 """Ratio of the share of other answers to their share in the references, below which a run is collapsed."""
+
+
+def step_loss(
+    logits: Tensor,
+    labels: Tensor,
+    num_items_in_batch: Tensor | int | None = None,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """Return a batch's part of the mean loss over the examples of a step, `num_items_in_batch` of them, ().
+
+    Args:
+        logits: (B, C); C = 1 for a regression.
+        labels: int64 (B,) for one of C classes, int64 (B, C) for any of them, 0 or 1 each; float (B,) for a number.
+        weights: weight of each of C classes, or of a yes to it, (C,); None for a number.
+    """
+    logits = logits.float()
+    if weights is not None:
+        weights = weights.to(logits.device)
+    if labels.is_floating_point():
+        losses = (logits.squeeze(1) - labels.float()).square()
+    elif labels.dim() == 2:
+        losses = nn.functional.binary_cross_entropy_with_logits(
+            logits, labels.float(), pos_weight=weights, reduction="none"
+        )
+    else:
+        losses = nn.functional.cross_entropy(logits, labels, weights, reduction="none")
+    return losses.mean() if num_items_in_batch is None else losses.sum() / num_items_in_batch
 
 
 class TaskKind(NamedTuple):

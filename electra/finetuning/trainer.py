@@ -7,7 +7,6 @@ Hooks of Trainer that are used:
     create_optimizer    layer-wise learning rates; Adam without bias correction
     create_scheduler    the product schedule of the original code
     _get_train_sampler  batches of similar length, in an order that follows from the seed; each row once per epoch
-    prediction_step     returns logits only, by Trainer's private `_prepare_inputs`
 
 `_n_gpu` of its options is set: several GPUs are used with torchrun, not with nn.DataParallel. Trainer saves nothing: a
 run takes minutes, and the runner writes its results.
@@ -20,7 +19,6 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
@@ -39,49 +37,17 @@ from electra.core.layer_decay import layer_decay_groups
 from electra.core.schedules import AdamWNoBiasCorrection, product_scheduler
 from electra.data.rows import Columns
 from electra.finetuning.config import HyperParameters
-from electra.finetuning.data import IGNORED, Array, ColumnRows
+from electra.finetuning.data import IGNORED, Array, Collator, ColumnRows, Logits
+from electra.finetuning.heads import predict_logits
+from electra.finetuning.task import Loss, step_loss
 from electra.runtime.device import tune_networks
 from electra.runtime.tracking import guard_trackers
 
-Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
-"""Function of the model's output, labels and number of labels of the step that returns the batch's part of the loss,
-()."""
 ADAM_EPSILON = 1e-6
 """Epsilon of Adam in all code bases that fine-tune ELECTRA."""
 LEAST_GAIN = 0.001
 """Gain of the score below which --patience takes an epoch for one without a gain, as in BabyLM's fine-tuning of
 2026."""
-Collator = Callable[[Any], dict[str, Tensor]]
-"""Function of a list of rows that returns a batch."""
-Logits = dict[str, Array]
-"""Logits by name of the split."""
-
-
-def step_loss(
-    logits: Tensor,
-    labels: Tensor,
-    num_items_in_batch: Tensor | int | None = None,
-    weights: Tensor | None = None,
-) -> Tensor:
-    """Return a batch's part of the mean loss over the examples of a step, `num_items_in_batch` of them, ().
-
-    Args:
-        logits: (B, C); C = 1 for a regression.
-        labels: int64 (B,) for one of C classes, int64 (B, C) for any of them, 0 or 1 each; float (B,) for a number.
-        weights: weight of each of C classes, or of a yes to it, (C,); None for a number.
-    """
-    logits = logits.float()
-    if weights is not None:
-        weights = weights.to(logits.device)
-    if labels.is_floating_point():
-        losses = (logits.squeeze(1) - labels.float()).square()
-    elif labels.dim() == 2:
-        losses = nn.functional.binary_cross_entropy_with_logits(
-            logits, labels.float(), pos_weight=weights, reduction="none"
-        )
-    else:
-        losses = nn.functional.cross_entropy(logits, labels, weights, reduction="none")
-    return losses.mean() if num_items_in_batch is None else losses.sum() / num_items_in_batch
 
 
 def training_arguments(
@@ -236,30 +202,10 @@ class FineTuner(Trainer):
 
     # ---- evaluation
 
-    def prediction_step(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        prediction_loss_only: bool,
-        ignore_keys: Any = None,
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        inputs = self._prepare_inputs(inputs)
-        with torch.no_grad(), self.compute_loss_context_manager():
-            logits = model(**inputs)
-        return None, logits.float(), None
-
     def predict_logits(self, examples: ColumnRows) -> Array:
-        """Return the output of the model for each row, in the order of the rows, float32 (N, ...).
-
-        Rows are batched by length to avoid padding. Trainer pads the outputs of batches of different shapes with -100.
-        """
-        order = np.argsort(examples.lengths, kind="stable")
-        unlabelled: Any = examples.without_labels()
-        rows = torch.utils.data.Subset(unlabelled, order.tolist())
-        # The data loader draws random numbers. Evaluation must not change the random numbers of training.
-        with torch.random.fork_rng(devices=[]):
-            logits = self.predict(rows).predictions
-        return logits[np.argsort(order)]
+        """Return the output of the model for each row, in the order of the rows, float32 (N, ...)."""
+        batch_size = self.options.per_device_eval_batch_size
+        return predict_logits(self.model, examples, self.data_collator, batch_size, self.options.precision)
 
 
 class Outcome(NamedTuple):

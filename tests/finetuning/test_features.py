@@ -120,9 +120,7 @@ def test_words_behind_the_end_of_a_row_change_nothing():
 
 class Tuning:
     use_cpu = True
-    threads = None
-    bf16 = False
-    fp16 = False
+    precision = "fp32"
     per_device_eval_batch_size = 1
 
 

@@ -11,7 +11,8 @@ from electra.core.schedules import product_schedule
 from electra.finetuning.config import ClassificationArguments
 from electra.finetuning.data import Examples, PaddingCollator, encode_examples
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.trainer import ShuffledLengthGroups, step_loss, train_and_score, training_arguments
+from electra.finetuning.task import step_loss
+from electra.finetuning.trainer import ShuffledLengthGroups, train_and_score, training_arguments
 from tests.finetuning.encoders import tiny_electra
 from tests.helpers import parametrize
 

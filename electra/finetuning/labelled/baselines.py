@@ -6,14 +6,13 @@ from functools import cache
 import numpy as np
 from scipy.special import logit
 
-from electra.finetuning.data import Array
+from electra.finetuning.data import Array, Logits
 from electra.finetuning.labelled.labels import Example, LabelledTexts
 from electra.finetuning.labelled.metrics import NUMBER, SEVERAL
 from electra.finetuning.labelled.scores import (
     score_splits,
 )
 from electra.finetuning.task import BaselineScores, Split, score_all
-from electra.finetuning.trainer import Logits
 from electra.finetuning.words import fit_words
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from electra.finetuning.data import Array
+from electra.finetuning.data import Array, Logits
 from electra.finetuning.labelled.labels import LabelSet
 from electra.finetuning.labelled.metrics import LABEL_METRICS, NUMBER, SEVERAL, SINGLE, Answered, f1
 from electra.finetuning.task import by_split, has_one_answer
-from electra.finetuning.trainer import Logits
 from electra.report.classes import ClassScores, Details
 
 

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy.special import logit
 from torch import Tensor
@@ -26,7 +25,7 @@ from electra.finetuning.config import (
     HyperParameters,
     parse_data_options,
 )
-from electra.finetuning.data import Array, NamedRows, rows_by_split, task_name
+from electra.finetuning.data import Array, Logits, NamedRows, rows_by_split, task_name
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.held_out import with_development
 from electra.finetuning.labelled.answers import predictor_of_texts
@@ -54,8 +53,7 @@ from electra.finetuning.labelled.scores import (
 from electra.finetuning.labelled.selection import content_of, label_order, nested_order
 from electra.finetuning.labelled.texts import TextColumns, encode_texts, read_examples
 from electra.finetuning.row_checks import is_named, is_unlabelled, read_all, set_apart, warn_if_unused
-from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example
-from electra.finetuning.trainer import Logits, step_loss
+from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example, step_loss
 from electra.report.evaluation import CUT_TEXTS
 from electra.tasks.classify.data import ClassifyArguments
 from electra.tasks.classify.report import CLASSIFY_REPORTING, HEADLINES
@@ -252,6 +250,8 @@ def classification_files(
     references: Mapping[str, ClassificationReferences],
 ) -> dict[str, Any]:
     """Return the files of predictions: a csv row per text with its place in the data; for dev also the details."""
+    import pandas as pd  # not at the top: `electra predict` needs none
+
     split_references = references[split]
     labels = split_references.labels
     thresholds = useful_thresholds(logits, references)

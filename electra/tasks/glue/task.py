@@ -23,7 +23,7 @@ from electra.core.errors import UserError
 from electra.data.rows import Columns
 from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArguments, HyperParameters
-from electra.finetuning.data import Array, Examples, both_orders, encode_examples
+from electra.finetuning.data import Array, Examples, Logits, both_orders, encode_examples
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.labelled.answers import predictor_of_texts
@@ -39,7 +39,6 @@ from electra.finetuning.task import (
     classifier_example,
     score_all,
 )
-from electra.finetuning.trainer import Logits
 from electra.finetuning.words import fit_words
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, CUT_TEXTS
 from electra.tasks.glue.data import GlueArguments, GlueTuningArguments, load_task, task_data_settings

@@ -13,7 +13,6 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy.special import softmax
 from torch import Tensor
@@ -33,6 +32,7 @@ from electra.finetuning.data import (
     Array,
     ColumnRows,
     Examples,
+    Logits,
     NamedRows,
     PaddingCollator,
     encode_examples,
@@ -52,7 +52,6 @@ from electra.finetuning.task import (
     of_one_split,
     score_all,
 )
-from electra.finetuning.trainer import Logits
 from electra.tasks.multiple_choice.data import (
     ChoiceQuestion,
     MultipleChoiceArguments,
@@ -229,6 +228,8 @@ def is_chooser_collapsed(logits: Array, questions: Sequence[ChoiceQuestion]) -> 
 
 def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion]) -> dict[str, str]:
     """Return a file by the end of its name: a csv row per question with place, prediction and answer."""
+    import pandas as pd  # not at the top: `electra predict` needs none
+
     chosen = choose_endings(logits, questions)
     columns = {
         "place": [question.place for question in questions],

@@ -52,8 +52,8 @@ from electra.finetuning.task import (
     has_one_answer,
     of_one_split,
     pipeline_example,
+    step_loss,
 )
-from electra.finetuning.trainer import step_loss
 from electra.tasks.tagging.columns import TaggedSentence, as_columns, read_columns
 from electra.tasks.tagging.data import (
     SentenceWindows,

@@ -21,7 +21,7 @@ from electra.finetuning.labelled.labels import LabelledTexts, LabelSet
 from electra.finetuning.labelled.metrics import LABEL_METRICS, SEVERAL, SINGLE
 from electra.finetuning.labelled.texts import encode_texts
 from electra.finetuning.predict import Saved
-from electra.finetuning.trainer import step_loss
+from electra.finetuning.task import step_loss
 from electra.report.command import main as report
 from electra.report.evaluation import CONSTANT, CUT_TEXTS
 from electra.report.results import Result, append_result, read_results

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from electra.finetuning.trainer import step_loss
+from electra.finetuning.task import step_loss
 from electra.tasks.multiple_choice.data import ChoiceQuestion
 from electra.tasks.multiple_choice.task import NO_CHOICE, ChoiceCollator, ChoiceScorer, choose_endings, encode_choices
 from tests.finetuning.encoders import tiny_electra
