@@ -28,11 +28,11 @@ from electra.base.command_line import CommandLine
 from electra.base.files import read_yaml
 from electra.base.options import NOT_EMPTY, Need, Options, default_of
 from electra.core.objectives import BASE_RATE, OBJECTIVES, Objective
-from electra.core.options import rules_of
+from electra.core.options import options_with, rules_of
 from electra.core.recipes import RECIPES
 from electra.finetuning.registry import BY_KIND, TASKS, TRAINED, reporting_of
 from electra.pretraining.configuration import GROUPS, RESUMING
-from electra.pretraining.options import PRETRAINING_NEEDS
+from electra.pretraining.options import INHERITED, OF_PHASE, PRETRAINING_NEEDS
 from electra.pretraining.plan import parameter_counts
 from electra.report.metrics import PRETRAINING_METRICS
 from electra.tools.commands import VERBS
@@ -126,7 +126,27 @@ def options_page() -> str:
         places |= {row: f"electra {verb}" for _, rows in here for row in rows}
         if verb == "pretrain":
             lines += [WITHOUT_EFFECT, *(f"- {line_of_need(need)}" for need in PRETRAINING_NEEDS if named(need)), ""]
+            lines += [TAKEN_OVER, *lines_of_taken_over(), ""]
     return "\n".join([*lines, OBJECTIVES_TITLE, *map(row_of_objective, OBJECTIVES.values()), ""])
+
+
+TAKEN_OVER = """**Options that a later run takes over.** A run that starts from trained networks has these options of
+their run, unless they are given:
+"""
+
+
+def lines_of_taken_over() -> list[str]:
+    """Return the options that a run has of that of its checkpoint, and of that of its networks, as items of a list."""
+    same = {*options_with("of_same_objective", *GROUPS)}
+    items = {
+        "With --init_checkpoint": OF_PHASE - same,
+        "With --init_discriminator or --init_generator": INHERITED - same,
+        "With these, and the same --objective": same,
+    }
+    lines = [
+        f"- {start}: {', '.join(f'--{name}' for name in OF_RUN if name in names)}." for start, names in items.items()
+    ]
+    return [fill(as_cell(line), WIDTH, break_on_hyphens=False, subsequent_indent="  ") for line in lines]
 
 
 ALL_FINE_TUNING = "all fine-tuning"

@@ -111,10 +111,12 @@ def check_options(options: Any) -> None:
 class Options:
     """A group of options, checked when it is made and never changed.
 
-    The first line of a group's docstring is the group's title in `--help`.
+    The first line of a group's docstring is the group's title in `--help`. `resuming` and `of_phase` are the rules of
+    its options that do not say it themselves.
     """
 
     resuming: ClassVar[Resuming] = "free"
+    of_phase: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -1,20 +1,8 @@
 """What is trained: an objective as one object, and the options of objectives. No torch; the losses are in losses.py.
 
-`OBJECTIVES` are ELECTRA and the ablations of sections 3.2 and 3.5 and appendix F:
-
-                    input at chosen positions  predicts           at
-    electra         samples of the generator   replaced or not    all tokens
-    electra_15      samples of the generator   replaced or not    the chosen positions
-    mlm             [MASK] (BERT)              the original       the chosen positions
-    replace_mlm     samples of the generator   the original       the chosen positions
-    all_tokens_mlm  samples of the generator   the original       all tokens, with a copy gate
-    two_stage       as electra, but the generator is trained first, then the discriminator
-    adversarial     as electra, but the generator is trained to fool the discriminator, by REINFORCE
-    electric        samples at half of them    sample or text     the chosen positions, against the generator's odds
-    causal          the original tokens        the original       all tokens but special ones, from those before them
-
-`electric` is Electric of Clark et al. (2020, arXiv:2012.08561): the head's output is an energy, see `noise_logits`.
-`causal` is BERT's "LTR" (Devlin et al. 2019, section 5.1): attention sees no later token.
+`OBJECTIVES` are ELECTRA; the ablations of sections 3.2 and 3.5 and appendix F; `electric`, Electric of Clark et al.
+(2020, arXiv:2012.08561), whose head gives energies, see `noise_logits`; and `causal`, BERT's "LTR" (Devlin et al.
+2019, section 5.1). docs/options.md has them as a table.
 
 An option of objectives has two lines: its value in `Objective`, and what a user may give in `ObjectiveOptions`, with
 its range and the conditions under which it has an effect. The flags of the command, the values of
@@ -296,18 +284,19 @@ OF_SAMPLES = (HAS_GENERATOR, SAMPLES_FREELY)
 """Conditions of the options of the generator's samples."""
 
 
-def _by_objective(name: str, help: str, valid: Range, needs: Sequence[Condition], **rules: Any) -> Any:
+def by_objective(name: str, help: str, valid: Range | None, needs: Sequence[Condition], **rules: Any) -> Any:
     """Return the field of an option with another value in some objectives, which the help lists.
 
     Args:
         name: name of a field of `Objective`.
     """
-    usual = getattr(Objective, name)
-    others: dict[float, list[str]] = {}
+    usual = str(getattr(Objective, name)).removesuffix(".0")
+    others: dict[str, list[str]] = {}
     for objective in OBJECTIVES.values():
-        if getattr(objective, name) != usual and all(need.holds(objective) for need in needs):
-            others.setdefault(getattr(objective, name), []).append(objective.name)
-    values = [f"{usual:g}", *(f"{value:g} with {', '.join(names)}" for value, names in others.items())]
+        value = str(getattr(objective, name)).removesuffix(".0")
+        if value != usual and all(need.holds(objective) for need in needs):
+            others.setdefault(value, []).append(objective.name)
+    values = [usual, *(f"{value} with {', '.join(names)}" for value, names in others.items())]
     return option(None, f"{help} Not set: {'; '.join(values)}.", valid, needs=needs, **rules)
 
 
@@ -331,7 +320,7 @@ class ObjectiveOptions:
         needs=(MASKS,),
         **OF_MASKS,
     )
-    mlm_replacement_probability: float | None = _by_objective(
+    mlm_replacement_probability: float | None = by_objective(
         "mlm_replacement_probability",
         "Share of the chosen tokens that become [MASK].",
         SHARE,
@@ -339,10 +328,10 @@ class ObjectiveOptions:
         of_same_objective=True,
         **OF_MASKS,
     )
-    mlm_random_probability: float | None = _by_objective(
+    mlm_random_probability: float | None = by_objective(
         "mlm_random_probability", "Share of the chosen tokens that become random tokens.", SHARE, OF_SHARES, **OF_MASKS
     )
-    discriminator_weight: float | None = _by_objective(
+    discriminator_weight: float | None = by_objective(
         "discriminator_weight",
         "Weight of the discriminator's loss relative to the generator's, lambda in the paper.",
         NOT_NEGATIVE,

@@ -107,6 +107,6 @@ def options_with(rule: str, *groups: Any) -> tuple[str, ...]:
     for group in groups:
         for f in fields(group):
             holds = getattr(rules_of(f), rule)
-            if getattr(group, rule, False) if holds is None else holds:
+            if getattr(group, rule) if holds is None else holds:
                 names.append(f.name)
     return tuple(names)

@@ -7,6 +7,7 @@ resuming change nothing. policies/ cuts the documents; here the cuts become a ru
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -18,10 +19,27 @@ from torch.utils.data import Dataset
 from electra.core.errors import UserError
 from electra.core.rng import Bits, Ints, TokenIds, permute, permute_locally, random_bits
 
-# Each use of the random numbers has a stream of its own.
-_SHUFFLE = 100
-_MASK = 101
-_TRAINING_MASK = 102
+
+class Stream(IntEnum):
+    """A stream of random numbers: the first counter of `random_bits` after the seed, another one for each use.
+
+    A new use has the next number, `auto()`. Numbers never change, because runs are resumed.
+    """
+
+    ROUNDING = 0
+    OFFSET = 1
+    WINDOW_SINGLE = 2
+    SPLIT = 3
+    START = 4
+    PARTNER = 5
+    ROTATION = 6
+    MEMBER = 7
+    MEMBER_SINGLE = 8
+    MEMBER_SPLIT = 9
+    SHUFFLE = 100
+    EVALUATION_MASK = 101
+    TRAINING_MASK = 102
+
 
 _SAMPLES = 3
 """Random numbers of a token: two for the masks, one for the generator's sample."""
@@ -66,6 +84,9 @@ def segment_length(segment: Segment) -> int:
 class SegmentPolicy(Protocol):
     """A policy that cuts documents into segments, or into rows of several segments."""
 
+    options: Any
+    """The options of the run's segments, `SegmentArguments`; the defaults in evaluations, which are alike for all."""
+
     def __len__(self) -> int:
         """Return the number of rows of an epoch."""
 
@@ -95,10 +116,10 @@ class TrainingSegments(Dataset):
         rows: dict[int, SegmentRow] = {}
         for epoch in np.unique(epochs).tolist():  # one or two: the positions of a batch are consecutive
             places = np.flatnonzero(epochs == epoch)
-            shuffled = permute_locally(numbers[places] % size, size, self.seed, _SHUFFLE, epoch)
+            shuffled = permute_locally(numbers[places] % size, size, self.seed, Stream.SHUFFLE, epoch)
             cut = self.policy.cut(epoch, shuffled)
             rows.update(zip(places.tolist(), cut, strict=True))
-        seeds = random_bits(self.seed, _TRAINING_MASK, numbers)
+        seeds = random_bits(self.seed, Stream.TRAINING_MASK, numbers)
         return with_mask_seeds([rows[place] for place in range(len(numbers))], seeds)
 
 
@@ -117,7 +138,7 @@ class EvaluationSegments(Dataset):
     def __post_init__(self) -> None:
         size = len(self.policy)
         count = min(size, self.max_segments)
-        chosen = permute(np.arange(count), size, self.seed, _SHUFFLE)
+        chosen = permute(np.arange(count), size, self.seed, Stream.SHUFFLE)
         self.indices = np.sort(chosen)
 
     def __len__(self) -> int:
@@ -130,7 +151,7 @@ class EvaluationSegments(Dataset):
 
     def __getitems__(self, positions: Sequence[int]) -> list[SegmentRow]:
         indices = self.indices[np.asarray(positions, dtype=np.int64)]
-        seeds = random_bits(self.seed, _MASK, indices)
+        seeds = random_bits(self.seed, Stream.EVALUATION_MASK, indices)
         return with_mask_seeds(self.policy.cut(0, indices), seeds)
 
 

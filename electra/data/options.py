@@ -70,13 +70,13 @@ class SegmentArguments(Options):
     """Segments of documents, for training and evaluation."""
 
     resuming: ClassVar[Resuming] = "kept"
+    of_phase: ClassVar[bool] = True
 
     max_length: int = from_recipe(
         "max_length",
         "Maximum tokens of a segment, including special tokens.",
         AT_LEAST_8,
         inherited=True,
-        of_phase=True,
     )
     segment_policy: Literal["windows", "document", "google", "pairs", "packed"] = option(
         "windows",
@@ -84,7 +84,6 @@ class SegmentArguments(Options):
         "random window per document and epoch (rc2020_electra); google: the original's static builder; pairs: random "
         "pieces of two documents (lmtuners); packed: windows, and short documents share rows, so that nearly no token "
         "is padding.",
-        of_phase=True,
     )
     validation_file: list[str] = option(
         [],
@@ -93,18 +92,20 @@ class SegmentArguments(Options):
         resuming="compared",
         absolute=absolute_named,
         replaced_by=("dataset_name",),
+        of_phase=False,
     )
     validation_fraction: float = option(
-        0.01, "Share of the documents to hold out; 0: no evaluation.", BELOW_ONE, resuming="compared"
+        0.01, "Share of the documents to hold out; 0: no evaluation.", BELOW_ONE, resuming="compared", of_phase=False
     )
     test_fraction: float = option(
         0.0,
         "Share of the documents of the corpus to hold out as a test set, beside the text of the evaluations. It is "
         "evaluated once, at the end; its metrics are called test_*.",
         BELOW_ONE,
+        of_phase=False,
     )
     max_eval_segments: int = option(
-        2000, "Maximum segments per evaluation: a fixed random subset.", POSITIVE, resuming="recorded"
+        2000, "Maximum segments per evaluation: a fixed random subset.", POSITIVE, resuming="recorded", of_phase=False
     )
     eval_corruption: str | None = option(
         None,
@@ -113,6 +114,7 @@ class SegmentArguments(Options):
         NOT_EMPTY,
         resuming="compared",
         absolute=absolute_if_there,
+        of_phase=False,
     )
 
     def __post_init__(self) -> None:

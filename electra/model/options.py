@@ -16,6 +16,7 @@ from electra.core.objectives import (
     Objective,
     ObjectiveOptions,
     Tie,
+    by_objective,
     check_shares,
     objective_of,
     unread_options,
@@ -111,11 +112,12 @@ class ModelArguments(Options):
         POSITIVE,
         needs=(HAS_GENERATOR,),
     )
-    tie: Tie | None = option(
-        None,
+    tie: Tie | None = by_objective(
+        "tie",
         "Weights that the networks share. word: word embeddings; embeddings: also position and type embeddings and "
         "their LayerNorm; all: the whole encoder; gdes: word and position embeddings, with a table of differences on "
-        "top, as in DeBERTa-v3. Not set: embeddings; none with two_stage.",
+        "top, as in DeBERTa-v3.",
+        None,
         needs=(HAS_GENERATOR,),
         inherited=True,
         of_same_objective=True,

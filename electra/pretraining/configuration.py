@@ -78,6 +78,7 @@ class ElectraTrainingArguments(TrainingArguments):
     """
 
     resuming: ClassVar[Resuming] = "free"
+    of_phase: ClassVar[bool] = False
 
     output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
     experiment_name: str = option(

@@ -2,7 +2,7 @@
 
 The samples of a run are numbered, and a step takes the next `batch_size` of them. With another batch size or another
 corpus a resumed run would see some text twice and some never, unnoticed; with other masks its metrics could not be
-compared with earlier ones. So each option has a rule (`Resuming` in electra/base/options.py): its value is kept, or
+compared with earlier ones. So each option has a rule (`Resuming` in electra/core/options.py): its value is kept, or
 recorded, or its effect is compared (documents, tokenizer, batch size), or it changes nothing that is learned or
 measured. The README lists the files of a run.
 """

@@ -145,6 +145,7 @@ class ElectraTrainer(Trainer):
             args, train_dataset, objective = prepare_program(
                 model, args, train_dataset, eval_dataset, processing_class, segments, objective
             )
+        assert objective is not None
         if args.log_level != "passive":
             show_from(args.get_process_log_level())
         data: Any = train_dataset
@@ -172,7 +173,7 @@ class ElectraTrainer(Trainer):
         self.remove_callback(PrinterCallback if args.disable_tqdm else DEFAULT_PROGRESS_CALLBACK)
         self.data = data
         self.plan = plan
-        self.objective: Any = objective
+        self.objective_options = objective
         self.run_folder = Path(args.output_dir)
         self.start = start_of_run(args)
         self.is_opened = provenance is not None  # the caller has locked the folder, and compared text and options
@@ -284,10 +285,10 @@ class ElectraTrainer(Trainer):
         if step == self._begun_step:
             return
         self._begun_step = step
-        objective = self.objective
-        self.phase = phase_at(step, self.state.log_history, objective.generator_steps, objective.generator_gate)
-        if objective.generator_steps == step > 0:
-            begin_second_stage(self.model, step, from_generator=objective.init_from_generator)
+        options = self.objective_options
+        self.phase = phase_at(step, self.state.log_history, options.generator_steps, options.generator_gate)
+        if options.generator_steps == step > 0:
+            begin_second_stage(self.model, step, from_generator=options.init_from_generator)
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         is_bad, norm = self.guard.check(model, self.window.step_loss)
@@ -322,7 +323,7 @@ class ElectraTrainer(Trainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         if self.lr_scheduler is None:
-            lengths = stage_lengths(num_training_steps, self.objective.generator_steps)
+            lengths = stage_lengths(num_training_steps, self.objective_options.generator_steps)
             self.lr_scheduler = create_schedule(self.args, optimizer or self.optimizer, lengths)
         return self.lr_scheduler
 
@@ -399,7 +400,7 @@ class ElectraTrainer(Trainer):
         logs.update(means)  # none if all steps were skipped
         if not math.isfinite(logs["grad_norm"]):  # no step yet that was not skipped
             del logs["grad_norm"]
-        if self.objective.generator_gate:
+        if self.objective_options.generator_gate:
             logs["train_generator"] = float(self.phase.train_generator)
         started: Any = window.started
         now = time.monotonic()

@@ -1,11 +1,17 @@
-"""Options of objectives do what they say: each changes a step of the objectives that read it."""
+"""Options of networks and objectives do what they say: each changes the networks or a step, or has a `Need`."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 
+from electra.base.options import without_effect
+from electra.core.backbones import UNIFORM
 from electra.core.errors import UserError
 from electra.core.objectives import KEYS, OBJECTIVES, OF_STAGES, check_values, objective_of, unread_options
+from electra.core.options import rules_of
+from electra.model.build import joint_config
+from electra.model.joint import ElectraForJointPretraining
+from electra.model.options import MODEL_NEEDS, ModelArguments, ObjectiveArguments
 from tests.core.helpers import MAY_DRAW_UNIFORMLY, make_batch, make_model, run
 from tests.helpers import parametrize
 
@@ -47,3 +53,36 @@ def test_each_option_that_an_objective_reads_changes_its_step(objective, is_unif
         if value is not None:
             after = step_of(objective, is_uniform, **{KEYS[name]: value})
             assert not all(map(torch.equal, before, after)), f"--{name} changes nothing"
+
+
+OTHER_VALUES = {
+    "discriminator_type": "albert",
+    "generator_type": "albert",
+    "tie": "word",
+    "generator_num_attention_heads": 2,
+    "generator_intermediate_size": 70,
+}
+"""Option of networks whose default is no number -> another value."""
+
+
+def networks_of(sizes, objective, tokenizer):
+    """The configurations of the networks, and which weights they share."""
+    config = joint_config(sizes, ObjectiveArguments(objective=objective), tokenizer)
+    with torch.device("meta"):
+        shared = ElectraForJointPretraining(config)._tied_weights_keys
+    return config.discriminator.to_dict(), config.generator and config.generator.to_dict(), shared
+
+
+@parametrize(("objective", "is_uniform"), CASES)
+def test_each_option_that_networks_read_changes_them(objective, is_uniform, wordpiece_tokenizer):
+    """An option that does nothing beside this objective has a `Need`, of which the user is told."""
+    sizes = ModelArguments(generator_type=UNIFORM if is_uniform else None, num_hidden_layers=2)
+    before = networks_of(sizes, objective, wordpiece_tokenizer)
+    without = without_effect(MODEL_NEEDS, {**vars(sizes), **vars(ObjectiveArguments(objective=objective))}, ())
+    without |= {"initialization"} | ({"generator_type"} if is_uniform else set())  # the first decides weights alone
+    for f in fields(ModelArguments):
+        if f.name in without or rules_of(f).of_run:
+            continue
+        other = OTHER_VALUES.get(f.name) or 2 * getattr(sizes, f.name)
+        after = networks_of(replace(sizes, **{f.name: other}), objective, wordpiece_tokenizer)
+        assert after != before, f"--{f.name} changes nothing"

@@ -83,7 +83,7 @@ def flags(folder, **options):
     if any(options.get(name) for name in finished):
         values["vocab_size"] = options.get("vocab_size")
     is_uniform = options.get("generator_type") == UNIFORM
-    if not objective_of(options.get("objective", "electra"), is_uniform).has_generator:
+    if not objective_of(options.get("objective") or "electra", is_uniform).has_generator:
         values["generator_size"] = options.get("generator_size")
     discriminator = BACKBONES.get(str(options.get("discriminator_type", "electra")), BACKBONES["electra"])
     if discriminator.projection is None:

@@ -79,7 +79,7 @@ def test_options_that_make_a_run_wrong_are_refused_wherever_they_come_from(tmp_p
         ({"objective": "adversarial", "temperature": 2}, "temperature", "adversarial"),
         ({"objective": "mlm", "tie": "word"}, "tie", "mlm"),
         ({"objective": "mlm", "generator_type": "uniform"}, "generator_type", "mlm"),
-        ({"objective": "electric", "mlm_replacement_probability": 0.5}, "mlm_replacement_probability", "electric"),
+        ({"objective": "electric", "mlm_replacement_probability": 0.5}, "mlm_replacement_probability", "energies"),
         ({"objective": "causal", "mlm_probability": 0.3}, "mlm_probability", "causal"),
         ({"num_train_epochs": 1}, "num_train_epochs", "--max_steps 12"),
         ({"token_cache": "a"}, "train_file", "--token_cache"),

@@ -10,13 +10,9 @@ import torch
 
 from electra.core.corruption import count_share, slots_of
 from electra.core.rng import Ints, permute, uniform
-from electra.core.segments import PackedRow, Segment
+from electra.core.segments import PackedRow, Segment, Stream
 from electra.data.policies.windows import (
-    MEMBER,
-    MEMBER_SINGLE,
-    MEMBER_SPLIT,
     PAIR_SPECIALS,
-    ROTATION,
     TWO_SEGMENT_PROBABILITY,
     Policy,
     WindowPolicy,
@@ -160,8 +156,8 @@ class PackedPolicy(Policy):
         lengths = places.length[place]
         ranks = places.rank[place] + np.repeat(row_of_kind, sizes) * places.rank_step[place]
         documents = self._ranked(epoch, lengths, ranks)
-        is_single = uniform(self.seed, MEMBER_SINGLE, epoch, documents) >= TWO_SEGMENT_PROBABILITY
-        where = uniform(self.seed, MEMBER_SPLIT, epoch, documents)
+        is_single = uniform(self.seed, Stream.MEMBER_SINGLE, epoch, documents) >= TWO_SEGMENT_PROBABILITY
+        where = uniform(self.seed, Stream.MEMBER_SPLIT, epoch, documents)
         starts = np.zeros_like(documents)
         segments = split_windows(self.cache, documents, starts, lengths, is_single, where)
         bounds = [0, *row_ends.tolist()]
@@ -176,8 +172,8 @@ class PackedPolicy(Policy):
         """Return the documents with these ranks, int64 (N,), in an epoch's order of all documents of a length."""
         counts = self.counts[lengths]
         # Lengths that occur equally often are permuted alike; the rotation makes their orders differ.
-        rotation = uniform(self.seed, ROTATION, epoch, lengths)
+        rotation = uniform(self.seed, Stream.ROTATION, epoch, lengths)
         turn = np.floor(rotation * counts).astype(np.int64)
-        shuffled = permute((ranks + turn) % counts, counts, self.seed, MEMBER, epoch)
+        shuffled = permute((ranks + turn) % counts, counts, self.seed, Stream.MEMBER, epoch)
         first_of_length = np.cumsum(self.counts) - self.counts
         return self.short[first_of_length[lengths] + shuffled]

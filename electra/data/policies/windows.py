@@ -5,12 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from electra.core.rng import Flags, Floats, Ints, permute, uniform
-from electra.core.segments import Segment
+from electra.core.segments import Segment, Stream
 from electra.data.options import SegmentArguments
 from electra.data.token_cache import DOCUMENTS_PER_BLOCK, Documents, TokenCache
-
-# ---- special tokens of a row, and streams of random numbers, of all policies
-
 
 TWO_SEGMENT_PROBABILITY = 0.9
 """Share of windows that are split into A and B, as in google-research/electra."""
@@ -18,10 +15,6 @@ SINGLE_SPECIALS = 2
 """[CLS] A [SEP]"""
 PAIR_SPECIALS = 3
 """[CLS] A [SEP] B [SEP]"""
-
-# Each use of the random numbers has a stream of its own.
-ROUNDING, OFFSET, WINDOW_SINGLE, SPLIT, START, PARTNER, ROTATION, MEMBER, MEMBER_SINGLE, MEMBER_SPLIT = range(10)
-
 
 DEFAULT_OPTIONS = SegmentArguments()
 """The options of segments that nobody asks for, such as those of evaluations."""
@@ -101,7 +94,7 @@ class WindowPolicy(Policy):
             the position of the document in `documents`, and how many windows an epoch has, before rounding, up to the
             document's beginning and up to its end: (N,) each.
         """
-        target = indices + 1 - float(uniform(self.seed, ROUNDING, epoch))
+        target = indices + 1 - float(uniform(self.seed, Stream.ROUNDING, epoch))
         block = np.searchsorted(self._scaled_sums[1:-1], target)
         last = len(self.documents) - 1
         rows = block[:, None] * DOCUMENTS_PER_SUM + np.arange(DOCUMENTS_PER_SUM)
@@ -117,7 +110,7 @@ class WindowPolicy(Policy):
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         # How many windows the document has, and the number of this window among them.
-        rounding = float(uniform(self.seed, ROUNDING, epoch))
+        rounding = float(uniform(self.seed, Stream.ROUNDING, epoch))
         row, before, up_to = self._locate(epoch, indices)
         first = np.floor(before + rounding).astype(np.int64)
         following = np.floor(up_to + rounding).astype(np.int64)
@@ -127,13 +120,13 @@ class WindowPolicy(Policy):
         # The first token of the window.
         documents = self.documents[row]
         lengths = self.cache.lengths[documents]
-        is_single = uniform(self.seed, WINDOW_SINGLE, epoch, indices) >= TWO_SEGMENT_PROBABILITY
+        is_single = uniform(self.seed, Stream.WINDOW_SINGLE, epoch, indices) >= TWO_SEGMENT_PROBABILITY
         sizes = np.minimum(lengths, self.body + is_single)
-        offset = uniform(self.seed, OFFSET, epoch, documents)
+        offset = uniform(self.seed, Stream.OFFSET, epoch, documents)
         last_start = lengths - sizes
         starts = np.floor((number + offset) * (last_start + 1) / windows).astype(np.int64)
         starts = np.minimum(starts, last_start)
-        where = uniform(self.seed, SPLIT, epoch, indices)
+        where = uniform(self.seed, Stream.SPLIT, epoch, indices)
         return split_windows(self.cache, documents, starts, sizes, is_single, where)
 
 
@@ -170,7 +163,7 @@ class DocumentPolicy(Policy):
         return len(self.documents)
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
-        where = uniform(self.seed, START, epoch, indices)
+        where = uniform(self.seed, Stream.START, epoch, indices)
         return self._random_pieces(self.documents[indices], where)
 
     def _random_pieces(self, documents: Ints, where: Floats) -> list[Segment]:
@@ -193,10 +186,10 @@ class PairPolicy(DocumentPolicy):
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         count = len(self.documents)
         members = np.stack([2 * indices, 2 * indices + 1]) % count
-        shuffled = permute(members, count, self.seed, PARTNER, epoch)
+        shuffled = permute(members, count, self.seed, Stream.PARTNER, epoch)
         documents = self.documents[shuffled]
         pieces = []
         for side in range(2):
-            where = uniform(self.seed, START, epoch, indices, side)
+            where = uniform(self.seed, Stream.START, epoch, indices, side)
             pieces.append(self._random_pieces(documents[side], where))
         return [Segment(a.first, b.first) for a, b in zip(*pieces, strict=True)]
