@@ -25,7 +25,7 @@ from electra.pretraining.plan import FEW_TOKENS, MOST_EPOCHS
 from electra.pretraining.step import OUT_OF_TIME, TIMED_STEPS
 from electra.report.verdict import FEW_STEPS, FEWEST_EXAMPLES, SMALL_NETWORK
 from electra.tasks.classify.task import CLASSIFY
-from electra.tasks.glue.task import MOST_FITTED
+from electra.tasks.glue.report import MOST_FITTED
 from electra.tasks.squad.task import SQUAD
 from electra.tasks.tagging.task import TAGGING
 from electra.tokenizers.extend import LONGEST_TOKEN

@@ -12,7 +12,7 @@ from electra.base.files import read_json
 from electra.finetuning.labelled.metrics import LABEL_METRICS, THRESHOLD_METRICS
 from electra.report.blocks import Blocks, Fold
 from electra.report.classes import Details, class_blocks
-from electra.report.evaluation import Reporting
+from electra.report.evaluation import BAG_OF_WORDS_DEFINITION, Reporting
 from electra.report.results import Result, RunSummary, by_name, defined, read_evaluation
 
 CLASSIFY_METRICS = by_name(*LABEL_METRICS, *THRESHOLD_METRICS, test=True)
@@ -25,9 +25,8 @@ HEADLINES = {
 """Kind of the labels -> headline metric; a result's headline is the first of these that it has."""
 CLASSIFY_DEFINITIONS = (
     "One answer to all: every text gets the same answer, the majority class, or the mean, of the texts that a run "
-    "trains on; of several classes at once, all that most of these texts have, or the most frequent one. Bag of "
-    "words: logistic regression (C = 10; for more than 50 classes naive Bayes, for numbers ridge regression) on "
-    "tf-idf of words and pairs of words, trained on the same texts.",
+    "trains on; of several classes at once, all that most of these texts have, or the most frequent one.",
+    f"{BAG_OF_WORDS_DEFINITION}.",
     "Metrics that begin with test are of the test set; no run is chosen by them.",
 )
 """Further sentences for the end of a report."""

@@ -49,7 +49,7 @@ from electra.tasks.glue.metrics import (
     is_glue_model_collapsed,
     score_glue_task,
 )
-from electra.tasks.glue.report import GLUE_REPORTING
+from electra.tasks.glue.report import GLUE_REPORTING, MOST_FITTED
 from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS, REGRESSION_RANGE, GlueTask, task_by_name
 
 logger = logging.getLogger(__name__)
@@ -60,8 +60,6 @@ logger = logging.getLogger(__name__)
 
 DEMO = CONFIGS / "glue" / "demo.yaml"
 """Options of `--tasks demo` without --config."""
-MOST_FITTED = 100_000
-"""Training examples of a bag of words, at most: two minutes of a core for MNLI."""
 TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"} - {"left_to_right"}
 """Options that `--task_overrides` may set."""
 GLUE_GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)

@@ -10,9 +10,8 @@ CHOICE_METRICS = by_name(
         "Accuracy is the share of questions whose right choice has the highest logit. Guessing gives the mean of "
         "1 / number of choices. Metrics that begin with test are of the test set; no run is chosen by them.",
     ),
-    Metric("test_accuracy", "test accuracy"),
     Metric("ece", "ECE", lower_is_better=True, error="none"),
-    Metric("test_ece", "test ECE", lower_is_better=True, error="none"),
+    test=True,
 )
 """The metrics of multiple choice."""
 SWAG_ROWS = {"train": 73546, "dev": 20006}

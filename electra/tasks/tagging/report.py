@@ -26,8 +26,8 @@ TAGGING_TASKS = {
 }
 """Official tasks by name."""
 TAGGING_DEFINITIONS = (
-    "Most frequent tag: every word gets the tag that most words of the training data have. Of the word: every word "
-    "gets the tag that it has most often there, a new word the most frequent one.",
+    "Most frequent tag: every word gets the tag that most words of the training data have. Most frequent tag of the "
+    "word: a word gets the tag that it has most often there, a new word the most frequent one.",
 )
 """Further sentences for the end of a report."""
 

@@ -17,29 +17,49 @@ EXAMPLES = {
     ),
 }
 """Kind of labels -> labels and answers of a few texts."""
+RIGHT_AND_WRONG = {
+    kind: [
+        Answered(targets, answers, 9 * (np.eye(2)[answers] if kind == SINGLE else 2.0 * answers - 1))
+        for targets in [example.targets]
+        for answers in (targets, 1 - targets)
+    ]
+    for kind, example in EXAMPLES.items()
+}
+"""Kind of labels -> the labels of its example with sure answers, all right or all wrong."""
 
 
-@parametrize(
-    ("kind", "name", "expected"),
-    [
-        (SINGLE, "accuracy", 3 / 4),
-        (SINGLE, "macro_f1", (2 / 3 + 4 / 5) / 2),
-        (SINGLE, "mcc", 1 / 3**0.5),
-        (SEVERAL, "subset_accuracy", 1 / 2),
-        (SEVERAL, "micro_f1", 6 / 7),  # one of four answers is wrong, none is missing
-        (NUMBER, "rmse", (0.02 / 3) ** 0.5),
-        (NUMBER, "spearman", 1),
-    ],
-)
+def sigmoid(value):
+    return 1 / (1 + math.exp(-value))
+
+
+BY_HAND = [
+    (SINGLE, "accuracy", 3 / 4),
+    (SINGLE, "macro_f1", (2 / 3 + 4 / 5) / 2),
+    (SINGLE, "mcc", 1 / 3**0.5),
+    (SINGLE, "ece", (abs(3 * sigmoid(1) - 2) + abs(sigmoid(3) - 1)) / 4),  # in two ranges of probability
+    (SEVERAL, "subset_accuracy", 1 / 2),
+    (SEVERAL, "average_precision", (1 / 2 + 1) / 2),
+    (SEVERAL, "micro_f1", 6 / 7),  # one of four answers is wrong, none is missing
+    (NUMBER, "rmse", (0.02 / 3) ** 0.5),
+    (NUMBER, "pearson", 1),
+    (NUMBER, "spearman", 1),
+]
+"""Kind of labels, metric, and its value on the example of the kind."""
+
+
+@parametrize(("kind", "name", "expected"), BY_HAND)
 def test_a_metric_by_hand(kind, name, expected):
     assert kind in METRICS[name].kinds and METRICS[name].compute(EXAMPLES[kind]) == approx(expected)
 
 
 @parametrize("metric", LABEL_METRICS, ids=lambda metric: metric.name)
-def test_each_metric_is_a_fraction_of_its_kinds(metric):
+def test_each_metric_says_what_its_values_are(metric):
+    """By the values of right answers and of wrong ones, for each kind of labels."""
     for kind in metric.kinds:
-        assert -1 <= metric.compute(EXAMPLES[kind]) <= 1
-    assert metric.kinds and metric.title and METRICS[metric.name] is metric
+        right, wrong = (metric.compute(answered) for answered in RIGHT_AND_WRONG[kind])
+        assert -1 <= metric.compute(EXAMPLES[kind]) <= 1 and metric.lower_is_better == (right < wrong)
+        assert (metric.error == "correlation") == (min(right, wrong) < 0)
+    assert any(name == metric.name for _, name, _ in BY_HAND) and METRICS[metric.name] is metric
 
 
 def test_calibration_is_the_distance_in_each_range_of_probability():

@@ -197,7 +197,9 @@ def test_a_task_can_start_from_the_best_run_of_mnli(folder, copy):
 def test_a_submission_is_of_the_best_usable_run_or_of_all(chosen, first, tmp_path, capsys):
     results = [result("rte", seed, {"accuracy": seed / 100}) for seed in (42, 43, 44)]
     args = parse("--tasks", "cola", "--num_seeds", "3", "--predict_test", chosen)  # RTE was another command's
-    evaluation = Evaluation(args, None, open_tasks(args), tmp_path, results)
+    tasks = open_tasks(args)
+    assert tasks[0].settings["predicts_test"] == "yes"  # results without a test set are not taken for finished
+    evaluation = Evaluation(args, None, tasks, tmp_path, results)
     for seed, logits in ((42, [[0, 3], [0, 3]]), (43, [[1, 0], [0, 1]]), (44, [[np.nan, 0], [0, 0]])):
         evaluation.write_logits("rte", seed, {"test": np.array(logits, dtype=np.float32)})
     submit(evaluation)
