@@ -25,7 +25,10 @@ logger = logging.getLogger(__name__)
 
 def check_trackers(report_to: Sequence[str]) -> None:
     """Refuse a tracker that transformers does not know or that is not installed."""
-    for name in {*report_to} - {"none", *get_available_reporting_integrations()}:
+    trackers = {*report_to} - {"none"}
+    if not trackers:  # transformers imports wandb, for most of a second, to tell whether it is installed
+        return
+    for name in trackers - {*get_available_reporting_integrations()}:
         raise UserError(f"--report_to {name} does not work: transformers does not know it, or it is not installed")
 
 
