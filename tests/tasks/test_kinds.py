@@ -23,14 +23,15 @@ from tests.tasks.squad.files import flags as squad_flags
 from tests.tasks.tagging.files import flags as tagging_flags
 
 KINDS = [verb for verb in BY_KIND.values() if TASKS[verb].is_trained]
-FLAGS = {
-    "glue": partial(glue_flags, tasks=["cola"], head="hf", max_length=8),
-    "classify": partial(reviews_flags, max_length=8),
-    "squad": partial(squad_flags, max_length=32),
-    "tag": partial(tagging_flags, max_length=8),
-    "choose": partial(choice_flags, max_length=8),
+TINY = {
+    "glue": (partial(glue_flags, tasks=["cola"], head="hf", max_length=8), "river stone"),
+    "classify": (partial(reviews_flags, max_length=8), "river stone"),
+    "squad": (partial(squad_flags, max_length=32), {"context": "river stone", "question": "river"}),
+    "tag": (partial(tagging_flags, max_length=8), {"tokens": ["river", "stone"]}),
+    "choose": (partial(choice_flags, max_length=8), {"question": "river", "choices": ["stone", "river"]}),
 }
-"""Verb -> command line of a run below a folder with the data of tests/tasks/conftest.py; some texts are too long."""
+"""Verb -> the command line of a run below a folder with the data of tests/tasks/conftest.py, of which some texts are
+longer than is read at once; and a new row."""
 WITHOUT_FILES_OF_PREDICTIONS = {"glue"}
 SHOWN_BY_NAME = {"precision", "recall"}
 """Metrics of tagging that are no columns of the overview."""
@@ -50,13 +51,14 @@ def finished(request, folder, tmp_path_factory):
     verb = request.param
     output = tmp_path_factory.mktemp(verb)
     options = {"num_seeds": 1, "bf16": False, "use_cpu": True, "save_model": True, "output_dir": output}
-    command_of(verb).run(FLAGS[verb](folder, pretrain_path=folder / "encoder", **options))
+    flags, _ = TINY[verb]
+    command_of(verb).run(flags(folder, pretrain_path=folder / "encoder", **options))
     (result,) = read_results(output / "run" / "results.jsonl")
     return Run(verb, output / "run", result)
 
 
 def test_each_kind_has_tiny_data():
-    assert FLAGS.keys() == {*KINDS}
+    assert TINY.keys() == {*KINDS}
 
 
 def test_scores_are_those_of_the_reports(finished):
@@ -107,14 +109,8 @@ def test_the_card_of_a_model_says_how_it_is_used(finished, monkeypatch):
     assert ("cut into windows of" in card) == has_windows != ("truncated to" in card)
 
 
-def test_a_saved_model_answers_rows(finished, folder):
-    row = {
-        "glue": "river stone",
-        "classify": "river stone",
-        "squad": {"context": "river stone", "question": "river"},
-        "tag": {"tokens": ["river", "stone"]},
-        "choose": {"question": "river", "choices": ["stone", "river"]},
-    }[finished.verb]
+def test_a_saved_model_answers_a_new_row(finished):
+    _, row = TINY[finished.verb]
     (answer,) = predict(finished.folder, [row])
     assert "prediction" in answer
 

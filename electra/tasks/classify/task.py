@@ -109,7 +109,7 @@ def open_classification(args: Arguments) -> Task:
     options = args.options
     data = read_labelled(options, args.rows)
     kind = data.labels.kind
-    # The seed also chooses texts of --train_fractions, so that both are recorded with a development set, too.
+    # A data set may lack a development set, which is then drawn; the seed also chooses texts of --train_fractions.
     settings = {"label_kind": kind, "eval_seed": options.eval_seed, "validation_fraction": options.validation_fraction}
     if len(options.label_column) < 2:
         settings["label_column"] = next(iter(options.label_column), None)

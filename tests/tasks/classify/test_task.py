@@ -38,6 +38,7 @@ from tests.helpers import ROOT, parametrize, read_json
 from tests.pretraining.runs import WORDS
 from tests.tasks.classify.files import flags, write_table, write_texts
 from tests.tasks.classify.test_data import examples
+from tests.tasks.classify.test_report import rare_classes
 from tests.tasks.glue.files import write_encoder
 
 AVERAGE_SEEDS = str(ROOT / "runs" / "average_seeds.py")
@@ -67,6 +68,29 @@ def opened(**options):
     task = open_classification(parse_classify_arguments(words))
     data, *_ = task.load.args
     return data
+
+
+def test_what_the_rows_decide_is_recorded(folder):
+    train = folder / "reviews" / "train.csv"
+    values = {"pretrain_path": "encoder", "train_file": str(train), "eval_seed": 3, "train_fractions": 0.5}
+    task = open_classification(parse_classify_arguments(as_flags(values)))
+    recorded = {
+        "label_kind": "single",
+        "eval_seed": 3,
+        "validation_fraction": 0.1,
+        "train_texts": "drawn for each seed",
+    }
+    assert task.settings == {**recorded, "label_column": None}  # one name, or None, as in earlier results
+    assert task.texts == round(0.5 * 44)  # of 48, four are held out
+
+
+def test_what_a_saved_model_keeps_is_in_its_card(folder):
+    args = parse_classify_arguments(
+        as_flags({"pretrain_path": "encoder", "train_file": str(folder / "topics" / "train.jsonl")})
+    )
+    task = open_classification(args)
+    references, logits = rare_classes()
+    assert {*task.kept({"dev": logits}, {"dev": references})} == {*task.kind.kept} == {"thresholds"}
 
 
 def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog):
