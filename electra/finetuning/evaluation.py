@@ -16,7 +16,7 @@ Tasks may add files of predictions.
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 from electra.base.command_line import write_yaml
 from electra.base.console import environment
 from electra.base.files import OPTIONS_TITLE, expand, holds_files, write_file, write_json
+from electra.base.options import Values
 from electra.core.errors import UserError
 from electra.finetuning.config import Arguments
 from electra.finetuning.data import Logits
@@ -208,8 +209,8 @@ def is_sweep() -> bool:
 def check_same(
     folder: Path,
     task: str,
-    then: Mapping[str, Any],
-    now: Mapping[str, Any],
+    then: Values,
+    now: Values,
 ) -> None:
     """Refuse a folder whose results have other settings. Settings that only old results have do not count."""
     then = with_batch(then)
@@ -225,7 +226,7 @@ def check_same(
         )
 
 
-def with_batch(settings: Mapping[str, Any]) -> dict[str, Any]:
+def with_batch(settings: Values) -> dict[str, Any]:
     """Return settings with the rows of a training step in place of the options that decide this number."""
     values = dict(settings)
     rows = values.pop("per_device_train_batch_size", 1) * values.pop("gradient_accumulation_steps", 1)

@@ -442,7 +442,7 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
     return _put_together(model, tokenizer, pretrain_path)
 
 
-def encoder_of(model: PreTrainedModel, processing_class: Any = None) -> Encoder:
+def encoder_of(model: PreTrainedModel, processing_class: PreTrainedTokenizerBase | None = None) -> Encoder:
     """Return a copy of the encoder of a model in memory, with the tokenizer `processing_class`.
 
     Args:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from electra.core.errors import UserError
+from electra.finetuning.config import HeldOutArguments
 
 logger = logging.getLogger(__name__)
 
@@ -72,12 +73,15 @@ def hold_out(
 
 
 def with_development(
-    splits: Mapping[str, list[_Row]], options: Any, content_of: Content[_Row], unit: str, key: Key[_Row] = no_label
+    splits: Mapping[str, list[_Row]],
+    options: HeldOutArguments,
+    content_of: Content[_Row],
+    unit: str,
+    key: Key[_Row] = no_label,
 ) -> dict[str, list[_Row]]:
     """Return the splits; without `dev`, the share --validation_fraction of the training rows, if any, becomes it.
 
     Args:
-        options: `HeldOutArguments`.
         unit: what the rows are, in the plural, for messages.
     Raises:
         UserError: there are too few rows.

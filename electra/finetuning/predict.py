@@ -13,7 +13,7 @@ import csv
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, redirect_stdout
 from itertools import islice
 from pathlib import Path
@@ -92,7 +92,7 @@ class Saved(NamedTuple):
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    settings: Mapping[str, Any]
+    settings: Values
 
 
 class FineTuned(NamedTuple):
@@ -138,20 +138,24 @@ class AskedColumns(NamedTuple):
     text_pair_column: str | None = None
 
 
+Forward = Callable[[ColumnRows], Array]
+"""Function of R rows of tokens that returns the logits of a saved model, float32 (R, ...)."""
+
+
 class Predictor(NamedTuple):
     """A model with the functions that read rows for it and turn its logits into answers.
 
     Args:
         module: a model that takes the head of the saved model.
         parse: (columns, place) of a row -> item; raises a UserError if the row cannot be read.
-        answer: (items, forward) -> columns to add to each row; forward: R rows of tokens -> logits (R, ...).
+        answer: (items, forward) -> columns to add to each row.
         collator: function as in `Task`, which makes the collator.
         read: path -> the rows of a file of columns of words, None for a table; None if the model reads tables alone.
     """
 
     module: TaskModel
     parse: Callable[[Columns, str], Any]
-    answer: Callable[[Sequence[Any], Any], list[Columns]]
+    answer: Callable[[Sequence[Any], Forward], list[Columns]]
     collator: Callable[[int], Collator] = PaddingCollator
     read: Callable[[str], Iterator[PlacedRow] | None] | None = None
 
@@ -199,7 +203,9 @@ def why_no_model(folder: Path) -> str:
     return f"{folder} {what}; name a folder in models/, which --save_model writes"
 
 
-def saved_in_memory(model: PreTrainedModel, processing_class: Any = None) -> tuple[Saved, str]:
+def saved_in_memory(
+    model: PreTrainedModel, processing_class: PreTrainedTokenizerBase | None = None
+) -> tuple[Saved, str]:
     """Return a copy of a fine-tuned model in memory, with its tokenizer and settings, and the verb of its task.
 
     The settings are those of the folder from which the model was loaded. Without one, texts are cut to what the model
@@ -240,9 +246,7 @@ def verb_of(recorded: SavedKind, head: str, settings: Values) -> str:
     return "classify" if "label_kind" in settings else verbs[0]
 
 
-def forward_of(
-    predictor: Predictor, saved: Saved, batch_size: int, unknown: UnknownTokens
-) -> Callable[[ColumnRows], Array]:
+def forward_of(predictor: Predictor, saved: Saved, batch_size: int, unknown: UnknownTokens) -> Forward:
     """Return the function rows -> logits of the predictor's module with the saved weights, as in the evaluation.
 
     The function counts the `unknown` tokens of the rows, and raises a UserError if a logit is nan.
@@ -268,7 +272,7 @@ def forward_of(
 def predict(
     model: FineTuned | PreTrainedModel | str | Path,
     rows: Any,
-    processing_class: Any = None,
+    processing_class: PreTrainedTokenizerBase | None = None,
     *,
     text_column: str | None = None,
     text_pair_column: str | None = None,

@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 import torch
 from accelerate import PartialState
 from tqdm import tqdm
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, set_seed
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
 
 from electra.base.checkpoints import translate_write_errors
 from electra.base.console import format_seconds, printable, shows_bars
@@ -34,6 +42,7 @@ from electra.finetuning.data import Logits
 from electra.finetuning.evaluation import Evaluation, check_same, is_sweep, on_main, open_evaluation
 from electra.finetuning.heads import (
     Encoder,
+    TaskModel,
     can_read_mean,
     encoder_fingerprint,
     fine_tuned_left_to_right,
@@ -314,7 +323,9 @@ class Progress(TrainerCallback):
         say(printable(text))
         self.said = time.monotonic()
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         self.bar.update()
         step = state.global_step
         if step in (1, STEPS_OF_ESTIMATE) and args.device.type != "cpu":
@@ -452,7 +463,7 @@ def keep(
     p: PlannedTask,
     result: Result,
     logits: Logits,
-    model: Any,
+    model: TaskModel,
 ) -> None:
     """Write predictions, encoder and model of a run, and last its line in results.jsonl: then the run is finished."""
     task = p.task

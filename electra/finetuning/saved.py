@@ -7,7 +7,6 @@ line of its run. A missing one is restored by running its seed again.
 import hashlib
 import logging
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,12 @@ from electra.base.files import (
     write_file,
     write_json,
 )
+from electra.base.options import Values
 from electra.base.parser import as_flags
 from electra.core.errors import UserError
-from electra.finetuning.config import Arguments
+from electra.finetuning.config import Arguments, ProtocolArguments
 from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.heads import TaskModel
 from electra.finetuning.task import Task, TaskData
 from electra.model.pretrained import (
     silent_transformers,
@@ -88,8 +89,8 @@ def save_model(
     task: Task,
     data: TaskData,
     result: Result,
-    model: Any,
-    kept: Mapping[str, Any],
+    model: TaskModel,
+    kept: Values,
 ) -> None:
     """Save the model of a run if it is the best one; call it on the main process, before the result is written.
 
@@ -208,7 +209,7 @@ def write_scores(evaluation: Evaluation, task: Task) -> None:
         write_eval_results(scores, evaluation.folder)
 
 
-def hub_data(options: Any) -> HubData:
+def hub_data(options: ProtocolArguments) -> HubData:
     """Return the data set of the Hub that options name; its name is empty for files of the user and given rows."""
     name = getattr(options, "dataset_name", None)
     if not name or not is_on_hub(name):

@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.base.options import Values
 from electra.finetuning.config import HyperParameters
 from electra.finetuning.data import Array, Collator, ColumnRows, Logits, PaddingCollator
 from electra.report.evaluation import Reporting
@@ -116,7 +117,7 @@ class TaskData(NamedTuple):
     labels: Sequence[str] = ()
     problem_type: str | None = None
     chosen: Callable[[int], Array] | None = None
-    saved: Mapping[str, Any] = {}
+    saved: Values = {}
     baselines: Callable[[int], BaselineScores] | None = None
     measured: Mapping[str, float] = {}
 
@@ -196,11 +197,11 @@ class Task(NamedTuple):
     head: Head
     metrics: ComputeMetrics
     is_collapsed: Callable[[Array, Any], bool]
-    settings: Mapping[str, Any] = {}
+    settings: Values = {}
     loss: Loss = step_loss
     collator: Callable[[int], Collator] = PaddingCollator
     predictions: WritePredictions | None = None
-    kept: Callable[[Logits, Mapping[str, Any]], Mapping[str, Any]] | None = None
+    kept: Callable[[Logits, Mapping[str, Any]], Values] | None = None
     texts: int | None = None
     start: str | None = None
     note: str = ""

@@ -27,6 +27,8 @@ from transformers import (
     PrinterCallback,
     Trainer,
     TrainerCallback,
+    TrainerControl,
+    TrainerState,
     TrainingArguments,
     set_seed,
 )
@@ -104,7 +106,7 @@ class FilledUp(Sampler[Any]):
     first rows of the epoch, which would be trained on twice.
     """
 
-    def __init__(self, sampler: Any, size: int) -> None:
+    def __init__(self, sampler: ShuffledLengthGroups, size: int) -> None:
         self.sampler = sampler
         self.missing = -len(sampler) % size
 
@@ -170,7 +172,9 @@ class FineTuner(Trainer):
         )
         return self.optimizer
 
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> torch.optim.lr_scheduler.LRScheduler:
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> torch.optim.lr_scheduler.LRScheduler:
         if self.options.product_schedule:
             self.lr_scheduler = product_scheduler(
                 self.optimizer,
@@ -194,7 +198,7 @@ class FineTuner(Trainer):
         model: nn.Module,
         inputs: dict[str, Any],
         return_outputs: bool = False,
-        num_items_in_batch: Any = None,
+        num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         has_rows = inputs["labels"].ne(IGNORED).any()
         loss = super().compute_loss(model, inputs, num_items_in_batch=num_items_in_batch)
@@ -230,9 +234,9 @@ class KeepBest(TrainerCallback):
 
     def on_epoch_end(
         self,
-        args: Any,
-        state: Any,
-        control: Any,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
         model: Any = None,
         **kwargs: Any,
     ) -> None:

@@ -1,6 +1,5 @@
 """The joint model that users build from a recipe or load from a run. core/joint.py has its forward pass."""
 
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -9,7 +8,7 @@ from transformers import AutoModel, AutoModelForPreTraining, PreTrainedConfig, P
 from transformers.utils import CONFIG_NAME
 
 from electra.base.checkpoints import checkpoint_named
-from electra.base.options import check_seed
+from electra.base.options import Values, check_seed
 from electra.core.configuration import ElectraPretrainingConfig
 from electra.core.errors import UserError
 from electra.core.initialization import initialize, set_local_heads
@@ -76,7 +75,7 @@ class ElectraForJointPretraining(JointModel):
         return model
 
 
-def joint_source(path: str | PathLike[str] | None, options: Mapping[str, Any]) -> str | PathLike[str] | None:
+def joint_source(path: str | PathLike[str] | None, options: Values) -> str | PathLike[str] | None:
     """Return the checkpoint or Hub id from which a joint model is loaded; for a run, its latest valid checkpoint.
 
     Args:

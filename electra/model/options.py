@@ -1,6 +1,6 @@
 """Options of the networks, and of the objective that they are trained with."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
@@ -173,7 +173,7 @@ def given_objective(options: Any, generator_type: str | None) -> Objective:
     return objective_of(options.objective, is_uniform, **values)
 
 
-def network_options(recipe: str, options: Mapping[str, Any]) -> tuple[ModelArguments, ObjectiveArguments]:
+def network_options(recipe: str, options: Values) -> tuple[ModelArguments, ObjectiveArguments]:
     """Return a recipe's options of the networks and of the objective, with `options` in place of its own values.
 
     Raises:

@@ -100,7 +100,7 @@ class Fold(NamedTuple):
     """A block: others under a title, which a page shows when the title is clicked."""
 
     title: str
-    blocks: Sequence[Any]
+    blocks: Sequence["Block"]
 
 
 Block = Heading | Text | Verdict | BulletList | Code | Table | Figure | Fold | Sample

@@ -9,7 +9,11 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Literal, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = ("#0b62c4", "#c2410c", "#047857", "#a21caf", "#a16207", "#0e7490", "#be123c", "#4b5563")
 """Colours of curves and scores, which remain distinguishable; further ones use them again."""
@@ -64,7 +68,7 @@ class Curve(NamedTuple):
 
 
 @with_settings
-def draw_curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[str]) -> Any:
+def draw_curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[str]) -> "Figure":
     """Return a matplotlib figure of panels in rows of up to four, with a legend of runs and kinds of curves.
 
     Curves of several runs, whose batches may differ, are over tokens without padding.
@@ -109,7 +113,7 @@ class Dots(NamedTuple):
 
 
 @with_settings
-def draw_dots(panels: Sequence[Dots]) -> Any:
+def draw_dots(panels: Sequence[Dots]) -> "Figure":
     """Return a matplotlib figure of panels in rows of up to four, in which each score is a dot with its error.
 
     The scores of a row stand below each other. Lines, of what needs no network, are dashed.
@@ -160,7 +164,7 @@ def _panels(titles: Sequence[str], panel_height: float) -> tuple[Any, list[Any]]
     return figure, panels
 
 
-def _with_legend(figure: Any, handles: Mapping[str, Any]) -> Any:
+def _with_legend(figure: "Figure", handles: Mapping[str, Any]) -> "Figure":
     """Return a figure with a legend of its lines and dots by name, below the panels."""
     columns = max(2, round(figure.get_figwidth() / 3.6))
     names = [shortened(name) for name in handles]
@@ -168,7 +172,7 @@ def _with_legend(figure: Any, handles: Mapping[str, Any]) -> Any:
     return figure
 
 
-def mark_start(axes: Any, name: Literal["x", "y"]) -> None:
+def mark_start(axes: "Axes", name: Literal["x", "y"]) -> None:
     """Let an axis of small values begin at 0, and say of others where they begin: a small step must not look large.
 
     An axis begins at 0 if this shrinks its range to no less than a third.
@@ -184,7 +188,7 @@ def mark_start(axes: Any, name: Literal["x", "y"]) -> None:
 
 
 @with_settings
-def render(figure: Any, form: Literal["svg", "png"]) -> bytes:
+def render(figure: "Figure", form: Literal["svg", "png"]) -> bytes:
     """Return a matplotlib figure as bytes of an SVG or PNG. A browser has the letters that matplotlib's font lacks."""
     content = io.BytesIO()
     metadata = {"Date": None} if form == "svg" else None

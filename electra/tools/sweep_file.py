@@ -24,6 +24,7 @@ from electra.base.files import YAML_ERRORS, config_path, read_json, read_yaml
 from electra.core.errors import UserError
 from electra.core.ranges import check
 from electra.finetuning.commands import TaskCommand
+from electra.finetuning.config import Arguments
 from electra.finetuning.registry import TASKS, TRAINED, command_of, reporting_of
 from electra.finetuning.saved import check_can_save
 from electra.pretraining.configuration import RESUMING
@@ -416,7 +417,7 @@ def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, 
     return without_secrets(records[commands.sweep.verb])
 
 
-def scores_of(verb: str, args: Any) -> set[str]:
+def scores_of(verb: str, args: Arguments) -> set[str]:
     """Return the names of the scores of an evaluation; raise a UserError if its data cannot be read."""
     command: TaskCommand = command_of(verb)
     names = {task.name for task in command.open(args)}

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.special import expit, softmax
 
 from electra.core.errors import UserError
 from electra.data.rows import Columns
+from electra.finetuning.data import Array
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.labelled.labels import Example, LabelSet
 from electra.finetuning.labelled.metrics import NUMBER, SEVERAL, SINGLE
 from electra.finetuning.labelled.scores import class_names_of, decide_classes, mean_by_text
 from electra.finetuning.labelled.texts import TextColumns, encode_texts, read_example
-from electra.finetuning.predict import AskedColumns, Predictor, Saved
+from electra.finetuning.predict import AskedColumns, Forward, Predictor, Saved
 
 KINDS = {
     "multi_label_classification": SEVERAL,
@@ -47,7 +47,7 @@ def predictor_of_texts(
     )
 
 
-def read_thresholds(saved: Saved, path: str) -> Any:
+def read_thresholds(saved: Saved, path: str) -> Array | None:
     """Return a saved model's thresholds (C,), None without any; raise a UserError if they are no C probabilities."""
     values = getattr(saved.model.config, "thresholds", None)
     if values is None:
@@ -65,9 +65,9 @@ def read_thresholds(saved: Saved, path: str) -> Any:
 def answer_texts(
     saved: Saved,
     labels: LabelSet,
-    thresholds: Any,
+    thresholds: Array | None,
     examples: Sequence[Example],
-    forward: Any,
+    forward: Forward,
 ) -> list[Columns]:
     """Return the answers: class and probability; or classes above thresholds and all probabilities; or a number."""
     in_windows = saved.settings.get("long_texts") == "windows"

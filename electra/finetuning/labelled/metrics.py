@@ -33,7 +33,7 @@ class Answered(NamedTuple):
 
     targets: NDArray[Any]
     answers: NDArray[Any]
-    logits: NDArray[Any]
+    logits: NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ def calibration(answered: Answered) -> float:
     return calibration_error(expit(answered.logits).ravel(), answered.targets.ravel().astype(np.float64))
 
 
-def calibration_error(probabilities: NDArray[Any], is_right: NDArray[Any]) -> float:
+def calibration_error(probabilities: NDArray[np.float64], is_right: NDArray[np.bool_ | np.float64]) -> float:
     """Return the expected calibration error: how far probabilities are from the share of right answers, on average.
 
     Answers are put into 15 ranges of probability of equal width, and the distance of a range is weighted by its number

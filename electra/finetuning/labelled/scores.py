@@ -42,7 +42,7 @@ def mean_by_text(logits: Array, owners: Array) -> Array:
     return sums / counts[:, None]
 
 
-def decide_classes(labels: LabelSet, logits: Array, thresholds: Any = None) -> Array:
+def decide_classes(labels: LabelSet, logits: Array, thresholds: Array | None = None) -> Array:
     """Return the answers of logits (N, C), in the form of `LabelledTexts.targets`.
 
     Args:
@@ -139,7 +139,7 @@ def score_splits(logits: Logits, references: Mapping[str, ClassificationReferenc
         return by_split(score_classification)(logits, references) | score_thresholds(logits, references)
 
 
-def useful_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> Any:
+def useful_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> Array | None:
     """Return the best thresholds (C,) on the development set, if such thresholds raise the macro F1 of other texts.
 
     Otherwise, and for other kinds of labels, return None: a class is then answered above one half.
@@ -164,7 +164,7 @@ def is_classifier_collapsed(logits: Array, references: ClassificationReferences)
     return not np.isfinite(logits).all() or has_one_answer(*answered)
 
 
-def details(logits: Array, references: ClassificationReferences, thresholds: Any = None) -> Details:
+def details(logits: Array, references: ClassificationReferences, thresholds: Array | None = None) -> Details:
     """Return the details of a run for its report: scores of the constant answer, classes and confusions."""
     from sklearn.metrics import precision_recall_fscore_support
 

@@ -7,21 +7,20 @@ paper. Standard errors take the paradigms as given and their pairs as a sample.
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from electra.tasks.minimal_pairs.data import Pair
-from electra.tasks.minimal_pairs.report import GUESSING, Margin
+from electra.tasks.minimal_pairs.report import GUESSING, Accuracies, Accuracy, Margin
 
 
-def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str, Any]:
+def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> Accuracies:
     """Return accuracies as fractions, overall and by paradigm and phenomenon, from `outcomes_of` the pairs, (N,)."""
     table = pd.DataFrame(pairs).assign(outcome=outcomes)
-    paradigms = {}
-    phenomena: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    paradigms: dict[str, Accuracy] = {}
+    phenomena: dict[str, list[Accuracy]] = defaultdict(list)
     for (phenomenon, name), values in table.groupby(["phenomenon", "paradigm"])["outcome"]:
         paradigms[name] = {
             "accuracy": float(values.mean()),
@@ -36,13 +35,13 @@ def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str,
     }
 
 
-def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _mean(paradigms: Sequence[Accuracy]) -> Accuracy:
     """Return the mean accuracy of independent paradigms with its error, None if a paradigm has no error."""
     count = len(paradigms)
-    errors = [paradigm["standard_error"] for paradigm in paradigms]
+    errors = [error for paradigm in paradigms if (error := paradigm["standard_error"]) is not None]
     return {
         "accuracy": sum(paradigm["accuracy"] for paradigm in paradigms) / count,
-        "standard_error": None if None in errors else math.hypot(*errors) / count,
+        "standard_error": math.hypot(*errors) / count if len(errors) == count else None,
         "pairs": sum(paradigm["pairs"] for paradigm in paradigms),
         "paradigms": count,
     }

@@ -44,11 +44,15 @@ PAIRS_DEFINITIONS = (
 
 
 class Accuracy(TypedDict):
-    """An accuracy with its standard error, as fractions, of a number of pairs; an undefined error is None."""
+    """An accuracy with its standard error, as fractions; an undefined error is None.
+
+    A mean over paradigms has their number, too.
+    """
 
     accuracy: float
     standard_error: float | None
     pairs: NotRequired[int]
+    paradigms: NotRequired[int]
 
 
 class Accuracies(TypedDict):

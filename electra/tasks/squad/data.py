@@ -4,12 +4,12 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from electra.base.options import AT_LEAST_8, NOT_EMPTY
+from electra.base.options import AT_LEAST_8, NOT_EMPTY, Values
 from electra.core.errors import UserError
 from electra.core.options import option
 from electra.core.ranges import BELOW_ONE, POSITIVE
@@ -207,7 +207,7 @@ class Frame(NamedTuple):
 def encode_questions(
     data: Questions,
     tokenizer: PreTrainedTokenizerBase,
-    settings: Mapping[str, Any],
+    settings: Values,
     *,
     is_training: bool = False,
 ) -> QuestionWindows:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
+from electra.base.options import Values
 from electra.finetuning.data import Array
 from electra.tasks.squad.data import QuestionWindows
 from electra.tasks.squad.heads import Candidates
@@ -88,7 +89,7 @@ def decode(
     data: Questions,
     windows: QuestionWindows,
     candidates: Candidates,
-    settings: Mapping[str, Any],
+    settings: Values,
 ) -> Decoded:
     """Return the answers, chosen by the settings `n_best_size`, `max_answer_length` and `head`.
 

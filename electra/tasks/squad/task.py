@@ -102,7 +102,7 @@ class SquadReferences(NamedTuple):
 
     data: Questions
     windows: QuestionWindows
-    settings: Mapping[str, Any]
+    settings: Values
 
     def candidates(self, rows: Array) -> Candidates:
         """Return the candidates in the output of the model, float32 (N, ...)."""
