@@ -60,7 +60,8 @@ GENERAL_DEFINITIONS = (
     "is none.",
     "A run has collapsed if it gives the same answer to (almost) every example. It counts like any other run.",
     "ECE is the expected calibration error: the mean distance between the probability of an answer and the share of "
-    "answers with about this probability that are right, over 15 ranges.",
+    "answers with about this probability that are right, over 15 ranges. One answer to all has the share of its class "
+    "as its probability, so its ECE is small although it reads no text.",
     "A score is undefined where its formula has no value, such as the correlation with a constant. It counts as the "
     "worst score in the median; std is then undefined, too. A run that is older than a metric was not measured: "
     "median and std are those of the other seeds.",

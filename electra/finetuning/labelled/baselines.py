@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import numpy as np
-from scipy.special import logit
 
 from electra.finetuning.data import Array, Logits
 from electra.finetuning.labelled.labels import Example, LabelledTexts
-from electra.finetuning.labelled.metrics import NUMBER, SEVERAL
+from electra.finetuning.labelled.metrics import SEVERAL
 from electra.finetuning.labelled.scores import (
     score_splits,
 )
@@ -51,8 +50,7 @@ def _baselines(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence
     train = [data.splits["train"][number] for number in texts]
     part = data._replace(splits={"train": train})
     scored = {name: split for name, split in splits.items() if split.is_labelled and name != "train"}
-    shares = part.shares("train")
-    constant = shares if data.labels.kind == NUMBER else logit(np.clip(shares, 1e-9, 1 - 1e-9))
+    constant = part.constant("train")
     if data.labels.kind == SEVERAL and constant.max() <= 0:  # no class is in half of the texts
         constant = np.where(constant == constant.max(), FAINT, constant)
     answers = {

@@ -284,6 +284,17 @@ class LabelledTexts(NamedTuple):
         counts = np.bincount(np.array(numbers, np.int64), minlength=len(self.labels.classes))
         return counts / len(self.splits[split])
 
+    def constant(self, split: str) -> Array:
+        """Return logits (C,) whose probabilities are the `shares` of a split; for numbers the mean.
+
+        One such answer to all texts is the best one that reads no text.
+        """
+        shares = self.shares(split)
+        if self.labels.kind == NUMBER:
+            return shares
+        inside = np.clip(shares, 1e-9, 1 - 1e-9)
+        return np.log(inside) if self.labels.kind == SINGLE else np.log(inside / (1 - inside))
+
 
 # ---- numbers
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import logit
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -181,8 +180,7 @@ def load_classification(
 ) -> TaskData:
     """Return all splits, encoded. If `fraction` < 1, a run trains on a part of the texts, which its seed chooses."""
     kind = data.labels.kind
-    mean = data.shares("train")
-    constant = mean if kind == NUMBER else logit(mean)
+    constant = data.constant("train")
     splits = {}
     measured = {}
     for split, examples in data.splits.items():

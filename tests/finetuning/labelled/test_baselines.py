@@ -47,6 +47,13 @@ def test_words_of_classes_are_learned():
     assert found[BAG_OF_WORDS]["accuracy"] == 1 and found[CONSTANT]["accuracy"] == approx(1 / 3)
 
 
+def test_the_probabilities_of_the_constant_answer_are_the_shares_of_the_classes():
+    train = [("a", (0,))] * 6 + [("b", (1,))] * 3 + [("c", (2,))]
+    data, splits = task(LabelSet(SINGLE, ["a", "b", "c", "lost"]), train, train)
+    assert scores(data, splits)[CONSTANT]["ece"] == approx(0, abs=1e-6)
+    assert np.exp(data.constant("train")) == approx([0.6, 0.3, 0.1, 0], abs=1e-6)
+
+
 def test_several_classes_numbers_and_unspaced_texts():
     several = [("red", (0,)), ("red blue", (0, 1)), ("blue", (1,)), ("grey", ())] * 5
     found = scores(*task(LabelSet(SEVERAL, ["a", "b"]), several, several[:4]))
