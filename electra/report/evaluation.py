@@ -175,7 +175,11 @@ class Reporting:
             result = summary.results[0]
             splits = {} if too_unknown(unknown_share(summary)) else headlines_of(summary)
             comparisons = [
-                Comparison(score_for_verdict(summary, metric), rivals_of(summary, baselines, split))
+                Comparison(
+                    score_for_verdict(summary, metric),
+                    rivals_of(summary, baselines, split),
+                    not self.why_no_verdict(summary, split),
+                )
                 for split, metric in splits.items()
             ]
             text = advice(comparisons, result, result.settings.get(CUT_TEXTS, 0.0))

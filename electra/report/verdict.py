@@ -37,7 +37,7 @@ NOT_STARTED = "auc_before_start"
 """Key in the settings of a result whose encoder had not started to learn when its pre-training ended: its held-out
 AUC."""
 WORDS_ARE_BETTER = (
-    "What is better here, and takes seconds: TF-IDF and a linear model (scikit-learn), the bag of words."
+    "Better here, in seconds: TF-IDF and a linear model, such as those of scikit-learn, which are the bag of words."
 )
 """Sentence behind the advice on a network that is clearly below a bag of words."""
 
@@ -62,10 +62,11 @@ class Rival(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A score on one split, and the rivals that it is compared with, the best first."""
+    """A score on one split, its rivals, the best first, and whether there is a verdict."""
 
     score: float
     rivals: Sequence[Rival]
+    has_verdict: bool = True
 
 
 def gain(score: float, rival: Rival) -> float:
@@ -134,10 +135,13 @@ def advice(comparisons: Sequence[Comparison], result: Result, cut: float) -> str
         result: one of the runs with these scores.
         cut: share of the texts of which the network reads the beginning only.
     """
-    if result.start == "scratch" or not any(is_disappointing(*comparison) for comparison in comparisons):
+    if result.start == "scratch" or not any(is_disappointing(one.score, one.rivals) for one in comparisons):
         return ""
     is_behind = any(
-        rival.is_of_words and standing(score, rival) < 0 for score, rivals in comparisons for rival in rivals
+        rival.is_of_words and standing(one.score, rival) < 0
+        for one in comparisons
+        for rival in one.rivals
+        if one.has_verdict
     )
     parts = [things_to_try(result, cut), WORDS_ARE_BETTER if is_behind else ""]
     return " ".join(filter(None, parts))
