@@ -113,6 +113,21 @@ def check_results(folder: Path, name: str, about: Mapping[str, object]) -> None:
         raise UserError(f"{folder} holds other files or other results; choose another --output_dir")
 
 
+@contextmanager
+def folder_made(folder: Path) -> Iterator[None]:
+    """Make a folder for the block that fills it, so that an error of the folder comes first; leave none that is empty.
+
+    The folders around it stay.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # it has files
+            folder.rmdir()
+        raise
+
+
 def replace_folder(new: Path, target: Path) -> None:
     """Rename `new` to `target`; after a kill in between, the old folder is complete as `target.previous`."""
     share_weights(new)

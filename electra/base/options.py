@@ -65,12 +65,17 @@ def check_seed(seed: object) -> None:
     check(is_whole and SEED.holds(seed), "seed", repr(seed), f"a whole number {SEED.expected}")
 
 
+LISTED = "--help lists the options"
+"""End of a message about an unknown option that resembles none."""
+
+
 def check_known(
     options: Iterable[str],
     known_names: Collection[str],
     prefix: str = "",
     where: str = "",
     without_hint: frozenset[str] = frozenset(),
+    nameless: Sequence[str] = (),
 ) -> None:
     """Raise a UserError if an option is not known; the message has its name, and the option that may be meant.
 
@@ -78,10 +83,12 @@ def check_known(
         prefix: what is written before each name, such as "--".
         where: words behind the option that name its file, such as " in run.yaml"; "" on a command line.
         without_hint: known names that are never recommended.
+        nameless: words for the values that a command takes without the name of an option, such as FILE.
     """
+    listed = f"give {' and '.join(nameless)} without a name; {LISTED}" if nameless else LISTED
     for name in options:
         if name not in known_names:
-            otherwise = "--help lists the options" if prefix else f"the options are {', '.join(sorted(known_names))}"
+            otherwise = listed if prefix else f"the options are {', '.join(sorted(known_names))}"
             hint = hint_of_unknown(name, {*known_names} - without_hint, otherwise, prefix)
             raise UserError(f"unknown option {prefix}{name}{where}; {hint}")
 

@@ -91,7 +91,8 @@ class Parser(ArgumentParser):
         return {action.dest for action in self._actions if action.option_strings} - {"help", "config"}
 
     def _check_known(self, names: Sequence[str], where: str = "") -> None:
-        check_known(names, self._names(), "--", where, self.without_hint)
+        nameless = [str(action.metavar or action.dest) for action in self._actions if not action.option_strings]
+        check_known(names, self._names(), "--", where, self.without_hint, nameless)
 
 
 def check_words(words: Iterable[str]) -> None:

@@ -10,7 +10,15 @@ import numpy as np
 
 from electra.base.command_line import CommandLine, write_yaml
 from electra.base.console import environment, setup_logging
-from electra.base.files import OPTIONS_TITLE, check_results, expand, may_be_hub_id, write_file, write_json
+from electra.base.files import (
+    OPTIONS_TITLE,
+    check_results,
+    expand,
+    folder_made,
+    may_be_hub_id,
+    write_file,
+    write_json,
+)
 from electra.core.backbones import BACKBONES
 from electra.core.configuration import CAUSAL_KEY, longest_text
 from electra.core.errors import UserError
@@ -185,9 +193,7 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     check_lengths(pairs, groups, scorer)
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
     network: Any = scorer.discriminator or scorer.generator
-    # An error with the folder comes before the work.
-    folder.mkdir(parents=True, exist_ok=True)
-    with computing(network.device, most_threads()):
+    with folder_made(folder), computing(network.device, most_threads()):
         scores = scorer.scores(groups, names)
     numbers = token_numbers(groups)
     outcomes = {name: outcomes_of(values) for name, values in scores.items()}

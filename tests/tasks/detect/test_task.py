@@ -146,11 +146,16 @@ def test_the_command_writes_lines_and_a_summary(world, capsys):
         ({"a.txt": "\u200b\n"}, ["a.txt"]),
     ],
 )
-def test_what_is_refused_leaves_no_file(world, capsys, files, argv):
+def test_what_is_refused_leaves_no_file_and_no_folder(world, capsys, files, argv):
     for name, content in files.items():
         (world / name).write_text(content)
     refused_command(main, [*argv, *FLAGS], capsys)
-    assert not [path for path in (world / "output").rglob("*") if path.is_file()]
+    assert not [*(world / "output").rglob("*")]
+
+
+def test_a_value_without_a_name_is_named_where_an_option_is_unknown(capsys):
+    message = refused_command(main, ["--validation_file", "a.txt"], capsys)
+    assert "--validation_file; give FILE without a name" in message
 
 
 def test_the_terminal_has_counts_and_agreement(world, capsys):
