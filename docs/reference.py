@@ -277,12 +277,12 @@ def as_cell(text: str) -> str:
 
 
 def table(rows: Any) -> list[str]:
-    """Return rows as the lines of a table, and an empty line."""
+    """Return rows as the lines of a table, and an empty line; a small screen shows the first two columns."""
     if not any(row.resumed for row in rows):
-        lines = [f"| `--{row.name}` | {row.default} | {row.meaning} |" for row in rows]
-        return ["| option | default | meaning |", "|---|---|---|", *lines, ""]
-    lines = [f"| `--{row.name}` | {row.default} | {row.resumed} | {row.meaning} |" for row in rows]
-    return ["| option | default | resumed | meaning |", "|---|---|---|---|", *lines, ""]
+        lines = [f"| `--{row.name}` | {row.meaning} | {row.default} |" for row in rows]
+        return ["| option | meaning | default |", "|---|---|---|", *lines, ""]
+    lines = [f"| `--{row.name}` | {row.meaning} | {row.default} | {row.resumed} |" for row in rows]
+    return ["| option | meaning | default | resumed |", "|---|---|---|---|", *lines, ""]
 
 
 # ---- files of options
@@ -418,8 +418,8 @@ PYTHON = """# Python
 
 Pre-train, fine-tune, predict and find odd words from a program. `from electra import NAME` imports a name when it is
 first used. [Options](options.md) are those of the commands: `--num_seeds 3` is `num_seeds=3`, also where a message
-names one. A path may be a string or a `Path`. Wrong arguments, files and models raise `UserError`, a `ValueError` of
-one line; a missing file of rows raises `FileNotFoundError`.
+names one. A path may be a string or a `Path`. Wrong or missing arguments, files and models raise `UserError`, a
+`ValueError` of one line.
 
 - A model in memory needs its tokenizer, as `processing_class`, unless it was loaded from a folder that has one.
 - After each call the settings of the process are as before (threads, precision of products, malloc, signals), and
