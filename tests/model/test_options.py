@@ -8,7 +8,7 @@ from electra.base.options import without_effect
 from electra.core.backbones import UNIFORM
 from electra.core.errors import UserError
 from electra.core.objectives import KEYS, OBJECTIVES, OF_STAGES, check_values, objective_of, unread_options
-from electra.core.options import rules_of
+from electra.core.options import options_with, rules_of
 from electra.model.build import joint_config
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.options import MODEL_NEEDS, ModelArguments, ObjectiveArguments
@@ -48,11 +48,13 @@ def step_of(objective, is_uniform, **values):
 def test_each_option_that_an_objective_reads_changes_its_step(objective, is_uniform):
     spec = objective_of(objective, is_uniform)
     before = step_of(objective, is_uniform)
+    of_corruption = options_with("of_corruption", ObjectiveArguments)
     for name in KEYS.keys() - unread_options(spec) - {*OF_STAGES}:  # those decide which network a step trains
         value = other_value(spec, name)
         if value is not None:
             after = step_of(objective, is_uniform, **{KEYS[name]: value})
             assert not all(map(torch.equal, before, after)), f"--{name} changes nothing"
+            assert torch.equal(before[1], after[1]) or name in of_corruption, f"--{name} changes the corrupted text"
 
 
 OTHER_VALUES = {
