@@ -141,7 +141,7 @@ def lines_of_taken_over() -> list[str]:
     items = {
         "With --init_checkpoint": OF_PHASE - same,
         "With --init_discriminator or --init_generator": INHERITED - same,
-        "With these, and the same --objective": same,
+        "With these, and the same --objective": same & INHERITED,
     }
     lines = [
         f"- {start}: {', '.join(f'--{name}' for name in OF_RUN if name in names)}." for start, names in items.items()
