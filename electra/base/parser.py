@@ -27,7 +27,7 @@ CONFIG_HELP = "YAML file with any of the options; flags override it. Relative pa
 
 
 class Parser(ArgumentParser):
-    """An `ArgumentParser` with `--config FILE`, and a `UserError`, without secret values, in place of the end.
+    """An `ArgumentParser` with `--config FILE`, which raises a `UserError` without secret values where argparse exits.
 
     Attributes:
         without_hint: names of options that exist and are never recommended.

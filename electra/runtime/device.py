@@ -1,4 +1,4 @@
-"""Devices: what makes a training step faster on a CPU and on a GPU, and what a device computes, how fast."""
+"""Devices: what makes a training step faster on a CPU and on a GPU; the precision, name and speed of a device."""
 
 import ctypes
 import platform

@@ -33,6 +33,8 @@ TINY = {
 """Verb -> the command line of a run below a folder with the data of tests/tasks/conftest.py, of which some texts are
 longer than is read at once; and a new row."""
 WITHOUT_FILES_OF_PREDICTIONS = {"glue"}
+WITH_NOTE = {"squad", "tag"}
+"""Verbs whose models give answers that the card must explain."""
 SHOWN_BY_NAME = {"precision", "recall"}
 """Metrics of tagging that are no columns of the overview."""
 
@@ -107,6 +109,8 @@ def test_the_card_of_a_model_says_how_it_is_used(finished, monkeypatch):
     with np.load(finished.folder / "predictions" / f"{finished.result.task}-42.npz") as logits:
         has_windows = len(logits["dev"]) > finished.result.rows["dev"]
     assert ("cut into windows of" in card) == has_windows != ("truncated to" in card)
+    (note,) = re.findall(r"^Longer inputs are .* tokens\.(.*)", card, re.MULTILINE)
+    assert bool(note.strip()) == (finished.verb in WITH_NOTE)
 
 
 def test_a_saved_model_answers_a_new_row(finished):

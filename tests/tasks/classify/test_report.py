@@ -160,7 +160,11 @@ def evaluation_of(folder, accuracies, bag_of_words=0.5, answers=None, texts=400,
 
 
 def test_the_page_begins_with_the_verdict_on_the_runs(tmp_path):
-    blocks = CLASSIFY_REPORTING.report([evaluation_of(tmp_path / "a", (0.7, 0.8, 0.9))]).blocks
+    report = CLASSIFY_REPORTING.report([evaluation_of(tmp_path / "a", (0.7, 0.8, 0.9))])
+    blocks = report.blocks
+    scores = [row[0] for row in report.table.rows]
+    assert scores == ["Seeds", "accuracy", "macro F1"]  # micro F1 is accuracy
+    assert "Classes" in tables_of(blocks)
     assert isinstance(blocks[0], Text) and "400 texts for development" in blocks[0].text
     assert isinstance(blocks[1], Verdict) and blocks[1].is_good
     for said in ("mine accuracy 80.0 ± 10.0 % over 3", "the bag of words (50.0) by 30.0", "to all (25.0) by 55.0"):

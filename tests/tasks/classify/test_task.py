@@ -84,12 +84,23 @@ def test_what_the_rows_decide_is_recorded(folder):
     assert task.texts == round(0.5 * 44)  # of 48, four are held out
 
 
+@parametrize(("option", "is_weighted"), [("none", False), ("balanced", True)])
+def test_rare_classes_count_more_in_the_loss_on_request(tmp_path, option, is_weighted):
+    rows = [[f"text {n}", "rare" if n % 4 == 0 else "usual"] for n in range(40)]
+    train = write_table(tmp_path / "train.csv", ["text", "label"], rows)
+    values = {"pretrain_path": "encoder", "train_file": str(train), "class_weights": option}
+    task = open_classification(parse_classify_arguments(as_flags(values)))
+    rare, usual = (task.loss(torch.zeros(1, 2), torch.tensor([label]), 1).item() for label in (0, 1))
+    assert (rare > 2 * usual) == is_weighted
+
+
 def test_what_a_saved_model_keeps_is_in_its_card(folder):
     args = parse_classify_arguments(
         as_flags({"pretrain_path": "encoder", "train_file": str(folder / "topics" / "train.jsonl")})
     )
     task = open_classification(args)
     references, logits = rare_classes()
+    assert "thresholds" in task.note
     assert {*task.kept({"dev": logits}, {"dev": references})} == {*task.kind.kept} == {"thresholds"}
 
 

@@ -7,7 +7,8 @@ import pytest
 from electra.report.blocks import write_report
 from electra.report.published import published_scores
 from electra.tasks.glue.report import GLUE_REPORTING
-from electra.tasks.glue.tasks import AVG_TASKS
+from electra.tasks.glue.task import ECE_NAMES
+from electra.tasks.glue.tasks import AVG_TASKS, KNOWN_TASKS
 from tests.helpers import parametrize
 from tests.tasks.glue.runs import all_tasks, result, run_folder
 
@@ -26,6 +27,11 @@ def table(markdown):
     lines = markdown[markdown.index("|") :].split("\n\n")[0].splitlines()
     header, _, *rows = ([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines)
     return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def test_each_metric_of_a_task_has_a_title():
+    names = {name for task in KNOWN_TASKS.values() for name in (task.headline, *task.metrics, *task.columns)}
+    assert names | {"ece", *ECE_NAMES.values()} == GLUE_REPORTING.metrics.keys()
 
 
 @pytest.fixture

@@ -50,7 +50,8 @@ def test_options_reach_windows_model_and_answers(files, head):
     assert set(dev.windows.context[:, 0]) == {4}  # behind [CLS], two tokens and [SEP]
     assert {0, 3, 6} < set(dev.windows.first_tokens.tolist())
     assert (model.beam_size, model.dropout.p) == (3, 0.25)
-    width = 7 + (18 if head == "joint" else 6)
+    ends = 9 if head == "joint" else 3  # for each of the three starts, or for all of them
+    width = 1 + 3 + 3 + ends + ends  # whether there is an answer; starts and ends with their scores
     rows = np.random.default_rng(0).integers(4, 17, (len(dev.windows), width))
     answers = dev.decode(rows.astype(np.float32)).nbest.values()
     assert max(map(len, answers)) == 3
