@@ -14,6 +14,7 @@ import pytest
 from electra.finetuning.predict import predict
 from electra.finetuning.registry import BY_KIND, TASKS, command_of, groups_of, reporting_of
 from electra.report.evaluation import BAG_OF_WORDS, CUT_TEXTS, PLAIN_NAMES
+from electra.report.published import published_scores
 from electra.report.results import read_results
 from tests.helpers import parametrize, read_json
 from tests.tasks.classify.files import reviews_flags
@@ -72,6 +73,7 @@ def test_scores_are_those_of_the_reports(finished):
     report = (finished.folder / "report.md").read_text(encoding="utf-8")
     (overview,) = re.findall(r"^\| Run \| Seeds \|.*$", report, re.MULTILINE)
     titles = Counter(cell.strip() for cell in overview.split("|"))
+    assert all(f"\n| {name.removeprefix('f1_')} |" in report for name in finished.result.metrics.keys() - names)
     columns = {name for name in names - SHOWN_BY_NAME if reporting.repeats.get(name) not in names}
     for name in [headline] if reporting.averages else columns:
         assert any(title.endswith(reporting.metrics[name].title) for title in titles)
@@ -132,6 +134,8 @@ def test_the_help_names_the_longest_input(verb):
 def test_the_data_of_official_tasks_are_named_for_the_hub(verb):
     reporting = reporting_of(TASKS[verb].kind)
     assert {name for name, task in reporting.tasks.items() if task.rows} == reporting.datasets.keys()
+    published = {name for row in published_scores(reporting.kind) for name in row.scores}
+    assert published <= reporting.tasks.keys()
     if not reporting.averages:  # the overview has all metrics, as it has for data of a user
         assert all({*task.columns} == reporting.metrics.keys() for task in reporting.tasks.values())
 

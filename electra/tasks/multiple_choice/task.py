@@ -95,7 +95,7 @@ def open_choice_task(args: Arguments) -> Task:
     return Task(
         kind=MULTIPLE_CHOICE,
         name=task_name(options, MULTIPLE_CHOICE.name, CHOICE_TASKS),
-        headlines=("accuracy",),
+        headlines=CHOICE_REPORTING.headlines,
         load=partial(load_choice_task, options, args.rows),
         head=build_chooser,
         metrics=by_split(score_choices),

@@ -22,7 +22,6 @@ OF_TYPE = "f1_"
 """Beginning of the names of metrics of one type of entity."""
 TAGGING_TASKS = {
     "conll2003": ScoredTask("conll2003", "CoNLL-2003", "f1", columns=TAGGING_METRICS),
-    "conll2000": ScoredTask("conll2000", "CoNLL-2000", "f1", columns=TAGGING_METRICS),
 }
 """Official tasks by name."""
 TAGGING_DEFINITIONS = (

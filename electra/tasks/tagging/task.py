@@ -130,7 +130,7 @@ def open_tagging_task(args: Arguments) -> Task:
     return Task(
         kind=FEATURE_BASED if features else TAGGING,
         name=task_name(options, TAGGING.name, TAGGING_TASKS),
-        headlines=("f1", "accuracy"),
+        headlines=TAGGING_REPORTING.headlines,
         load=partial(load_tagging_task, options, args.rows),
         head=partial(build_feature_tagger, features) if features else build_tagger,
         loss=loss,
