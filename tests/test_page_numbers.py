@@ -153,7 +153,11 @@ def facts():
             "Up to four worker processes" if MOST_WORKERS == 4 else f"Up to {MOST_WORKERS} worker processes",
             f"after {int(SPINS):,} turns",
         ],
-        "docs/tagging.md": [f"`--max_length` is {TAGGING.max_length}"],
+        "docs/tagging.md": [
+            f"`--max_length` is {TAGGING.max_length}",
+            f"Encoders narrower than {NARROW.below}",
+            f"as many epochs as {NARROW.steps} steps take, from {LEAST} to {MOST}",
+        ],
         "docs/terms.md": [
             f"at least {number(LEAD)} above that of token frequencies",
             f"after {START_BUDGET // 10**6} million",

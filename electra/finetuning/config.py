@@ -69,13 +69,14 @@ class FineTuningArguments(Options):
     learning_rate: float | None = option(
         None,
         "Peak learning rate. Default by hidden size: 3e-4 (below 512), 1e-4 (below 1024), 5e-5; in `electra classify` "
-        "1e-3 below 256.",
+        "and `electra tag` 1e-3 below 256.",
         UP_TO_ONE,
     )
     layerwise_lr_decay: float | None = option(
         None,
         "Learning rate of a layer divided by that of the layer above, in (0, 1]; 1 disables it. Default: 0.8, or 0.9 "
-        "for hidden sizes of 1024 and more; in `electra classify` 1 below 256.",
+        "for hidden sizes of 1024 and more; in `electra classify` and `electra tag` 1 below "
+        "256.",
         UP_TO_ONE,
     )
     layerwise_lr_decay_mode: Literal["paper", "google", "rc2020"] = option(
@@ -85,8 +86,8 @@ class FineTuningArguments(Options):
     )
     num_train_epochs: float | None = option(
         None,
-        "Passes over the training data. Default: 3; in `electra classify` with encoders narrower than 256, as many as "
-        "250 steps take, from 3 to 40.",
+        "Passes over the training data. Default: 3; in `electra classify` and `electra tag` with encoders narrower "
+        "than 256, as many as 250 steps take, from 3 to 40.",
         POSITIVE,
     )
     per_device_train_batch_size: int = option(
@@ -378,7 +379,7 @@ PAPER_DEFAULTS = (
 )
 """Values for small, base and large: table 7 of the paper."""
 NARROW_DEFAULTS = Defaults(256, SMALL_RATE, 1.0, 250, "hf_mean")
-"""Values for encoders narrower than ELECTRA-Small, on rows of the user: docs/studies/first_result.md."""
+"""Values for encoders narrower than ELECTRA-Small in classify and tag: docs/studies/first_result.md."""
 FITTED_EPOCHS = (3, MOST_ADVISED_EPOCHS)
 """Least and most epochs where epochs are chosen by the number of steps."""
 EPOCHS = 3.0

@@ -34,6 +34,7 @@ from electra.finetuning.config import (
     HYPERPARAMETERS,
     NARROW_DEFAULTS,
     Arguments,
+    FineTuningArguments,
     HyperParameters,
     resolve_hyperparameters,
     scored_options,
@@ -276,11 +277,12 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
             p.task.name, p.rows, p.steps, p.tuning.learning_rate, p.tuning.max_length, p.seeds,
         )  # fmt: skip
         if p.task.texts is not None and model.config.hidden_size < NARROW_DEFAULTS.below:
+            has_choice = p.tuning.head != FineTuningArguments.head
             logger.info(
                 "               with the defaults of an encoder narrower than %d: --num_train_epochs %g "
-                "--learning_rate %g --layerwise_lr_decay %g --head %s",
+                "--learning_rate %g --layerwise_lr_decay %g%s",
                 NARROW_DEFAULTS.below, p.tuning.num_train_epochs, p.tuning.learning_rate, p.tuning.layerwise_lr_decay,
-                p.tuning.head,
+                f" --head {p.tuning.head}" if has_choice else "",
             )  # fmt: skip
         unit = p.task.kind.reporting.unit
         scored = sum(split.examples for name, split in p.data.scored.items() if name.startswith("dev"))

@@ -127,16 +127,18 @@ def open_tagging_task(args: Arguments) -> Task:
         raise UserError("--features are those of a trained encoder; name one with --pretrain_path")
     if features and args.tuning.left_to_right:
         raise UserError("--features and --left_to_right do not go together; leave one of them out")
+    data = load_tagging_splits(options, args.rows)
     return Task(
         kind=FEATURE_BASED if features else TAGGING,
         name=task_name(options, TAGGING.name, TAGGING_TASKS),
         headlines=TAGGING_REPORTING.headlines,
-        load=partial(load_tagging_task, options, args.rows),
+        load=partial(load_tagging_task, data, options.scheme),
         head=partial(build_feature_tagger, features) if features else build_tagger,
         loss=loss,
         metrics=by_split(score_tagging),
         is_collapsed=is_tagger_collapsed,
         predictions=of_one_split(tagging_files),
+        texts=None if features else len(data["train"]),
         note=FEATURE_NOTE if features else NOTE,
         example="" if features else EXAMPLE,
         collator=FeatureCollator if features else PaddingCollator,
@@ -174,17 +176,16 @@ class TaggingReferences(NamedTuple):
 
 
 def load_tagging_task(
-    options: TaggingArguments,
-    rows: Mapping[str, NamedRows],
+    data: Mapping[str, Sequence[TaggedSentence]],
+    asked_scheme: str,
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData:
-    data = load_tagging_splits(options, rows)
     train_labels = [sentence.labels or [] for sentence in data["train"]]
-    scheme = choose_scheme(train_labels, options.scheme)
+    scheme = choose_scheme(train_labels, asked_scheme)
     tags = tag_set(train_labels, scheme)
     logger.info("labels         %s, %d of them: %s", scheme, len(tags), " ".join(tags))
-    if options.scheme == "auto" and scheme in ("io", "plain") and OUTSIDE in tags:
+    if asked_scheme == "auto" and scheme in ("io", "plain") and OUTSIDE in tags:
         instead = "plain, if O is a class like others" if scheme == "io" else "io, if the others are entities"
         logger.info("               instead: --scheme %s", instead)
     splits = {}

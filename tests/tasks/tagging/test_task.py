@@ -8,11 +8,12 @@ from torch.testing import assert_close
 
 from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.runner import open_encoder
+from electra.report.results import read_results
 from electra.tasks.tagging.data import load_tagging_splits
 from electra.tasks.tagging.task import (
     EncoderWithTagger,
-    load_tagging_task,
     loss,
+    main,
     open_tagging_task,
     parse_tagging_arguments,
 )
@@ -47,8 +48,8 @@ def test_words_of_one_label_are_refused(tmp_path):
     (tmp_path / "names").mkdir()
     for split in ("train", "dev"):
         (tmp_path / "names" / f"{split}.txt").write_text("Ann O\nran O\n")
-    options = parse_tagging_arguments(flags(tmp_path)).options
-    assert "all labels are 'O'" in refused(lambda: load_tagging_task(options, {}, None, None))
+    args = parse_tagging_arguments(flags(tmp_path))
+    assert "all labels are 'O'" in refused(lambda: open_tagging_task(args))
 
 
 def test_the_head_reads_the_words_first_tokens_in_float32():
@@ -95,6 +96,23 @@ def test_the_words_of_a_row_read_their_first_tokens(files):
         with torch.no_grad():
             hidden = encoder.model(torch.tensor(row["input_ids"][None]))[0][0]
         assert_close(torch.tensor(row["features"][:, 0]), hidden[row["positions"]], rtol=1e-4, atol=1e-5)
+
+
+def test_an_evaluation_of_the_papers_defaults_goes_on_with_them(files, tmp_path):
+    """As those of earlier versions, which had no others for narrow encoders; a frozen encoder keeps the paper's."""
+    paper = {"learning_rate": 3e-4, "layerwise_lr_decay": 0.8, "num_train_epochs": 3.0}
+    narrow = {"learning_rate": 1e-3, "layerwise_lr_decay": 1.0, "num_train_epochs": 20.0}
+    for name, given, expected in (
+        ("begun", {**paper, "num_seeds": 1}, paper),
+        ("begun", {"num_seeds": 2}, paper),
+        ("new", {"num_seeds": 1}, narrow),
+    ):
+        options = {"num_train_epochs": None, "bf16": False, "max_length": 16, **given}
+        main(flags(files, experiment_name=name, output_dir=tmp_path, **options))
+        results = read_results(tmp_path / name / "results.jsonl")
+        assert len(results) == given["num_seeds"]
+        assert all({option: result.settings[option] for option in expected} == expected for result in results)
+    assert open_tagging_task(parse_tagging_arguments(flags(files, features="last"))).texts is None
 
 
 def test_held_out_sentences_leave_each_label_to_training(files, tmp_path, caplog):
