@@ -289,9 +289,10 @@ def table(rows: Any) -> list[str]:
 
 CONFIGURATIONS = """# Configuration files
 
-The files of [configs/](../configs), from their first lines, made by `python -m docs.reference`. Each file names its
-source, the published result and what cannot be reproduced. `electra VERB --config FILE` reads it; options on the
-command line win. `configs/electra.schema.json` lets editors complete and check such files.
+Repeat a published experiment: `electra VERB --config FILE` reads one of the files of [configs/](../configs), and
+options on the command line win. Each file names its source, the published result and what cannot be reproduced.
+`configs/electra.schema.json` lets editors complete and check such files. This page is made of their first lines by
+`python -m docs.reference`.
 """
 RATES = """Files of configs/pretraining/ with a peak learning rate of their own; the others have that of [their
 recipe](choose.md#which-learning-rate). A batch is the sequences of an optimizer step of one process.
