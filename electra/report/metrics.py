@@ -202,10 +202,13 @@ def make_panels(runs: Sequence[RunRecord], code_base: str = "") -> dict[str, lis
     for number, run in enumerate(runs):
         scale = 1.0
         if len(runs) > 1:  # tokens of a step, at the mean of the run
-            seen = [line for line in run.logs if line["step"] and "tokens_seen" in line]
+            seen = [(line["tokens_seen"], line["step"]) for line in run.logs if line["step"] and "tokens_seen" in line]
+            if "tokens" in run.compute:  # a run that has ended may be shorter than --logging_steps
+                seen.append((run.compute["tokens"], run.step))
             if not seen:
                 raise UserError(f"the log of {run.folder} has no line of training yet; leave this run out")
-            scale = seen[-1]["tokens_seen"] / seen[-1]["step"]
+            tokens, step = seen[-1]
+            scale = tokens / step
         baselines = run.held_out.get("frequencies", {})
         curves: dict[tuple[str, str], Curve] = {}
         for line in run.logs:

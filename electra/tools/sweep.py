@@ -41,7 +41,7 @@ import optuna
 import pandas as pd
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import BaseStorage
-from optuna.storages.journal import JournalFileBackend, JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock, JournalStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from electra.base.console import counted, format_seconds, setup_logging, shown_command
@@ -89,6 +89,25 @@ NOT_COMPARABLE = (
 # ---- points: claimed, run and finished in optuna's study
 
 
+class LockLostError(Exception):
+    """The error of a command that was silent for so long that another one has taken the lock of the study."""
+
+
+class StudyLock(JournalFileSymlinkLock):
+    """The lock of a study's file; optuna says by a RuntimeError that it was lost."""
+
+    def release(self) -> None:
+        try:
+            super().release()
+        except RuntimeError as error:
+            raise LockLostError(str(error)) from error
+
+
+def open_journal(path: str) -> BaseStorage:
+    """Return the storage of optuna in a file."""
+    return JournalStorage(JournalFileBackend(path, lock_obj=StudyLock(path)))
+
+
 def open_database(url: str) -> BaseStorage:
     """Return the storage of optuna in a database; try again if another host makes the tables at the same moment."""
     with suppress(Exception):
@@ -120,7 +139,7 @@ class Worker:
         self.process: subprocess.Popen[bytes] | None = None
         path = self.folder / STUDY_NAME
         try:
-            self.storage = open_database(url) if url else JournalStorage(JournalFileBackend(str(path)))
+            self.storage = open_database(url) if url else open_journal(str(path))
             self.study = optuna.create_study(
                 storage=self.storage, study_name=self.folder.name, direction=self.sweep.goal, load_if_exists=True
             )
@@ -154,7 +173,7 @@ class Worker:
         while not self.code:
             try:
                 is_finished, has_run = self.run_next()
-            except (UpdateFinishedTrialError, RuntimeError) as error:  # or the lock of the study was taken over
+            except (UpdateFinishedTrialError, LockLostError) as error:
                 raise UserError(
                     f"a point was taken over by another command, because this one was silent for {SILENT_AFTER:g} s; "
                     "this one ends, the other goes on"

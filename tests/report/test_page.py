@@ -23,7 +23,7 @@ from electra.report.metrics import make_panels, metric_title
 from electra.report.page import efficiency_section, report_blocks, try_to_report, write_run_report
 from electra.report.runs import RunRecord, read_run
 from tests.helpers import ROOT
-from tests.report.folders import finished_run, logs_until, write_state
+from tests.report.folders import evaluation_logs, finished_run, logs_until, write_state
 from tests.tasks.glue.runs import all_tasks, run_folder
 
 
@@ -123,6 +123,16 @@ def test_several_runs_share_charts(tmp_path):
     lines = drawn(one, other)["total loss"]
     assert [line[-1][0] for line in lines] == [6400, 6400, 2560, 1600] and lines[2][-1] == (2560.0, 26.0)
     assert re.search(r"<li>other has not ended; .*step 40 of 100</li>", page)
+
+
+def test_a_run_that_is_shorter_than_its_logging_interval_is_beside_another(tmp_path):
+    one, short = finished_run(tmp_path / "one"), finished_run(tmp_path / "short")
+    write_state(short, evaluation_logs([0, 100]))
+    lines = drawn(one, short)["discriminator AUC"]
+    assert {line[-1][0] for line in lines} == {6400}
+    (short / "metrics.json").unlink()
+    with raises(UserError, match="no line of training"):
+        drawn(one, short)
 
 
 def test_a_long_log_makes_a_small_page():

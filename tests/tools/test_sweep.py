@@ -17,7 +17,7 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 from electra.core.errors import UserError
 from electra.report.evaluation import CONSTANT, PLAIN_NAMES
 from electra.tools import sweep as module
-from electra.tools.sweep import judge, main, ranking, sweep_rows
+from electra.tools.sweep import LockLostError, StudyLock, judge, main, ranking, sweep_rows
 from electra.tools.sweep_file import Commands, check_points, count_points, first_points, next_point, read_sweep
 from tests.helpers import ROOT, contents, fork, parametrize, wait_for
 from tests.tasks.glue.files import write_glue
@@ -488,6 +488,14 @@ def test_two_commands_survive_kills_with_equal_results(points, url):
     assert any(line["step"] > 0 for line in starts(points))  # half of a point was kept
     if not url:
         assert sorted(finished(points)) == sorted(line.split(",")[0] for line in table(points).splitlines()[1:])
+
+
+def test_a_lock_that_another_command_has_taken_is_lost(tmp_path):
+    lock = StudyLock(str(tmp_path / "study.log"))
+    assert lock.acquire()
+    lock.release()
+    with pytest.raises(LockLostError):
+        lock.release()
 
 
 def test_a_stopped_command_loses_its_point_and_ends(points):
