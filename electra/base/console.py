@@ -10,8 +10,9 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from importlib import metadata
@@ -22,6 +23,8 @@ from tqdm import tqdm
 
 import electra
 from electra.base.streams import silence
+
+logger = logging.getLogger(__name__)
 
 # ---- text of others: what can be written as UTF-8, and what a terminal may be sent
 
@@ -158,6 +161,24 @@ def shows_bars() -> bool:
     notebooks = sys.modules.get("IPython")
     shell = notebooks.get_ipython() if notebooks is not None else None
     return sys.stderr.isatty() or "IPKernelApp" in getattr(shell, "config", ())
+
+
+LINE_SECONDS = 30.0
+"""Seconds between two lines of work that lasts, where no progress bar can be seen."""
+
+
+def counting(items: Iterable[V], what: str) -> Iterator[V]:
+    """Yield items; where no progress bar can be seen, log how many there were every `LINE_SECONDS`.
+
+    Args:
+        what: what is done, and what the items are, such as `tokenizing: documents`.
+    """
+    said = time.monotonic()
+    for count, item in enumerate(items, start=1):
+        yield item
+        if not shows_bars() and time.monotonic() - said > LINE_SECONDS:
+            logger.info("%s: %d so far", what, count)
+            said = time.monotonic()
 
 
 class RunLog(logging.handlers.MemoryHandler):

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.base.checkpoints import build_folder
-from electra.base.console import log_by_default, shows_bars
+from electra.base.console import counting, log_by_default, shows_bars
 from electra.base.files import write_json
 from electra.core.errors import UserError
 from electra.core.rng import TokenIds
@@ -159,7 +159,8 @@ class _TrainingStream:
 
     def __iter__(self) -> Iterator[str]:
         held_out_bytes = 0
-        for document in tqdm(self.corpus, unit="doc", desc="Reading", disable=not shows_bars()):
+        documents = counting(self.corpus, "reading for a tokenizer: documents")
+        for document in tqdm(documents, unit="doc", desc="Reading", disable=not shows_bars()):
             if not is_held_out(document, self.seed):
                 self.used += 1
                 yield document
@@ -167,10 +168,10 @@ class _TrainingStream:
                 self.held_out.append(document)
                 held_out_bytes += len(document.encode())
         if not self.used:
-            documents = self.held_out
+            kept = self.held_out
             self.held_out = []
-            self.used = len(documents)
-            yield from documents
+            self.used = len(kept)
+            yield from kept
         if not self.used:
             raise UserError(f"the corpus is empty: no text in {self.corpus.names}; name a file with text")
 

@@ -27,7 +27,7 @@ from transformers import (
 )
 
 from electra.base.checkpoints import translate_write_errors
-from electra.base.console import format_seconds, printable, shows_bars
+from electra.base.console import LINE_SECONDS, format_seconds, printable, shows_bars
 from electra.base.files import read_json, replace_folder, run_of, write_file, write_json
 from electra.core.errors import UserError
 from electra.finetuning.config import (
@@ -296,8 +296,6 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
 
 WAIT = 10.0
 """Seconds to wait for a run of another command before asking again."""
-LINE_SECONDS = 30.0
-"""Seconds between two lines of a run where no progress bar can be seen."""
 STEPS_OF_ESTIMATE = 10
 """Steps that are timed to say how long a run takes."""
 

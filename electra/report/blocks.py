@@ -6,6 +6,7 @@ any character.
 
 import base64
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -188,7 +189,9 @@ def _escaped(cell: str) -> str:
 # ---- the model card, which is alike for all models
 
 
-_FOLDERS = re.compile(r"(?<![^\s'\"=(|])/(?:[^\s/'\"]+/)+(?=[^\s/'\"])")
+_BEGINNING = r"(?<![^\s'\"=(|])"
+"""An expression of the place where a path begins."""
+_FOLDERS = re.compile(rf"{_BEGINNING}/(?:[^\s/'\"]+/)+(?=[^\s/'\"])")
 """The folders of an absolute path."""
 
 
@@ -239,8 +242,12 @@ class Card(NamedTuple):
 
 
 def without_folders(text: str) -> str:
-    """Return a text without the folders of absolute paths, which say nothing to a reader, and much about a machine."""
-    return _FOLDERS.sub("", text)
+    """Return a text with paths below the current folder made relative, and other absolute paths without folders.
+
+    Those folders say nothing to a reader, and much about a machine.
+    """
+    relative = re.sub(rf"{_BEGINNING}{re.escape(os.getcwd())}/", "", text)
+    return _FOLDERS.sub("", relative)
 
 
 def card_content(data: ModelCardData, card: Card) -> bytes:

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from electra.base import console
 from electra.base.console import (
     RunLog,
     columns_of,
@@ -150,3 +151,11 @@ def test_a_program_sees_the_lines_unless_it_has_set_up_logging(capsys, monkeypat
     with capsys.disabled():
         log_by_default()
     assert capsys.readouterr().out == "a line\n" and len(package.handlers) == 1
+
+
+def test_work_that_lasts_says_how_far_it_is(monkeypatch, caplog):
+    caplog.set_level("INFO")
+    assert [*console.counting("abc", "reading: documents")] == [*"abc"] and not caplog.messages
+    monkeypatch.setattr(console, "LINE_SECONDS", -1.0)
+    assert [*console.counting("abc", "reading: documents")] == [*"abc"]
+    assert caplog.messages == [f"reading: documents: {count} so far" for count in (1, 2, 3)]

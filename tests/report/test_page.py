@@ -16,7 +16,7 @@ from pytest import approx, raises
 
 from electra.base.samples import Sample, write_samples
 from electra.core.errors import UserError
-from electra.report.blocks import Table, to_html
+from electra.report.blocks import Table, to_html, without_folders
 from electra.report.command import main
 from electra.report.drawing import Curve, draw_curves
 from electra.report.metrics import make_panels, metric_title
@@ -133,6 +133,13 @@ def test_a_run_that_is_shorter_than_its_logging_interval_is_beside_another(tmp_p
     (short / "metrics.json").unlink()
     with raises(UserError, match="no line of training"):
         drawn(one, short)
+
+
+def test_paths_below_the_current_folder_are_shown_as_they_can_be_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = f"--tokenizer_path {tmp_path}/sub/th --train_file '{tmp_path}/a.txt' --cache_dir /mnt{tmp_path}/cache a/b"
+    shown = without_folders(given)
+    assert shown == "--tokenizer_path sub/th --train_file 'a.txt' --cache_dir cache a/b"
 
 
 def test_a_long_log_makes_a_small_page():
