@@ -23,7 +23,7 @@ class Registration(NamedTuple):
         basic: names of the options that `--help` shows, the most important first; "" for all.
         architectures: ends of the names of the classes of transformers that the kind's models are saved as.
         is_trained: whether the command fine-tunes.
-        takes_rows: whether a program may pass rows; the data of other kinds are fixed.
+        takes_rows: whether a program may pass rows to fine-tune on; the data of other kinds are fixed.
         preset: option -> value of another verb's options, which files and flags overrule. A verb with a preset has the
             kind and the parts of that verb, and no more.
     """
@@ -111,7 +111,6 @@ TASKS = {
         "electra.tasks.minimal_pairs.task.PAIRS_GROUPS",
         "electra.tasks.minimal_pairs.report.report_pairs",
         is_trained=False,
-        takes_rows=False,
     ),
 }
 """The kinds of tasks by the verb of their command, in the order of the help."""

@@ -11,6 +11,7 @@ from electra.tasks.squad.task import main as squad
 from electra.tasks.squad.task import parse_squad_arguments as parse_squad
 from electra.tasks.tagging.task import main as tag
 from electra.tasks.tagging.task import parse_tagging_arguments as parse_tagging
+from electra.tools.downstream import TASKS_OF_USER
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.tasks.multiple_choice.files import flags as choice_flags
@@ -98,6 +99,6 @@ def test_bad_options_and_files_are_one_line_and_leave_nothing(files, tmp_path, c
 def test_no_evaluation_leaves_its_output_folder(verb, name):
     main = import_module(TASKS[verb].module).main
     argv = ["--pretrain_path=a", f"--experiment_name={name}"]
-    if TASKS[verb].takes_rows:
+    if verb in TASKS_OF_USER:
         argv += FILES[1:]
     assert "--experiment_name" in refused(lambda: main(argv))
