@@ -300,6 +300,7 @@ def rare_classes(count=400, seed=0):
 def test_thresholds_find_rare_classes_of_other_texts():
     (dev, logits), (test, of_test) = rare_classes(), rare_classes(seed=1)
     found = score_splits({"dev": logits, "test": of_test}, {"dev": dev, "test": test})
+    assert found.keys() <= CLASSIFY_REPORTING.metrics.keys()
     assert found["macro_f1"] == found["test_macro_f1"] == 0
     assert found["threshold_macro_f1"] > 0.95 and found["test_threshold_macro_f1"] > 0.95
     thresholds = useful_thresholds({"dev": logits}, {"dev": dev})
