@@ -114,7 +114,7 @@ def test_a_wrong_option_is_refused_before_libraries_are_imported():
 def test_no_option_of_a_parser_is_refused_before_it_reads_them(verb):
     options = CommandLine(groups_of(verb), "")._option_string_actions
     with_hyphens = [f"{name.replace('_', '-')}=value" for name in options if name.startswith("--")]
-    commands.check_names(verb, [*options, *with_hyphens, "-", "--a value with spaces"])
+    commands.check_option_names(verb, [*options, *with_hyphens, "-", "--a value with spaces"])
 
 
 @parametrize("name", ["pretrain", "glue", "pairs", "tokenizer"])

@@ -135,7 +135,7 @@ def start(name: str) -> None:
     if asks_for_help(options):
         sys.stdout.write(files("electra").joinpath("help", f"{name}.txt").read_text(encoding="utf-8"))
         return
-    check_names(name, options)
+    check_option_names(name, options)
     if name not in WITHOUT_TORCH and os.environ.get("RANK", "0") == "0":
         with suppress(OSError):  # stderr may be on a full disk
             print(f"electra {name}: loading torch and transformers", file=sys.stderr, flush=True)  # noqa: T201
@@ -147,7 +147,7 @@ def start(name: str) -> None:
         module.main()
 
 
-def check_names(verb: str, words: Sequence[str]) -> None:
+def check_option_names(verb: str, words: Sequence[str]) -> None:
     """Refuse an unknown option by the file of the schema, before torch is imported, which takes seconds.
 
     Only verbs whose options are all declared here are checked: those of `electra pretrain` are also those of the
