@@ -16,10 +16,8 @@ from pathlib import Path
 from pytest import mark, raises
 
 from docs.help_files import FOLDER, help_of
-from electra.base.command_line import CommandLine
 from electra.base.errors import OPTIONAL
 from electra.base.files import PACKAGED_NETWORK
-from electra.finetuning.registry import TASKS, groups_of
 from electra.tools import commands
 from tests.helpers import ROOT, parametrize
 
@@ -102,19 +100,6 @@ def test_a_command_imports_no_library_that_it_does_not_use(words, unused, tmp_pa
     done, imported = run_electra(verb, *paths, *options)
     assert done.returncode == 0 and "electra.finetuning.predict" in imported
     assert not imported.intersection(unused)
-
-
-def test_a_wrong_option_is_refused_before_libraries_are_imported():
-    done, imported = run_electra("classify", "--train_fil", "a.csv")
-    assert done.returncode == 2 and done.stderr == "error: unknown option --train_fil; did you mean --train_file?\n"
-    assert not {"torch", "transformers"} & imported
-
-
-@parametrize("verb", TASKS)
-def test_no_option_of_a_parser_is_refused_before_it_reads_them(verb):
-    options = CommandLine(groups_of(verb), "")._option_string_actions
-    with_hyphens = [f"{name.replace('_', '-')}=value" for name in options if name.startswith("--")]
-    commands.check_option_names(verb, [*options, *with_hyphens, "-", "--a value with spaces"])
 
 
 @parametrize("name", ["pretrain", "glue", "pairs", "tokenizer"])

@@ -5,7 +5,6 @@ A verb's module is imported only when the verb runs. The help is ready in files 
 """
 
 import io
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -135,7 +134,6 @@ def start(name: str) -> None:
     if asks_for_help(options):
         sys.stdout.write(files("electra").joinpath("help", f"{name}.txt").read_text(encoding="utf-8"))
         return
-    check_option_names(name, options)
     if name not in WITHOUT_TORCH and os.environ.get("RANK", "0") == "0":
         with suppress(OSError):  # stderr may be on a full disk
             print(f"electra {name}: loading torch and transformers", file=sys.stderr, flush=True)  # noqa: T201
@@ -145,24 +143,6 @@ def start(name: str) -> None:
         module.main(preset=verb.preset)
     else:
         module.main()
-
-
-def check_option_names(verb: str, words: Sequence[str]) -> None:
-    """Refuse an unknown option by the file of the schema, before torch is imported, which takes seconds.
-
-    Only verbs whose options are all declared here are checked: those of `electra pretrain` are also those of the
-    installed transformers. The parser of the verb checks all words again.
-    """
-    from electra.base.files import CONFIGS  # not at the top: the help needs none of their libraries
-    from electra.base.options import check_known
-    from electra.base.parser import normalized
-
-    path = CONFIGS / "electra.schema.json"
-    if verb == "pretrain" or verb not in TASKS or not path.is_file():
-        return
-    names = json.loads(path.read_text(encoding="utf-8"))["definitions"][verb]["properties"].keys()
-    given = [word[2:].partition("=")[0] for word in normalized(words) if word.startswith("--") and " " not in word]
-    check_known([name for name in given if name.removeprefix("no_") not in {*names, "config", "help"}], names, "--")
 
 
 def asks_for_help(words: Sequence[str]) -> bool:
