@@ -23,7 +23,7 @@ from electra.core.rng import Bits, Ints, TokenIds, permute, permute_locally, ran
 class Stream(IntEnum):
     """A stream of random numbers: the first counter of `random_bits` after the seed, another one for each use.
 
-    A new use has the next number, `auto()`. Numbers never change, because runs are resumed.
+    A new use has a number that no other has. Numbers never change, because runs are resumed.
     """
 
     ROUNDING = 0
