@@ -197,7 +197,7 @@ def why_no_model(folder: Path) -> str:
         verb = BY_KIND.get(kind, "classify")
         return (
             f"{folder} is an evaluation without a saved model: it has not ended, or was made without --save_model; "
-            f"finish it with: electra {verb} --config {folder}/config.yaml --save_model"
+            f"if it no longer runs, finish it with: electra {verb} --config {folder}/config.yaml --save_model"
         )
     what = "is no fine-tuned model" if folder.exists() else "does not exist"
     return f"{folder} {what}; name a folder in models/, which --save_model writes"
