@@ -173,13 +173,14 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "demo": ("glue", {"tasks": ["demo"], "num_train_epochs": 0.2, "num_seeds": 1}),
     "classify": ("classify", {"train_file": "train.csv", "validation_file": "dev.csv", "num_seeds": 3, "head": "hf",
                               "learning_rate": 3e-4, "layerwise_lr_decay": 0.8, "num_train_epochs": 3}),
-    "tag": ("tag", {"train_file": "tags.txt", "validation_file": "tags.txt", "max_length": 24}),
+    "tag": ("tag", {"train_file": "tags.txt", "validation_file": "tags.txt", "max_length": 24,
+                    "learning_rate": 3e-4, "layerwise_lr_decay": 0.8}),
     "squad": ("squad", {"train_file": "squad.json", "validation_file": "squad.json", "max_length": 32,
                         "doc_stride": 8, "max_query_length": 8}),
     "choose": ("choose", {"train_file": "choice.jsonl", "validation_file": "choice.jsonl"}),
 }  # fmt: skip
-"""Evaluations: verb and options; of each but those of GLUE the best model is saved. Classify has had other defaults of
-head, rate, decay and epochs."""
+"""Evaluations: verb and options; of each but those of GLUE the best model is saved. Classify and tag have had other
+defaults of head, rate, decay and epochs."""
 ANSWERED = {
     "classify": "texts.jsonl",
     "tag": "sentences.jsonl",
