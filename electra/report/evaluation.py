@@ -146,12 +146,15 @@ class Reporting:
         scores = [column for column in columns if column[0] not in ABOUT_RUNS]
         terminal = Table(["percent, median ± std", *names[1:]], scores)
         details = self.details(names_of(folders), evaluated) if self.details else []
-        sentences = [*self.verdicts(folders), *self.advice(folders)]
-        blocks = [*lines_about(folders, self.unit), *sentences, *self.blocks(runs, details)]
+        blocks = [*lines_about(folders, self.unit), *self.sentences(folders), *self.blocks(runs, details)]
         titles = [task.title for task in self.tasks_in(runs).values()]
         what = ", ".join(titles) if len(titles) <= MOST_TITLES else f"{len(titles)} tasks"
         commands = folded_commands(self.verb, [options_of(folder) for folder in folders])
         return Report(f"{self.title}: {what}", [*blocks, *commands], terminal)
+
+    def sentences(self, folders: Sequence[Path]) -> list[Verdict]:
+        """Return the verdicts, and what to try after a low score."""
+        return [*self.verdicts(folders), *self.advice(folders)]
 
     def verdicts(self, folders: Sequence[Path]) -> list[Verdict]:
         """Return a sentence for each run with its score, and where the score stands to the baselines."""

@@ -431,7 +431,7 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
     table = table_of(lines)
     blocks: Blocks = [judge(commands.sweep, rows, rank), table]
     if evaluations := commands.evaluations([*points]):
-        blocks[1:1] = commands.reporting.verdicts(commands.evaluations(rows[0].points))
+        blocks[1:1] = commands.reporting.sentences(commands.evaluations(rows[0].points))
         page = commands.reporting.report(evaluations)
         blocks += [Heading("Each point"), *(block for block in page.blocks if not isinstance(block, Verdict))]
     elif not rank.startswith("eval/fixed_"):

@@ -695,6 +695,7 @@ def test_a_sweep_pretrains_fine_tunes_and_reports(tmp_path, copying, monkeypatch
     assert "median/cola" in header and "error/cola" in header
     page = (tmp_path / "s" / "report.html").read_text()
     assert PLAIN_NAMES[CONSTANT] in page
+    assert "had not started to learn" in page  # the advice after a low score
     assert "eval/discriminator_auc" in header
     assert len(rows) == 1
     assert [path for path, content in contents(tmp_path / "s").items() if b"hf_SECRET" in content] == []
