@@ -176,7 +176,7 @@ def counting(items: Iterable[V], what: str) -> Iterator[V]:
     said = time.monotonic()
     for count, item in enumerate(items, start=1):
         yield item
-        if not shows_bars() and time.monotonic() - said > LINE_SECONDS:
+        if time.monotonic() - said > LINE_SECONDS and not shows_bars():
             logger.info("%s: %d so far", what, count)
             said = time.monotonic()
 

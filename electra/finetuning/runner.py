@@ -222,12 +222,12 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
 
 
 def auc_before_start(network: str | None) -> dict[str, float]:
-    """Return the held-out AUC of a run of pre-training that has not started to learn, by the name `NOT_STARTED`.
+    """Return the held-out AUC of a discriminator that has not started to learn, by the name `NOT_STARTED`.
 
     Args:
-        network: folder of the run, or a folder in it; of other networks nothing is known, {}.
+        network: folder of a run of pre-training, or of its discriminator; of other networks nothing is known, {}.
     """
-    run = None if network is None else run_of(network)
+    run = None if network is None or Path(network).name == "generator" else run_of(network)
     path = run / METRICS_NAME if run is not None else None
     if path is None or not path.is_file():
         return {}

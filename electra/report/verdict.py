@@ -37,7 +37,7 @@ NOT_STARTED = "auc_before_start"
 """Key in the settings of a result whose encoder had not started to learn when its pre-training ended: its held-out
 AUC."""
 WORDS_ARE_BETTER = (
-    "Better here, in seconds: TF-IDF and a linear model, such as those of scikit-learn, which are the bag of words."
+    "The bag of words is better here and is trained in seconds: TF-IDF with a linear model, as scikit-learn has them."
 )
 """Sentence behind the advice on a network that is clearly below a bag of words."""
 
@@ -135,13 +135,15 @@ def advice(comparisons: Sequence[Comparison], result: Result, cut: float) -> str
         result: one of the runs with these scores.
         cut: share of the texts of which the network reads the beginning only.
     """
-    if result.start == "scratch" or not any(is_disappointing(one.score, one.rivals) for one in comparisons):
+    if result.start == "scratch" or not any(
+        is_disappointing(comparison.score, comparison.rivals) for comparison in comparisons
+    ):
         return ""
     is_behind = any(
-        rival.is_of_words and standing(one.score, rival) < 0
-        for one in comparisons
-        for rival in one.rivals
-        if one.has_verdict
+        rival.is_of_words and standing(comparison.score, rival) < 0
+        for comparison in comparisons
+        for rival in comparison.rivals
+        if comparison.has_verdict
     )
     parts = [things_to_try(result, cut), WORDS_ARE_BETTER if is_behind else ""]
     return " ".join(filter(None, parts))

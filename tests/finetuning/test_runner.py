@@ -81,6 +81,8 @@ def test_a_network_that_has_not_started_to_learn_is_known_by_its_run(tmp_path):
         (run_folder / "discriminator").mkdir(parents=True)
         (run_folder / "metrics.json").write_text(json.dumps({"held_out": held_out, "verdict": verdict}))
         assert auc_before_start(str(run_folder)) == auc_before_start(str(run_folder / "discriminator")) == expected
+        (run_folder / "generator").mkdir()
+        assert auc_before_start(str(run_folder / "generator")) == {}
     (run_folder / "metrics.json").unlink()
     for network in (str(run_folder), "google/electra-small-discriminator", None):
         assert auc_before_start(network) == {}
