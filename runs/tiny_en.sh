@@ -17,7 +17,7 @@ tokenizer=output/tiny_en_tokenizer
 
 test -d "$tokenizer" || python -m electra tokenizer --train_file "$1" --vocab_size 4096 --strip_accents \
     --output_dir "$tokenizer"
-python -m electra pretrain --config configs/pretraining/tiny_stable.yaml --train_file "$1" --validation_file "$2" \
+python -m electra pretrain --model_size tiny --train_file "$1" --validation_file "$2" \
     --tokenizer_path "$tokenizer" --max_eval_segments 1000 --eval_steps 3000 --save_steps 500 --seed 0 \
     --experiment_name tiny_en --auto_resume
 python runs/package_network.py output/tiny_en "${3:-electra/networks/tiny_en}" --language en
