@@ -20,7 +20,7 @@ from electra.base.parser import Parser
 from electra.core.errors import UserError
 from electra.finetuning.registry import BY_KIND, reporting_of
 from electra.report.blocks import PAGE_MARK, Blocks, BulletList, Heading, Report, Text, write_report
-from electra.report.evaluation import Reporting
+from electra.report.evaluation import Reporting, unit_of_scores
 from electra.report.metrics import CODE_BASE_METRICS
 from electra.report.page import efficiency_section
 from electra.report.page import write_run_report as write_run_report
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.glue is not None:  # its results, with the cost of the score
         reporting: Reporting = reporting_of("glue")
         summaries = reporting.read_runs([args.glue])
-        about = Text("Development sets, percent: median over seeds ± standard deviation.")
+        about = Text(f"Development sets, {unit_of_scores(summaries)}.")
         section += [
             Heading(reporting.title),
             about,

@@ -53,8 +53,6 @@ from electra.report.verdict import (
     verdict,
 )
 
-SUMMARY = "Scores in percent: median over seeds ± standard deviation."
-"""Sentence above the overview of every report."""
 GENERAL_DEFINITIONS = (
     "Median and std are over the seeds of one task; ± is std, the standard deviation with n - 1. With one seed there "
     "is none.",
@@ -144,7 +142,7 @@ class Reporting:
         overview = self.overview(runs)
         names, *columns = zip(overview.header, *overview.rows, strict=True)
         scores = [column for column in columns if column[0] not in ABOUT_RUNS]
-        terminal = Table(["percent, median ± std", *names[1:]], scores)
+        terminal = Table([unit_of_scores(runs), *names[1:]], scores)
         details = self.details(names_of(folders), evaluated) if self.details else []
         blocks = [*lines_about(folders, self.unit), *self.sentences(folders), *self.blocks(runs, details)]
         titles = [task.title for task in self.tasks_in(runs).values()]
@@ -300,7 +298,7 @@ class Reporting:
     def blocks(self, runs: Sequence[RunSummary], details: Blocks) -> Blocks:
         """Return the blocks of the report without title and verdicts; `details` stand behind the scores."""
         overview, *remarks = self.section(runs)
-        blocks: Blocks = [Heading("Development sets"), Text(SUMMARY), overview, *remarks]
+        blocks: Blocks = [Heading("Development sets"), Text(f"Scores in {unit_of_scores(runs)}."), overview, *remarks]
         if charts := self.charts(runs):
             what = f"Scores of each seed: {', '.join(chart.title for chart in charts)}"
             blocks.append(Figure(render(draw_dots(charts), "svg"), what, is_wide=len(charts) > 2))
@@ -562,6 +560,12 @@ def cell(
         "not measured": len(summary.results) - len(spread.values),
     }
     return text + "".join(f" ({count} of {len(summary.results)} {what})" for what, count in remarks.items() if count)
+
+
+def unit_of_scores(runs: Sequence[RunSummary]) -> str:
+    """Return in words what the scores of runs are: percent, and if a task has several seeds, a median of them."""
+    has_spread = any(len(summary.results) > 1 for run in runs for summary in run.tasks.values())
+    return "percent, median ± std" if has_spread else "percent"
 
 
 def seeds_cell(run: RunSummary) -> str:

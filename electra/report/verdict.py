@@ -114,7 +114,7 @@ def verdict(
 
 
 def is_disappointing(score: float, rivals: Sequence[Rival]) -> bool:
-    """Return True if a score is not clearly better than the worst rival, or worse than the best rival.
+    """Return True if a score is not clearly better than the worst rival, or not better than the best rival.
 
     The worst rival gives one answer to all rows, or is another rule without words. The best is a bag of words, where
     there is one.
@@ -122,7 +122,7 @@ def is_disappointing(score: float, rivals: Sequence[Rival]) -> bool:
     if not rivals:
         return False
     ordered = sorted(rivals, key=lambda rival: gain(score, rival))
-    return standing(score, ordered[-1]) <= 0 or gain(score, ordered[0]) < 0
+    return standing(score, ordered[-1]) <= 0 or gain(score, ordered[0]) <= 0
 
 
 def advice(comparisons: Sequence[Comparison], result: Result, cut: float) -> str:

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from dataclasses import replace
 
 import yaml
 from pytest import approx, raises
@@ -155,9 +156,13 @@ def test_medians_stand_beside_published_rows_of_their_task(tmp_path):
 
 
 def test_the_table_of_a_terminal_has_a_row_per_score(tmp_path):
-    table = GLUE.report([run_folder(tmp_path / "c", all_tasks("rte"))]).table
-    lines = text_table(table).splitlines()
-    assert [line.split("  ")[0] for line in lines[1:]] == ["Seeds", "RTE acc"]
+    (first,) = all_tasks("rte")
+    two = [first, replace(first, seed=43)]
+    for name, results, unit in (("a", [first], "percent"), ("b", two, "percent, median ± std")):
+        report = GLUE.report([run_folder(tmp_path / name, results)])
+        lines = text_table(report.table).splitlines()
+        assert [line.split("  ")[0] for line in lines] == [unit, "Seeds", "RTE acc"]
+        assert Text(f"Scores in {unit}.") in report.blocks
 
 
 @parametrize(

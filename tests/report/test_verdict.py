@@ -30,6 +30,7 @@ def rivals(*scores):
     [
         ((0.15, 0.61), True),  # below the bag of words
         ((0.15, 0.53), True),  # below, but not clearly
+        ((0.15, 0.52), True),  # as good, and the bag of words costs seconds
         ((0.15, 0.51), False),
         ((0.49,), True),  # as good as one answer to all
         ((0.4,), False),

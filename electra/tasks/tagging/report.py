@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from electra.report.blocks import Blocks, Heading, Text, table_of
-from electra.report.evaluation import Reporting, cell
+from electra.report.evaluation import Reporting, cell, unit_of_scores
 from electra.report.results import Metric, RunSummary, ScoredTask, by_name
 
 TAGGING_METRICS = by_name(
@@ -44,7 +44,7 @@ def describe_types(folders: Mapping[Path, str], runs: Sequence[RunSummary]) -> B
         return []
     return [
         Heading("By type"),
-        Text("F1 in percent: median over seeds ± standard deviation."),
+        Text(f"F1 in {unit_of_scores(runs)}."),
         table_of([*rows.values()]),
     ]
 
