@@ -43,12 +43,6 @@ def log_labels(data: LabelledTexts) -> None:
     doubles = [name for name in labels.classes if alike[name.casefold()] > 1]
     if doubles:
         logger.warning("               '%s' differ in case only, and are different classes", "', '".join(doubles))
-    lost = [name for name, share in zip(labels.classes, shares, strict=False) if not share]
-    if lost:
-        logger.warning(
-            "               '%s' has no text to train on, because all of its texts are held out; add some, or give a "
-            "--validation_file", "', '".join(lost),
-        )  # fmt: skip
     if shares.max() >= IMBALANCED * shares.min():
         logger.info("               imbalanced: consider --class_weights balanced, and macro F1")
     warn_of_repeated(data.splits, content_of, "texts")

@@ -166,8 +166,20 @@ def read_labelled(options: ClassifyArguments, program_rows: Mapping[str, NamedRo
     if not round(options.train_fractions[0] * len(splits["train"])):
         raise UserError("there are too few texts to train on; add some, or raise --train_fractions")
     data = LabelledTexts(labels, splits)
+    check_trained(data)
     log_labels(data)
     return data
+
+
+def check_trained(data: LabelledTexts) -> None:
+    """Raise a UserError if a class has texts in the development set and none to train on."""
+    trained, scored = data.shares("train"), data.shares("dev")
+    untrained = [name for number, name in enumerate(data.labels.classes) if scored[number] and not trained[number]]
+    if untrained:
+        raise UserError(
+            f"of {len(untrained)} classes, such as {abridged(untrained[0])}, all texts are in the development set and "
+            "none are left to train on; add texts of a rare class, merge it with another one, or leave it out"
+        )
 
 
 def load_classification(
