@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase
 
+from electra.base.console import format_seconds
 from electra.core.errors import UserError
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizers.options import TokenizerArguments
@@ -44,7 +45,9 @@ CHARACTER_COVERAGE = 0.9995
 COMMON_CHARACTERS = 1000
 REPEATS_PER_CHUNK = 1000  # words
 MANY_CHARACTERS = 1_000_000
-"""Characters of all different words together, above which Unigram takes long: a core needs 20 to 30 s per million."""
+"""Characters of all different words together, above which Unigram takes long and says so before."""
+SECONDS_PER_MANY = 30
+"""Seconds that one core needs for this many characters, 20 to 33. The trainer itself tells nothing meanwhile."""
 LONGEST_WORD = 1000
 """Characters of a word, without space or punctuation, that WordPiece cuts into pieces, at most; a longer word becomes
 [UNK]. The time for a word grows with the square of its length: for this length, a tenth of a second."""
@@ -192,9 +195,9 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
     characters = sum(map(len, parts))
     if characters > MANY_CHARACTERS:
         logger.info(
-            "unigram: %s different words with %s characters take minutes (without spaces, a clause is a word); "
-            "--max_documents trains on fewer",
-            f"{len(parts):,}", f"{characters:,}",
+            "unigram: %s different words (without spaces, a clause is a word) take about %s of a core, without a line "
+            "meanwhile; --max_documents trains on fewer",
+            f"{len(parts):,}", format_seconds(SECONDS_PER_MANY * characters / MANY_CHARACTERS),
         )  # fmt: skip
     backend = train_on_words(models.Unigram(), trainer, parts)
     backend.normalizer = normalizer
