@@ -22,7 +22,8 @@ from electra.pretraining.device import MOST_WORKERS
 from electra.pretraining.metrics import MAX_COUNTED_TOKENS
 from electra.pretraining.options import BUDGET_SIZES, DEFAULT_BUDGET
 from electra.pretraining.plan import FEW_TOKENS, MOST_EPOCHS
-from electra.pretraining.step import OUT_OF_TIME, TIMED_STEPS
+from electra.pretraining.stopping import OUT_OF_TIME
+from electra.pretraining.timing import TIMED_STEPS
 from electra.report.verdict import FEW_STEPS, FEWEST_EXAMPLES, SMALL_NETWORK
 from electra.tasks.classify.task import CLASSIFY
 from electra.tasks.glue.report import MOST_FITTED

@@ -13,13 +13,9 @@ A cache is a folder:
 All of them are memory-mapped: processes on a host share the pages, and a document takes no memory of a process. The
 folder can be moved and copied. A cache of foreign.py names files of datatrove, which stay where they are.
 Sources have no names here: equal text under another name has the same cache.
-
-The module also chooses the documents of a cache that are held out: millions of them take little memory.
 """
 
-import hashlib
 from bisect import bisect_right
-from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -33,7 +29,7 @@ from typing_extensions import TypedDict
 from electra.base.checkpoints import find_damage
 from electra.base.files import read_json, write_json
 from electra.core.errors import UserError
-from electra.core.rng import Bits, Ints, TokenIds, random_bits
+from electra.core.rng import Bits, Ints, TokenIds
 from electra.data.lines import naming_damage
 
 FORMAT_VERSION = 6
@@ -290,113 +286,3 @@ def write_index(
     tokens = int(sum(counts.sum() for counts in lengths))
     content = {"format_version": FORMAT_VERSION, **description, "tokens": tokens, "files": entries}
     write_json(content, folder / DESCRIPTION_NAME)
-
-
-# ---- documents that are trained on, and documents that are held out
-
-DOCUMENTS_PER_BLOCK = 2**17
-"""Documents whose hashes are looked at together, which bounds memory."""
-OF_TOKENS = "tokens:"
-"""Beginning of a fingerprint of documents; earlier versions made fingerprints of the text, which begin otherwise."""
-NONE: Ints = np.empty(0, dtype=np.int64)
-"""Numbers of no document."""
-
-
-class Documents:
-    """A lazy array of the numbers of a cache's documents, int64 (D,), without the held-out ones.
-
-    An index is an array of positions, or a slice without a step.
-    """
-
-    def __init__(self, count: int, left_out: Ints) -> None:
-        self._kept_before = left_out - np.arange(len(left_out))  # each of those left out, which are sorted
-        self._length = count - len(left_out)
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[int]:  # indices have no bound: a loop over them would not end
-        return iter(self[:].tolist())
-
-    def __getitem__(self, indices: slice | Ints) -> Ints:
-        if not isinstance(indices, slice):
-            return indices + np.searchsorted(self._kept_before, indices, side="right")
-        start, stop, _ = indices.indices(len(self))
-        rows = np.arange(start, stop)
-        before, until = np.searchsorted(self._kept_before, [start, stop])
-        left_out = np.bincount(self._kept_before[before:until] - start, minlength=len(rows))
-        return rows + before + left_out.cumsum()
-
-
-def blocks(hashes: Bits) -> Iterator[tuple[int, Bits]]:
-    """Yield blocks of up to `DOCUMENTS_PER_BLOCK` hashes of an array, each with the index of its first hash."""
-    for first in range(0, len(hashes), DOCUMENTS_PER_BLOCK):
-        yield first, hashes[first : first + DOCUMENTS_PER_BLOCK]
-
-
-def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: bool = False) -> Ints:
-    """Return the sorted numbers of the documents that are held out, int64. Equal documents stay together.
-
-    Documents are ranked by random numbers; those with the lowest ranks are held out, for a test set those with the
-    highest: the two sets do not depend on each other, and fractions with a sum below 1 give sets without a common
-    document.
-
-    Args:
-        hashes: hash of each document (equality.py), uint64 (D,).
-        fraction: share of the distinct documents to hold out, in [0, 1); at least one document unless 0.
-    Raises:
-        UserError: a document is to be held out, but all documents are equal.
-    """
-    if fraction == 0:
-        return NONE
-    distinct = _count_distinct(hashes)
-    if distinct < 2:
-        raise UserError(
-            "the corpus has only one distinct document, so none can be held out for evaluation; write blank lines "
-            "between its documents, or give a --validation_file; --validation_fraction 0 trains without evaluation"
-        )
-    wanted = min(distinct - 1, max(1, round(fraction * distinct)))
-    turned = np.uint64(2**64 - 1 if is_test else 0)
-    share = 2 * wanted / distinct  # of the range of ranks: on average it has twice as many as are wanted
-    while True:
-        limit = min(int(share * 2**64), 2**64 - 1)
-        candidates = np.concatenate(
-            [first + np.flatnonzero(random_bits(seed, block) ^ turned <= limit) for first, block in blocks(hashes)]
-        )
-        ranks = random_bits(seed, hashes[candidates]) ^ turned
-        # With the counts, np.unique sorts; without, it looks numbers up in a table, which takes 20 times as long.
-        lowest, _ = np.unique(ranks, return_counts=True)
-        if len(lowest) >= wanted:
-            return candidates[ranks <= lowest[wanted - 1]]
-        share *= 2
-
-
-def _count_distinct(hashes: Bits) -> int:
-    """Count distinct hashes. Even and odd hashes are sorted one after the other, which takes 4 bytes a document."""
-    room = np.empty_like(hashes)
-    distinct = 0
-    for last_bit in range(2):
-        end = 0
-        for _, block in blocks(hashes):
-            selected = block[block & np.uint64(1) == last_bit]
-            room[end : end + len(selected)] = selected
-            end += len(selected)
-        ordered = room[:end]
-        ordered.sort()
-        is_new = ordered[1:] != ordered[:-1]
-        distinct += int(is_new.sum()) + bool(end)
-    return distinct
-
-
-def shared_documents(hashes: Bits, other_hashes: Bits) -> Ints:
-    """Return the sorted numbers of the documents whose hash is also among `other_hashes`, int64."""
-    return np.concatenate([first + np.flatnonzero(np.isin(block, other_hashes)) for first, block in blocks(hashes)])
-
-
-def text_fingerprint(hashes: Bits, left_out: Ints = NONE) -> str:
-    """Return a checksum of the documents that are not left out, in their order, whichever files they come from."""
-    checksum = hashlib.blake2b(digest_size=16)
-    for first, block in blocks(hashes):
-        inside = slice(*np.searchsorted(left_out, [first, first + DOCUMENTS_PER_BLOCK]))
-        checksum.update(np.delete(block, left_out[inside] - first).data)
-    return f"{OF_TOKENS}{checksum.hexdigest()}"

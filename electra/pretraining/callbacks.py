@@ -15,7 +15,7 @@ from electra.pretraining.checkpoints import SavesAt
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.device import dtype_of
 from electra.pretraining.plan import Plan
-from electra.pretraining.step import FirstSteps
+from electra.pretraining.timing import FirstSteps
 from electra.report.runs import HAS_LEARNED, TEST
 from electra.runtime.device import device_name, measure_matmul_flops
 

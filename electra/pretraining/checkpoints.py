@@ -1,27 +1,17 @@
-"""When a run saves its state and how: complete checkpoints, signals, limits of time, what is kept."""
+"""When a run saves its state and how: complete checkpoints, and which of them are kept."""
 
 import logging
 import math
-import multiprocessing
-import multiprocessing.queues
-import os
 import shutil
-import signal
-import socket
-import sys
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
-from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
@@ -191,139 +181,7 @@ class NoSchedule:
         """Ignore the state of a checkpoint."""
 
 
-# ---- when a run saves its state and stops, and which checkpoints are deleted
-
-#     SIGTERM, SIGUSR1, SIGINT    exit code 128 + the signal's number: 143, 138, 130; a second SIGTERM or
-#                                 SIGINT stops at once
-#     --max_hours                 exit code 85 (OUT_OF_TIME of step.py), which no shell and no signal uses
-#
-# A run that is stopped finishes the optimizer step, saves its full state and exits. A scheduler can tell these codes
-# from success (0) and from a user's error (2), and start the same command again.
-
-
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
-"""Signals that end a run, as far as this system has them; see above."""
-
-ENDING = (signal.SIGTERM, signal.SIGINT)
-"""Signals of which a second one ends the process at once."""
-REPEAT = 1.0
-"""Seconds after which a signal counts as a second one: `timeout`, and a scheduler with torchrun, send each signal
-twice."""
-
-
-def say(line: str) -> None:
-    """Write a line to stderr past Python's buffers; nothing happens if that fails."""
-    with suppress(OSError):
-        os.write(2, f"{line}\n".encode())
-
-
-class StopRequests:
-    """The signals that ask a command to end its run, noted while it trains; `StopsWhenAsked` (step.py) obeys them."""
-
-    def __init__(self) -> None:
-        self.exit_code = 0
-        """128 + the number of the last signal; 0 if none has arrived."""
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Note the signals that arrive while the block of a command runs; if the block fails, kill its workers.
-
-        Python calls a handler between two of its own operations, so never while a step waits in C. Therefore a thread
-        reads the numbers of the signals that the system has delivered.
-        """
-        reading, writing = socket.socketpair()
-        writing.setblocking(False)
-        before = {number: signal.signal(number, self._note) for number in SIGNALS}
-        wakeup = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
-        listener = threading.Thread(target=self._listen, args=(reading,), daemon=True)
-        listener.start()
-        try:
-            yield
-        except BaseException:
-            kill_workers()
-            raise
-        finally:
-            signal.set_wakeup_fd(wakeup)
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            writing.send(bytes(1))
-            listener.join()
-            reading.close()
-            writing.close()
-
-    @staticmethod
-    def are_noted() -> bool:
-        """Return True if signals that end a run are noted now, which only the command does."""
-        return isinstance(getattr(signal.getsignal(signal.SIGTERM), "__self__", None), StopRequests)
-
-    def _note(self, number: int, frame: Any) -> None:
-        self.exit_code = 128 + number
-
-    def _listen(self, reading: socket.socket) -> None:
-        """Log each signal whose number arrives, and end the process at the second one; return when a 0 arrives."""
-        first: dict[int, float] = {}
-        while number := reading.recv(1)[0]:
-            if number not in SIGNALS:  # such as SIGCHLD, for which torch has a handler
-                continue
-            now = time.monotonic()
-            if number not in first:
-                first[number] = now
-                name = signal.Signals(number).name
-                say(f"\n{name}: finishing this step and saving it; the same signal again stops at once")
-            elif number in ENDING and now - first[number] >= REPEAT:
-                say("stopped")
-                for process in multiprocessing.active_children():
-                    process.kill()
-                os._exit(128 + number)
-
-
-def adapt_loader(loader: DataLoader) -> DataLoader:
-    """Return the loader with workers that leave signals to the run, and with the collator of a corrupted test set."""
-    inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps it
-    # Trainer's function seeds random states, which no worker uses.
-    inner.worker_init_fn = partial(set_up_worker, ignored=SIGNALS if StopRequests.are_noted() else ())
-    inner.collate_fn = getattr(inner.dataset, "collate", inner.collate_fn)
-    if inner.num_workers and sys.platform == "linux":
-        inner.multiprocessing_context = "fork"  # Python 3.14 would import torch again in each worker of each loader
-    return loader
-
-
-def set_up_worker(worker: int, ignored: Sequence[int]) -> None:
-    """Set up a data loader's worker, which ends with the run, or when it cannot send a batch.
-
-    multiprocessing's threads repeat without end what fails, for example for lack of file descriptors, or leave a batch
-    out, for which the run would wait for ever.
-
-    Args:
-        ignored: signals that the run notes, which are often sent to all processes.
-    """
-    signal.set_wakeup_fd(-1)
-    for number in ignored:
-        signal.signal(number, signal.SIG_IGN)
-    sys.excepthook = lambda *error: os._exit(1)
-    queue: Any = multiprocessing.queues.Queue
-    queue._on_queue_feeder_error = staticmethod(lambda *error: os._exit(1))
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    """End this process soon after its parent."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
-def kill_workers() -> None:
-    """Kill the workers of a command's data loaders, which ignore SIGTERM.
-
-    An error keeps their loader alive, and multiprocessing would wait for them for ever when the command ends. In a
-    program workers do not ignore SIGTERM, and other processes are not ours.
-    """
-    if hasattr(signal, "SIGCHLD"):
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would report the ends of workers as errors
-    for process in multiprocessing.active_children():
-        if process.daemon:
-            process.kill()
+# ---- at which steps checkpoints are saved
 
 
 def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:

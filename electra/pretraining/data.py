@@ -19,19 +19,12 @@ from electra.core.rng import Ints
 from electra.core.segments import EvaluationSegments, SegmentCollator, SegmentPolicy
 from electra.data.corpus import Corpus, check_apart
 from electra.data.foreign import open_cache
+from electra.data.held_out import NONE, Documents, held_out_documents, shared_documents, text_fingerprint
 from electra.data.options import SegmentArguments, held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.policies.packed import PackedPolicy
 from electra.data.shards import describe_sources, load_or_build_cache
-from electra.data.token_cache import (
-    NONE,
-    TOKENIZER_NAME,
-    Documents,
-    TokenCache,
-    held_out_documents,
-    shared_documents,
-    text_fingerprint,
-)
+from electra.data.token_cache import TOKENIZER_NAME, TokenCache
 from electra.data.tokenize import load_or_train_tokenizer
 from electra.model.pretrained import load_tokenizer_beside_model, read_config, trained_source
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments

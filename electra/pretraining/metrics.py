@@ -21,7 +21,8 @@ from electra.core.errors import UserError
 from electra.core.networks import ElectraPretrainingOutput
 from electra.core.objectives import OBJECTIVES, Objective
 from electra.core.segments import check_ids
-from electra.data.token_cache import Documents, TokenCache
+from electra.data.held_out import Documents
+from electra.data.token_cache import TokenCache
 from electra.report.blocks import Verdict
 from electra.report.evaluation import percent
 from electra.report.metrics import PRETRAINING_METRICS

@@ -9,8 +9,8 @@ from transformers import PreTrainedTokenizerBase
 from electra.base.console import RunLog, setup_logging, show_from, without_secrets
 from electra.core.schedules import check_optimizer
 from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.budget import announce_cost, fit_to_budget
 from electra.pretraining.callbacks import Probe
-from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.data import load_data
 from electra.pretraining.device import allow_open_files
@@ -27,8 +27,7 @@ from electra.pretraining.run_folder import (
     save_options,
     upload_networks,
 )
-from electra.pretraining.step import StopsWhenAsked
-from electra.pretraining.timing import announce_cost, fit_to_budget
+from electra.pretraining.stopping import StopRequests, StopsWhenAsked
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.page import REPORT_NAMES, try_to_report
 from electra.runtime.device import keep_freed_memory

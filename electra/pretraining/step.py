@@ -1,18 +1,14 @@
 """What a step does beside Trainer's part.
 
-It chooses networks, clips, leaves bad steps out, sums up the log, says the time left, and ends a run that must stop.
+It chooses networks, clips, leaves steps out that are not finite, and sums up the log.
 """
 
 import logging
 import math
-import shlex
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -21,18 +17,14 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.utils import get_total_norm
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import TrainerCallback, TrainerState
+from transformers import TrainerCallback
 
-from electra.base.console import format_seconds
 from electra.core.errors import UserError
 from electra.core.losses import weighted_mean
 from electra.core.networks import ElectraPretrainingOutput
 from electra.core.objectives import Objective
 from electra.core.tying import encoder_weights
 from electra.model.joint import ElectraForJointPretraining
-from electra.pretraining.checkpoints import StopRequests
-from electra.pretraining.configuration import ElectraTrainingArguments
-from electra.pretraining.plan import Plan
 
 logger = logging.getLogger(__name__)
 
@@ -301,138 +293,3 @@ class LogWindow:
                 totals.update(dict(zip(names, sums, strict=True)))
                 batches.update(dict.fromkeys(names, number))
         return {name: total / batches[name] for name, total in totals.items()}, skipped
-
-
-# ---- the end of a run that must stop
-
-OUT_OF_TIME = 85
-"""Exit code after --max_hours; see checkpoints.py."""
-
-
-class StopsWhenAsked(TrainerCallback):
-    """A callback that saves and ends training after the step in which a signal arrives, the same on all processes.
-
-    Args:
-        requests: the signals that the command has noted.
-        max_hours: hours from the start of the command after which the run ends; None for no limit.
-        started: `time.monotonic()` at the start of the command, in seconds.
-    """
-
-    def __init__(self, requests: StopRequests, max_hours: float | None = None, started: float = 0.0) -> None:
-        self.requests = requests
-        self.deadline = started + 3600 * (max_hours or math.inf)
-        self.exit_code = 0
-        """Exit code of the command; 0 if training was not stopped."""
-        self._group: Any = None
-
-    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if args.world_size > 1:  # of hosts, which do not wait for their GPUs
-            timeout = timedelta(seconds=args.ddp_timeout)
-            self._group = torch.distributed.new_group(backend="gloo", timeout=timeout)
-
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        self.exit_code = self.requests.exit_code or (OUT_OF_TIME if time.monotonic() >= self.deadline else 0)
-        if args.world_size > 1:  # a signal may reach only one process, or each at another step
-            code = torch.tensor(self.exit_code)
-            torch.distributed.all_reduce(code, op=torch.distributed.ReduceOp.MAX, group=self._group)
-            self.exit_code = int(code)
-        if self.exit_code:
-            control.should_save = control.should_training_stop = True
-
-    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if self.exit_code:
-            folder = shlex.quote(str(Path(args.output_dir)))
-            what = f"resume with: python -m electra pretrain --resume_from_checkpoint {folder}"
-            logger.info("stopped at step %d of %d; %s", state.global_step, state.max_steps, what)
-
-
-# ---- how long the run takes
-
-TIMED_STEPS = 10
-"""Steps that are timed, after one for warm-up."""
-TIMED_SECONDS = 20.0
-"""Seconds after which fewer steps than `TIMED_STEPS` are enough."""
-LONG = 86_400.0
-"""Seconds of a run on a CPU from which a line advises a smaller one: a day."""
-
-
-class Timing(NamedTuple):
-    """The mean time of some steps."""
-
-    steps: int
-    seconds_per_step: float
-
-
-class FirstSteps(TrainerCallback):
-    """A callback that times the first steps of a run, and logs how long the run will take.
-
-    Steps at which something is compiled, such as the second graph, for batches with padding, are not timed, nor are
-    evaluations and checkpoints; nor is the first step, unless it is the only one.
-
-    Args:
-        is_trial: whether training ends once the steps are timed; several processes take all of their steps, so that
-            they stop after the same one.
-    """
-
-    def __init__(self, plan: Plan, *, is_trial: bool = False) -> None:
-        self.plan = plan
-        self.is_trial = is_trial
-        self.timing: Timing | None = None
-        self.is_done = False
-        self._begin(0)
-
-    def _begin(self, step: int, *, is_warm: bool = False) -> None:
-        """Measure from now on, after `step`; the next step is timed if the one before was like it."""
-        self.first = step
-        self.is_warm = is_warm
-        self.compilations = count_compilations()
-        self.since = time.monotonic()
-
-    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        self._begin(state.global_step)
-
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if self.is_done:
-            return
-        if args.device.type != "cpu":
-            torch.accelerator.synchronize()
-        seconds = time.monotonic() - self.since
-        steps = state.global_step - self.first
-        if self.is_warm and count_compilations() == self.compilations:
-            self.timing = Timing(steps, seconds / steps)
-            self.is_done = steps >= TIMED_STEPS or seconds > TIMED_SECONDS
-        else:
-            self.timing = self.timing or Timing(steps, seconds / steps)
-            self._begin(state.global_step, is_warm=True)
-        if self.is_trial:
-            self.is_done = self.is_done and args.world_size == 1
-            control.should_training_stop = control.should_training_stop or self.is_done
-        elif self.is_done and state.global_step < state.max_steps:
-            announce_time(self.timing, args, self.plan, state.global_step)
-
-    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        self._begin(state.global_step)
-
-    def on_save(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        self._begin(state.global_step)
-
-
-def announce_time(timing: Timing, training: ElectraTrainingArguments, plan: Plan, step: int = 0) -> None:
-    """Log the measured speed, and the time that the run will take after `step`."""
-    rate = plan.tokens_per_step / timing.seconds_per_step
-    seconds = timing.seconds_per_step * (plan.steps - step)
-    logger.info(
-        f"time           {timing.steps} steps of {timing.seconds_per_step:.3g} s, {rate:,.0f} tokens/s with padding: "
-        f"about {format_seconds(seconds)} {'left, ' if step else ''}without evaluations and checkpoints"
-    )
-    if seconds > LONG and training.device.type == "cpu" and not training.budget:
-        logger.warning("this is long for a CPU; for less, give --budget 2h, --model_size tiny, or fewer --max_steps")
-
-
-def count_compilations() -> int:
-    """Return how often this process has begun to compile something, also if that failed."""
-    if "torch._dynamo" not in sys.modules:
-        return 0
-    from torch._dynamo.utils import counters
-
-    return counters["frames"]["total"]

@@ -60,7 +60,6 @@ from electra.pretraining.callbacks import Probe, default_callbacks
 from electra.pretraining.checkpoints import (
     AtomicCheckpoints,
     NoSchedule,
-    adapt_loader,
     keeping_options,
 )
 from electra.pretraining.configuration import ElectraTrainingArguments
@@ -78,6 +77,7 @@ from electra.pretraining.run_folder import (
     upload_networks,
 )
 from electra.pretraining.step import LogWindow, Phase, StepGuard, begin_second_stage, phase_at, values_of_batch
+from electra.pretraining.stopping import adapt_loader
 from electra.pretraining.testset import CorruptedTestSet
 from electra.report.runs import TEST
 from electra.runtime.device import computing

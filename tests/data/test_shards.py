@@ -20,15 +20,10 @@ from electra.data import shards
 from electra.data.command import main
 from electra.data.corpus import Corpus
 from electra.data.foreign import open_cache
+from electra.data.held_out import Documents, held_out_documents, shared_documents, text_fingerprint
 from electra.data.options import CorpusArguments
 from electra.data.shards import build_shard, cache_folder, describe_sources, load_or_build_cache
-from electra.data.token_cache import (
-    Documents,
-    TokenCache,
-    held_out_documents,
-    shared_documents,
-    text_fingerprint,
-)
+from electra.data.token_cache import TokenCache
 from electra.data.tokenize import DocumentEncoder, load_or_train_tokenizer
 from electra.tokenizers.options import TokenizerArguments
 from tests.conftest import TEXTS, refused
@@ -351,7 +346,7 @@ def test_documents_of_the_lowest_ranks_are_held_out(fraction, seed, monkeypatch)
     wanted = min(max(1, round(fraction * len(lowest))), len(lowest) - 1)
     expected = np.flatnonzero(ranks <= lowest[wanted - 1])
     for block in (7, 10**6):
-        monkeypatch.setattr("electra.data.token_cache.DOCUMENTS_PER_BLOCK", block)
+        monkeypatch.setattr("electra.data.held_out.DOCUMENTS_PER_BLOCK", block)
         assert held_out_documents(hashes, fraction, seed).tolist() == expected.tolist()
         assert shared_documents(hashes, hashes[:9]).tolist() == np.flatnonzero(np.isin(hashes, hashes[:9])).tolist()
         assert text_fingerprint(hashes, expected) == text_fingerprint(np.delete(hashes, expected))

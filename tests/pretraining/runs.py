@@ -7,12 +7,11 @@ from safetensors.torch import load_file
 
 from electra.core.backbones import BACKBONES, UNIFORM
 from electra.core.objectives import objective_of
-from electra.pretraining.checkpoints import StopRequests
 from electra.pretraining.data import load_data
 from electra.pretraining.model import prepare_model
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run_folder import open_run, provenance_of
-from electra.pretraining.step import StopsWhenAsked
+from electra.pretraining.stopping import StopRequests, StopsWhenAsked
 from electra.pretraining.trainer import ElectraTrainer
 from tests.helpers import read_json
 

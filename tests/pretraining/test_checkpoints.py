@@ -1,35 +1,18 @@
-"""Which checkpoints a run saves and keeps; how a signal or the clock stops it."""
+"""Which checkpoints a run saves and keeps, and what replaces their options."""
 
-import os
-import resource
-import signal
-import subprocess
-import sys
-from datetime import timedelta
-from functools import partial
-
-import psutil
 import pytest
 import torch
-from torch.distributed import TCPStore
-from torch.utils.data import DataLoader
-from transformers import TrainerCallback
 
 from electra.base.checkpoints import find_damage
 from electra.pretraining.checkpoints import (
     KEPT_NAME,
-    REPEAT,
-    SIGNALS,
-    StopRequests,
     fraction_steps,
     keeping_options,
     prune,
-    set_up_worker,
     word_steps,
 )
 from electra.pretraining.run import main
-from electra.pretraining.step import StopsWhenAsked
-from tests.helpers import ROOT, exit_codes, fork, parametrize, wait_for
+from tests.helpers import parametrize
 from tests.pretraining.runs import FAST, flags, make
 
 pytestmark = pytest.mark.slow
@@ -83,130 +66,6 @@ def test_a_run_keeps_its_checkpoints_of_words_by_name(folder):
     main(flags(folder, **options, checkpoint_words=words))
     names = {path.parent.name[11:]: path.read_text() for path in (folder / "output").glob("words*/checkpoint-*/kept")}
     assert names == {"3": "", "5": "chck_1M\n", "10": "chck_2M\n"}
-
-
-# ---- stopping
-
-
-class Send(TrainerCallback):
-    """Sends signals to this process in the middle of a step."""
-
-    def __init__(self, step, *numbers):
-        self.step = step
-        self.numbers = numbers
-
-    def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        if state.global_step + 1 == self.step:
-            for number in self.numbers:
-                os.kill(os.getpid(), number)
-
-
-def train(trainer):
-    stop = next(c for c in trainer.callback_handler.callbacks if isinstance(c, StopsWhenAsked))
-    with stop.requests.listening():
-        trainer.train()
-    return stop.exit_code
-
-
-@parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGUSR1", 138)])
-def test_a_signal_ends_the_run_with_a_full_checkpoint(folder, name, code):
-    number = getattr(signal, name)
-    before = signal.getsignal(number)
-    trainer = make(folder, **FAST, save_strategy="no")
-    trainer.add_callback(Send(5, number))
-    assert train(trainer) == code
-    assert signal.getsignal(number) == before and trainer.state.global_step == 5
-    assert find_damage(folder / "output" / "run" / "checkpoint-5") is None
-
-
-def step_without_end():
-    with StopRequests().listening():
-        batches = iter(DataLoader(range(10**9), num_workers=2, worker_init_fn=partial(set_up_worker, ignored=SIGNALS)))
-        next(batches)
-        print("loaded")
-        # A wait in C++, as for another process: Python runs no handler of a signal.
-        TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).wait(["never"], timedelta(hours=1))
-
-
-@pytest.fixture
-def endless(tmp_path):
-    """A process whose step never ends, and its two workers, which are gone soon after it."""
-    (tmp_path / "log").touch()
-    process = fork(step_without_end, log=tmp_path / "log")
-    try:
-        wait_for(lambda: "loaded" in process.log.read_text(), process)
-        workers = psutil.Process(process.pid).children()
-        assert len(workers) == 2
-        yield process
-        gone, alive = psutil.wait_procs(workers, timeout=20)
-        for worker in alive:
-            worker.kill()
-        assert len(gone) == 2
-    finally:
-        process.kill()
-        process.join()
-
-
-@parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_second_signal_stops_at_once_even_in_a_step_without_end(endless, name, code):
-    number = getattr(signal, name)
-    for _ in range(2):  # as `timeout` sends it: this is one request
-        os.kill(endless.pid, number)
-    endless.join(REPEAT + 0.5)
-    assert endless.is_alive()
-    os.kill(endless.pid, number)
-    endless.join(20)
-    assert endless.exitcode == code
-
-
-def test_workers_do_not_outlive_a_killed_run(endless):
-    endless.kill()
-    endless.join()
-
-
-def limited(soft, hard, argv):
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    main(argv)
-
-
-def test_the_limit_of_open_files_is_raised_for_workers(folder):
-    argv = flags(folder, **FAST, max_steps=4, dataloader_num_workers=2)
-    process = fork(limited, 80, 1000, argv, log=folder / "log")
-    assert exit_codes([process]) == [0], process.log.read_text()
-
-
-def test_a_worker_that_is_killed_ends_the_run(folder):
-    argv = flags(folder, **FAST, max_steps=100_000, save_steps=2, dataloader_num_workers=2)
-    process = fork(main, argv, log=folder / "log")
-    wait_for(lambda: list((folder / "output" / "run").glob("checkpoint-*")), process)
-    psutil.Process(process.pid).children()[0].kill()
-    assert exit_codes([process]) != [0] and "worker" in process.log.read_text()
-
-
-def test_a_signal_to_all_processes_stops_and_can_be_resumed(folder):
-    """As schedulers send it: to the workers of the data loader, too."""
-    argv = flags(folder, **FAST, max_steps=100_000, save_steps=50_000, logging_steps=1, dataloader_num_workers=1)
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "run_pretraining.py"), *argv],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        for line in process.stdout:
-            if line.startswith("step 3: loss"):
-                break
-        os.killpg(process.pid, signal.SIGTERM)
-        rest = process.stdout.read()
-        assert process.wait(60) == 143, rest
-    finally:
-        process.kill()
-    (checkpoint,) = (folder / "output" / "run").glob("checkpoint-*")
-    step = int(checkpoint.name.removeprefix("checkpoint-"))
-    argv = rest.partition("resume with: python -m electra pretrain ")[2].split("\n")[0].split()
-    main([*argv, f"--max_steps={step + 1}", "--dataloader_num_workers=0"])
-    assert find_damage(checkpoint.with_name(f"checkpoint-{step + 1}")) is None
 
 
 # ---- reading

@@ -12,7 +12,7 @@ from torch import nn
 
 from electra.base.errors import is_out_of_memory
 from electra.pretraining.device import MOST_GRAPHS, compile_model
-from electra.pretraining.step import count_compilations
+from electra.pretraining.timing import count_compilations
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.pretraining.compilers import NO_COMPILER, NO_HEADERS, failing_compiler, inductor_for

@@ -11,7 +11,7 @@ from transformers.trainer_pt_utils import nested_concat
 
 from electra.core.networks import ElectraPretrainingOutput
 from electra.core.objectives import OBJECTIVES
-from electra.data.token_cache import Documents
+from electra.data.held_out import Documents
 from electra.pretraining import metrics as metrics_module
 from electra.pretraining.finish import results_table
 from electra.pretraining.metrics import (

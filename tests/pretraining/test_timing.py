@@ -1,182 +1,121 @@
-"""Ten steps before a run: what --plan prints, how --budget becomes a recipe and steps, which are those of the run."""
+"""How long a run takes: its first steps are timed, without those that compile, evaluate or save."""
 
 import logging
-import math
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
 import torch
-import yaml
+from transformers import TrainerControl, TrainerState
 
-from electra.pretraining.configuration import seconds_of
-from electra.pretraining.options import parse_pretraining_arguments, recipe_within, resolve_options
-from electra.pretraining.run import main
-from electra.pretraining.run_folder import Run
-from electra.pretraining.step import count_compilations
-from electra.pretraining.timing import announce_cost, with_budget
-from tests.conftest import refused
-from tests.helpers import parametrize, read_json
-from tests.pretraining.runs import assert_same_state, flags
+from electra.pretraining import timing as module
+from electra.pretraining.timing import FirstSteps, Timing, announce_time
+from tests.helpers import parametrize
 
 
-def test_times_are_read():
-    assert [seconds_of(text) for text in ("90m", "2h", "1.5 d", "30 s")] == [5400, 7200, 129_600, 30]
-    for wrong in ("2", "h", "0h", "two hours", "2w"):
-        argv = ["--train_file=text", "--model_size=tiny", f"--budget={wrong}"]
-        assert f"--budget {wrong} " in refused(lambda argv=argv: parse_pretraining_arguments(argv))
+def test_a_run_of_days_on_a_cpu_says_how_to_choose_less(plan, caplog):
+    caplog.set_level(logging.INFO)
+    training = SimpleNamespace(device=torch.device("cpu"), budget=None)
+    for steps, step, is_long in ((86_399, 0, False), (86_401, 0, True), (86_401, 10, False), (99_999, 10, True)):
+        caplog.clear()
+        announce_time(Timing(10, 1.0), training, replace(plan, steps=steps), step)
+        line, *more = caplog.messages
+        assert line.startswith("time ") and ("1 d " in line) == is_long and ("left" in line) == (step > 0)
+        assert (len(more) == 1 and "--max_steps" in more[0]) if is_long else more == []
+    for other in ({"budget": "3d"}, {"device": torch.device("cuda")}):
+        caplog.clear()
+        announce_time(Timing(10, 1.0), SimpleNamespace(**{**vars(training), **other}), replace(plan, steps=10**6))
+        assert len(caplog.messages) == 1
 
 
-def test_a_file_overrides_the_recipe_of_a_budget(tmp_path):
-    (tmp_path / "my.yaml").write_text("train_file: [text]\nlearning_rate: 0.003\n")
-    args = parse_pretraining_arguments(["--config", str(tmp_path / "my.yaml"), "--budget=1s"])
-    assert (args.model.model_size, args.training.learning_rate) == ("tiny", 0.003)
-    assert args.record["model_size"] == "tiny"
+class Steps:
+    """Steps of a run, which take so many seconds on a clock of their own; some of them are compiled."""
+
+    def __init__(self, plan, monkeypatch, *, max_steps=86_500, each=1.0, compiled=(), events=(), device="cpu", **kind):
+        self.now = 100.0
+        self.compilations = 1
+        self.each, self.compiled, self.events, self.max_steps = each, compiled, events, max_steps
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(module, "count_compilations", lambda: self.compilations)
+        self.args = SimpleNamespace(device=torch.device(device), budget=None, world_size=kind.pop("world_size", 1))
+        self.clock = FirstSteps(replace(plan, steps=max_steps), **kind)
+
+    def take(self, steps, first=0):
+        """The step after which training stops, or the last one."""
+        self.clock.on_train_begin(self.args, TrainerState(global_step=first), TrainerControl())
+        for step in range(first + 1, first + steps + 1):
+            state = TrainerState(global_step=step, max_steps=self.max_steps)
+            control = TrainerControl()
+            self.now += 90.0 if step in self.compiled else self.each
+            self.compilations += step in self.compiled
+            self.clock.on_step_end(self.args, state, control)
+            for event, at in self.events:
+                if at == step:
+                    self.now += 50.0
+                    getattr(self.clock, event)(self.args, state, control)
+            if control.should_training_stop:
+                break
+        return step
 
 
 @parametrize(
-    ("device", "budget", "recipe"),
+    ("each", "steps", "events", "compiled", "measured"),
     [
-        ("cpu", "299m", "tiny"),
-        ("cpu", "5h", "mini"),
-        ("cpu", "1.24d", "mini"),
-        ("cpu", "30h", "small"),
-        ("cuda", "90m", "small"),
-        ("cuda", "1d", "base"),
+        (1.0, 10, [], (), None),
+        (1.0, 30, [], (), "10 steps of 1 s"),
+        (1.0, 14, [("on_evaluate", 3)], (), "10 steps of 1 s"),
+        (1.0, 14, [("on_save", 5)], (), None),
+        (15.0, 3, [], (), "2 steps of 15 s"),
+        (1.0, 20, [], (1, 4), "10 steps of 1 s"),
     ],
 )
-def test_the_time_and_the_device_choose_the_recipe(device, budget, recipe):
-    assert recipe_within(budget, device) == recipe
+def test_a_run_tells_its_time_after_its_first_steps(
+    plan, caplog, monkeypatch, each, steps, events, compiled, measured
+):
+    caplog.set_level(logging.INFO)
+    Steps(plan, monkeypatch, each=each, events=events, compiled=compiled).take(steps)
+    if measured is None:
+        assert caplog.messages == []
+        return
+    line, advice = caplog.messages
+    assert line.startswith("time ") and measured in line and "--max_steps" in advice
+
+
+def test_a_run_that_is_over_or_goes_on(plan, caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    Steps(plan, monkeypatch, max_steps=2).take(2)
+    assert caplog.messages == []  # over before its time is known
+    Steps(plan, monkeypatch, max_steps=1011).take(12, first=900)
+    assert "10 steps of 1 s" in caplog.messages[0] and "1 min 40 s left" in caplog.messages[0]
+
+
+def test_steps_on_a_device_are_waited_for(plan, monkeypatch):
+    waits = []
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waits.append(1))
+    for device in ("cuda", "cpu"):
+        Steps(plan, monkeypatch, device=device).take(30)
+        assert len(waits) == 11
 
 
 @parametrize(
-    ("words", "recipe", "budget"),
-    [
-        ([], "tiny", "1h"),
-        (["--learning_rate=1e-3", "--plan"], "tiny", "1h"),
-        (["--model_size=mini"], "mini", None),
-        (["--hidden_size=64"], "small", None),
-        (["--max_steps=10"], "small", None),
-        (["--max_steps=-1", "--num_train_epochs=2"], "small", None),
-        (["--auto_resume"], "small", None),
-        (["--plan", "--device_flops=1e15"], "small", None),
-        (["--budget=6h"], "mini", "6h"),
-    ],
+    ("compiled", "ends", "measured"),
+    [([1], 11, (10, 1.0)), ([1, 5], 15, (10, 1.0)), ([1, 5, 14], 21, (7, 1.0)), ([1, 21], 11, (10, 1.0))],
 )
-def test_on_a_cpu_own_text_without_size_and_length_is_trained_for_an_hour(words, recipe, budget, caplog):
-    caplog.set_level(logging.INFO)
-    args = parse_pretraining_arguments(["--train_file=text", *words])
-    assert (args.model.model_size, args.training.budget) == (recipe, budget)
-    assert ("--budget 1h" in caplog.text) == (budget == "1h")
-    assert parse_pretraining_arguments({"train_file": ["text"]}).training.budget == "1h"
+def test_steps_that_are_compiled_are_not_part_of_the_time(plan, monkeypatch, compiled, ends, measured):
+    steps = Steps(plan, monkeypatch, max_steps=21, compiled=compiled, is_trial=True)
+    assert steps.take(21) == ends and steps.clock.timing == measured
 
 
-def test_a_file_of_options_is_not_shortened(tmp_path):
-    (tmp_path / "my.yaml").write_text("train_file: [text]\n")
-    assert parse_pretraining_arguments(["--config", str(tmp_path / "my.yaml")]).training.budget is None
+def test_the_only_step_of_a_run_is_timed(plan, monkeypatch):
+    steps = Steps(plan, monkeypatch, max_steps=1, is_trial=True)
+    steps.take(1)
+    assert steps.clock.timing == (1, 1.0)
 
 
-@pytest.fixture
-def fitted():
-    """Steps and steps between evaluations of a budget of 1,000 s; a step takes a second, an epoch has 4,000 steps."""
-
-    def make(seconds_per_evaluation, *words, segments=128_000):
-        asked = parse_pretraining_arguments(["--train_file=text", "--model_size=tiny", "--budget=1000s", *words])
-        plan = SimpleNamespace(segments_per_epoch=segments, batch_size=32)
-        args = with_budget(asked, plan, 1.0, seconds_per_evaluation)
-        steps = args.training.max_steps
-        assert args.record["max_steps"] == steps and "max_steps" not in args.unused
-        resolved = resolve_options(args, Run(Path("run")), segments, has_held_out=True).training
-        assert resolved.max_steps == steps and steps >= 1
-        evaluations = 1 + math.ceil(steps / resolved.eval_steps)  # before the first step, and after the last
-        return steps, resolved.eval_steps, steps + evaluations * seconds_per_evaluation
-
-    return make
+def test_a_slow_first_step_does_not_end_a_trial(plan, monkeypatch):
+    steps = Steps(plan, monkeypatch, max_steps=11, compiled=[1], is_trial=True)
+    assert steps.take(11) == 11 and steps.clock.timing == (10, 1.0)
 
 
-def test_evaluations_are_part_of_a_budget(fitted):
-    steps, interval, seconds = fitted(2.0)
-    assert interval == math.ceil(steps / 20) and 900 < seconds <= 950  # the usual number
-    assert fitted(0.0)[:2] == (950, 48)
-    steps, interval, seconds = fitted(20.0)  # five are a tenth of the time
-    assert (steps, interval) == (850, 213) and seconds <= 950
-    assert fitted(300.0)[:2] == (350, 350)  # one before and one after the training
-    assert fitted(2000.0)[0] == 1
-
-
-def test_evaluations_that_are_asked_for_stay(fitted):
-    assert fitted(20.0, "--eval_steps=100")[:2] == (850, 100)
-    assert fitted(20.0, "--eval_steps=0.05")[:2] == (850, 43)
-    assert fitted(20.0, "--eval_strategy=epoch", segments=3200)[1] == 100
-    assert fitted(20.0, "--generator_gate", "loss", "1")[:2] == (850, 43)
-    assert fitted(20.0, segments=320)[:2] == (400, 100)  # forty epochs
-
-
-@pytest.mark.slow
-def test_a_budget_sets_the_steps_of_the_run(folder, capsys):
-    left_out = ("--max_steps", "--save_steps", "--logging_steps", "--warmup_steps")
-    argv = [word for word in flags(folder) if not word.startswith(left_out)]
-    main([*argv, "--budget=2s"])
-    options = yaml.safe_load((folder / "output" / "run" / "config.yaml").read_text())
-    steps = options["max_steps"]
-    assert 0 < steps < 10_000 and "budget" not in options
-    origin = read_json(folder / "output" / "run" / f"checkpoint-{steps}" / "origin.json")
-    assert origin["options"]["max_steps"] == steps
-    assert (folder / "output" / "run" / f"checkpoint-{steps}").is_dir()
-    main([*argv, f"--max_steps={steps}", "--experiment_name=same"])
-    assert_same_state(*(folder / "output" / name / f"checkpoint-{steps}" for name in ("run", "same")))
-    assert "--budget" in refused(lambda: main([*argv, "--budget=2s", "--auto_resume"]))
-    capsys.readouterr()
-    main([*argv, "--budget=1d", "--plan"])
-    printed = capsys.readouterr().out
-    assert "the text lasts for 40 epochs" in printed and "teaches little" not in printed
-
-
-@pytest.mark.slow
-def test_steps_that_are_timed_before_a_run_change_nothing(folder, capsys):
-    options = {"max_steps": 30, "eval_strategy": "no", "save_steps": 30, "hidden_size": 16}
-    main(flags(folder, **options))
-    starts = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith(("time ", "step "))]
-    assert starts.count("time") == 1 and starts.index("time") == 2  # after steps 4 and 8, before step 12
-    assert not [path for path in (folder / "output").iterdir() if path.name not in ("run", ".run.lock")]
-
-
-def test_a_plan_tells_the_time_on_another_device(plan, caplog):
-    caplog.set_level(logging.INFO)
-    args = parse_pretraining_arguments(["--train_file=a", "--plan", "--device_flops=312e12"])
-    announce_cost(args, None, None, replace(plan, flops=1.15e18))  # ELECTRA-Small on an A100
-    assert "3 h 24 min at 30% of 3.12e+14" in caplog.text
-    caplog.clear()
-    parse_pretraining_arguments(["--train_file=a", "--device_flops=1e15"])
-    assert "no effect: --device_flops" in caplog.text
-
-
-@pytest.mark.slow
-def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder, capsys):
-    main([*flags(folder), "--plan"])
-    output = capsys.readouterr().out
-    lines = {line[:15].strip(): line for line in output.splitlines()}
-    assert {"corpus", "discriminator", "training", "compute", "time"} <= set(lines)
-    assert " steps of" in lines["time"] and "peak memory" in output
-    main([*flags(folder), "--plan", "--device_flops=1e15"])
-    output = capsys.readouterr().out
-    assert "elsewhere " in output and "time " not in output
-    assert {path.name for path in folder.iterdir()} == {"corpus.txt", "cache"}
-
-
-@pytest.mark.slow
-def test_a_graph_counts_as_compiled_also_if_its_compiler_fails():
-    def fail(graph, inputs):
-        raise RuntimeError
-
-    before = count_compilations()
-    doubled = torch.compile(lambda x: x * 2, backend="eager", dynamic=False)
-    doubled(torch.ones(2))
-    doubled(torch.ones(2))
-    assert count_compilations() == before + 1
-    doubled(torch.ones(3))
-    assert count_compilations() == before + 2
-    with pytest.raises(RuntimeError):
-        torch.compile(lambda x: x * 3, backend=fail)(torch.ones(2))
-    assert count_compilations() == before + 3
+def test_processes_of_a_trial_take_the_same_steps(plan, monkeypatch):
+    steps = Steps(plan, monkeypatch, max_steps=21, compiled=[4], is_trial=True, world_size=2)
+    assert steps.take(21) == 21 and steps.clock.timing == (17, 1.0)

@@ -15,11 +15,13 @@ from collections.abc import Callable
 from electra.core.errors import UserError
 from electra.core.rng import Ints
 from electra.core.segments import SegmentPolicy
+from electra.data.held_out import Documents
 from electra.data.options import SegmentArguments
 from electra.data.policies.google import GooglePolicy
 from electra.data.policies.packed import PackedPolicy
-from electra.data.policies.windows import DEFAULT_OPTIONS, PAIR_SPECIALS, DocumentPolicy, PairPolicy, WindowPolicy
-from electra.data.token_cache import Documents, TokenCache
+from electra.data.policies.pieces import DocumentPolicy, PairPolicy
+from electra.data.policies.windows import DEFAULT_OPTIONS, PAIR_SPECIALS, WindowPolicy
+from electra.data.token_cache import TokenCache
 
 POLICIES: dict[str, Callable[..., SegmentPolicy]] = {
     "windows": WindowPolicy,

@@ -1,13 +1,14 @@
-"""The segment policies `windows`, `document` and `pairs`, which cut pieces at random places."""
+"""The segment policy `windows`: evenly spaced windows of each document, anew in every epoch."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from electra.core.rng import Flags, Floats, Ints, permute, uniform
+from electra.core.rng import Flags, Floats, Ints, uniform
 from electra.core.segments import Segment, Stream
+from electra.data.held_out import DOCUMENTS_PER_BLOCK, Documents
 from electra.data.options import SegmentArguments
-from electra.data.token_cache import DOCUMENTS_PER_BLOCK, Documents, TokenCache
+from electra.data.token_cache import TokenCache
 
 TWO_SEGMENT_PROBABILITY = 0.9
 """Share of windows that are split into A and B, as in google-research/electra."""
@@ -151,45 +152,3 @@ def split_windows(
         second = tokens[split:] if split < size else None
         segments.append(Segment(tokens[:split], second))
     return segments
-
-
-class DocumentPolicy(Policy):
-    """A policy of one random window per document and epoch, all starts equally likely, as rc2020_electra intends."""
-
-    def __post_init__(self) -> None:
-        self.body = self.max_length - SINGLE_SPECIALS
-
-    def __len__(self) -> int:
-        return len(self.documents)
-
-    def cut(self, epoch: int, indices: Ints) -> list[Segment]:
-        where = uniform(self.seed, Stream.START, epoch, indices)
-        return self._random_pieces(self.documents[indices], where)
-
-    def _random_pieces(self, documents: Ints, where: Floats) -> list[Segment]:
-        lengths = self.cache.lengths[documents]
-        sizes = np.minimum(lengths, self.body)
-        starts = np.floor(where * (lengths - sizes + 1)).astype(np.int64)
-        is_single = np.ones(len(sizes), dtype=bool)
-        return split_windows(self.cache, documents, starts, sizes, is_single, where)
-
-
-class PairPolicy(DocumentPolicy):
-    """A policy of random pieces of two documents as A and B, each half a window: the pairs of lmtuners."""
-
-    def __post_init__(self) -> None:
-        self.body = (self.max_length - PAIR_SPECIALS) // 2
-
-    def __len__(self) -> int:
-        return (len(self.documents) + 1) // 2
-
-    def cut(self, epoch: int, indices: Ints) -> list[Segment]:
-        count = len(self.documents)
-        members = np.stack([2 * indices, 2 * indices + 1]) % count
-        shuffled = permute(members, count, self.seed, Stream.PARTNER, epoch)
-        documents = self.documents[shuffled]
-        pieces = []
-        for side in range(2):
-            where = uniform(self.seed, Stream.START, epoch, indices, side)
-            pieces.append(self._random_pieces(documents[side], where))
-        return [Segment(a.first, b.first) for a, b in zip(*pieces, strict=True)]
