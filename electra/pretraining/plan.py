@@ -19,7 +19,7 @@ from electra.core.flops import (
 )
 from electra.core.objectives import OBJECTIVES
 from electra.core.schedules import stage_lengths
-from electra.core.segments import PackedRow, SegmentPolicy, segment_length
+from electra.core.segments import PackedRow, TrainingSegments, segment_length
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.checkpoints import fraction_steps, word_steps
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
@@ -169,18 +169,18 @@ def make_plan(
         generator_steps=config.generator_steps,
         tie=config.tie,
         changes=list(changes),
-        padding=padding_share(data.policy, max_length),
+        padding=padding_share(TrainingSegments(data.policy, len(data.policy), training.seed), max_length),
     )
 
 
-def padding_share(policy: SegmentPolicy, max_length: int) -> float:
-    """Return the share of padding in up to 500 rows of `max_length` tokens that are spread over the first epoch."""
-    indices = np.unique(np.linspace(0, len(policy) - 1, SAMPLED_ROWS).astype(np.int64))
+def padding_share(samples: TrainingSegments, max_length: int) -> float:
+    """Return the share of padding in up to 500 rows of `max_length` tokens that are spread over the samples."""
+    positions = np.unique(np.linspace(0, len(samples) - 1, SAMPLED_ROWS).astype(np.int64))
     tokens = 0
-    for row in policy.cut(0, indices):
+    for row in samples.__getitems__(positions.tolist()):
         segments = row.segments if isinstance(row, PackedRow) else [row]
         tokens += sum(map(segment_length, segments))
-    return 1 - tokens / (len(indices) * max_length)
+    return 1 - tokens / (len(positions) * max_length)
 
 
 def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:

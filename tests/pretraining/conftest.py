@@ -42,6 +42,8 @@ def cache(make_numbered_cache):
 class Rows:
     """A policy of `count` rows with so many tokens, to which two special ones are added."""
 
+    options = SegmentArguments()
+
     def __init__(self, count, tokens):
         self.count = count
         self.tokens = tokens
