@@ -10,16 +10,18 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO, overload
+from types import GenericAlias
+from typing import Any, TextIO, get_type_hints, overload
 
 import yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
 import electra
 from electra.base.typed import T, check_type, parse_json
 from electra.core.errors import UserError
+from electra.core.objectives import ObjectiveOptions
+from electra.core.options import options_with
 
 _PACKAGE = Path(electra.__file__).parent
 """Folder of the installed package or of the checkout's `electra/`."""
@@ -338,25 +340,22 @@ def read_options(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         options = check_type(read_yaml(path.read_text(encoding="utf-8")), dict[str, Any])
-        check_type(options, RunOptions)
+        for name in options.keys() & READ_BY_OTHERS.keys():
+            check_type({name: options[name]}, GenericAlias(dict, (str, READ_BY_OTHERS[name])))
     except (OSError, *YAML_ERRORS) as error:
         raise UserError(f"{path} cannot be read: {error}; restore it") from error
     return dict(options)
 
 
-class RunOptions(TypedDict, total=False):
-    """The options of a run that other commands read, with the types that they have in its config.yaml."""
-
-    objective: str
-    max_length: int
-    mlm_probability: float
-    mlm_replacement_probability: float | None
-    mlm_random_probability: float | None
-    disallow_correct: bool
-    temperature: float
-    tie: str | None
-    hidden_dropout_prob: float
-    attention_probs_dropout_prob: float
+READ_BY_OTHERS: dict[str, Any] = {
+    "objective": str,
+    "max_length": int,
+    "tie": str | None,
+    "hidden_dropout_prob": float,
+    "attention_probs_dropout_prob": float,
+    **{name: get_type_hints(ObjectiveOptions)[name] for name in options_with("of_corruption", ObjectiveOptions)},
+}
+"""Option of a run that other commands read -> the type that it has in the run's config.yaml."""
 
 
 _PART_OF_RUN = re.compile(r"discriminator|generator|checkpoint-\d+")
