@@ -32,7 +32,7 @@ from electra.core.options import options_with, rules_of
 from electra.core.recipes import RECIPES
 from electra.finetuning.registry import BY_KIND, TASKS, TRAINED, reporting_of
 from electra.pretraining.configuration import GROUPS, RESUMING
-from electra.pretraining.options import INHERITED, OF_PHASE, PRETRAINING_NEEDS
+from electra.pretraining.options import INHERITED, OF_PHASE, PRETRAINING_NEEDS, PROGRAM_NEEDS
 from electra.pretraining.plan import parameter_counts
 from electra.report.metrics import PRETRAINING_METRICS
 from electra.tools.commands import VERBS
@@ -78,8 +78,8 @@ OF_PRETRAINING = """All options of
 `--optim`, `--lr_scheduler_type`, `--fsdp`, `--push_to_hub`, `--hub_model_id`, `--use_cpu` and others. "Resumed" says
 what another value means for a run that goes on:
 
-- *kept*: it is refused.
-- *recorded*: it holds from there on, and the run's record says so.
+- *kept*: it is refused. So are other values of KEPT.
+- *recorded*: it holds from there on, and the run's record says so. So do other values of RECORDED.
 - *compared*: it is taken if documents, tokenizer, networks and segments of a step stay the same.
 - The others change nothing that is learned or measured.
 """
@@ -120,14 +120,24 @@ def options_page() -> str:
             text = f"The options are those of [electra {kind}](#electra-{kind}), with {values} by default."
             lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
             continue
-        lines += [OF_PRETRAINING] if verb == "pretrain" else elsewhere(groups[verb], places)
+        lines += [about_pretraining()] if verb == "pretrain" else elsewhere(groups[verb], places)
         here = [(title, [row for row in rows if row not in places]) for title, rows in groups[verb]]
         lines += tables(here, VERBS[verb].basic.split())
         places |= {row: f"electra {verb}" for _, rows in here for row in rows}
         if verb == "pretrain":
-            lines += [WITHOUT_EFFECT, *(f"- {line_of_need(need)}" for need in PRETRAINING_NEEDS if named(need)), ""]
+            needs = [*PRETRAINING_NEEDS, PROGRAM_NEEDS[0]]
+            lines += [WITHOUT_EFFECT, *(f"- {line_of_need(need)}" for need in needs), ""]
             lines += [TAKEN_OVER, *lines_of_taken_over(), ""]
     return "\n".join([*lines, OBJECTIVES_TITLE, *map(row_of_objective, OBJECTIVES.values()), ""])
+
+
+def about_pretraining() -> str:
+    """Return what is said of all options of a run, with the rules of those that only transformers declares."""
+    text = OF_PRETRAINING
+    for rule in ("kept", "recorded"):
+        names = [name for name, f in OF_RUN.items() if RESUMING[name] == rule and "rules" not in f.metadata]
+        text = text.replace(rule.upper(), ", ".join(f"`--{name}`" for name in sorted(names)))
+    return text
 
 
 TAKEN_OVER = """**Options that a later run takes over.** A run that starts from trained networks has these options of
@@ -180,11 +190,6 @@ def elsewhere(groups: Iterable[tuple[str, list[Row]]], places: Mapping[Row, str]
     return lines
 
 
-def named(need: Need) -> list[str]:
-    """Return the names of a need's options that the page has."""
-    return [name for name in need.names if name in OF_RUN and "rules" in OF_RUN[name].metadata]
-
-
 def line_of_need(need: Need) -> str:
     """Return the options of a need and why they have no effect, with values in place of that of a user."""
     reason = re.sub("^it is for ", "only for ", need.reason)
@@ -194,7 +199,7 @@ def line_of_need(need: Need) -> str:
         unmet = [value for value in values if value not in met]
         words = f"--{asked[1]} {one_of(unmet)}" if len(unmet) <= len(met) else f"any --{asked[1]} but {one_of(met)}"
         reason = reason.replace(asked[0], words.strip())
-    return as_cell(f"{', '.join(f'--{name}' for name in named(need))}: {reason}.")
+    return as_cell(f"{', '.join(f'--{name}' for name in need.names)}: {reason}.")
 
 
 def one_of(values: list[str]) -> str:

@@ -244,9 +244,12 @@ def _check_gate(c: Configuration) -> None:
 # ---- options of a program
 
 
-OF_COMMAND = (*options_with("of_command", *GROUPS), "push_to_hub", *NOT_USED)
-"""Options that only the command reads, or nobody."""
-PROGRAM_NEEDS = [Need(OF_COMMAND, never, "`electra pretrain` reads it, a program does not: see docs/python.md")]
+OF_COMMAND = (*options_with("of_command", *GROUPS), "push_to_hub")
+"""Options that only the command reads."""
+PROGRAM_NEEDS = [
+    Need(OF_COMMAND, never, "`electra pretrain` reads it, a program does not: see docs/python.md"),
+    Need(NOT_USED, never, "pre-training does not use it"),
+]
 """Needs of the options of a program."""
 
 
