@@ -11,10 +11,10 @@ from pytest import raises
 
 from electra.base.command_line import write_yaml
 from electra.base.files import CONFIGS
-from electra.base.options import types_of
+from electra.base.options import NOT_EMPTY, SEED, types_of
 from electra.core.errors import UserError
 from electra.core.objectives import OBJECTIVES
-from electra.core.options import rules_of
+from electra.core.options import options_with, rules_of
 from electra.core.recipes import RECIPES
 from electra.pretraining.configuration import GROUPS, ElectraTrainingArguments
 from electra.pretraining.metrics import evaluation_metrics
@@ -35,6 +35,21 @@ def test_each_number_has_a_range(group):
         f for f in fields(group) if "rules" in f.metadata and re.search("int|float", str(types_of(group)[f.name]))
     ]
     assert not [f.name for f in numbers if rules_of(f).valid is None]
+
+
+@parametrize("group", GROUPS)
+def test_a_path_is_not_empty_and_is_recorded_as_absolute(group):
+    """An empty one is a forgotten value, and a run goes on from any folder."""
+    for f in fields(group):
+        is_path = rules_of(f).valid is NOT_EMPTY or f.name.endswith("_file")
+        assert is_path == (rules_of(f).absolute is not None), f.name
+
+
+def test_an_option_whose_default_may_change_is_always_recorded():
+    """What recipes set, seeds, and the names of a run and of what it trains."""
+    seeds = {f.name for group in GROUPS for f in fields(group) if rules_of(f).valid is SEED}
+    expected = {*RECIPES["small"], *seeds, "experiment_name", "objective"}
+    assert {*options_with("always_recorded", *GROUPS)} == expected
 
 
 @parametrize(
