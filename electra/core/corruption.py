@@ -416,6 +416,31 @@ def mask_text(
     return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, original_ids, noise)
 
 
+def sample_masked(
+    masked: MaskedText,
+    logits: Tensor,
+    noise: Tensor,
+    config: ElectraPretrainingConfig,
+    probabilities: Tensor | None = None,
+) -> Tensor:
+    """Return the generator's samples at the chosen positions, int64 (B, K), as a run and its evaluations draw them.
+
+    Args:
+        logits: the generator's at the chosen positions, any float (B * K, V).
+        noise: a number in [0, 1) per slot, float (B, K).
+        config: temperature, and whether the original token may be drawn.
+        probabilities: softmax(logits), float32 (B * K, V), if already computed.
+    """
+    sampled_ids = sample_tokens(
+        logits,
+        noise.flatten(),
+        temperature=config.sampling_temperature,
+        disallowed_ids=masked.original_ids.flatten() if config.disallow_correct else None,
+        probabilities=probabilities,
+    )
+    return sampled_ids.view_as(noise)
+
+
 def count_masked(
     input_ids: Tensor,
     attention_mask: Tensor | None,

@@ -26,7 +26,7 @@ from electra.core.corruption import (
     draw_tokens,
     mask_text,
     replace_tokens,
-    sample_tokens,
+    sample_masked,
     segment_numbers,
 )
 from electra.core.errors import UserError
@@ -300,13 +300,7 @@ class JointModel(PreTrainedModel):
         """
         noise = sample_noise.gather(1, masked.mlm_positions)
         if generated is not None:
-            sampled_ids = sample_tokens(
-                generated.logits,
-                noise.flatten(),
-                probabilities=generated.probabilities,
-                temperature=self.objective.temperature,
-                disallowed_ids=masked.original_ids.flatten() if self.objective.disallow_correct else None,
-            ).view_as(noise)
+            sampled_ids = sample_masked(masked, generated.logits, noise, self.config, generated.probabilities)
         elif self.objective.draws_uniformly:
             sampled_ids = draw_tokens(noise, self.config.discriminator.vocab_size)
         else:

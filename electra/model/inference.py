@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.base.files import run_options
 from electra.base.samples import REPLACED, SIGMOID, Sample
 from electra.core.configuration import ElectraPretrainingConfig, longest_text
-from electra.core.corruption import MaskedText, mask_text, replace_tokens, sample_tokens
+from electra.core.corruption import MaskedText, mask_text, replace_tokens, sample_masked
 from electra.core.networks import check_finite, encode, gather_hidden, is_detector, lm_logits, replaced_logits
 from electra.core.objectives import KEYS, OBJECTIVES, ObjectiveOptions
 from electra.core.options import options_with
@@ -141,12 +141,7 @@ def corrupt(
     logits = lm_logits(generator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1))
     if not may_diverge:
         check_finite(logits)
-    sampled_ids = sample_tokens(
-        logits,
-        batch["sample_noise"].gather(1, masked.mlm_positions).flatten(),
-        temperature=config.sampling_temperature,
-        disallowed_ids=masked.original_ids.flatten() if config.disallow_correct else None,
-    ).view_as(masked.mlm_positions)
+    sampled_ids = sample_masked(masked, logits, batch["sample_noise"].gather(1, masked.mlm_positions), config)
     return masked, replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)[0]
 
 
