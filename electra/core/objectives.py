@@ -38,6 +38,8 @@ class Objective:
             second is "" without a generator, or if it is trained as in the paper.
         answers_probability: the sigmoid of the discriminator's output is the probability that a token was replaced;
             scores that are derived from this probability need it. Another loss, or no discriminator: False.
+        has_threshold: an output of the discriminator above 0 says that a token was replaced, or is noise; False for a
+            loss in which only differences of outputs mean something.
         loss: name of the discriminator's loss in `losses.DISCRIMINATOR_LOSSES`.
         has_generator: a small network fills the chosen positions; without one the main network sees [MASK].
         finds_replaced: the main network is a discriminator; otherwise it predicts the original tokens.
@@ -68,6 +70,7 @@ class Objective:
     meaning: str
     card: str
     answers_probability: bool
+    has_threshold: bool = True
     card_of_generator: str = ""
     loss: str = "cross_entropy"
     has_generator: bool = True
@@ -108,11 +111,6 @@ class Objective:
     def has_copy_gate(self) -> bool:
         """Return True for All-Tokens MLM, where nearly every answer is the input token itself."""
         return self.at_all_tokens and not self.finds_replaced
-
-    @property
-    def has_threshold(self) -> bool:
-        """Return True if a logit of the discriminator above 0 says that a token was replaced, or is noise."""
-        return self.answers_probability or self.is_energy_based
 
     @property
     def main_network(self) -> str:

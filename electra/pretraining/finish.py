@@ -269,7 +269,7 @@ def export_networks(
     shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process
     objective = model.objective
     is_energy_based = objective.is_energy_based
-    needs_name = objective.finds_replaced and not objective.has_threshold
+    needs_name = objective.finds_replaced and not (objective.answers_probability or is_energy_based)
     try:
         for name, network in networks.items():
             folder = unfinished / name

@@ -187,14 +187,16 @@ def test_metrics_of_a_corrupted_text_are_of_all_its_tokens(make_pair, objective)
     assert metrics.keys() - {"tokens"} <= evaluation_metrics(records_of(batches), 1.0, OBJECTIVES[objective]).keys()
 
 
-def test_answers_that_are_no_probabilities_have_no_threshold():
-    """Where only differences of answers mean something, 0 decides nothing."""
+def test_answers_without_a_threshold_decide_nothing():
     records = one_row([2, 10, 11, 3], [1], [True], [12], logits=[5.0, 9.0, 5.0, 5.0])
-    spec = replace(OBJECTIVES["electra"], answers_probability=False)
+    spec = replace(OBJECTIVES["electra"], answers_probability=False, has_threshold=False)
     for metrics in (evaluation_metrics(records, 50.0, spec), metrics_of_corrupted(records, spec)):
         detected = {name for name in metrics if name.startswith("discriminator_")}
         assert detected == {"discriminator_loss", "discriminator_auc"} and metrics["discriminator_auc"] == 1.0
     assert "discriminator_accuracy" not in dict(rows_of(spec))
+    with_threshold = replace(spec, has_threshold=True)
+    assert evaluation_metrics(records, 50.0, with_threshold)["discriminator_recall"] == 1.0
+    assert "discriminator_accuracy" in dict(rows_of(with_threshold))
 
 
 def one_row(
