@@ -75,7 +75,7 @@ def _detector_class(config_class: Any) -> type[PreTrainedModel]:
     return type(name, (family,), {"__init__": __init__, "__module__": __name__})
 
 
-def pooling_option(encoder_class: Any, has_pooler: bool) -> dict[str, bool]:
+def pooling_option(encoder_class: type[PreTrainedModel], has_pooler: bool) -> dict[str, bool]:
     """Return the argument that builds an encoder with or without its pooler; {} if there is no such argument."""
     parameters = inspect.signature(encoder_class).parameters
     return {"add_pooling_layer": has_pooler} if "add_pooling_layer" in parameters else {}
@@ -89,7 +89,7 @@ def is_detector(network: PreTrainedModel) -> bool:
     return hasattr(network, "discriminator_predictions")
 
 
-def class_of(config: PreTrainedConfig) -> Any:
+def class_of(config: PreTrainedConfig) -> type[PreTrainedModel]:
     """Return the class of an exported network or a released model, by its `architectures`.
 
     If `architectures` names neither a network with the replaced-token head nor a masked language model, an ELECTRA

@@ -67,11 +67,11 @@ class Rules(NamedTuple):
 
 
 def option(
-    default: Any,
+    default: object,
     help: str,
     valid: Range | None = None,
     choices: Iterable[str] = (),
-    without_value: Any = None,
+    without_value: object = None,
     **rules: Any,
 ) -> Any:
     """Return the dataclass field of an option: its default, help and rules.

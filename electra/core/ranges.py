@@ -29,7 +29,7 @@ SHARE = Range(lambda value: 0 <= value <= 1, "in [0, 1]", {"minimum": 0, "maximu
 """Ranges of counts and shares by name."""
 
 
-def check(condition: bool, name: str, value: Any, expected: str) -> None:
+def check(condition: bool, name: str, value: object, expected: str) -> None:
     """Raise a UserError that names an option, its value and what was expected, unless the condition holds."""
     if not condition:
         raise UserError(f"--{name} {value} is not possible: it must be {expected}")

@@ -16,6 +16,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from accelerate import PartialState
 from torch import Tensor, nn
+from transformers import TrainingArguments
 
 from electra.base.errors import is_out_of_memory
 from electra.core.errors import UserError
@@ -39,13 +40,13 @@ MOST_GRAPHS = 64
 to eight (padding or not, shared rows or not, two phases), and a program may make several runs."""
 
 
-def compiles_by_default(training: Any) -> bool:
+def compiles_by_default(training: TrainingArguments) -> bool:
     """Return True if a run compiles its step by default: on GPUs that Triton supports."""
     is_sharded = training.fsdp or training.deepspeed
     return training.device.type == "cuda" and not is_sharded and torch.cuda.get_device_capability() >= (7, 0)
 
 
-def uses_cuda_graphs(options: Any) -> bool:
+def uses_cuda_graphs(options: TrainingArguments) -> bool:
     """Return True if the compiled step is a CUDA graph, whose outputs and gradients keep their place in memory."""
     if options.torch_compile_backend == "cudagraphs":
         return True
@@ -58,7 +59,7 @@ def uses_cuda_graphs(options: Any) -> bool:
     return False
 
 
-def compile_model(model: nn.Module, training: Any) -> None:
+def compile_model(model: nn.Module, training: TrainingArguments) -> None:
     """Let the model be compiled at its first call, with fixed shapes, as the options say, if its device can compile.
 
     Else a warning says why, and `torch_compile` of the options becomes False.
@@ -126,7 +127,7 @@ Made = TypeVar("Made")
 """Type of the value that one process makes for all."""
 
 
-def choose_for_device(training: Any) -> None:
+def choose_for_device(training: TrainingArguments) -> None:
     """Set Trainer's options that depend on the device and were not given."""
     has_cuda = torch.cuda.is_available() and not training.use_cpu
     if training.bf16 is None:
@@ -138,14 +139,14 @@ def choose_for_device(training: Any) -> None:
         training.dataloader_num_workers = min(MOST_WORKERS, share_of_cores() - 1) if has_cuda else 0
 
 
-def dtype_of(training: Any) -> torch.dtype:
+def dtype_of(training: TrainingArguments) -> torch.dtype:
     """Return the number type in which the matrix products of a run are computed."""
     if training.bf16 or training.fp16:
         return torch.bfloat16 if training.bf16 else torch.float16
     return torch.float32
 
 
-def join_processes(training: Any) -> None:
+def join_processes(training: TrainingArguments) -> None:
     """Connect the processes of a run in the cases in which transformers would not connect them correctly."""
     environ = os.environ
     timeout = timedelta(seconds=training.ddp_timeout)
@@ -197,7 +198,7 @@ def main_process_first(make: Callable[[], Made], per_host: bool = True) -> Made:
 # ---- workers of the data loader
 
 
-def allow_open_files(training: Any) -> None:
+def allow_open_files(training: TrainingArguments) -> None:
     """Let this process open as many files as the system lets it: each tensor of a worker's batch is one."""
     if not training.dataloader_num_workers or sys.platform == "win32":
         return
