@@ -398,14 +398,15 @@ def check_values(objective: Objective) -> None:
     own_values = OBJECTIVES[objective.name]
     valid = {f.name: rules_of(f).valid for f in fields(ObjectiveOptions)}
     for name, key in KEYS.items():
-        value = getattr(objective, name)
-        if isinstance(getattr(own_values, name), bool):
+        value, own_value = getattr(objective, name), getattr(own_values, name)
+        if isinstance(own_value, bool):
             check(isinstance(value, bool), key, repr(value), "true or false")
             continue
         allowed = valid[name]
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        is_valid = is_number and (allowed is None or allowed.holds(value) or value == getattr(own_values, name))
-        check(is_valid, key, repr(value), "a number" + (f", {allowed.expected}" if allowed else ""))
+        kind, expected = (int, "a whole number") if isinstance(own_value, int) else (int | float, "a number")
+        is_number = isinstance(value, kind) and not isinstance(value, bool)
+        is_valid = is_number and (allowed is None or allowed.holds(value) or value == own_value)
+        check(is_valid, key, repr(value), expected + (f", {allowed.expected}" if allowed else ""))
     check_shares(objective)
 
 

@@ -275,8 +275,8 @@ def test_arguments_of_the_trainer_that_do_not_fit_are_named(parts, tmp_path):
 def test_options_that_a_program_does_not_use_are_warned_of(parts, tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="electra")  # a program that has set up logging keeps it
     make_trainer(parts, tmp_path / "run", budget="2h", label_smoothing_factor=0.1)
-    (warning,) = (message for message in caplog.messages if "no effect" in message)
-    assert "--budget" in warning and "--label_smoothing_factor" in warning
+    of_command, of_nothing = (message for message in caplog.messages if "no effect" in message)
+    assert "--budget" in of_command and "--label_smoothing_factor" in of_nothing
 
 
 @pytest.mark.parametrize(
@@ -289,6 +289,7 @@ def test_options_that_a_program_does_not_use_are_warned_of(parts, tmp_path, capl
         ({"mlm_random_probability": 0.3}, "mlm_random_probability"),
         ({"sampling_temperature": 0}, "sampling_temperature"),
         ({"discriminator_weight": -1}, "discriminator_weight"),
+        ({"generator_steps": 2.5}, "generator_steps"),
         ({"generator": 3}, "configuration"),
         ({"discriminator": {"model_type": "nope"}}, "nope"),
     ],
