@@ -27,7 +27,7 @@ from transformers import (
 )
 
 from electra.base.checkpoints import translate_write_errors
-from electra.base.console import LINE_SECONDS, format_seconds, printable, shows_bars
+from electra.base.console import LINE_SECONDS, counted, format_seconds, printable, shows_bars
 from electra.base.files import read_json, replace_folder, run_of, write_file, write_json
 from electra.core.errors import UserError
 from electra.finetuning.config import (
@@ -289,7 +289,7 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
         if reason := too_few(scored, unit):
             logger.warning("%s: there will be no verdict: %s of the development set", p.task.name, reason)
     runs = sum(len(p.seeds) for p in to_do)
-    logger.info("%d runs, %d are finished", runs, len(evaluation.results))
+    logger.info("%s, %d finished", counted(runs, "run"), len(evaluation.results))
 
 
 # ---- runs

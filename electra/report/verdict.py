@@ -187,7 +187,7 @@ def things_to_try(result: Result, cut: float) -> str:
     if cut > MOST_CUT and "long_texts" in settings and not in_windows:
         length = settings["max_length"]
         parts.append(f"{100 * cut:.0f} % of the texts are cut at {length} tokens: try --long_texts windows")
-    if not are_few and not result.collapsed:
+    if not result.collapsed:
         parts.append("pre-training for longer, or on more text, may help")
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""

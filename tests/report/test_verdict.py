@@ -55,11 +55,23 @@ def test_less_of_an_error_is_better():
 @parametrize(
     ("changes", "rows", "parameters", "cut", "expected"),
     [
-        ({}, 745, 3_000_000, 0.0, ["72 steps", "--num_train_epochs 21", *SMALL]),
-        ({}, 745, 3_000_000, 0.98, ["72 steps", "--num_train_epochs 21", *SMALL, "98 %", "128 tokens", WINDOWS]),
-        ({}, 745, 110_000_000, 0.0, ["72 steps", "--num_train_epochs 21"]),  # of a large one the rate is right
-        ({}, 20, 110_000_000, 0.0, ["3 steps", "--num_train_epochs 40"]),
-        ({"processes": 2}, 745, 110_000_000, 0.0, ["36 steps", "--num_train_epochs 40"]),
+        ({}, 745, 3_000_000, 0.0, ["72 steps", "--num_train_epochs 21", *SMALL, "re-training"]),
+        (
+            {},
+            745,
+            3_000_000,
+            0.98,
+            ["72 steps", "--num_train_epochs 21", *SMALL, "98 %", "128 tokens", WINDOWS, "re-training"],
+        ),
+        (
+            {},
+            745,
+            110_000_000,
+            0.0,
+            ["72 steps", "--num_train_epochs 21", "re-training"],
+        ),  # of a large one the rate is right
+        ({}, 20, 110_000_000, 0.0, ["3 steps", "--num_train_epochs 40", "re-training"]),
+        ({"processes": 2}, 745, 110_000_000, 0.0, ["36 steps", "--num_train_epochs 40", "re-training"]),
         ({"num_train_epochs": 60.0}, 20, 110_000_000, 0.0, ["re-training"]),
         ({}, 10_000, 3_000_000, 0.0, [*SMALL, "re-training"]),
         ({CAN_READ_MEAN: None}, 10_000, 3_000_000, 0.0, [*SMALL[:2], "re-training"]),  # --head hf_mean is refused

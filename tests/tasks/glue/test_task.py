@@ -282,7 +282,7 @@ def test_the_same_command_again_repeats_nothing(folder, capsys):
     assert contents(folder) == before
     glue([*flags(folder, **OPTIONS, **{**STARTED, "num_seeds": 3}), "--plan"])
     shown = capsys.readouterr().out
-    assert "9 runs, 18 are finished" in shown and contents(folder) == before
+    assert "9 runs, 18 finished" in shown and contents(folder) == before
 
 
 def test_the_protocol_of_berts_left_to_right_network():
