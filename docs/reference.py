@@ -51,6 +51,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "configs.md": configs_page(),
         FOLDER / "python.md": python_page(),
         FOLDER / "choose.md": with_made("choose.md", RECIPES_MARK, recipes_table()),
+        FOLDER / "use.md": with_made("use.md", ANSWERS_MARK, answers_table()),
         FOLDER / "metrics.md": with_made("metrics.md", METRICS_MARK, metrics_tables()),
         CONFIGS / "electra.schema.json": to_json(schema_of_files()),
     }
@@ -384,6 +385,22 @@ def metrics_tables() -> str:
         if others := [f"`{m.name}`" for m in here if not m.definition]:
             lines += [fill(f"{'Also' if rows else 'It has'} {', '.join(others)}, as defined above.", WIDTH), ""]
     return "\n".join(lines)
+
+
+ANSWERS_MARK = "<!-- answers, made by python -m docs.reference -->\n"
+"""Line before and after the table of the answers of saved models."""
+
+
+def answers_table() -> str:
+    """Return what a saved model reads and answers, as a table with a line for the verbs of equal answers."""
+    verbs: dict[tuple[str, ...], list[str]] = {}
+    for verb, row in TASKS.items():
+        if row.answers is not None and not row.preset:
+            verbs.setdefault(row.answers, []).append(f"`{verb}`")
+    lines = ["| saved by | columns read | `prediction` | `probability` |", "|---|---|---|---|"]
+    return "\n".join(
+        [*lines, *(f"| {' | '.join([', '.join(names), *cells])} |" for cells, names in verbs.items()), ""]
+    )
 
 
 def recipes_table() -> str:

@@ -25,6 +25,7 @@ from electra.finetuning.data import (
     data_settings,
     files_by_split,
 )
+from electra.finetuning.registry import NARROW
 from electra.report.verdict import MOST_ADVISED_EPOCHS, SMALL_RATE
 from electra.runtime.device import computes_bf16
 
@@ -52,7 +53,7 @@ class EncoderArguments(Options):
         None,
         "Encoder to fine-tune: a run folder, a checkpoint-N (its discriminator is used), an exported folder, the "
         "Hub id of any encoder, such as google/electra-small-discriminator, or tiny-en, the small English network of "
-        "this package. Default in `electra classify` and `electra tag`: tiny-en.",
+        f"this package. Default in {NARROW}: tiny-en.",
     )
     from_scratch: str | None = option(
         None,
@@ -68,15 +69,14 @@ class FineTuningArguments(Options):
 
     learning_rate: float | None = option(
         None,
-        "Peak learning rate. Default by hidden size: 3e-4 (below 512), 1e-4 (below 1024), 5e-5; in `electra classify` "
-        "and `electra tag` 1e-3 below 256.",
+        "Peak learning rate. Default by hidden size: 3e-4 (below 512), 1e-4 (below 1024), 5e-5; 1e-3 below 256 in "
+        f"{NARROW}.",
         UP_TO_ONE,
     )
     layerwise_lr_decay: float | None = option(
         None,
         "Learning rate of a layer divided by that of the layer above, in (0, 1]; 1 disables it. Default: 0.8, or 0.9 "
-        "for hidden sizes of 1024 and more; in `electra classify` and `electra tag` 1 below "
-        "256.",
+        f"for hidden sizes of 1024 and more; 1 below 256 in {NARROW}.",
         UP_TO_ONE,
     )
     layerwise_lr_decay_mode: Literal["paper", "google", "rc2020"] = option(
@@ -86,8 +86,8 @@ class FineTuningArguments(Options):
     )
     num_train_epochs: float | None = option(
         None,
-        "Passes over the training data. Default: 3; in `electra classify` and `electra tag` with encoders narrower "
-        "than 256, as many as 250 steps take, from 3 to 40.",
+        "Passes over the training data. Default: 3; with encoders narrower than 256, as many as 250 steps take, from "
+        f"3 to 40, in {NARROW}.",
         POSITIVE,
     )
     per_device_train_batch_size: int = option(
@@ -176,7 +176,7 @@ class ClassificationArguments(FineTuningArguments):
 
     head: HeadName | None = option(
         None,
-        f"{HEADS} Default: hf; in `electra classify` with encoders narrower than 256 hf_mean, if their class has it.",
+        f"{HEADS} Default: hf; hf_mean where the default of --learning_rate is 1e-3, if the encoder's class has it.",
     )
 
 
@@ -231,7 +231,7 @@ class HeldOutArguments(ProtocolArguments):
         0.1, "Share of the training data that becomes the development set, if there is none.", INSIDE
     )
     eval_seed: int = option(
-        0, "Seed of the choice of rows for --validation_fraction and, in `electra classify`, --train_fractions."
+        0, "Seed of the choice of rows for --validation_fraction and, in `electra classify`, --train_fractions.", SEED
     )
 
 
@@ -273,8 +273,8 @@ class Arguments:
     encoder: EncoderArguments
     options: Any  # a `ProtocolArguments`: data, seeds and output of this kind of task
     tuning: FineTuningArguments  # before `resolve_hyperparameters`
-    record: dict[str, Any] = field(default_factory=dict)  # to be written for --config: see `CommandLine`
-    overrides: dict[str, dict[str, Any]] = field(default_factory=dict)  # options that differ by task, by its name
+    record: Values = field(default_factory=dict)  # to be written for --config: see `CommandLine`
+    overrides: Mapping[str, Values] = field(default_factory=dict)  # options that differ by task, by its name
     rows: Mapping[str, NamedRows] = field(default_factory=dict)  # of a program, by split, in place of named data
 
     def __post_init__(self) -> None:
@@ -285,13 +285,13 @@ class Arguments:
     def start(self) -> str:
         return "scratch" if self.encoder.from_scratch else "pretrained"
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Values:
         """Return the options of this kind of task on which scores depend, and what identifies the user's rows."""
         of_data = data_settings(self.options, self.rows) if isinstance(self.options, HeldOutArguments) else {}
         return {name: getattr(self.options, name) for name in scored_options(type(self.options))} | of_data
 
 
-def scored_options(group: type) -> dict[str, Any]:
+def scored_options(group: type) -> Values:
     """Return the options of a kind of task on which scores depend, and their defaults, but for those of its rows."""
     return {
         f.name: f.default if f.default_factory is MISSING else f.default_factory()
@@ -306,7 +306,7 @@ def parse_data_options(
     argv: Sequence[str] | Values | None,
     rows: Mapping[str, NamedRows],
     needs: Sequence[str] = ("train", "dev"),
-    preset: Mapping[str, Any] = {},
+    preset: Mapping[str, object] = {},
     encoder: str | None = None,
     **default: str,
 ) -> Arguments:
@@ -343,7 +343,7 @@ def parse_options(
     groups: Sequence[type],
     description: str,
     argv: Sequence[str] | Values | None,
-    preset: Mapping[str, Any] = {},
+    preset: Mapping[str, object] = {},
     encoder: str | None = None,
 ) -> Arguments:
     """Parse the options of the groups encoder, protocol and fine-tuning, in this order; see `parse_data_options`."""
@@ -379,7 +379,7 @@ PAPER_DEFAULTS = (
 )
 """Values for small, base and large: table 7 of the paper."""
 NARROW_DEFAULTS = Defaults(256, SMALL_RATE, 1.0, 250, "hf_mean")
-"""Values for encoders narrower than ELECTRA-Small in classify and tag: docs/studies/first_result.md."""
+"""Values for encoders narrower than ELECTRA-Small in the commands of `NARROW`: docs/studies/first_result.md."""
 FITTED_EPOCHS = (3, MOST_ADVISED_EPOCHS)
 """Least and most epochs where epochs are chosen by the number of steps."""
 EPOCHS = 3.0
@@ -398,7 +398,7 @@ class HyperParameters(FineTuningArguments):
     head: str
 
 
-def _defaults_by_size(encoder: "Encoder", values: Values, texts: int | None, begun: Values) -> dict[str, Any]:
+def _defaults_by_size(encoder: "Encoder", values: Values, texts: int | None, begun: Values) -> Values:
     """Return the options that depend on the encoder; `values` are those that the user gives.
 
     The other arguments are those of `resolve_hyperparameters`.
@@ -407,7 +407,7 @@ def _defaults_by_size(encoder: "Encoder", values: Values, texts: int | None, beg
 
     config = encoder.model.config
 
-    def first_of(rows: Sequence[Defaults]) -> dict[str, Any]:
+    def first_of(rows: Sequence[Defaults]) -> dict[str, object]:
         row = next(row for row in rows if config.hidden_size < row.below)
         epochs = EPOCHS
         if row.steps is not None and texts is not None:

@@ -7,7 +7,10 @@ needed, so that `electra --help` and reports start without torch.
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:  # see above
+    from electra.report.evaluation import Reporting
 
 
 class Registration(NamedTuple):
@@ -21,9 +24,13 @@ class Registration(NamedTuple):
         report: path of the `Reporting`, or of a function of folders that returns a `Report`, in a module that imports
             no torch; "" for the `Reporting` of the command's kind, which costs `electra report` seconds.
         basic: names of the options that `--help` shows, the most important first; "" for all.
+        answers: what `electra predict` reads of a row, and what its `prediction` and its `probability` are, for
+            docs/use.md.
         architectures: ends of the names of the classes of transformers that the kind's models are saved as.
         is_trained: whether the command fine-tunes.
         takes_rows: whether a program may pass rows to fine-tune on; the data of other kinds are fixed.
+        suits_narrow: whether narrow encoders have defaults of their own (`NARROW_DEFAULTS`), as `Task.texts` says, and
+            tiny-en, which is narrow, is fine-tuned where no encoder is named.
         preset: option -> value of another verb's options, which files and flags overrule. A verb with a preset has the
             kind and the parts of that verb, and no more.
     """
@@ -34,10 +41,12 @@ class Registration(NamedTuple):
     command: str
     report: str = ""
     basic: str = ""
+    answers: tuple[str, str, str] | None = None
     architectures: tuple[str, ...] = ()
     is_trained: bool = True
     takes_rows: bool = True
-    preset: Mapping[str, Any] = {}
+    suits_narrow: bool = False
+    preset: Mapping[str, object] = {}
 
     @property
     def module(self) -> str:
@@ -53,6 +62,12 @@ RUN = (
 )
 """Basic options that all commands of fine-tuning have."""
 
+ANSWERS_OF_TEXTS = (
+    "as in training, or `--text_column`, `--text_pair_column`",
+    "the class; a list of classes; a number (STS-B: in [0, 1])",
+    "of the class; of every class of a list; none of a number",
+)
+"""`Registration.answers` of models that read a text or a pair."""
 TEXTS_WITH_LABELS = Registration(
     "classify",
     "fine-tune on your own texts with labels: classes, several at once, or numbers",
@@ -61,7 +76,9 @@ TEXTS_WITH_LABELS = Registration(
     "electra.tasks.classify.report.CLASSIFY_REPORTING",
     "pretrain_path train_file validation_file test_file dataset_name text_column text_pair_column "
     f"label_column {RUN} label_kind long_texts train_fractions",
+    ANSWERS_OF_TEXTS,
     ("SequenceClassification",),
+    suits_narrow=True,
 )
 """The row of `electra classify`, of which verbs with a preset are made by `_replace`."""
 
@@ -73,6 +90,7 @@ TASKS = {
         "electra.tasks.glue.task.GLUE_COMMAND",
         "electra.tasks.glue.report.GLUE_REPORTING",
         f"pretrain_path tasks glue_dir {RUN} predict_test",
+        ANSWERS_OF_TEXTS,
         ("SequenceClassification",),
         takes_rows=False,
     ),
@@ -84,6 +102,11 @@ TASKS = {
         "electra.tasks.squad.task.SQUAD_COMMAND",
         "electra.tasks.squad.report.SQUAD_REPORTING",
         f"pretrain_path train_file validation_file dataset_name {RUN}",
+        (
+            "`question`, `context`",
+            "the answer; empty if there is none",
+            "of the answer; of an empty one, that there is none",
+        ),
         ("QuestionAnswering",),
     ),
     "tag": Registration(
@@ -93,7 +116,13 @@ TASKS = {
         "electra.tasks.tagging.task.TAGGING_COMMAND",
         "electra.tasks.tagging.report.TAGGING_REPORTING",
         f"pretrain_path train_file validation_file test_file dataset_name word_column label_column {RUN}",
+        (
+            "`text`, or `tokens`, or a file of columns (`.conll`, `.conllu`, `.tsv`)",
+            "`[start, end, label]` of each span, in characters of the text, or in tokens",
+            "of the least certain word of each span",
+        ),
         ("TokenClassification", FEATURE_TAGGING),
+        suits_narrow=True,
     ),
     "choose": Registration(
         "multiple_choice",
@@ -102,6 +131,7 @@ TASKS = {
         "electra.tasks.multiple_choice.task.CHOICE_COMMAND",
         "electra.tasks.multiple_choice.report.CHOICE_REPORTING",
         f"pretrain_path train_file validation_file test_file dataset_name {RUN}",
+        ("as in training", "number of the choice; `choice` is its text", "of the choice"),
         ("MultipleChoice",),
     ),
     "pairs": Registration(
@@ -116,6 +146,8 @@ TASKS = {
 """The kinds of tasks by the verb of their command, in the order of the help."""
 TRAINED = tuple(verb for verb, row in TASKS.items() if row.is_trained)
 """Verbs that fine-tune."""
+NARROW = ", ".join(f"`electra {verb}`" for verb, row in TASKS.items() if row.suits_narrow and not row.preset)
+"""Commands with `suits_narrow`, for the help of the options that it concerns."""
 BY_KIND = {row.kind: verb for verb, row in reversed(TASKS.items()) if not row.preset}
 """Kind of tasks -> its verb."""
 
@@ -131,10 +163,11 @@ def command_of(verb: str) -> Any:
     return part(TASKS[verb].command)
 
 
-def reporting_of(kind: str) -> Any:
-    """Return the `Reporting` of a kind of tasks, or its function of folders that returns a `Report`."""
+def reporting_of(kind: str) -> "Reporting":
+    """Return the `Reporting` of a kind whose command fine-tunes."""
     row = TASKS[BY_KIND[kind]]
-    return part(row.report) if row.report else part(row.command).kind.reporting
+    reporting: Reporting = part(row.report) if row.report else command_of(BY_KIND[kind]).kind.reporting
+    return reporting
 
 
 def groups_of(verb: str) -> tuple[type, ...]:

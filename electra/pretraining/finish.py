@@ -124,7 +124,7 @@ def next_step(trainer: ElectraTrainer, results: Mapping[str, Any]) -> str:
         auc = results["frequencies"]["discriminator_auc"]
         if not health.has_learned(last_evaluation(trainer.state), auc):
             return f"The networks are in {folder}; they have to learn more before they are worth fine-tuning."
-    return f"Fine-tune it on texts with labels: {fine_tuning_command(str(folder))}; or with electra tag, glue, squad"
+    return f"Fine-tune it on texts with labels: {fine_tuning_command(str(folder))}; electra --help lists other tasks"
 
 
 def health_of(trainer: ElectraTrainer) -> DiscriminatorHealth | None:

@@ -69,8 +69,8 @@ def fine_tune(
 
     Args:
         model: a run, a checkpoint, an exported folder, the Hub id of any encoder, or a model in memory, of which a
-            copy is fine-tuned; `tiny-en`, the small English network of this package, which classify and tag take for
-            None; None with the option `from_scratch`.
+            copy is fine-tuned; `tiny-en`, the small English network of this package; None for the default of the verb,
+            see the option `pretrain_path`, or with the option `from_scratch`.
         train_dataset, eval_dataset, test_dataset: rows with the columns `text` and `label` (docs/classify.md), or
             those of the task. The path of a .csv, .tsv, .jsonl or .parquet file; a list of dictionaries; a table of
             `datasets` or pandas. A `DatasetDict` has all splits. Without a development set, a tenth of the training
