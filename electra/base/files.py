@@ -66,7 +66,7 @@ def write_file(content: bytes, path: Path) -> None:
         file.buffer.write(content)
 
 
-def write_json(values: dict[str, Any], path: Path) -> None:
+def write_json(values: Mapping[str, Any], path: Path) -> None:
     """Write a mapping as JSON, as `write_file` does; nan and infinity become null."""
     text = json.dumps(_finite(values), indent=2, allow_nan=False)
     write_file(f"{text}\n".encode(), path)

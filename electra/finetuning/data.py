@@ -5,7 +5,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -35,7 +35,7 @@ TOKENIZER_BATCH = 2000
 """Texts of one call of the tokenizer, which bounds memory."""
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 """Characters of scripts without spaces between words, as a part of a class in expressions of the module regex."""
-Collator = Callable[[Any], dict[str, Tensor]]
+Collator = Callable[[Sequence[Columns]], dict[str, Tensor]]
 """Function of a list of rows that returns a batch."""
 Logits = dict[str, Array]
 """Logits by name of the split."""
@@ -141,7 +141,7 @@ def encode_examples(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_
     return ColumnRows(columns, lengths_of(columns["input_ids"]))
 
 
-def lengths_of(rows: Sequence[Any]) -> Array:
+def lengths_of(rows: Sequence[Sized]) -> Array:
     """Return the number of tokens in each of N rows, (N,)."""
     return np.array([len(row) for row in rows], np.int64)
 
@@ -196,7 +196,7 @@ def windows_with_most_context(windows: Array) -> Array:
     return np.where(is_inside, context, -1).argmax(axis=0)
 
 
-def pad(rows: Sequence[Any], value: int) -> Tensor:
+def pad(rows: Sequence[Sequence[int] | Array], value: int) -> Tensor:
     """Return rows of different lengths as one int64 tensor (B, longest), padded on the right."""
     tensors = [torch.as_tensor(np.asarray(row, np.int64)) for row in rows]
     return pad_sequence(tensors, batch_first=True, padding_value=value)
@@ -385,7 +385,7 @@ def placed_rows(rows: Any, argument: str, text_column: str) -> Iterator[PlacedRo
     return table_rows(as_table(rows, argument, text_column), argument)
 
 
-def is_file_name(rows: Any) -> bool:
+def is_file_name(rows: object) -> bool:
     """Return True if `rows` is a path, or a text that ends as the name of a table does, or is a word with an ending.
 
     So the misspelt new.cvs is a file that is missing, and no text to answer; in a list it is a text.

@@ -54,7 +54,7 @@ FEATURES_KEY = "tagging_features"
 """Key in the configuration of a saved tagger: a name in `READINGS`."""
 
 
-def check_features(features: Any, config: PreTrainedConfig) -> None:
+def check_features(features: object, config: PreTrainedConfig) -> None:
     """Refuse a name that is not in `READINGS`, and an encoder with fewer layers than are read."""
     if features not in READINGS:
         raise UserError(f"the features {features!r:.40} are unknown; choose one of {', '.join(READINGS)}")

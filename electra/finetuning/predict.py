@@ -371,7 +371,7 @@ def write_rows(file: IO[str], table: OpenTable | None, answered: Iterable[tuple[
     return count
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

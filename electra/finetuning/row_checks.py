@@ -7,7 +7,7 @@ names it with --no_label. Of several values, such as one for each class, all mus
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from electra.core.errors import UserError, abridged
 from electra.data.cells import PAGE
@@ -45,30 +45,30 @@ def read_all(rows: Iterable[_Row], read: Callable[[_Row], _Item]) -> list[_Item]
     return items
 
 
-def ids_of_rows(rows: ColumnRows) -> Sequence[Any] | Array:
+def ids_of_rows(rows: ColumnRows) -> Sequence[Sequence[int]] | Array:
     """Return the token ids of each row, or of each pair of a question and a choice."""
     if "choices" in rows.columns:
         return [pair["input_ids"] for choices in rows.columns["choices"] for pair in choices]
     return rows.columns["input_ids"]
 
 
-def truth_of(value: Any) -> bool | None:
+def truth_of(value: object) -> bool | None:
     """Return True for 1 and true, False for 0 and false, as values or as text in any case; None for other values."""
     written = str(value).strip().lower().removesuffix(".0")
     return {"1": True, "true": True, "0": False, "false": False}.get(written)
 
 
-def plain_name(value: Any) -> str:
+def plain_name(value: object) -> str:
     """Return a name or number as text; whole numbers lose the `.0` that tables add to columns with gaps."""
     return re.sub(r"^(-?\d+)\.0$", r"\1", str(value).strip())
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Return True for a value that is None, nan or a text without characters."""
     return value is None or value != value or (isinstance(value, str) and not value.strip())  # nan equals nothing
 
 
-def is_unlabelled(label: Any, no_label: Collection[str]) -> bool:
+def is_unlabelled(label: object, no_label: Collection[str]) -> bool:
     """Return True if a label says that there is none; an empty list is a label.
 
     Args:
@@ -81,7 +81,7 @@ def is_unlabelled(label: Any, no_label: Collection[str]) -> bool:
     )
 
 
-def is_named(label: Any, no_label: Collection[str]) -> bool:
+def is_named(label: object, no_label: Collection[str]) -> bool:
     """Return True if a label says that there is none only because the user names it."""
     return is_unlabelled(label, no_label) and not is_unlabelled(label, ())
 
@@ -94,7 +94,7 @@ def warn_if_unused(no_label: Sequence[str], is_used: bool) -> None:
 
 def set_apart(
     splits: Mapping[str, Sequence[_Item]],
-    labels_of: Callable[[_Item], Collection[Any]],
+    labels_of: Callable[[_Item], Collection[object]],
     place_of: Callable[[_Item], str],
 ) -> dict[str, list[_Item]]:
     """Return the splits with the rows that have a label, and their number in a line of the log.

@@ -9,7 +9,6 @@ import logging
 import shutil
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from huggingface_hub import ModelCardData
 from transformers.utils import CONFIG_NAME
@@ -191,7 +190,7 @@ def _write_card(content: bytes, path: Path) -> None:
     write_json({**_written_cards(path), path.parent.name: _hash(content)}, path.parents[2] / CARDS_NAME)
 
 
-def _written_cards(card: Path) -> dict[str, Any]:
+def _written_cards(card: Path) -> dict[str, str]:
     record = card.parents[2] / CARDS_NAME
     return read_json(record) if record.is_file() else {}
 

@@ -72,7 +72,7 @@ class TaskKind(NamedTuple):
     name: str
     command: str
     reporting: Reporting
-    auto_model: Any
+    auto_model: type
     pipeline: str
     max_length: int = 128
     reads_windows: bool = False
@@ -149,7 +149,7 @@ Head = Callable[[PreTrainedModel, HyperParameters, TaskData], nn.Module]
 ComputeMetrics = Callable[[Logits, Mapping[str, Any]], dict[str, float]]
 ScoreSplit = Callable[[Array, Any], dict[str, float]]
 """Function of the logits (N, ...) and the references of one split that returns its metrics."""
-WritePredictions = Callable[[str, Logits, Mapping[str, Any]], Mapping[str, str | dict[str, Any]]]
+WritePredictions = Callable[[str, Logits, Mapping[str, Any]], Mapping[str, str | Values]]
 """Types of the functions of a `Task`, which describes their arguments and results."""
 
 
@@ -240,7 +240,7 @@ def score_all(metrics: ComputeMetrics, answers: Mapping[str, Logits], splits: Ma
     return {name: metrics(logits, references) for name, logits in answers.items()}
 
 
-def of_one_split(write: Callable[[str, Array, Any], Mapping[str, Any]]) -> WritePredictions:
+def of_one_split(write: Callable[[str, Array, Any], Mapping[str, str | Values]]) -> WritePredictions:
     """Make `Task.predictions` from a function of a split's name, its logits and its references."""
     return lambda split, logits, references: write(split, logits[split], references[split])
 

@@ -35,6 +35,8 @@ def fit_words(
 
     Args:
         targets: the number of one class (N,), of several classes 1 or 0 (N, C), numbers in [0, 1] (N, 1).
+        classes: C, the logits of a text. A kind whose labels have another form makes 1 or 0 for each logit of them,
+            `SEVERAL`: of K ordered ratings, whether one is above each of K - 1 steps.
         kind: `SINGLE`, `SEVERAL` or `NUMBER`.
     Returns:
         None if the texts have no words, or one class only.
@@ -76,7 +78,7 @@ def fit_words(
         rows = words.transform(texts)
         logits = np.full((len(texts), classes), NEVER)
         if kind != SINGLE:
-            probabilities = model.predict_proba(rows)
+            probabilities = model.predict_proba(rows)[:, -classes:]  # of a single class, both answers
             logits[:] = logit(np.clip(probabilities, 1e-9, 1 - 1e-9))
         elif hasattr(model, "decision_function"):
             decision = model.decision_function(rows)

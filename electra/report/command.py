@@ -12,15 +12,14 @@ Runs may be unfinished or killed. Evaluations are the folders of the kinds of ta
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from electra.base.console import setup_logging
 from electra.base.files import read_json
 from electra.base.parser import Parser
 from electra.core.errors import UserError
-from electra.finetuning.registry import BY_KIND, reporting_of
+from electra.finetuning.registry import BY_KIND, TASKS, part, reporting_of
 from electra.report.blocks import PAGE_MARK, Blocks, BulletList, Heading, Report, Text, write_report
-from electra.report.evaluation import Reporting, unit_of_scores
+from electra.report.evaluation import unit_of_scores
 from electra.report.metrics import CODE_BASE_METRICS
 from electra.report.page import efficiency_section
 from electra.report.page import write_run_report as write_run_report
@@ -65,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     section: Blocks = []
     if args.glue is not None:  # its results, with the cost of the score
-        reporting: Reporting = reporting_of("glue")
+        reporting = reporting_of("glue")
         summaries = reporting.read_runs([args.glue])
         about = Text(f"Development sets, {unit_of_scores(summaries)}.")
         section += [
@@ -81,8 +80,8 @@ def main(argv: list[str] | None = None) -> None:
 
 def report_of(kind: str) -> Callable[[Sequence[Path]], Report]:
     """Return the function that reports folders of a kind of evaluation, which their environment.json has."""
-    registered: Any = reporting_of(kind)
-    report: Callable[[Sequence[Path]], Report] = registered.report if isinstance(registered, Reporting) else registered
+    row = TASKS[BY_KIND[kind]]
+    report: Callable[[Sequence[Path]], Report] = reporting_of(kind).report if row.is_trained else part(row.report)
     return report
 
 

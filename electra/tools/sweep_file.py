@@ -348,8 +348,7 @@ class Commands(NamedTuple):
     def reporting(self) -> Reporting:
         """Return how the evaluations of points are reported."""
         verb = self.sweep.verb if self.sweep.verb in TRAINED else "glue"
-        reporting: Reporting = reporting_of(TASKS[verb].kind)
-        return reporting
+        return reporting_of(TASKS[verb].kind)
 
     @property
     def is_untracked(self) -> bool:

@@ -55,7 +55,7 @@ class LabelSet(NamedTuple):
     form: Form = "one"
 
 
-def check_written(label: Any, place: str) -> None:
+def check_written(label: object, place: str) -> None:
     """Refuse a label of bytes, and a list with something else than names and numbers in it."""
     parts = label if isinstance(label, list) else []
     is_partly_missing = any(is_missing(part) and part != "" for part in parts) and not all(map(is_missing, parts))
@@ -188,12 +188,12 @@ def _order(name: str) -> float:
     return value if math.isfinite(value) else 0.0
 
 
-def _different(labels: Iterable[Any]) -> list[Any]:
+def _different(labels: Iterable[object]) -> list[object]:
     """Return the different labels, each once, in the order of their first occurrence."""
     return [*{repr(label): label for label in labels}.values()]
 
 
-def class_names(label: Any, separator: str | None) -> list[str]:
+def class_names(label: object, separator: str | None) -> list[str]:
     """Return the names of the classes in a label."""
     parts = label if isinstance(label, list) else str(label).split(separator or "\n")
     return [name for name in map(plain_name, parts) if name]
@@ -237,7 +237,7 @@ def _unknown_label(example: Example, labels: LabelSet) -> str:
     )
 
 
-def _numbered(label: Any, labels: LabelSet, numbers: Mapping[str, int], separator: str | None) -> Label | None:
+def _numbered(label: object, labels: LabelSet, numbers: Mapping[str, int], separator: str | None) -> Label | None:
     """Return a label of the source as a `Label`; None if the training data does not have such a label."""
     if labels.kind == NUMBER:
         value = as_number(label)
@@ -308,7 +308,7 @@ WITH_COMMA = re.compile(r"[+-]?[0-9]+(?:[,.][0-9]+)*,[0-9]+(?:[,.][0-9]+)*")
 """Digits with a comma, which may stand before decimals, between thousands or between classes."""
 
 
-def as_number(label: Any) -> float | None:
+def as_number(label: object) -> float | None:
     """Return the value of a finite number, or of a text that is one; None for others, and for True and False."""
     if isinstance(label, str):
         text = label.strip()

@@ -7,7 +7,7 @@ the training data. A score is a fraction in float64, nan where the metric has no
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,10 @@ CALIBRATION_RANGES = 15
 """Ranges of probability of a calibration error, as Guo et al. (2017) use them."""
 
 
+Labels = NDArray[np.int64] | NDArray[np.uint8] | NDArray[np.float64]
+"""Numbers of classes; 1 or 0 for each class; or numbers."""
+
+
 class Answered(NamedTuple):
     """The labels and the answers of N texts.
 
@@ -31,8 +35,8 @@ class Answered(NamedTuple):
         logits: float64 (N, C).
     """
 
-    targets: NDArray[Any]
-    answers: NDArray[Any]
+    targets: Labels
+    answers: Labels
     logits: NDArray[np.float64]
 
 
@@ -59,7 +63,7 @@ def accuracy(answered: Answered) -> float:
     return float(accuracy_score(answered.targets, answered.answers))
 
 
-def f1(targets: NDArray[Any], answers: NDArray[Any], classes: int, average: str) -> float:
+def f1(targets: Labels, answers: Labels, classes: int, average: str) -> float:
     """Return the macro or micro F1; a class that occurs in neither labels nor answers does not count."""
     from sklearn.metrics import f1_score
 

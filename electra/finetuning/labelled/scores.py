@@ -56,7 +56,7 @@ def decide_classes(labels: LabelSet, logits: Array, thresholds: Array | None = N
     return is_answer.astype(np.uint8)
 
 
-def class_names_of(labels: LabelSet, answers: Array) -> list[Any]:
+def class_names_of(labels: LabelSet, answers: Array) -> list[object]:
     """Return each text's class by name, or its list of classes, or its number on the scale of the data."""
     if labels.kind == NUMBER:
         numbers = labels.low + (labels.high - labels.low) * answers[:, 0]

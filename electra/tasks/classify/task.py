@@ -68,7 +68,7 @@ CLASSIFY_GROUPS = (EncoderArguments, ClassifyArguments, ClassificationArguments)
 
 
 def parse_classify_arguments(
-    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, Any] = {}
+    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, object] = {}
 ) -> Arguments:
     about = "Fine-tune an encoder on texts with labels of your own, and score it."
     args = parse_data_options(CLASSIFY_GROUPS, about, argv, rows, needs=("train",), preset=preset, encoder=TINY_EN)
@@ -248,7 +248,7 @@ def build_classifier(
     return model
 
 
-def kept_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> dict[str, Any]:
+def kept_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> Values:
     """Return the thresholds for a saved model's configuration, if they raise the F1; else {}."""
     thresholds = useful_thresholds(logits, references)
     return {} if thresholds is None else {"thresholds": thresholds.tolist()}
@@ -258,7 +258,7 @@ def classification_files(
     split: str,
     logits: Logits,
     references: Mapping[str, ClassificationReferences],
-) -> dict[str, Any]:
+) -> dict[str, str | Values]:
     """Return the files of predictions: a csv row per text with its place in the data; for dev also the details."""
     import pandas as pd  # not at the top: `electra predict` needs none
 
@@ -270,7 +270,7 @@ def classification_files(
         table["label"] = class_names_of(labels, split_references.targets)
     by_text = mean_by_text(logits[split], split_references.owners)
     table["prediction"] = class_names_of(labels, decide_classes(labels, by_text, thresholds))
-    files: dict[str, Any] = {f"-{split}.csv": table.to_csv(index=False)}
+    files: dict[str, str | Values] = {f"-{split}.csv": table.to_csv(index=False)}
     if split == "dev":
         files["-details.json"] = details(logits[split], split_references, thresholds)
     return files

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -98,7 +97,7 @@ def _task_names(names: list[str]) -> list[str]:
     return [name for name in KNOWN_TASKS if name in chosen]
 
 
-def _overrides(text: str, flags: Collection[str]) -> dict[str, dict[str, Any]]:
+def _overrides(text: str, flags: Collection[str]) -> Mapping[str, Values]:
     """Return the checked options of `--task_overrides` by task; an option that is also a flag is left to the flag."""
     try:
         mapping = {name: dict(chosen) for name, chosen in json.loads(text).items()}

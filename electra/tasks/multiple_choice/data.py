@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain, count, takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from electra.core.errors import UserError, abridged
 from electra.core.options import option
@@ -109,8 +109,8 @@ def parse_question(row: Columns, place: str, no_label: Collection[str] = ()) -> 
         UserError: the row has another form, fewer than two choices, or a label that is not the number of a choice.
     """
     if "sent1" in row:
-        columns: Any = ("sent1", "sent2")
-        choices: Any = _endings(row)
+        columns = ("sent1", "sent2")
+        choices: object = _endings(row)
     else:
         columns = ("context", "question")
         choices = parse_value(row.get("choices"))
@@ -133,7 +133,7 @@ def _text(value: object) -> str:
     return "" if value is None or isinstance(value, list | dict | bytes) else str(value).strip()
 
 
-def _endings(row: Columns) -> list[Any]:
+def _endings(row: Columns) -> list[object]:
     """Return the values of the columns ending0, ending1 ... up to the last that is not empty."""
     columns = takewhile(row.__contains__, (f"ending{number}" for number in count()))
     endings = [row[column] for column in columns]

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -68,7 +67,7 @@ CHOICE_GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArgume
 
 
 def parse_choice_arguments(
-    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, Any] = {}
+    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, object] = {}
 ) -> Arguments:
     about = "Fine-tune an encoder on multiple-choice questions and score it."
     return parse_data_options(

@@ -7,7 +7,7 @@ by id of the question, as the official scripts read them.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -45,7 +45,7 @@ SQUAD_GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 
 
 def parse_squad_arguments(
-    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, Any] = {}
+    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, object] = {}
 ) -> Arguments:
     """Parse the options of `electra squad` from a command line, or from the values and rows of a program."""
     about = "Fine-tune an encoder on SQuAD and score it."
@@ -173,10 +173,10 @@ def is_reader_collapsed(rows: Array, dev: SquadReferences) -> bool:
     return bool(max(shares) >= COLLAPSED_SHARE or not is_finite)
 
 
-def squad_files(split: str, rows: Array, dev: SquadReferences) -> dict[str, dict[str, Any]]:
+def squad_files(split: str, rows: Array, dev: SquadReferences) -> dict[str, Values]:
     """Return name -> content of the files with the answers of a split, in the form of the official scripts."""
     decoded = dev.decode(rows)
-    files: dict[str, dict[str, Any]] = {
+    files: dict[str, Values] = {
         "/predictions.json": decoded.predictions,
         "/nbest_predictions.json": decoded.nbest,
     }

@@ -89,7 +89,7 @@ TAGGING_GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
 
 
 def parse_tagging_arguments(
-    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, Any] = {}
+    argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, object] = {}
 ) -> Arguments:
     about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
     return parse_data_options(TAGGING_GROUPS, about, argv, rows, needs=("train",), preset=preset, encoder=TINY_EN)

@@ -12,6 +12,7 @@ from electra.finetuning.labelled.scores import (
     ClassificationReferences,
 )
 from electra.finetuning.task import Split
+from electra.finetuning.words import fit_words
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from tests.helpers import parametrize
 
@@ -58,6 +59,8 @@ def test_several_classes_numbers_and_unspaced_texts():
     several = [("red", (0,)), ("red blue", (0, 1)), ("blue", (1,)), ("grey", ())] * 5
     found = scores(*task(LabelSet(SEVERAL, ["a", "b"]), several, several[:4]))
     assert found[BAG_OF_WORDS]["micro_f1"] == 1 and found[BAG_OF_WORDS]["average_precision"] == 1
+    logits = fit_words(["red", "blue"] * 5, np.array([[1], [0]] * 5), SEVERAL, 1)(["blue", "red"])
+    assert logits.shape == (2, 1) and logits[0] < 0 < logits[1]
     rare = [("red", (0,)), ("blue", (1,)), ("grey", ()), ("red", (0,)), ("green", ()), ("pink", ())] * 5
     assert scores(*task(LabelSet(SEVERAL, ["a", "b"]), rare, rare[:3]))[CONSTANT]["micro_f1"] == approx(0.4)
     numbers = [("good", 1.0), ("fair", 0.5), ("bad", 0.0)] * 5
