@@ -3,19 +3,24 @@
 import io
 import re
 from collections import Counter
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from electra.base.files import TINY_EN
 from electra.finetuning.predict import predict
 from electra.finetuning.registry import BY_KIND, TASKS, command_of, groups_of, reporting_of
+from electra.finetuning.task import Task
 from electra.report.evaluation import BAG_OF_WORDS, CUT_TEXTS, PLAIN_NAMES
 from electra.report.published import published_scores
-from electra.report.results import read_results
+from electra.report.results import Result, read_results
+from tests.conftest import refused
 from tests.helpers import parametrize, read_json
 from tests.tasks.classify.files import reviews_flags
 from tests.tasks.glue.files import flags as glue_flags
@@ -24,40 +29,59 @@ from tests.tasks.squad.files import flags as squad_flags
 from tests.tasks.tagging.files import flags as tagging_flags
 
 KINDS = [verb for verb in BY_KIND.values() if TASKS[verb].is_trained]
+
+
+class Tiny(NamedTuple):
+    """What the tests need of a kind that its registration does not say.
+
+    Args:
+        flags: a folder with the data of tests/tasks/conftest.py, and options -> the command line of a run.
+        row: a new row for its saved model.
+        note: words of the sentence in the model's card that explains its answers; "" for no such sentence.
+    """
+
+    flags: Callable[..., list[str]]
+    row: object
+    note: str = ""
+
+
 TINY = {
-    "glue": (partial(glue_flags, tasks=["cola"], head="hf", max_length=8), "river stone"),
-    "classify": (partial(reviews_flags, max_length=8), "river stone"),
-    "squad": (partial(squad_flags, max_length=32), {"context": "river stone", "question": "river"}),
-    "tag": (partial(tagging_flags, max_length=8), {"tokens": ["river", "stone"]}),
-    "choose": (partial(choice_flags, max_length=8), {"question": "river", "choices": ["stone", "river"]}),
+    "glue": Tiny(partial(glue_flags, tasks=["cola"], head="hf", max_length=8), "river stone"),
+    "classify": Tiny(partial(reviews_flags, max_length=8), "river stone"),
+    "squad": Tiny(
+        partial(squad_flags, max_length=32), {"context": "river stone", "question": "river"}, "at the first token"
+    ),
+    "tag": Tiny(partial(tagging_flags, max_length=8), {"tokens": ["river", "stone"]}, "the label of its first token"),
+    "choose": Tiny(partial(choice_flags, max_length=8), {"question": "river", "choices": ["stone", "river"]}),
 }
-"""Verb -> the command line of a run below a folder with the data of tests/tasks/conftest.py, of which some texts are
-longer than is read at once; and a new row."""
-WITHOUT_FILES_OF_PREDICTIONS = {"glue"}
-WITH_NOTE = {"squad", "tag"}
-"""Verbs whose models give answers that the card must explain."""
-SHOWN_BY_NAME = {"precision", "recall"}
+"""Each kind by its verb. Some texts of a run are longer than is read at once."""
+SHOWN_BY_NAME = {"precision", "recall", "test_accuracy", "test_precision", "test_recall"}
 """Metrics of tagging that are no columns of the overview."""
 
 
 class Run(NamedTuple):
-    """A finished run of a kind, with its result."""
+    """A finished run of a kind, with its task and its result."""
 
     verb: str
-    folder: object
-    result: object
+    folder: Path
+    task: Task
+    result: Result
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def finished(request, folder, tmp_path_factory):
-    """The run of a kind, one seed, with a saved model."""
+    """The run of a kind, one seed, with a saved model; its development set is its test set, too, if it reads one."""
     verb = request.param
     output = tmp_path_factory.mktemp(verb)
     options = {"num_seeds": 1, "bf16": False, "use_cpu": True, "save_model": True, "output_dir": output}
-    flags, _ = TINY[verb]
-    command_of(verb).run(flags(folder, pretrain_path=folder / "encoder", **options))
+    words = TINY[verb].flags(folder, pretrain_path=folder / "encoder", **options)
+    command = command_of(verb)
+    if any(f.name == "test_file" for f in fields(command.groups[1])):
+        words += [word.replace("--validation_", "--test_") for word in words if word.startswith("--validation_file")]
+    command.run(words)
+    (task,) = command.open(command.parse(words))
     (result,) = read_results(output / "run" / "results.jsonl")
-    return Run(verb, output / "run", result)
+    return Run(verb, output / "run", task, result)
 
 
 def test_each_kind_has_tiny_data():
@@ -68,15 +92,51 @@ def test_scores_are_those_of_the_reports(finished):
     reporting = reporting_of(TASKS[finished.verb].kind)
     task = reporting.tasks.get(finished.result.task)
     headline = task.headline if task else reporting.headlines[0]
-    names = {name for name in finished.result.metrics if not name.startswith("f1_")}  # of one type of entity
+    of_type = ("f1_", "test_f1_")  # of one type of entity
+    names = {name for name in finished.result.metrics if not name.startswith(of_type)}
     assert headline in names <= reporting.metrics.keys() | SHOWN_BY_NAME
     report = (finished.folder / "report.md").read_text(encoding="utf-8")
     (overview,) = re.findall(r"^\| Run \| Seeds \|.*$", report, re.MULTILINE)
     titles = Counter(cell.strip() for cell in overview.split("|"))
-    assert all(f"\n| {name.removeprefix('f1_')} |" in report for name in finished.result.metrics.keys() - names)
+    assert all(
+        f"\n| {name.removeprefix('test_f1_').removeprefix('f1_')} |" in report
+        for name in finished.result.metrics.keys() - names
+    )
     columns = {name for name in names - SHOWN_BY_NAME if reporting.repeats.get(name) not in names}
     for name in [headline] if reporting.averages else columns:
-        assert any(title.endswith(reporting.metrics[name].title) for title in titles)
+        title = reporting.metrics[name].title
+        assert titles[title] + (titles[f"{task.title} {title}"] if task else 0) == 1
+    is_tested = any(name.startswith("test_") for name in names)
+    assert is_tested == any("Metrics that begin with test" in text for text in reporting.explanations)
+    assert is_tested or not any(name.startswith("test_") for name in reporting.metrics)
+    assert all(any(f"{name} is " in text for text in reporting.explanations) for name in reporting.averages)
+
+
+def test_no_two_columns_are_always_equal(finished):
+    """An official task names its columns; of data of a user, metrics that repeat another one are left out."""
+    reporting = reporting_of(TASKS[finished.verb].kind)
+    if finished.result.task in reporting.tasks:
+        return
+    scores = finished.result.metrics
+    names = {name for name in scores if name in reporting.metrics and reporting.repeats.get(name) not in scores}
+    for part in (True, False):
+        columns = [scores[name] for name in names if name.startswith("test_") == part]
+        assert len({*columns}) == len(columns)
+
+
+def test_details_of_answers_are_in_the_report(finished):
+    has_details = any(finished.folder.glob("predictions/*-details.json"))
+    assert not has_details or reporting_of(TASKS[finished.verb].kind).details is not None
+
+
+def test_narrow_encoders_have_the_defaults_that_the_help_names(finished):
+    verb = finished.verb
+    assert TASKS[verb].suits_narrow == (finished.task.texts is not None)
+    words = [word for word in TINY[verb].flags(finished.folder) if not word.startswith("--pretrain_path")]
+    if TASKS[verb].suits_narrow:
+        assert command_of(verb).parse(words).encoder.pretrain_path == TINY_EN
+    else:
+        assert "--pretrain_path" in refused(lambda: command_of(verb).parse(words))
 
 
 def test_each_baseline_is_explained_and_is_scored_like_the_run(finished):
@@ -96,7 +156,7 @@ def test_answers_of_each_split_are_written(finished):
     task = finished.result.task
     logits_and_baselines = {f"{task}-42.npz", f"{task}-42-baselines.json"}
     assert logits_and_baselines <= names
-    assert (names == logits_and_baselines) == (finished.verb in WITHOUT_FILES_OF_PREDICTIONS)
+    assert (names > logits_and_baselines) == TASKS[finished.verb].takes_rows  # answers to data of the user are shown
 
 
 def test_the_card_of_a_model_says_how_it_is_used(finished, monkeypatch):
@@ -112,12 +172,11 @@ def test_the_card_of_a_model_says_how_it_is_used(finished, monkeypatch):
         has_windows = len(logits["dev"]) > finished.result.rows["dev"]
     assert ("cut into windows of" in card) == has_windows != ("truncated to" in card)
     (note,) = re.findall(r"^Longer inputs are .* tokens\.(.*)", card, re.MULTILINE)
-    assert bool(note.strip()) == (finished.verb in WITH_NOTE)
+    assert TINY[finished.verb].note in note and bool(note.strip()) == bool(TINY[finished.verb].note)
 
 
 def test_a_saved_model_answers_a_new_row(finished):
-    _, row = TINY[finished.verb]
-    (answer,) = predict(finished.folder, [row])
+    (answer,) = predict(finished.folder, [TINY[finished.verb].row])
     assert "prediction" in answer
 
 

@@ -1,0 +1,90 @@
+"""Rules of the options of all verbs, told by what an option is, not by its declaration."""
+
+import ast
+import re
+from dataclasses import fields
+
+from transformers import TrainingArguments
+
+from electra.base.command_line import CommandLine
+from electra.base.files import read_yaml
+from electra.core.options import rules_of
+from electra.core.recipes import RECIPES
+from electra.finetuning.registry import TASKS, TRAINED, command_of, groups_of
+from electra.pretraining.configuration import GROUPS, ElectraTrainingArguments
+from electra.tools.schema import VERBS_WITH_CONFIG
+from tests.helpers import ROOT, parametrize
+
+PATH = re.compile(
+    r"(.*_)?(file|path)|cache_dir|token_cache|init_(checkpoint|discriminator|generator)|eval_(corruption|pairs|classify)"
+)
+"""Options with a name of this form and text as their value are files and folders that a run reads."""
+PARTS_OF_COMMAND = {"budget", "configuration", "finish", "options", "run", "run_folder", "timing"}
+"""Modules of pre-training that a program does not come through, or that read options only to check them."""
+
+
+@parametrize("verb", [verb for verb in TRAINED if TASKS[verb].takes_rows])
+def test_data_that_are_named_replace_those_of_a_file(verb, tmp_path):
+    """A data set replaces files, and files replace a data set; a test set may be scored with either."""
+    command = command_of(verb)
+
+    def read(content, *flags):
+        (tmp_path / "a.yaml").write_text(f"pretrain_path: a\n{content}")
+        options = command.parse([f"--config={tmp_path / 'a.yaml'}", *flags]).options
+        names = ("train_file", "validation_file", "dataset_name", "dataset_config_name")
+        return {name for name in names if getattr(options, name, None)}
+
+    assert read("train_file: b\nvalidation_file: c", "--dataset_name=d") == {"dataset_name"}
+    flags = ["--train_file=b", "--validation_file=c"]
+    configured = "dataset_name: d\n"
+    if any(f.name == "dataset_config_name" for f in fields(groups_of(verb)[1])):
+        configured += "dataset_config_name: e\n"
+    assert read(configured, *flags) == {"train_file", "validation_file"}
+    assert read(configured, "--dataset_name=f") == {"dataset_name"}
+
+
+@parametrize("verb", VERBS_WITH_CONFIG)
+def test_numbers_have_a_range(verb):
+    numbers = {int, float, int | None, float | None, list[int], list[float]}
+    options = [f for f, _ in CommandLine(VERBS_WITH_CONFIG[verb], "").options.values() if "rules" in f.metadata]
+    assert all(rules_of(f).valid is not None for f in options if f.type in numbers)
+
+
+@parametrize("verb", TRAINED)
+def test_an_evaluation_records_the_hyperparameters_of_the_paper(verb):
+    """Table 7 of the paper and the seed, also at their defaults: another default then changes no evaluation."""
+    paper = {"per_device_train_batch_size": 32, "warmup_steps": 0.1, "weight_decay": 0.0, "max_grad_norm": 1.0}
+    record = CommandLine(groups_of(verb), "", preset=TASKS[verb].preset).parse([]).record
+    assert record == {**paper, "seed": 42, **TASKS[verb].preset}
+
+
+def test_a_run_records_what_its_recipe_sets_and_what_the_last_release_recorded():
+    record = CommandLine(GROUPS, "").parse([]).record
+    earlier = ROOT / "tests" / "fixtures" / "earlier_release" / "run" / "config.yaml"
+    kept = read_yaml(earlier.read_text(encoding="utf-8"))
+    defaults = CommandLine(GROUPS, "").options
+    at_default = {name for name in kept if defaults[name][0].default == kept[name]}
+    assert RECIPES["small"].keys() | at_default <= record.keys() >= {"seed", "eval_seed", "experiment_name"}
+
+
+@parametrize("verb", ["pretrain", "cache", "tokenizer"])
+def test_what_a_run_reads_is_recorded_with_its_whole_path(verb):
+    """So that the run goes on from any folder."""
+    texts = {str, str | None, list[str]}
+    options = [f for f, _ in CommandLine(VERBS_WITH_CONFIG[verb], "").options.values() if "rules" in f.metadata]
+    paths = {f.name for f in options if f.type in texts and PATH.fullmatch(f.name)}
+    assert paths == {f.name for f in options if rules_of(f).absolute is not None}
+
+
+def test_options_that_no_program_reads_are_those_of_the_command():
+    read = set()
+    for package in ("pretraining", "core", "data", "model"):
+        for path in (ROOT / "electra" / package).rglob("*.py"):
+            if package == "pretraining" and path.stem in PARTS_OF_COMMAND:
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(("args", "training")):
+                    read.add(node.attr)
+    of_transformers = {f.name for f in fields(TrainingArguments)} - {"resume_from_checkpoint"}
+    ours = [f for f in fields(ElectraTrainingArguments) if "rules" in f.metadata and f.name not in of_transformers]
+    assert {f.name for f in ours if rules_of(f).of_command} == {f.name for f in ours} - read
