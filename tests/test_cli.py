@@ -78,6 +78,15 @@ def test_data_on_the_command_line_replace_those_of_the_file(tmp_path, flag, sour
     assert (values["text_column"], values["validation_file"]) == ("body", expected)
 
 
+@parametrize("text", ["dataset_name", "train_file", "token_cache"])
+def test_a_text_of_the_command_line_replaces_each_text_of_a_file(tmp_path, text):
+    """And what the file says of its data sets."""
+    lines = {"dataset_name": "a", "dataset_config_name": "b", "dataset_split": "c", "dataset_sampling": 0.5}
+    write_yaml({**lines, "train_file": "d.txt", "token_cache": "e"}, tmp_path / "a.yaml", "test")
+    parsed = CommandLine(GROUPS, "test").parse(["--config", str(tmp_path / "a.yaml"), f"--{text}", "mine"])
+    assert parsed.given == {text}
+
+
 def test_so_do_the_data_of_a_fine_tuning(tmp_path):
     config = write(tmp_path / "a.yaml", "train_file: a\nvalidation_file: b")
     for flag, expected in (("--train_file=c", (None, ["c"], "b")), ("--dataset_name=squad", ("squad", [], None))):
