@@ -16,10 +16,11 @@ from pathlib import Path
 from pytest import mark, raises
 
 from docs.help_files import FOLDER, help_of
-from electra.base.errors import OPTIONAL
+from electra.base.errors import OPTIONAL, where_is
 from electra.base.files import PACKAGED_NETWORK
 from electra.tools import commands
 from tests.helpers import ROOT, parametrize
+from tests.test_page_numbers import sentences_of_code
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRA_PACKAGES = PROJECT["project"]["optional-dependencies"]
@@ -148,10 +149,28 @@ def test_a_tool_beside_the_package_has_a_help(path, monkeypatch, capsys):
     assert not stop.value.code and "usage: " in capsys.readouterr().out
 
 
+def named_files():
+    """The pages, programs and experiments that a string of the package names."""
+    return {*re.findall(r"\b(?:docs|examples|configs)/[\w/.]+\.\w+", "\n".join(sentences_of_code()))}
+
+
+def test_the_pages_and_programs_that_messages_name_exist():
+    assert len(named_files()) > 5 and [name for name in named_files() if not (ROOT / name).is_file()] == []
+
+
+def test_a_message_names_the_page_that_a_wheel_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert where_is("docs/data.md") == "docs/data.md"  # a clone
+    page = tmp_path / "share" / "doc" / "electra" / "docs" / "data.md"
+    page.parent.mkdir(parents=True)
+    page.touch()
+    assert where_is("docs/data.md") == str(page)
+
+
 @mark.slow
 @mark.skipif(not PACKAGED_NETWORK.is_dir(), reason="the network of the package was removed")
 def test_wheel_and_source_distribution_have_the_network(tmp_path):
-    for name in ("electra", "configs", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("electra", "configs", "docs", "examples", "pyproject.toml", "README.md", "LICENSE"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
         copy(ROOT / name, tmp_path / name)
     program = "from setuptools.build_meta import *; build_wheel('dist'); build_sdist('dist')"
@@ -160,6 +179,8 @@ def test_wheel_and_source_distribution_have_the_network(tmp_path):
     files = {path.relative_to(ROOT).as_posix() for path in PACKAGED_NETWORK.rglob("*") if path.is_file()}
     with zipfile.ZipFile(wheel) as archive:
         assert files <= set(archive.namelist())
+        shared = {name.partition("/share/doc/electra/")[2] for name in archive.namelist()}
+    assert {name for name in named_files() if not name.startswith("configs/")} <= shared
     with tarfile.open(source) as archive:
         assert files <= {name.partition("/")[2] for name in archive.getnames()}
     assert wheel.stat().st_size < 10e6

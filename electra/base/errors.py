@@ -22,10 +22,20 @@ from electra.core.errors import UserError
 
 OPTIONAL = {"datatrove", "optuna", "python-calamine", "tensorboard", "wandb"}
 """Packages that only some commands need; each has an extra of this package."""
+
+
+def where_is(name: str) -> str:
+    """Return the path of a page of docs/ or a program of examples/: NAME in a clone, else where a wheel puts it."""
+    installed = Path(sys.prefix, "share", "doc", "electra", name)
+    return str(installed) if installed.is_file() else name
+
+
 REMOVED: dict[str, str] = {
-    "shard": "one host tokenizes with all its cores, several with examples/tokenize_datatrove.py (docs/clusters.md)",
+    "shard": "one host tokenizes with all its cores, several with "
+    f"{where_is('examples/tokenize_datatrove.py')} ({where_is('docs/clusters.md')})",
     "false_alarm_rate": "choose --threshold by the spans in the scores.jsonl of right text",
-    "parallel": "start the same `electra sweep` several times, each on a GPU of its own (docs/reports.md)",
+    "parallel": "start the same `electra sweep` several times, each on a GPU of its own "
+    f"({where_is('docs/reports.md')})",
     "merge": "`electra cache` without it completes the cache, also of shards that are there",
 }
 """Option or verb of an earlier version -> what a user does instead, such as "set --max_steps".

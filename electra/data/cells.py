@@ -13,6 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from electra.base.errors import where_is
 from electra.core.errors import UserError
 
 Quoting = Literal["none", "minimal", "single"]
@@ -35,7 +36,7 @@ QUOTING_HELP = (
     "single: '…'). Default: minimal; with tabs, as the whole file shows."
 )
 """Help of --quoting."""
-PAGE = "docs/data.md"
+PAGE = where_is("docs/data.md")
 """Page that shows each form of data which is read, for messages."""
 
 

@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.base.checkpoints import build_folder, find_damage
 from electra.base.console import shows_bars
+from electra.base.errors import where_is
 from electra.core.errors import UserError
 from electra.core.rng import Flags, Ints
 from electra.core.segments import first_outside
@@ -66,7 +67,7 @@ def _open_foreign(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: s
     paths = sorted(folder.rglob("*.ds"))
     if not paths:
         what = "no cache.json and no .ds" if folder.is_dir() else "there is no such folder"
-        raise UserError(f"--token_cache {folder} has no tokens: {what}; see docs/clusters.md")
+        raise UserError(f"--token_cache {folder} has no tokens: {what}; see {where_is('docs/clusters.md')}")
     hashes = content_hashes([*paths, *map(_index_of, paths)])
     content = [(path.name, digest) for path, digest in hashes.items()]
     key = str([FORMAT_VERSION, str(folder.resolve()), content, tokenizer_fingerprint(tokenizer)])

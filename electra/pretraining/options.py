@@ -19,6 +19,7 @@ from typing_extensions import TypedDict
 
 from electra.base.checkpoints import ALONE, PROVENANCE_NAME, checkpoint_named
 from electra.base.command_line import CommandLine
+from electra.base.errors import where_is
 from electra.base.files import CONFIGS, expand, read_json, run_options
 from electra.base.options import Need, Values, never
 from electra.core.errors import UserError
@@ -247,7 +248,7 @@ def _check_gate(c: Configuration) -> None:
 OF_COMMAND = (*options_with("of_command", *GROUPS), "push_to_hub")
 """Options that only the command reads."""
 PROGRAM_NEEDS = [
-    Need(OF_COMMAND, never, "`electra pretrain` reads it, a program does not: see docs/python.md"),
+    Need(OF_COMMAND, never, f"`electra pretrain` reads it, a program does not: see {where_is('docs/python.md')}"),
     Need(NOT_USED, never, "pre-training does not use it"),
 ]
 """Needs of the options of a program."""

@@ -9,6 +9,7 @@ import numpy as np
 from transformers import PreTrainedConfig
 
 from electra.base.console import counted
+from electra.base.errors import where_is
 from electra.core.backbones import BACKBONES
 from electra.core.configuration import ElectraPretrainingConfig, embedding_width, value_of
 from electra.core.flops import (
@@ -217,7 +218,7 @@ def _warn_of_steps(args: Configuration, plan: Plan) -> None:
     if OBJECTIVES[plan.objective].finds_replaced and not args.starts_from_trained and tokens < FEW_TRAINED_TOKENS:
         logger.warning(
             f"{steps:,} steps are few: with {tokens:,} tokens a new discriminator hardly starts to learn, which took "
-            "0.5 to 2 million here (docs/studies/start.md); raise --budget or --max_steps"
+            f"0.5 to 2 million here ({where_is('docs/studies/start.md')}); raise --budget or --max_steps"
         )
     if plan.epochs > MOST_EPOCHS:
         logger.warning(

@@ -17,7 +17,7 @@ from typing import Any
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from electra.base.errors import first_line
+from electra.base.errors import first_line, where_is
 from electra.base.files import expand, may_be_hub_id
 from electra.core.errors import UserError
 
@@ -168,7 +168,7 @@ def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
             return wrap_backend(backend, roles)
     raise UserError(
         f"tokenizer {path} has neither [CLS] and [SEP] nor <s> and </s>; save it with the names of its special "
-        "tokens, as docs/tokenizer.md shows"
+        f"tokens, as {where_is('docs/tokenizer.md')} shows"
     )
 
 
@@ -232,8 +232,9 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         wrong = f"does not put {tokenizer.cls_token} and {tokenizer.sep_token} around a text, as fine-tuning does"
     if wrong:
         raise UserError(
-            f"tokenizer {name} {wrong}; save it with the names of its special tokens, as docs/tokenizer.md shows, "
-            "train one with `electra tokenizer`, or choose one like google/electra-small-discriminator"
+            f"tokenizer {name} {wrong}; save it with the names of its special tokens, as "
+            f"{where_is('docs/tokenizer.md')} shows, train one with `electra tokenizer`, or choose one "
+            "like google/electra-small-discriminator"
         )
 
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from typing_extensions import TypedDict
 
 from electra.base.console import SECRET, hide_secrets, without_secrets
-from electra.base.errors import hint_of_unknown
+from electra.base.errors import hint_of_unknown, where_is
 from electra.base.files import YAML_ERRORS, config_path, read_json, read_yaml
 from electra.core.errors import UserError
 from electra.core.ranges import check
@@ -157,7 +157,7 @@ def read_sweep(path: Path) -> Sweep:
     except ValidationError as error:
         *_, problem = error.errors()
         where = ".".join(map(str, problem["loc"]))
-        raise UserError(f"{path}: {where}: {problem['msg']}; see docs/reports.md") from error
+        raise UserError(f"{path}: {where}: {problem['msg']}; see {where_is('docs/reports.md')}") from error
     except (*YAML_ERRORS, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is no sweep file in YAML with program, method, metric and parameters: {error}"

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.base.errors import where_is
 from electra.base.files import TINY_EN
 from electra.base.options import Values
 from electra.core.errors import UserError, abridged
@@ -75,7 +76,8 @@ def parse_classify_arguments(
     fractions = args.options.train_fractions
     if len(fractions) != 1:
         shares = " ".join(map(str, fractions))
-        raise UserError(f"--train_fractions takes one share, not {shares}; see examples/learning_curve.py for several")
+        program = where_is("examples/learning_curve.py")
+        raise UserError(f"--train_fractions takes one share, not {shares}; see {program} for several")
     return args
 
 

@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from itertools import chain, dropwhile, groupby
 from typing import NamedTuple
 
+from electra.base.errors import where_is
 from electra.core.errors import UserError
+from electra.data.cells import PAGE
 from electra.data.lines import form_of, open_lines
 from electra.tasks.tagging.schemes import LABEL, OUTSIDE
 
@@ -37,7 +39,9 @@ RANGE_OR_EMPTY = re.compile(r"^([0-9]+)-[0-9]+\t.*\n\1\t|^([0-9]+)\t.*\n\2\.[0-9
 """A range of words of CoNLL-U before its first word, or an empty node behind a word."""
 LONGEST_SENTENCE = 1000
 """Words; more say that the blank lines between sentences are missing."""
-FORMS_PAGE = "docs/data.md shows the forms; examples/convert_annotations.py converts those of annotation tools"
+FORMS_PAGE = (
+    f"{PAGE} shows the forms; {where_is('examples/convert_annotations.py')} converts those of annotation tools"
+)
 """What helps with data that has none of the forms, the end of messages."""
 
 
