@@ -131,9 +131,7 @@ def find_form(examples: Sequence[Example], separator: str | None) -> Form:
     lists = [label for label in labels if isinstance(label, list)]
     if any(isinstance(part, float) and part % 1 for label in lists for part in label):
         place = next(example.place for example in examples if isinstance(example.label, list))
-        raise UserError(
-            f"{place} has the label {abridged(lists[0])}: lists hold names, or 1 and 0, but no fractions; see {PAGE}"
-        )
+        raise UserError(f"{place} has the label {abridged(lists[0])}: lists hold names, but no fractions; see {PAGE}")
     if lists and len(lists) == len(labels):
         lengths = {len(label) for label in lists}
         is_binary = all(truth_of(part) is not None for label in lists for part in label)
