@@ -478,7 +478,7 @@ DETECT = """```python
 from electra import replaced_token_probabilities
 
 for token in replaced_token_probabilities("the chef ate the meal", "output/mine")[0]:
-    print(token.piece, round(token.probability, 2))
+    print(token.piece, token.probability)
 ```
 """
 EXTEND = """Names for programs that add an objective, a task or an optimizer of their own; their modules have the whole
@@ -510,7 +510,7 @@ def python_page() -> str:
     """Return the page of the public names: by what a program does, the rest as means to extend."""
     lines = [PYTHON]
     for task, (example, names) in PURPOSES.items():
-        lines += [f"## {task}", "", example, *(section(name, getattr(electra, name)) for name in names)]
+        lines += [f"## {task}", "", example, *(section(name, getattr(electra, name), example) for name in names)]
     described = {name for _, names in PURPOSES.values() for name in names}
     lines += ["## Extend", "", EXTEND]
     for name in electra.__all__:
@@ -526,12 +526,12 @@ def python_page() -> str:
 SECTION = re.compile(r"^(Args|Returns|Attributes|Yields):$")
 
 
-def section(name: str, value: Any) -> str:
-    """Return the section of a public name: how it is called, then its docstring."""
+def section(name: str, value: Any, example: str) -> str:
+    """Return the section of a public name: how it is called, then its docstring without what `example` shows."""
     lines = [f"### {name}", ""]
     if isinstance(value, dict):
         names = ", ".join(f"`{key}`" for key in value)
-        return "\n".join([*lines, fill(f"{RECIPES_ARE} The names are {names}.", WIDTH), ""])
+        return "\n".join([*lines, fill(f"{RECIPES_ARE} The names are {names}.", WIDTH, break_on_hyphens=False), ""])
     lines += ["```python", signature(name, value), "```", "", *as_markdown(inspect.getdoc(value) or ""), ""]
     if name == "SegmentArguments":
         lines += ["[Options](options.md#electra-pretrain) has them, as `--max_length` and others.", ""]
@@ -541,7 +541,13 @@ def section(name: str, value: Any) -> str:
             function = getattr(method, "__func__", method)
             lines += ["```python", signature(f"{name}.{method_name}", function), "```", ""]
             lines += [*as_markdown(inspect.getdoc(function) or ""), ""]
-    return "\n".join(lines)
+
+    def unless_shown(block: re.Match[str]) -> str:
+        is_shown = all(line.partition("  #")[0].rstrip() in example for line in block[1].splitlines())
+        return "" if is_shown else block[0]
+
+    text = re.sub(r"\bdocs/(\w+\.md)", r"[\1](\1)", "\n".join(lines))
+    return re.sub(r"(?<=\n\n)```\n(.*?)```\n\n", unless_shown, text, flags=re.DOTALL)
 
 
 RECIPES_ARE = (

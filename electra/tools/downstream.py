@@ -84,8 +84,7 @@ def fine_tune(
         options: options of the command, such as num_seeds, seed, learning_rate, layerwise_lr_decay, num_train_epochs,
             max_length, select, text_column, label_column, output_dir, experiment_name, use_cpu.
     Returns:
-        a `FineTuned`, the same on every process: `scores`, metric -> median over the seeds; `results`, for each seed a
-        tuple with the attributes `seed`, `metrics` and `settings`; `folder`, with report.html; `model_folder`.
+        the same `FineTuned` on every process.
     Raises:
         UserError: an option is unknown or has a wrong value, a row cannot be read, there is no such model, or the
             folder holds results of other settings.

@@ -146,8 +146,7 @@ def replaced_token_probabilities(
         max_length: tokens that are read at once. Longer texts are read in windows that overlap by half; the
             probability of a token in several windows is the mean.
     Returns:
-        for each text a list of (piece, start, end, probability), without special tokens: the characters of the token,
-        where they are in the text, and a number in [0, 1].
+        for each text a list of `TokenProbability`, without special tokens.
     Raises:
         UserError: there is no such model, or the model has no head for replaced tokens.
     """
