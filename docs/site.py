@@ -23,6 +23,8 @@ BEHIND = ("studies/", "architecture.md", "contributing.md", "changelog.md", "gua
 BADGES = re.compile(r"<!-- badges -->.*?<!-- badges -->\n", re.DOTALL)
 """Pictures of other servers at the top of README.md, of which the site loads none."""
 CODE = re.compile(r"(?<!<pre>)<code>([^<]+)</code>")
+OPTION_OF_COMMAND = re.compile(r"(?<=</span>)--\w+")
+"""An option in a block of shell, behind the span of a blank."""
 LONGEST_WORD = 36
 """Characters of a word of code that is not broken at its hyphens; longer ones may be, on small screens."""
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
@@ -64,14 +66,16 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Return a page's HTML in which words of code, such as names of options, are not broken at their hyphens."""
+    """Return a page's HTML in which options are not broken at their hyphens, and other names at underscores."""
 
     def whole(match: re.Match[str]) -> str:
         words = re.split(r"(\s+)", match[1])
         return f"<code>{''.join(_whole_word(word) for word in words)}</code>"
 
-    return CODE.sub(whole, html)
+    return OPTION_OF_COMMAND.sub(lambda match: _whole_word(match[0]), CODE.sub(whole, html))
 
 
 def _whole_word(word: str) -> str:
-    return f'<span class="word">{word}</span>' if "-" in word and len(word) <= LONGEST_WORD else word
+    if "-" in word and len(word) <= LONGEST_WORD:
+        return f'<span class="word">{word}</span>'
+    return re.sub(r"(?<=\w)_(?=\w)", "_<wbr>", word)

@@ -39,8 +39,10 @@ def hooks():
 
 
 def test_options_are_not_broken_at_their_hyphens(hooks):
-    made = hooks.on_page_content("<code>a --b_c 1</code><pre><code>--d</code></pre>", None, None, None)
-    assert made == '<code>a <span class="word">--b_c</span> 1</code><pre><code>--d</code></pre>'
+    made = hooks.on_page_content("<code>a --b_c 1</code><code>d_e</code><pre><code>--f</code></pre>", None, None, None)
+    assert made == '<code>a <span class="word">--b_c</span> 1</code><code>d_<wbr>e</code><pre><code>--f</code></pre>'
+    made = hooks.on_page_content('a<span class="w"> </span>--b_c', None, None, None)  # in a block of shell
+    assert made == 'a<span class="w"> </span><span class="word">--b_c</span>'
 
 
 def test_a_link_to_a_file_that_is_missing_ends_the_build(hooks):
