@@ -12,6 +12,7 @@ elsewhere, or to filter and deduplicate first, put datatrove's own steps in the 
 
 import argparse
 import os
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,8 @@ def main() -> None:
     parser.add_argument("--partition", help="partition of SLURM; without it, this host computes")
     parser.add_argument("--time", default="24:00:00", help="of a task, for SLURM")
     arguments = parser.parse_args()
+    if arguments.partition and shutil.which("sbatch") is None:
+        parser.error("--partition needs SLURM, but there is no sbatch; leave it out to compute on this host")
 
     tokenizer = load_tokenizer(arguments.tokenizer_path)
     tokenizer.save_pretrained(arguments.output_dir / "tokenizer")  # for training
