@@ -434,5 +434,5 @@ def test_classes_that_only_look_odd_have_no_warning(tmp_path, caplog):
 
 
 def test_many_classes_are_said(tmp_path, caplog):
-    read_files(train_file=write_labels(tmp_path / "a.csv", [f"id {n % 30}" for n in range(50)]))
+    read_files(train_file=write_labels(tmp_path / "a.csv", [f"id {n % 30}" for n in range(60)]))
     assert "30 classes in" in caplog.text
