@@ -35,7 +35,6 @@ from electra.data.token_cache import (
     IndexedFile,
     Lengths,
     TokenCache,
-    as_lengths,
     map_tokens,
     write_index,
 )
@@ -43,6 +42,8 @@ from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
 
 BLOCK_TOKENS = 2**20
 """Tokens that are checked together."""
+LONGEST = 2**31 - 1
+"""Tokens of a document, at most: lengths are int32."""
 
 
 def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
@@ -99,7 +100,7 @@ def _locate(path: Path) -> tuple[IdType, Ints, Lengths]:
         if dtype is None:
             raise UserError(f"{path} does not have the {tokens:,} tokens of its index; copy both again")
         bounds = np.append(0, ends.astype(np.int64))
-        lengths = as_lengths(bounds[1:] - bounds[:-1])
+        lengths = _as_lengths(bounds[1:] - bounds[:-1])
     return dtype, bounds[:-1], lengths
 
 
@@ -180,3 +181,10 @@ def _special_ends(is_special: Flags, begins: Ints, ends: Ints) -> tuple[Flags, F
     begins_special = padded[begins] & (begins < ends)
     ends_special = padded[ends - 1] & (begins + begins_special < ends)
     return begins_special, ends_special
+
+
+def _as_lengths(counts: Ints) -> Lengths:
+    """Return numbers of tokens as int32; raise a ValueError if a document has more than 2^31 - 1."""
+    if counts.max(initial=0) > LONGEST:
+        raise ValueError(f"a document has {counts.max():,} tokens, more than {LONGEST:,}; cut it into several")
+    return counts.astype(np.int32)

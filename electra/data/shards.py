@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
@@ -37,17 +38,19 @@ from electra.base.checkpoints import (
 from electra.base.console import counting, log_by_default, shows_bars
 from electra.base.files import read_json, sync_folder, write_json
 from electra.core.errors import UserError
+from electra.core.rng import Ints
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.token_cache import (
     FORMAT_VERSION,
     TOKENIZER_NAME,
     Counts,
+    IdType,
     IndexedFile,
+    Lengths,
     TextDescription,
     TokenCache,
     find_cache_damage,
-    locate_tokens,
     read_arrow,
     write_index,
 )
@@ -260,7 +263,7 @@ def _complete(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, 
     for shard in shards:
         table, buffer = read_arrow(shard / ARROW_NAME)
         hashes = table.column("content_hash").to_numpy()
-        files.append((f"{shard.name}/{ARROW_NAME}", *locate_tokens(table, buffer), hashes))
+        files.append((f"{shard.name}/{ARROW_NAME}", *_locate_tokens(table, buffer), hashes))
     description: TextDescription = {
         "tokenizer": tokenizer_fingerprint(tokenizer),
         "has_lines": True,
@@ -289,3 +292,23 @@ def _move_index(unfinished: Path, target: Path) -> None:
     sync_folder(target)
     os.replace(unfinished / MANIFEST_NAME, target / MANIFEST_NAME)
     sync_folder(target)
+
+
+def _locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[IdType, Ints, Lengths]:
+    """Return the type of the ids in the column `input_ids` of a mapped table, and start and length of its lists.
+
+    Starts and lengths are in tokens; starts are counted from the beginning of the file.
+    """
+    column = table.column("input_ids")
+    dtype = np.dtype(column.type.value_type.to_pandas_dtype())
+    starts = [np.empty(0, dtype=np.int64)]
+    lengths = [np.empty(0, dtype=np.int32)]
+    for chunk in column.chunks:
+        chunk.validate(full=True)  # raises if a list points outside of the file
+        offsets = chunk.offsets.to_numpy()
+        address = chunk.values.buffers()[1].address - buffer.address if len(chunk.values) else 0
+        first = address // dtype.itemsize + chunk.values.offset
+        starts.append(first + offsets[:-1].astype(np.int64))
+        lengths.append(np.diff(offsets))
+    name: IdType = "uint16" if dtype.itemsize == 2 else "uint32"
+    return name, np.concatenate(starts), np.concatenate(lengths)

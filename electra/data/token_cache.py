@@ -37,8 +37,6 @@ FORMAT_VERSION = 6
 DESCRIPTION_NAME = "cache.json"
 TOKENIZER_NAME = "tokenizer"
 """Names in the folder of a cache: its description, and the folder of its tokenizer."""
-LONGEST = 2**31 - 1
-"""Tokens of a document, at most: lengths are int32."""
 REMEDY = "copy it again, or mend it with `electra cache` and its options"
 """What to do with a damaged cache, the end of messages."""
 
@@ -224,38 +222,11 @@ def map_tokens(path: Path, dtype: IdType) -> TokenIds:
     return np.asarray(np.memmap(path, dtype, mode="r", shape=(count,)))
 
 
-def as_lengths(counts: Ints) -> Lengths:
-    """Return numbers of tokens as int32; raise a ValueError if a document has more than 2^31 - 1."""
-    if counts.max(initial=0) > LONGEST:
-        raise ValueError(f"a document has {counts.max():,} tokens, more than {LONGEST:,}; cut it into several")
-    return counts.astype(np.int32)
-
-
 def read_arrow(path: Path) -> tuple[pa.Table, pa.Buffer]:
     """Return the table of an Arrow file that is mapped into memory, and the buffer in which the table lies."""
     with pa.memory_map(str(path)) as file:
         buffer = file.read_buffer()
     return pa.ipc.open_stream(buffer).read_all(), buffer
-
-
-def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[IdType, Ints, Lengths]:
-    """Return the type of the ids in the column `input_ids` of a mapped table, and start and length of its lists.
-
-    Starts and lengths are in tokens; starts are counted from the beginning of the file.
-    """
-    column = table.column("input_ids")
-    dtype = np.dtype(column.type.value_type.to_pandas_dtype())
-    starts = [np.empty(0, dtype=np.int64)]
-    lengths = [np.empty(0, dtype=np.int32)]
-    for chunk in column.chunks:
-        chunk.validate(full=True)  # raises if a list points outside of the file
-        offsets = chunk.offsets.to_numpy()
-        address = chunk.values.buffers()[1].address - buffer.address if len(chunk.values) else 0
-        first = address // dtype.itemsize + chunk.values.offset
-        starts.append(first + offsets[:-1].astype(np.int64))
-        lengths.append(np.diff(offsets))
-    name: IdType = "uint16" if dtype.itemsize == 2 else "uint32"
-    return name, np.concatenate(starts), np.concatenate(lengths)
 
 
 def _line_lengths(path: Path) -> pa.ChunkedArray:
