@@ -8,7 +8,6 @@ Two forms are known by their columns; the number of choices may differ from row 
 `label` is the number of the right choice, from 0.
 """
 
-import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain, count, takewhile
@@ -21,8 +20,6 @@ from electra.finetuning.config import LabelledFileArguments
 from electra.finetuning.data import NamedRows, rows_by_split
 from electra.finetuning.held_out import plain_content, with_development
 from electra.finetuning.row_checks import is_unlabelled, plain_name, read_all, set_apart, warn_if_unused
-
-logger = logging.getLogger(__name__)
 
 # ---- options
 
@@ -45,8 +42,6 @@ class MultipleChoiceArguments(LabelledFileArguments):
     )
 
 
-MANY_ANSWERS = 20
-"""Questions with an answer from which a warning says that none of the answers is 0."""
 QUESTION_FORMS = (
     "question, choices (a list) and label, or sent1, sent2, ending0, ending1 ... and label, as SWAG has them"
 )
@@ -84,12 +79,7 @@ def load_choice_splits(
     answers = [question.answer for question in chain.from_iterable(questions_of_split.values())]
     warn_if_unused(no_label, None in answers)
     apart = set_apart(questions_of_split, right_choices, lambda question: question.place)
-    splits = with_development(apart, options, shared_context, "questions")
-    for split, questions in splits.items():
-        known_answers = [question.answer for question in questions if question.answer is not None]
-        if len(known_answers) >= MANY_ANSWERS and min(known_answers) > 0:
-            logger.warning("no answer of %s is 0, the first choice: labels count from 0", split)
-    return splits
+    return with_development(apart, options, shared_context, "questions")
 
 
 def right_choices(question: ChoiceQuestion) -> list[str]:

@@ -8,7 +8,7 @@ columns   a line for each word. Of two columns, the first has the words and the 
           and empty nodes, such as 1.1, are left out.
 
 A line that begins with `#` and white space, before a sentence, is a comment, unless it has as many cells as other
-lines and ends in a cell in which they end, too.
+lines.
 """
 
 import logging
@@ -21,7 +21,6 @@ from electra.base.errors import where_is
 from electra.core.errors import UserError
 from electra.data.cells import PAGE
 from electra.data.lines import form_of, open_lines
-from electra.tasks.tagging.schemes import LABEL, OUTSIDE
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +28,10 @@ DOCUMENT = "-DOCSTART-"
 """First word of the line that begins a document, as CoNLL-2003 writes it."""
 CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words
 COMMENT = re.compile(r"#([ \t]|$)")
-WORD_NAMES = frozenset(("word", "words", "token", "tokens", "form", "text"))
-"""Names of the column of words, in lower case, by which a line of names is known."""
 FORM_COLUMN, UPOS_COLUMN = 1, 3
 """Numbers of the columns of CoNLL-U with the word and its part of speech."""
 WORD_NUMBER = re.compile(r"([0-9]+)([-.][0-9]+)?")
 """The number of a word of CoNLL-U, of a range of words, such as 3-4, or of an empty node, such as 5.1."""
-RANGE_OR_EMPTY = re.compile(r"^([0-9]+)-[0-9]+\t.*\n\1\t|^([0-9]+)\t.*\n\2\.[0-9]+\t", re.MULTILINE)
-"""A range of words of CoNLL-U before its first word, or an empty node behind a word."""
 LONGEST_SENTENCE = 1000
 """Words; more say that the blank lines between sentences are missing."""
 FORMS_PAGE = (
@@ -110,12 +105,8 @@ def read_columns(
     has_labels = label != word and 0 <= label < width
     if not 0 <= word < width or (needs_labels and not has_labels):
         raise no_form(place, f"has {width} columns; {chosen} must be two of them, counted from 0")
-    if not is_universal:
-        if match := RANGE_OR_EMPTY.search("\n".join(texts)):
-            number = 1 + match.string.count("\n", 0, match.start())
-            raise no_form(f"{path}:{number}", "is a range of words or an empty node of CoNLL-U; name the file .conllu")
-        if has_labels:
-            _check_labels(lines, path, word, label, is_numbered)
+    if has_labels and not is_universal:
+        _check_labels(lines, path, word, label, is_numbered)
     for line in lines:
         if not line.cells[word] or (has_labels and not line.cells[label]):
             raise no_form(f"{path}:{line.number}", f"has no word in column {word}, or no label in column {label}")
@@ -178,13 +169,10 @@ def _words_of_conllu(sentences: Sequence[Sequence[Line]], path: str) -> list[lis
 
 def _without_comments(sentences: Sequence[Sequence[Line]], path: str) -> list[list[Line]]:
     """Return the lines of each sentence without the comments before it; see the module's docstring."""
-    words = [line.cells for line in chain.from_iterable(sentences) if not COMMENT.match(line.text)]
-    width = len(words[0]) if words else 1
-    ends = {cells[-1] for cells in words}
+    width = next((len(line.cells) for line in chain.from_iterable(sentences) if not COMMENT.match(line.text)), 1)
 
     def is_comment(line: Line) -> bool:
-        is_word = len(line.cells) == width and (width == 1 or line.cells[-1] in ends)
-        return bool(COMMENT.match(line.text)) and not is_word
+        return len(line.cells) != width and COMMENT.match(line.text) is not None
 
     kept = [[*dropwhile(is_comment, sentence)] for sentence in sentences]
     count = sum(map(len, sentences)) - sum(map(len, kept))
@@ -206,24 +194,17 @@ def _check_widths(lines: Sequence[Line], path: str) -> int:
 
 
 def _check_labels(lines: Sequence[Line], path: str, word: int, label: int, is_numbered: bool) -> None:
-    """Refuse labels with a space, a line with the names of columns, and, unless numbers are given, swapped columns."""
+    """Refuse labels with a space, and, unless numbers are given, a column with more different labels than words."""
     for line in lines:
         if " " in line.cells[label]:
             raise no_form(
                 f"{path}:{line.number}",
                 f"has the label '{line.cells[label]:.60}'; separate all columns by tabs, or all by spaces",
             )
-    first, *following = lines
-    name = first.cells[label]
-    is_name = name not in {OUTSIDE, *(line.cells[label] for line in following)} and not LABEL.fullmatch(name)
-    if is_name and first.cells[word].lower() in WORD_NAMES:
-        raise no_form(
-            f"{path}:{first.number}", f"names the columns ({' '.join(first.cells):.60}); leave this line out"
-        )
     words, labels = ({line.cells[column] for line in lines} for column in (word, label))
     if not is_numbered and len(labels) > len(words):
         raise no_form(
-            f"{path}:{first.number}",
+            f"{path}:{lines[0].number}",
             f"is of a file with {len(words)} different words and {len(labels)} labels; name the columns with "
             "--word_column and --label_column, counted from 0",
         )

@@ -27,9 +27,8 @@ from electra.finetuning.data import (
 )
 from electra.finetuning.held_out import plain_content, warn_of_repeated, with_development
 from electra.finetuning.row_checks import is_unlabelled, set_apart, warn_if_unused
-from electra.tasks.tagging.columns import TaggedSentence, no_form, read_columns
+from electra.tasks.tagging.columns import TaggedSentence, read_columns
 from electra.tasks.tagging.rows import TOKENS_COLUMNS, read_sentences
-from electra.tasks.tagging.schemes import foreign_label
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ class TaggingArguments(LabelledFileArguments):
     scheme: Literal["auto", "iob2", "bioes", "io", "plain"] = option(
         "auto",
         "Tagging scheme for training. io: entities without B- and I-; plain: other labels, such as parts "
-        "of speech. auto: bioes if the data uses it, iob2 if labels have prefixes, io if most are O, else plain.",
+        "of speech. auto: bioes if the data uses it, iob2 if labels have prefixes, plain without prefixes and O.",
     )
     features: FeatureName | None = option(
         None,
@@ -206,7 +205,7 @@ def load_tagging_splits(
     Args:
         program_rows: see `data_settings`.
     Raises:
-        UserError: the data has none of the forms, or its labels have another spelling than B-LOC and O.
+        UserError: the data has none of the forms.
     """
     files = files_by_split(options)
     no_label = options.no_label
@@ -228,13 +227,6 @@ def load_tagging_splits(
         logger.warning("--word_column %s has no effect on rows, whose words are in tokens", options.word_column)
     warn_if_unused(no_label, any(sentence.labels is None for sentence in chain.from_iterable(sentences.values())))
     splits = set_apart(sentences, lambda sentence: sentence.labels or [], lambda sentence: sentence.place)
-    labels_to_learn = [sentence.labels or [] for sentence in splits.get("train", [])]
-    foreign = foreign_label(labels_to_learn) if options.scheme == "auto" else None
-    if foreign is not None:
-        raise no_form(
-            options.train_file or options.dataset_name or program_rows["train"].argument,
-            f"has the label '{foreign}'; write B-LOC, I-LOC and O, or, if it is a class like others, --scheme plain",
-        )
     parts = with_development(splits, options, plain_words, "sentences")
     if "dev" in parts and "dev" not in splits:
         parts = with_every_label(parts)

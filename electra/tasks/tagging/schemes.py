@@ -23,35 +23,8 @@ LABEL = re.compile(r"([BIESLU])-(.+)")
 PREFIXES = {"iob2": "BI", "bioes": "BIES"}
 """Scheme -> its prefixes. In the scheme io, labels are O or types without a prefix, and equal ones side by side are
 one entity. In the scheme plain, every label is a class of its own, such as a part of speech."""
-_SEPARATOR = "[-_/:|.\u2010-\u2015\u2212]"
-FOREIGN_LABELS = (
-    re.compile(rf"(?P<prefix>[BIESLUMW]){_SEPARATOR}.+", re.IGNORECASE),
-    re.compile(rf".+{_SEPARATOR}(?P<prefix>[BIESLU])"),
-    re.compile(r"\*\)?|(?P<prefix>\()[^()*]+(\*\)?|\))"),
-)
-"""Labels of entities in spellings that are not read: B_LOC or b-loc, LOC-B, and (LOC* with *) in brackets."""
-OUTSIDES = frozenset((OUTSIDE, "0", "o", "_", "-"))
-"""Labels that stand for O in such spellings."""
-
 TagSequence = Sequence[Sequence[str]]
 """The labels of the words of each sentence."""
-
-
-def foreign_label(sentences: TagSequence) -> str | None:
-    """Return a label that says where an entity begins in a spelling that is not read; None for usual labels.
-
-    All labels must have the spelling, so that names of classes are not taken for it.
-    """
-    labels = set(chain.from_iterable(sentences))
-    inside = sorted(labels - OUTSIDES)
-    if any(map(LABEL.fullmatch, inside)):
-        return None
-    for expression in FOREIGN_LABELS:
-        matches = [match for match in map(expression.fullmatch, inside) if match]
-        first = next((match[0] for match in matches if match["prefix"] in ("B", "b", "(")), None)
-        if first and len(matches) == len(inside):
-            return first
-    return None
 
 
 def convert(labels: Sequence[str], scheme: str) -> list[str]:
@@ -100,10 +73,12 @@ def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
 def choose_scheme(sentences: TagSequence, asked: str) -> str:
     """Return the scheme to train in.
 
-    It is `asked`, unless that is "auto": then the scheme of the data, where IOB2 stands for IOB1, too.
+    It is `asked`, unless that is "auto": then the scheme of the prefixes, where IOB2 stands for IOB1, too, or plain if
+    no label has a prefix or is O.
 
     Raises:
-        UserError: some labels have no prefix, but others have one, or the scheme asked for needs prefixes.
+        UserError: some labels have no prefix, but others have one, or the scheme asked for needs prefixes; or there is
+            O beside labels without a prefix, which may be entities or classes.
     """
     counts = Counter(chain.from_iterable(sentences))
     labels = counts.keys() - {OUTSIDE}
@@ -113,8 +88,13 @@ def choose_scheme(sentences: TagSequence, asked: str) -> str:
         return asked
     if unprefixed and (prefixes or asked != "auto"):
         raise UserError(f"the label '{unprefixed[0]}' has no prefix such as B-; see --label_column and --scheme")
+    if unprefixed and OUTSIDE in counts:
+        raise UserError(
+            f"the label '{unprefixed[0]}' has no prefix such as B-; give --scheme io if such labels are entities, "
+            "--scheme plain if O is a class like others"
+        )
     if unprefixed:
-        return "io" if counts[OUTSIDE] == max(counts.values()) else "plain"
+        return "plain"
     if asked != "auto":
         return asked
     return "bioes" if prefixes - {"B", "I"} else "iob2"

@@ -185,9 +185,6 @@ def load_tagging_task(
     scheme = choose_scheme(train_labels, asked_scheme)
     tags = tag_set(train_labels, scheme)
     logger.info("labels         %s, %d of them: %s", scheme, len(tags), " ".join(tags))
-    if asked_scheme == "auto" and scheme in ("io", "plain") and OUTSIDE in tags:
-        instead = "plain, if O is a class like others" if scheme == "io" else "io, if the others are entities"
-        logger.info("               instead: --scheme %s", instead)
     splits = {}
     for split, sentences in data.items():
         classes = None

@@ -107,7 +107,7 @@ def test_hidden_labels_of_a_data_set_are_none(tmp_path):
     }  # fmt: skip
 
 
-def test_labels_that_count_from_one_are_noticed(tmp_path, caplog):
+def test_labels_that_count_from_one_are_refused(tmp_path, caplog):
     path = tmp_path / "train.csv"
 
     def read(first):
@@ -121,5 +121,4 @@ def test_labels_that_count_from_one_are_noticed(tmp_path, caplog):
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     assert [len(found[split]) for split in ("train", "dev")] == [27, 3]  # without a development set
     assert not {question.first for question in found["dev"]} & {question.first for question in found["train"]}
-    read(1)
-    assert "labels count from 0" in caplog.text
+    assert "0 to 3" in refused(lambda: read(2))
