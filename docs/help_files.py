@@ -17,10 +17,10 @@ from unittest.mock import patch
 
 from transformers import TrainingArguments
 
+from docs.schema import VERBS_WITH_CONFIG
 from electra.base.command_line import CommandLine
 from electra.core.recipes import RECIPES
 from electra.tools.commands import VERBS
-from electra.tools.schema import VERBS_WITH_CONFIG
 
 FOLDER = Path(__file__).parents[1] / "electra" / "help"
 """Folder of the files, in the package."""

@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerFast
 
 import electra
 from docs import help_files
+from docs.schema import VERBS_WITH_CONFIG, schema_of_files, to_json
 from electra.base.command_line import CommandLine
 from electra.base.files import read_yaml
 from electra.base.options import NOT_EMPTY, Need, Options, default_of
@@ -36,7 +37,6 @@ from electra.pretraining.options import INHERITED, OF_PHASE, PRETRAINING_NEEDS, 
 from electra.pretraining.plan import parameter_counts
 from electra.report.metrics import PRETRAINING_METRICS
 from electra.tools.commands import VERBS
-from electra.tools.schema import VERBS_WITH_CONFIG, schema_of_files, to_json
 
 FOLDER = Path(__file__).parent
 CONFIGS = FOLDER.parent / "configs"

@@ -6,6 +6,7 @@ import signal
 import tomllib
 
 from docs.reference import parameters_of
+from docs.schema import VERBS_WITH_CONFIG
 from electra.base.command_line import CommandLine
 from electra.base.options import default_of
 from electra.core.recipes import RECIPES
@@ -34,7 +35,6 @@ from electra.tokenizers.train import LONGEST_WORD
 from electra.tokenizers.unknown import WARN_UNKNOWN_RATE
 from electra.tools.commands import SPINS
 from electra.tools.probes import MOST_PAIRS, MOST_TEXTS, PARTS
-from electra.tools.schema import VERBS_WITH_CONFIG
 from tests.helpers import ROOT, parametrize
 from tests.pretraining.test_find_run import STATES
 

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 
 import electra
 from docs import babylm_tables, reference
+from docs.schema import VERBS_WITH_CONFIG
 from electra.base.command_line import CommandLine
 from electra.tools.commands import VERBS
-from electra.tools.schema import VERBS_WITH_CONFIG
 from tests.helpers import ROOT, parametrize
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -37,6 +37,7 @@ REMOVED: dict[str, str] = {
     "parallel": "start the same `electra sweep` several times, each on a GPU of its own "
     f"({where_is('docs/reports.md')})",
     "merge": "`electra cache` without it completes the cache, also of shards that are there",
+    "schema": "the schema of files of options is configs/electra.schema.json, which their first line names",
 }
 """Option or verb of an earlier version -> what a user does instead, such as "set --max_steps".
 

@@ -85,11 +85,6 @@ VERBS = {
         "make a fixed corrupted test set, on which different runs can be compared",
         "--pretrain_path output/small_owt --validation_file held_out.txt --output_file fixed.safetensors",
     ),
-    "schema": Verb(
-        "electra.tools.schema",
-        "print a JSON schema with which editors complete and check --config files",
-        "> electra.schema.json",
-    ),
     "push": Verb(
         "electra.tools.push",
         "upload the networks of a run, or fine-tuned models, to the Hugging Face Hub",

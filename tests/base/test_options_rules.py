@@ -6,13 +6,13 @@ from dataclasses import fields
 
 from transformers import TrainingArguments
 
+from docs.schema import VERBS_WITH_CONFIG
 from electra.base.command_line import CommandLine
 from electra.base.files import read_yaml
 from electra.core.options import rules_of
 from electra.core.recipes import RECIPES
 from electra.finetuning.registry import TASKS, TRAINED, command_of, groups_of
 from electra.pretraining.configuration import GROUPS, ElectraTrainingArguments
-from electra.tools.schema import VERBS_WITH_CONFIG
 from tests.helpers import ROOT, parametrize
 
 PATH = re.compile(

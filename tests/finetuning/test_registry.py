@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 
 from docs.reference import FINE_TUNING, options_page
+from docs.schema import VERBS_WITH_CONFIG
 from electra.base.command_line import CommandLine
 from electra.core.options import option, rules_of
 from electra.finetuning.commands import TaskCommand
@@ -22,7 +23,6 @@ from electra.report.command import report_of
 from electra.report.evaluation import Reporting
 from electra.tools.commands import VERBS
 from electra.tools.downstream import TASKS_OF_USER
-from electra.tools.schema import VERBS_WITH_CONFIG
 from electra.tools.sweep_file import PROGRAMS
 from tests.helpers import ROOT, parametrize
 

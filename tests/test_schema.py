@@ -8,7 +8,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from electra.tools.schema import VERBS_WITH_CONFIG, schema_of_files, schema_of_verb, to_json
+from docs.schema import VERBS_WITH_CONFIG, schema_of_files, schema_of_verb, to_json
 from tests.helpers import ROOT, parametrize
 
 FILE = ROOT / "configs" / "electra.schema.json"

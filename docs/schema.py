@@ -1,16 +1,14 @@
-"""JSON Schema of `--config` files and sweep files, made by pydantic of the options' types: `electra schema`.
+"""JSON Schema of `--config` files and sweep files, made by pydantic of the options' types.
 
 Editors with a YAML language server complete and check a file whose first line names the schema:
 
     # yaml-language-server: $schema=../electra.schema.json
 
-`configs/electra.schema.json` has what this command prints.
+`python -m docs.reference` writes `configs/electra.schema.json`.
 """
 
 import dataclasses
 import json
-import sys
-from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
@@ -20,7 +18,6 @@ from pydantic import Field, TypeAdapter
 
 from electra.base.command_line import CommandLine
 from electra.base.options import default_of, plain_value, types_of
-from electra.base.parser import Parser
 from electra.core.options import rules_of
 from electra.data.command import CACHE_GROUPS
 from electra.finetuning.registry import TASKS, groups_of
@@ -43,14 +40,6 @@ VERBS_WITH_CONFIG = {
 """Verb with `--config` -> the groups of its options."""
 DRAFT = "http://json-schema.org/draft-07/schema#"
 """URL of the version of JSON Schema that editors know."""
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Print the schema of the files of one command, or of all commands."""
-    parser = Parser(description="Print a JSON schema for --config files and sweep files.")
-    parser.add_argument("verb", nargs="?", choices=[*VERBS_WITH_CONFIG, "sweep"], help="Default: all of them.")
-    verb = parser.parse_args(argv).verb
-    sys.stdout.write(to_json(schema_of_verb(verb) if verb else schema_of_files()))
 
 
 def to_json(schema: Schema) -> str:
