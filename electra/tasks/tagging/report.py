@@ -14,8 +14,8 @@ TAGGING_METRICS = by_name(
         "F1 is that of entities, micro-averaged: an entity is right if its type and both of its ends are. f1_TYPE is "
         "that of one type. Metrics that begin with test are of the test set; no run is chosen by them.",
     ),
-    Metric("test_f1", "test F1"),
     Metric("accuracy", "accuracy", "Accuracy is that of words, O included."),
+    test=True,
 )
 """The metrics of tagging; others are shown by their names."""
 OF_TYPE = "f1_"
