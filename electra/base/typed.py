@@ -50,4 +50,5 @@ def first_problem(error: ValidationError) -> str:
     """Return the place, the reason and the value of the first problem that pydantic has found, in one line."""
     problem = error.errors(include_url=False)[0]
     path = ".".join(map(str, problem["loc"][1:]))
-    return f"{path or 'it'}: {problem['msg']}, not {abridged(problem['input'])}"
+    place = f"{path}: " if path else ""
+    return f"{place}{problem['msg']}, not {abridged(problem['input'])}"

@@ -346,52 +346,48 @@ def row_fingerprint(rows: Iterable[Columns]) -> str:
 
 TEXT_FORM = ".txt"
 """Ending of files with a text in each line."""
-WORD_WITH_ENDING = re.compile(r"\S+\.[A-Za-z]\w{1,6}", re.ASCII)
-"""A text without a space that ends as the names of files do."""
+ROWS_FORM = "give rows, a list of dictionaries; a table of pandas or datasets; or the path of a file"
+"""What a program may pass as rows, for messages."""
 
 
 def as_table(rows: Any, argument: str, text_column: str | None = None) -> Any:
     """Return rows that a program passes as a table of `datasets`, if they are one, else as a list of dictionaries.
 
     Args:
-        rows: dictionaries; a table of `datasets` or pandas; the path of a file. With `text_column` also one row, one
-            text, or several texts, which become rows of this column.
+        rows: dictionaries; a table of `datasets` or pandas; the path of a file. With `text_column` also one row, or
+            several texts, which become rows of this column.
         argument: name of the argument that has the rows, for messages.
     Raises:
         UserError: `rows` is none of these.
     """
-    if is_file_name(rows):
+    if isinstance(rows, str | Path):
         return [row for _, row in read_rows(rows)]
-    if text_column and isinstance(rows, str | Mapping):
+    if text_column and isinstance(rows, Mapping):
         rows = [rows]
     if isinstance(getattr(rows, "features", None), Mapping):  # of `datasets`: a column has a type there
         return rows
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # of pandas
         rows = rows.to_dict("records")
-    form = "give rows: dictionaries, a table of pandas or datasets, or the path of a file"
-    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-        raise UserError(f"{argument} is {abridged(rows)}; {form}")
+    if isinstance(rows, bytes | Mapping) or not isinstance(rows, Iterable):
+        raise UserError(f"{argument} is {abridged(rows)}; {ROWS_FORM}")
     table = [{text_column: row} if text_column and isinstance(row, str) else row for row in rows]
     for number, row in enumerate(table):
         if not isinstance(row, Mapping) or not all(isinstance(column, str) for column in row):
-            raise UserError(f"{argument} row {number} is {abridged(row)}; {form}")
+            raise UserError(f"{argument} row {number} is {abridged(row)}; {ROWS_FORM}")
     return table
 
 
 def placed_rows(rows: Any, argument: str, text_column: str) -> Iterator[PlacedRow]:
-    """Return place and columns of each row or text that a program passes; see `as_table`."""
-    if is_file_name(rows):
+    """Return place and columns of each row or text that a program passes; see `as_table`.
+
+    Raises:
+        UserError: `rows` is no table, or a text that is not the path of a file.
+    """
+    if isinstance(rows, str | Path):
+        if not os.path.isfile(expand(rows)):
+            raise UserError(f"there is no file {abridged(str(rows))}; {argument} may be a list of texts, too")
         return read_rows(rows, reads_text=form_of(rows) == TEXT_FORM)
     return table_rows(as_table(rows, argument, text_column), argument)
-
-
-def is_file_name(rows: object) -> bool:
-    """Return True if `rows` is a path, or a text that ends as the name of a table does, or is a word with an ending.
-
-    So the misspelt new.cvs is a file that is missing, and no text to answer; in a list it is a text.
-    """
-    is_name = isinstance(rows, str) and (Path(rows).suffix.lower() in TABLES or WORD_WITH_ENDING.fullmatch(rows))
-    return isinstance(rows, Path) or bool(is_name)
 
 
 def load_tables(name: str, config: str | None, instead: str) -> Any:

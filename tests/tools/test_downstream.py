@@ -205,7 +205,7 @@ def test_a_run_that_is_stopped_keeps_its_finished_seeds(folder, monkeypatch, cap
     monkeypatch.undo()
     classify(["--config", str(evaluation / "config.yaml"), "--save_model"])
     assert [result.seed for result in read_results(evaluation / "results.jsonl")] == [42, 43]
-    assert predict(evaluation, "a")
+    assert predict(evaluation, ["a"])
 
 
 def test_a_model_without_a_tokenizer_needs_one(glue_tokenizer):
@@ -239,7 +239,7 @@ def test_answers_are_those_of_the_command(folder, of_command, tmp_path):
         predict(model, datasets.Dataset.from_list(rows)),
     ):
         assert found == expected
-    (alone,) = predict(model, texts[0])
+    (alone,) = predict(model, texts[:1])
     assert alone["probability"] == approx(expected[0]["probability"], rel=1e-5)
     assert model.electra.encoder is not None and predict(model, texts) == expected  # the model is as it was
     assert predict(of_command, []) == []
@@ -248,7 +248,7 @@ def test_answers_are_those_of_the_command(folder, of_command, tmp_path):
     assert predict(of_command, texts, tokenizer) == expected
     other = train_on_documents(["a b c"], TokenizerArguments(vocab_size=20))
     assert "processing_class" in refused(lambda: predict(of_command, texts, other))
-    assert predict(of_command, [{"body": texts[0]}], text_column="body") == predict(of_command, texts[0])
+    assert predict(of_command, [{"body": texts[0]}], text_column="body") == predict(of_command, texts[:1])
 
 
 @parametrize(
