@@ -286,9 +286,8 @@ def predict(
     Args:
         model: result of `fine_tune`; the folder of a saved model, or of an evaluation with one; or a model of
             transformers for sequence classification, token classification, multiple choice or question answering.
-        rows: a text or several; dictionaries with the columns of training; a table of `datasets` or pandas; or the
-            path of a .csv, .tsv, .jsonl, .parquet, .xlsx or .txt file. A single word with an ending, such as new.csv,
-            is a path; as a text it stands in a list.
+        rows: a list of texts; dictionaries with the columns of training; a table of `datasets` or pandas; or the path
+            of a .csv, .tsv, .jsonl, .parquet, .xlsx or .txt file.
         processing_class: the tokenizer of a model in memory; by default that of the folder it was loaded from.
         text_column, text_pair_column: columns of the texts, by default those of training.
         per_device_eval_batch_size: texts of a forward pass.
