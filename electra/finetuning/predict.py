@@ -292,9 +292,8 @@ def predict(
         text_column, text_pair_column: columns of the texts, by default those of training.
         per_device_eval_batch_size: texts of a forward pass.
     Returns:
-        for each row, in order, a dictionary with `prediction` and `probability`, see docs/use.md: a class and its
-        probability; a list of classes and the probability of each class; a number, without a probability; spans
-        [start, end, label]; the number of a choice, whose text is `choice`; or an answer.
+        for each row, in order, a dictionary with `prediction` and, but for numbers and spans, `probability`, which
+        docs/use.md describes for each task.
     Raises:
         UserError: there is no such model or file, or a row cannot be read.
     """

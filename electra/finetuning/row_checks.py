@@ -103,7 +103,7 @@ def set_apart(
     set in which no row has a label stays whole.
 
     Args:
-        labels_of: the labels of a row, such as one of each of its words; empty if the row has none.
+        labels_of: the labels of a row, such as one of each of its words or of its choices; empty if the row has none.
     Raises:
         UserError: no row of another split has a label, or all of the training data have the same.
     """
@@ -129,7 +129,5 @@ def set_apart(
             logger.info("%-14s no row has a label: predicted, not scored", split)
     labels = [label for item in labelled.get("train", []) for label in labels_of(item)]
     if labels and all(label == labels[0] for label in labels):
-        raise UserError(
-            f"all labels are {abridged(labels[0])}; the training data needs two or more, see --label_column and {PAGE}"
-        )
+        raise UserError(f"all labels are {abridged(labels[0])}; the training data needs two or more, see {PAGE}")
     return labelled

@@ -85,7 +85,8 @@ class Split(NamedTuple):
     Args:
         rows: N tokenized rows; for training with the column `labels`.
         references: whatever `metrics` and `predictions` compare the N logits with: labels, texts, windows.
-        examples: number of examples, recorded with each result. There may be more rows: windows of long texts.
+        examples: number of examples, recorded with each result. There may be more rows: windows of long texts, or
+            parts of an example.
         is_labelled: whether the split is scored; otherwise its logits are only kept.
     """
 

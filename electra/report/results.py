@@ -153,8 +153,9 @@ class Metric:
         definition: a sentence or two for readers; "" if the definition of another metric covers this one.
         lower_is_better: whether less is better: in rankings, in verdicts, and for undefined values, the worst of all.
         error: what a value's standard error follows from, besides the number of examples: it is a share of them, or a
-            correlation in [-1, 1]. "none" for a number without such a rule. Shares are shown in percent by all
-            reports, other values by those of fine-tuning.
+            correlation in [-1, 1]; a mean of values in [0, 1] counts as a share, whose error is an upper bound. "none"
+            for a number without such a rule, such as a loss. Shares are shown in percent by all reports, other values
+            by those of fine-tuning.
     """
 
     name: str

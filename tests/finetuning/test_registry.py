@@ -108,7 +108,7 @@ def test_the_page_of_data_shows_the_rows_of_each_verb(verb):
     """By the word for a row that reports use, too."""
     page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
     (line,) = (line for line in page.splitlines() if line.startswith(f"| [`{verb}`](#"))
-    assert f"| a {reporting_of(TASKS[verb].kind).unit.removesuffix('s')} " in line
+    assert f"| {reporting_of(TASKS[verb].kind).unit} " in line
 
 
 @parametrize("verb", TRAINED)
