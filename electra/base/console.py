@@ -92,10 +92,10 @@ class _Printable(logging.Formatter):
 
 
 class _Lines(logging.StreamHandler[TextIO]):
-    """A handler whose lines stand above a progress bar; with what it cannot write, no work is lost.
+    """A handler whose lines stand above a progress bar; a line that cannot be written never stops the work.
 
-    After the first failure, on a full disk or of a pipe whose reader has ended, it writes no more lines. Of the full
-    disk, one line on stderr tells.
+    After the first failure, on a full disk or of a pipe whose reader has ended, it writes no more lines. A full
+    disk is told once, on stderr.
 
     Args:
         output: where the lines go; None for the standard output, of which a notebook has one for each cell.
@@ -168,17 +168,17 @@ LINE_SECONDS = 30.0
 
 
 def counting(items: Iterable[V], what: str) -> Iterator[V]:
-    """Yield items; where no progress bar can be seen, log how many there were every `LINE_SECONDS`.
+    """Yield items; where no progress bar can be seen, log every `LINE_SECONDS` how many there were so far.
 
     Args:
         what: what is done, and what the items are, such as `tokenizing: documents`.
     """
-    said = time.monotonic()
+    last_line = time.monotonic()
     for count, item in enumerate(items, start=1):
         yield item
-        if time.monotonic() - said > LINE_SECONDS and not shows_bars():
+        if time.monotonic() - last_line > LINE_SECONDS and not shows_bars():
             logger.info("%s: %d so far", what, count)
-            said = time.monotonic()
+            last_line = time.monotonic()
 
 
 class RunLog(logging.handlers.MemoryHandler):

@@ -22,8 +22,8 @@ from electra.core.tying import DisentangledEmbedding
 LOCAL_SCORES = (6.0, 2.0, 2.0, 2.0)
 """Nats that each rotation adds to the score of the neighbour. The fastest rotation tells the neighbour from the tokens
 beside it, the others tell it from tokens at which the fastest rotation comes round again. In a ModernBERT of width 128
-with weights of .06 the neighbour has on average .7 of the attention in a text of 64 tokens, .6 of 128 and .3 of
-512."""
+whose weights have a standard deviation of .06, the neighbour has on average .7 of the attention in a text of 64
+tokens, .6 of 128 and .3 of 512."""
 ANGLES = (1.0, 0.473, 0.224, 0.106)
 """Radians per position of the sinusoids: those of ModernBERT's first layer with heads of width 32."""
 SPREAD = 5.0
@@ -41,7 +41,7 @@ def initialize(network: PreTrainedModel, initialization: str) -> None:
     truncated_normal  the same, truncated at two standard deviations, which leaves .88 of the standard deviation
     original          truncated normal, but Glorot uniform for the two layers without an initializer in the original:
                       the embedding projection and the discriminator's output
-    local             normal, but two heads of a new discriminator look at the neighbouring tokens
+    local             normal; `set_local_heads` then makes two heads of a new discriminator look at neighbours
 
     In all modes biases are zero and normalizations the identity.
 

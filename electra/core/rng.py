@@ -20,8 +20,9 @@ likely as others. Eight still prefer some orders of five or six elements: freque
 square)."""
 
 POOL = 2**20
+"""Elements that `permute_locally` mixes at once."""
 STRETCH = 2**14
-"""Elements of a pool, which `permute_locally` mixes at once, and of a stretch, which lie side by side."""
+"""Elements of a stretch, which lie side by side."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -84,7 +85,7 @@ def permute_locally(indices: Ints, size: int, seed: int, *counters: int) -> Ints
 
     Up to 2^20 elements are permuted as by `permute`. A larger range is cut into stretches of 2^14 elements. First the
     order of the stretches is permuted; then each 64 stretches that follow each other are a pool, and the elements of a
-    pool are permuted. So 2^20 samples in a row come from 64 stretches, each of which is read as a whole. Elements
+    pool are permuted. So 2^20 samples in a row come from 64 to 128 stretches, which are read as a whole. Elements
     beyond the last whole stretch come last, and a random rotation makes them other elements in every epoch.
     """
     if size <= POOL:

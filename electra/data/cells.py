@@ -49,7 +49,14 @@ def as_delimiter(name: str) -> str:
 
 
 def find_delimiter(head: str, natural: str, path: str | Path) -> str:
-    """Return the delimiter of a table by its first line: `natural` if this character is outside of quotation marks."""
+    """Return the delimiter of a table by its first line.
+
+    It is `natural` if this character is outside of quotation marks, else the only one of `CANDIDATES` that is; without
+    any, it is `natural`.
+
+    Raises:
+        UserError: there are several of `CANDIDATES`, but not `natural`.
+    """
     plain = re.sub(r'"[^"]*"', "", head)
     if natural in plain:
         return natural

@@ -20,10 +20,14 @@ class Documents:
     """A lazy array of the numbers of a cache's documents, int64 (D,), without the held-out ones.
 
     An index is an array of positions, or a slice without a step.
+
+    Args:
+        count: D with the held-out documents.
+        left_out: the sorted numbers of the held-out documents, int64.
     """
 
     def __init__(self, count: int, left_out: Ints) -> None:
-        self._kept_before = left_out - np.arange(len(left_out))  # each of those left out, which are sorted
+        self._kept_before = left_out - np.arange(len(left_out))  # documents kept before each one that is left out
         self._length = count - len(left_out)
 
     def __len__(self) -> int:

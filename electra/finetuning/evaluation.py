@@ -144,7 +144,11 @@ Shared = TypeVar("Shared")
 
 
 def on_main(function: Callable[[], Shared]) -> Shared:
-    """Return on every process the result of a function, or raise its error; only the main process calls it."""
+    """Call a function on the main process alone, and return its result on every process, all of which must come here.
+
+    Raises:
+        UserError, OSError: the function has raised it; on every process. Other errors are raised on the main process.
+    """
     state = PartialState()
     shared: list[Any] = [None]
     if state.is_main_process:

@@ -165,7 +165,11 @@ class TransformersHead(nn.Module):
                 module.p = dropout
 
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> Any:
-        """Return the output of transformers' class for hidden states (B, L, D) and their mask (B, L)."""
+        """Return the output of transformers' class for hidden states (B, L, D) and their mask (B, L).
+
+        Its logits are (B, C), those of words (B, L, C), of the B choices of a question (1, B); of spans it has
+        `start_logits` and `end_logits`, (B, L).
+        """
         states = hidden.float()
         if self.has_choices:  # the rows are the choices of one question
             states = states.unsqueeze(0)

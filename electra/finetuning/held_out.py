@@ -1,6 +1,6 @@
-"""Which rows are held out for development where the user names none, and which rows are in two splits.
+"""Which rows are held out if the user names no development set, and which rows are in two splits.
 
-All tasks on data of the user do so in one way: what belongs together, such as equal texts or the questions on one
+All tasks on data of the user hold rows out alike: what belongs together, such as equal texts or the questions on one
 article, stays on one side, and a seed decides.
 """
 

@@ -313,8 +313,12 @@ def predict(
 
 
 def check_rows(predictor: Predictor, rows: Iterable[PlacedRow]) -> None:
-    """Refuse rows that cannot be read, such as one without text; the message names the first and counts them."""
-    read_all(rows, lambda placed: (predictor.parse(placed[1], placed[0]), None)[1])
+    """Raise a UserError if rows cannot be read; the message is that of the first, with the number of all of them."""
+
+    def parse(placed_row: PlacedRow) -> None:  # what is read is dropped: a file may be larger than memory
+        predictor.parse(placed_row[1], placed_row[0])
+
+    read_all(rows, parse)
 
 
 def answer_rows(

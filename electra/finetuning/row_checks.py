@@ -97,7 +97,7 @@ def set_apart(
     labels_of: Callable[[_Item], Collection[object]],
     place_of: Callable[[_Item], str],
 ) -> dict[str, list[_Item]]:
-    """Return the splits with the rows that have a label, and their number in a line of the log.
+    """Return the splits without the rows that have no label, and log how many there are.
 
     The other rows of a test set become a split of their own, `UNLABELLED`, which is predicted and not scored. A test
     set in which no row has a label stays whole.

@@ -1,6 +1,6 @@
 """From a command line to the configuration of a pre-training run, and from there to steps once the data are known.
 
-Parsing imports neither networks nor data sets, so that a wrong option is named at once. `PRETRAINING_NEEDS` holds
+Parsing builds no network and opens no data, so that a wrong option is named at once. `PRETRAINING_NEEDS` holds
 conditions of options that would silently do nothing, or train or measure something else than was asked; conditions of
 one subject are beside its options. A rule of one option alone, its range, is beside the option.
 """
@@ -63,9 +63,9 @@ BUDGET_SIZES = {
 }
 """Kind of device -> hours -> recipe of a --budget below these hours."""
 MANY_SEGMENTS = 2**40
-"""Segments of an epoch as long as the text is not read: more than any text has."""
+"""Segments of an epoch while the text is unread: more than any text has."""
 WARM_UP = 10
-"""Steps of a run over the steps of a warm-up that is not given, at least."""
+"""The default warm-up takes at most one step in this many of the shortest stage."""
 
 # ---- options that do not go together
 

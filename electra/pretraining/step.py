@@ -56,7 +56,8 @@ def phase_at(
         log_history: Trainer's log.
         generator_steps: length of the generator's stage; None or 0 where there is one stage.
         generator_gate: a metric and a threshold, see `ObjectiveArguments`. A gate uses the last evaluation before the
-            step, but not the one at step 0, of the untrained pair. A metric that is nan is below every threshold.
+            step, but not the one at step 0, of the untrained pair; before, it is open. A metric that is nan is below
+            every threshold.
     """
     if generator_steps:
         is_first = step < generator_steps
@@ -92,7 +93,7 @@ def begin_second_stage(model: ElectraForJointPretraining, step: int, *, from_gen
 
 
 MOST_IN_A_ROW = 10
-"""Skipped steps in a row, up to a line of the log, that end a run."""
+"""A run ends if at least so many steps in a row were skipped when a line of the log is due."""
 
 
 @dataclass(eq=False)
@@ -190,11 +191,14 @@ def values_of_batch(
     objective: Objective,
     token_counts: Tensor | None,
 ) -> tuple[dict[str, Tensor | None], Tensor]:
-    """Return the losses of a batch for the log, None for a loss that it does not have, and its number of tokens.
+    """Return the values of a batch for the log, None for a loss that it does not have, and its number of tokens.
+
+    The values are losses, a generator's entropy, and the share of replaced tokens, ().
 
     Args:
         inputs: the batch, as `ElectraForJointPretraining.forward` takes it.
-        token_counts: divisors of the sums of losses, see `count_tokens`; None for the counts of the batch.
+        token_counts: numbers of chosen positions and of real tokens, float (2,), see `count_tokens`; None for those of
+            the batch.
     """
     num_chosen, num_real = (None, None) if token_counts is None else token_counts
     tokens = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).sum()

@@ -145,7 +145,7 @@ def read_test_set(path: str) -> CorruptedTestSet:
             (frequencies_auc,) = opened.get_tensor("frequencies_auc").tolist()
             tokenizer = opened.metadata()["tokenizer"]
         fingerprint = hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
-    except (OSError, SafetensorError, LookupError) as error:
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
         problem = first_line(error)
         raise UserError(
             f"--eval_corruption {path} cannot be read ({problem}); make one with python -m electra testset"

@@ -563,7 +563,7 @@ def cell(
 
 
 def unit_of_scores(runs: Sequence[RunSummary]) -> str:
-    """Return in words what the scores of runs are: percent, and if a task has several seeds, a median of them."""
+    """Return `percent`, or `percent, median ± std` if a task of any run has several seeds."""
     has_spread = any(len(summary.results) > 1 for run in runs for summary in run.tasks.values())
     return "percent, median ± std" if has_spread else "percent"
 

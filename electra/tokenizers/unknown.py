@@ -28,7 +28,7 @@ FEWEST_TOKENS = 30
 
 @dataclass
 class UnknownTokens:
-    """Counts of the tokens of rows; special tokens do not count."""
+    """Counts of the tokens of rows; of the special tokens only the unknown token counts."""
 
     tokens: int = 0
     unknown: int = 0
@@ -37,7 +37,7 @@ class UnknownTokens:
     unreadable: int = 0
     """Rows with unknown tokens and no others."""
     english: int | None = None
-    """Words of `ENGLISH`; None unless the tokenizer's configuration has "language": "en"."""
+    """Tokens that are words of `ENGLISH`; None unless the tokenizer's configuration has "language": "en"."""
 
     @property
     def share(self) -> float:
@@ -65,7 +65,7 @@ class UnknownTokens:
             self.english = (self.english or 0) + int(np.isin(ids, words).sum())
 
     def warn(self, text_name: str) -> None:
-        """Log a warning if more than `WARN_UNKNOWN_RATE` of the tokens are unknown, or of English too few.
+        """Log a warning if more than `WARN_UNKNOWN_RATE` of the tokens are unknown, or too few are English words.
 
         Args:
             text_name: what the rows are, such as "the corpus", the beginning of the warning.

@@ -145,10 +145,10 @@ class Sweep(BaseModel):
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep file; a message about it shows no values, which may be secret.
+    """Read a sweep file.
 
     Raises:
-        UserError: the file cannot be read, or an entry is missing, wrong, or understood by wandb's own agent only.
+        UserError: the file is not YAML, or an entry is missing, wrong, or understood by wandb's own agent only.
     """
     try:
         content = read_yaml(path.read_text(encoding="utf-8"))
@@ -238,7 +238,7 @@ class SweepPoint(NamedTuple):
 
 
 def count_points(sweep: Sweep, max_runs: int | None) -> int | None:
-    """Return the number of points of a sweep; None for a search without an end."""
+    """Return how many points a sweep has at most; None for a search without an end."""
     limits = [limit for limit in (sweep.run_cap, max_runs) if limit is not None]
     if sweep.method == "grid":
         limits.append(math.prod(len(sweep.parameters[name]["values"]) for name in sweep.swept))
@@ -248,7 +248,7 @@ def count_points(sweep: Sweep, max_runs: int | None) -> int | None:
 
 
 def first_points(sweep: Sweep, total: int) -> dict[str, SweepPoint]:
-    """Return up to `total` points by name that depend on no result; raise a UserError if two would have one name.
+    """Return name -> point of up to `total` points that depend on no result; raise a UserError if two have one name.
 
     These are all points of a grid or of a random search, and those with which a Bayesian search begins.
     """

@@ -47,9 +47,10 @@ def read_texts(
 
     Args:
         text_column: the column of the text in tables; a plain text has the column `text` only.
+        label_column: the column of 0 or 1, which is read where a row has no `spans`; "" for no labels.
         delimiter, quoting: see `read_rows`.
-        Raises:
-            UserError: a row has no text, a label that is not 0 or 1, or spans that are no pairs of numbers.
+    Raises:
+        UserError: the text is no string, the label is not 0 or 1, or the spans are no pairs of places in the text.
     """
     for place, row in read_rows(path, delimiter, quoting, reads_text=True):
         text = row["text"] if [*row] == ["text"] else row.get(text_column)
