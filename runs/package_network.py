@@ -1,6 +1,6 @@
 """Write the networks of a finished run as the package carries them: in bfloat16, and without folders of this machine.
 
-    python runs/package_network.py output/tiny_en electra/networks/tiny_en --language en
+    python -m runs.package_network output/tiny_en electra/networks/tiny_en --language en
 
 FOLDER gets discriminator/ and generator/, which transformers opens in float32, and config.yaml, the options of the
 run. Its other files stay: card and licence.

@@ -20,4 +20,4 @@ test -d "$tokenizer" || python -m electra tokenizer --train_file "$1" --vocab_si
 python -m electra pretrain --model_size tiny --train_file "$1" --validation_file "$2" \
     --tokenizer_path "$tokenizer" --max_eval_segments 1000 --eval_steps 3000 --save_steps 500 --seed 0 \
     --experiment_name tiny_en --auto_resume
-python runs/package_network.py output/tiny_en "${3:-electra/networks/tiny_en}" --language en
+python -m runs.package_network output/tiny_en "${3:-electra/networks/tiny_en}" --language en
