@@ -179,8 +179,8 @@ def set_rope_bases(networks: Sequence[PreTrainedConfig], full: float | None, loc
     ):
         if base is None:
             continue
-        found = [_set_rope_base(network, base, kind) for network in networks]
-        if not any(found):
+        have_such_layers = [_set_rope_base(network, base, kind) for network in networks]
+        if not any(have_such_layers):
             types = " and ".join(sorted({network.model_type for network in networks}))
             raise UserError(f"--{option} {base:g}: {types} has no layers with such positions; leave it out")
 
@@ -226,17 +226,17 @@ def generator_width(
     discriminator: PreTrainedConfig, generator_size: float, num_attention_heads: int | None
 ) -> tuple[int, int]:
     """Return the generator's hidden size and number of attention heads by the rules of `generator_config`."""
-    wanted = generator_size * discriminator.hidden_size
+    wanted_width = generator_size * discriminator.hidden_size
     head_width = discriminator.hidden_size // discriminator.num_attention_heads
     unit = SMALLEST_HEAD
     if num_attention_heads is not None:
         unit = num_attention_heads
-    elif wanted >= head_width:
+    elif wanted_width >= head_width:
         unit = head_width
-    hidden_size = max(num_attention_heads or 0, unit * _rounded(wanted / unit))
+    hidden_size = max(num_attention_heads or 0, unit * _rounded(wanted_width / unit))
     if hidden_size < SMALLEST_HEAD:
         raise UserError(
-            f"generator_size={generator_size} makes the generator {wanted:.1f} wide, too small for one head; "
+            f"generator_size={generator_size} makes the generator {wanted_width:.1f} wide, too small for one head; "
             f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
         )
     return hidden_size, num_attention_heads or max(1, hidden_size // head_width)

@@ -281,7 +281,7 @@ def _mean(values: NDArray) -> float:
 def rows_of(objective: Objective) -> MetricRows:
     """Return name and label of each metric that an objective has."""
     measured = evaluation_metrics(_NO_TOKENS, 1.0, objective)
-    return tuple((name, one.title) for name, one in PRETRAINING_METRICS.items() if name in measured)
+    return tuple((name, metric.title) for name, metric in PRETRAINING_METRICS.items() if name in measured)
 
 
 # ---- names of held-out texts

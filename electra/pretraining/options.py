@@ -120,15 +120,15 @@ def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
     return config
 
 
-def _is_on_cpu(given: Values) -> bool:
-    return bool(given.get("use_cpu")) or not torch.accelerator.is_available()
+def _is_on_cpu(flags: Values) -> bool:
+    return bool(flags.get("use_cpu")) or not torch.accelerator.is_available()
 
 
-def _recipe_of_budget(given: Values) -> str | None:
+def _recipe_of_budget(flags: Values) -> str | None:
     """Return the name of the recipe for --budget and device; None without --budget or if the user says the size."""
-    if not given.get("budget") or SIZED & given.keys():
+    if not flags.get("budget") or SIZED & flags.keys():
         return None
-    return recipe_within(given["budget"], "cpu" if _is_on_cpu(given) else "accelerator")
+    return recipe_within(flags["budget"], "cpu" if _is_on_cpu(flags) else "accelerator")
 
 
 def recipe_within(budget: str, device: str) -> str:
@@ -156,22 +156,22 @@ def _default_config(flags: Values) -> str | None:
     return str(QUICKSTART)
 
 
-def _inherited(given: Values) -> Values:
+def _inherited(flags: Values) -> Values:
     """Return options of the run whose networks the new run starts from; {} if the networks are of no run."""
-    if given.get("init_checkpoint"):
-        before = _options_of_checkpoint(given["init_checkpoint"])
-        names = {*before} & OF_PHASE
-        given = {**before, **given}  # its objective, unless one is given
+    if flags.get("init_checkpoint"):
+        options_before = _options_of_checkpoint(flags["init_checkpoint"])
+        names = {*options_before} & OF_PHASE
+        flags = {**options_before, **flags}  # its objective, unless one is given
     else:
-        start = given.get("init_discriminator") or given.get("init_generator")
-        before = run_options(start) if start else {}
-        names = {*before} & INHERITED
-    objective = given.get("objective", ObjectiveArguments.objective)
+        start_network = flags.get("init_discriminator") or flags.get("init_generator")
+        options_before = run_options(start_network) if start_network else {}
+        names = {*options_before} & INHERITED
+    objective = flags.get("objective", ObjectiveArguments.objective)
     if objective in OBJECTIVES:
         names -= unread_options(OBJECTIVES[objective])
-    if objective != before.get("objective", ObjectiveArguments.objective):
+    if objective != options_before.get("objective", ObjectiveArguments.objective):
         names -= {*options_with("of_same_objective", *GROUPS)}
-    return {name: before[name] for name in names}
+    return {name: options_before[name] for name in names}
 
 
 def _options_of_checkpoint(path: str) -> Values:
@@ -257,38 +257,38 @@ PROGRAM_NEEDS = [
 # ---- steps
 
 
-def resolve_options(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_out: bool) -> Configuration:
+def resolve_options(config: Configuration, run: "Run", segments_per_epoch: int, has_held_out: bool) -> Configuration:
     """Return the configuration with the run's folder, and with numbers of steps for epochs, shares and defaults.
 
     Args:
         has_held_out: whether there is held-out text; without it, nothing is evaluated.
     """
-    training = asked.training.with_values(
-        output_dir=str(run.folder), run_name=asked.training.run_name or run.folder.name
+    training = config.training.with_values(
+        output_dir=str(run.folder), run_name=config.training.run_name or run.folder.name
     )
-    training, objective, fitting = fit_steps(
+    training, objective, fitted_steps = fit_steps(
         training,
-        asked.objective,
+        config.objective,
         segments_per_epoch,
         has_held_out=has_held_out,
         resumed=run.options,
         step=run.step if run.checkpoint is not None else None,
     )
-    record = {**asked.record, **fitting, "output_dir": str(run.folder.resolve().parent)}
-    return replace(asked, training=training, objective=objective, record=record)
+    record = {**config.record, **fitted_steps, "output_dir": str(run.folder.resolve().parent)}
+    return replace(config, training=training, objective=objective, record=record)
 
 
-def check_steps(asked: Configuration, run: "Run") -> None:
+def check_steps(config: Configuration, run: "Run") -> None:
     """Refuse steps and a schedule that do not go together, before any text is read."""
-    resolve_options(asked, run, MANY_SEGMENTS, has_held_out=False)
+    resolve_options(config, run, MANY_SEGMENTS, has_held_out=False)
 
 
 class FittedSteps(NamedTuple):
-    """Options with numbers of steps for epochs, shares and defaults; `chosen` has the options that were set here."""
+    """Options with numbers of steps for epochs and shares; `fitted_steps` has the defaults that were made to fit."""
 
     training: ElectraTrainingArguments
     objective: ObjectiveArguments
-    chosen: dict[str, int]
+    fitted_steps: dict[str, int]
 
 
 def fit_steps(
@@ -302,12 +302,14 @@ def fit_steps(
 ) -> FittedSteps:
     """Return options with numbers of steps in place of epochs, shares and defaults.
 
-    Steps of the warm-up and between events that are not given are at most a part of the run; a resumed run keeps its
-    own.
+    Defaults of warm-up, evaluation, saving and logging are shortened to a part of the run; a resumed run keeps those
+    that it began with.
 
     Args:
         has_held_out: whether there is held-out text; without it, nothing is evaluated.
         resumed, step: options and step of the checkpoint from which the run continues.
+    Raises:
+        UserError: the numbers of steps do not go together, such as a checkpoint beyond the last step.
     """
     steps_per_epoch = segments_per_epoch / training.segments_per_step
     max_steps = training.max_steps
@@ -327,14 +329,16 @@ def fit_steps(
         objective = replace(objective, generator_steps=first)
         shortest_stage = min(first, max_steps - first)
 
-    fitting = {"warmup_steps": min(int(training.warmup_steps), math.ceil(shortest_stage / WARM_UP))}
+    default_steps = {"warmup_steps": min(int(training.warmup_steps), math.ceil(shortest_stage / WARM_UP))}
     for name, parts in MOST.items():
-        fitting[name] = min(int(getattr(training, name)), math.ceil(max_steps / parts))
-    chosen = {name: resumed.get(name, steps) for name, steps in fitting.items() if name not in training.given}
-    values: dict[str, Any] = {**chosen, "max_steps": max_steps}
+        default_steps[name] = min(int(getattr(training, name)), math.ceil(max_steps / parts))
+    fitted_steps = {
+        name: resumed.get(name, steps) for name, steps in default_steps.items() if name not in training.given
+    }
+    values: dict[str, Any] = {**fitted_steps, "max_steps": max_steps}
     for event in ("eval", "save", "logging"):
         strategy = getattr(training, f"{event}_strategy")
-        steps = chosen.get(f"{event}_steps", getattr(training, f"{event}_steps"))
+        steps = fitted_steps.get(f"{event}_steps", getattr(training, f"{event}_steps"))
         if strategy == IntervalStrategy.EPOCH:  # Trainer sees the whole run as one epoch
             strategy = type(strategy)("steps")
             steps = max(1, math.ceil(steps_per_epoch))
@@ -348,4 +352,4 @@ def fit_steps(
     training = training.with_values(**values)
     lengths = stage_lengths(max_steps, objective.generator_steps if has_stages else None)
     check_schedule(training, lengths, is_resumed=step is not None)
-    return FittedSteps(training, objective, chosen)
+    return FittedSteps(training, objective, fitted_steps)

@@ -147,12 +147,12 @@ def read_labelled(options: ClassifyArguments, program_rows: Mapping[str, NamedRo
     for split, rows in rows_by_split(options, program_rows, needs=["train"]).items():
         examples = read_examples(rows, columns, needs_labels=split != "test")
         read[split] = read_all(examples, partial(parse_cell, kind=kind))
-    missing = partial(is_unlabelled, no_label=options.no_label)
+    has_no_label = partial(is_unlabelled, no_label=options.no_label)
     splits = set_apart(
-        read, lambda example: [] if missing(example.label) else [example.label], lambda example: example.place
+        read, lambda example: [] if has_no_label(example.label) else [example.label], lambda example: example.place
     )
-    every = chain.from_iterable(read.values())
-    warn_if_unused(options.no_label, any(is_named(example.label, options.no_label) for example in every))
+    all_examples = chain.from_iterable(read.values())
+    warn_if_unused(options.no_label, any(is_named(example.label, options.no_label) for example in all_examples))
     separator = options.label_separator
     labels = find_labels(splits["train"], kind, separator)
     if labels.low == labels.high or (labels.kind != NUMBER and len(labels.classes) < 2):
@@ -160,7 +160,7 @@ def read_labelled(options: ClassifyArguments, program_rows: Mapping[str, NamedRo
             f"all labels are {abridged(splits['train'][0].label)}; the training data needs two or more, see {PAGE}"
         )
     for split, examples in splits.items():
-        if missing(examples[0].label):
+        if has_no_label(examples[0].label):
             splits[split] = [example._replace(label=None) for example in examples]
         else:
             splits[split] = number_labels(examples, labels, separator)
@@ -211,12 +211,12 @@ def load_classification(
         targets = None
         if examples[0].label is not None:
             targets = data.targets(split)
-            trained = targets[:, 0].astype(np.float32) if kind == NUMBER else targets
-            rows = replace(rows, columns={**rows.columns, "labels": trained[owners]})
+            trained_targets = targets[:, 0].astype(np.float32) if kind == NUMBER else targets
+            rows = replace(rows, columns={**rows.columns, "labels": trained_targets[owners]})
         places = [example.place for example in examples]
         references = ClassificationReferences(data.labels, targets, owners, places, constant)
-        used = round(fraction * len(examples)) if split == "train" else len(examples)
-        splits[split] = Split(rows, references, used, targets is not None)
+        examples_used = round(fraction * len(examples)) if split == "train" else len(examples)
+        splits[split] = Split(rows, references, examples_used, targets is not None)
     chosen = None if fraction == 1 else partial(choose_rows, data, splits["train"], eval_seed)
     baselines = make_baselines(data, splits, chosen)
     names = data.labels.classes or ("score",)
