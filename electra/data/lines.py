@@ -28,8 +28,8 @@ COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
 BYTE_ORDERS = (b"\xff\xfe", b"\xfe\xff")
 """The first two bytes of a file in UTF-16, of either order."""
 NOT_UTF8 = (
-    "is not UTF-8; convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: cp1252 of Windows, latin1, "
-    "utf-16, gb18030 ...), or let its name end in its form, such as .gz, .xlsx or .parquet"
+    "is not UTF-8; convert the file with `iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: cp1250, cp1251, cp1252 of "
+    "Windows, utf-16, gb18030 ...), or let its name end in its form, such as .gz, .xlsx or .parquet"
 )
 """End of a message about a file whose bytes are no UTF-8: what is wrong, and what to do."""
 

@@ -136,8 +136,8 @@ def train_on_corpus(
     logger.info("tokenizer of %d tokens, trained on %d documents", len(tokenizer), used)
     report: TokenizerReport = {"training_documents": used}
     if source is not None:
-        report["before"] = _measure("before", source, stream.held_out)
-    report |= _measure("now", tokenizer, stream.held_out)
+        report["before"] = _measure("tokenizer before", source, stream.held_out)
+    report |= _measure("tokenizer", tokenizer, stream.held_out)
     if source is None and options.lowercase:
         _log_lost_case(stream.held_out)
     if not stream.held_out:

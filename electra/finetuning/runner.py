@@ -58,7 +58,7 @@ from electra.report.blocks import write_report
 from electra.report.evaluation import UNKNOWN_SHARE, percent
 from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results
 from electra.report.runs import HAS_LEARNED, METRICS_NAME
-from electra.report.verdict import CAN_READ_MEAN, NOT_STARTED, too_few
+from electra.report.verdict import CAN_READ_MEAN, NOT_STARTED, for_a_verdict, too_few
 from electra.runtime.device import computing
 from electra.runtime.threads import use_threads
 from electra.runtime.tracking import RecordSettings, log_in, track_results, without_refused
@@ -287,7 +287,7 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
         unit = p.task.kind.reporting.unit
         scored = sum(split.examples for name, split in p.data.scored.items() if name.startswith("dev"))
         if reason := too_few(scored, unit):
-            logger.warning("%s: there will be no verdict: %s of the development set", p.task.name, reason)
+            logger.warning("%s: there will be no verdict: %s. %s", p.task.name, reason, for_a_verdict(unit))
     runs = sum(len(p.seeds) for p in to_do)
     logger.info("%s, %d finished", counted(runs, "run"), len(evaluation.results))
 

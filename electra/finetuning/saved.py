@@ -145,6 +145,8 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
         [metric, *map(percent, (spread.values.get(result.seed), spread.median, spread.std))]
         for metric, spread in summary.metrics.items()
     ]
+    header = ["metric", "this model", f"median of {len(summary.results)} seeds", "std"]
+    columns = 2 if len(summary.results) == 1 else 4
     training = {"source network": model, "start": result.start, "seed": result.seed, **settings}
     config = read_json(folder / CONFIG_NAME)
     labels = list(config.get("id2label", {}).values())
@@ -163,7 +165,7 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
         folder=str(folder),
         example=task.example.replace("MAX_LENGTH", str(settings["max_length"])),
         scores_title="Scores on the development set, percent",
-        scores=Table(["metric", "this model", f"median of {len(summary.results)} seeds", "std"], rows),
+        scores=Table(header[:columns], [row[:columns] for row in rows]),
         training=[(option, str(value)) for option, value in training.items()],
         command=shown_command(kind.command, as_flags(evaluation.args.record)),
     )

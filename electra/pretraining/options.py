@@ -214,7 +214,9 @@ def _check(c: Configuration) -> None:
     if training.plan and resumed is not None:
         raise UserError(f"--plan is for a new run, not for --resume_from_checkpoint {resumed}; leave one of them out")
     if training.budget and (resumed is not None or training.auto_resume):
-        raise UserError(f"--budget {training.budget} is for a new run; give --max_steps to a run that is resumed")
+        raise UserError(
+            f"--budget {training.budget} is for a new run; continue one with --resume_from_checkpoint RUN alone"
+        )
     if training.budget and (training.decay_steps or 0) >= 1:
         raise UserError("--budget decides how many steps there are; give --decay_steps as a share, such as 0.1")
     if training.fsdp and (training.eval_pairs or training.eval_classify):

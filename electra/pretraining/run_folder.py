@@ -214,7 +214,11 @@ def open_run(args: Configuration) -> Run:
         logger.info("resuming %s", run.checkpoint)
     elif run.folder.name != training.experiment_name:
         existing = Path(training.output_dir, training.experiment_name)
-        logger.warning("%s already exists; this run is %s. --auto_resume continues a run", existing, run.folder.name)
+        logger.warning(
+            "%s already exists; this run is %s. To continue a run: "
+            "python -m electra pretrain --resume_from_checkpoint %s",
+            existing, run.folder.name, existing,
+        )  # fmt: skip
     return run
 
 

@@ -45,6 +45,7 @@ from electra.report.verdict import (
     Comparison,
     Rival,
     advice,
+    for_a_verdict,
     gain,
     sampling_error,
     standing,
@@ -174,16 +175,15 @@ class Reporting:
         run = self.summarize(results, "")
         for summary in run.tasks.values():
             result = summary.results[0]
-            splits = {} if too_unknown(unknown_share(summary)) else headlines_of(summary)
-            comparisons = [
-                Comparison(
-                    score_for_verdict(summary, metric),
-                    rivals_of(summary, baselines, split),
-                    not self.why_no_verdict(summary, split),
-                )
-                for split, metric in splits.items()
-            ]
-            text = advice(comparisons, result, result.settings.get(CUT_TEXTS, 0.0))
+            if too_few(examples_of(summary, "dev"), self.unit):
+                text = for_a_verdict(self.unit)
+            else:
+                comparisons = [
+                    Comparison(score_for_verdict(summary, metric), rivals_of(summary, baselines, split))
+                    for split, metric in headlines_of(summary).items()
+                    if not self.why_no_verdict(summary, split)
+                ]
+                text = advice(comparisons, result, result.settings.get(CUT_TEXTS, 0.0))
             if text:
                 return [Verdict(text if len(run.tasks) == 1 else f"{summary.task.title}: {text}", None)]
         return []

@@ -62,11 +62,10 @@ class Rival(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A score on one split, its rivals, the best first, and whether there is a verdict."""
+    """A score on one split, on which there is a verdict, and its rivals, the best first."""
 
     score: float
     rivals: Sequence[Rival]
-    has_verdict: bool = True
 
 
 def gain(score: float, rival: Rival) -> float:
@@ -143,7 +142,6 @@ def advice(comparisons: Sequence[Comparison], result: Result, cut: float) -> str
         rival.is_of_words and standing(comparison.score, rival) < 0
         for comparison in comparisons
         for rival in comparison.rivals
-        if comparison.has_verdict
     )
     parts = [things_to_try(result, cut), WORDS_ARE_BETTER if is_behind else ""]
     return " ".join(filter(None, parts))
@@ -182,8 +180,8 @@ def things_to_try(result: Result, cut: float) -> str:
         if settings.get("head") in FIRST_TOKEN_HEADS and settings.get(CAN_READ_MEAN):
             options.append("--head hf_mean")
     if options:
-        why = f"{steps} steps are few" if are_few else "this network is small"
-        parts.append(f"{why}: try {' '.join(options)}")
+        why = f"more than {steps} steps may help" if are_few else "this network is small"
+        parts.append(f"{why}: try {' '.join(options)}, with another --experiment_name")
     if cut > MOST_CUT and "long_texts" in settings and not in_windows:
         length = settings["max_length"]
         parts.append(f"{100 * cut:.0f} % of the texts are cut at {length} tokens: try --long_texts windows")
@@ -196,6 +194,14 @@ def things_to_try(result: Result, cut: float) -> str:
 def too_few(examples: int, unit: str) -> str:
     """Return why a number of examples allows no verdict; "" if it allows one."""
     return f"{examples} {unit} are fewer than {FEWEST_EXAMPLES}" if examples < FEWEST_EXAMPLES else ""
+
+
+def for_a_verdict(unit: str) -> str:
+    """Return a sentence that says what to do if a development set is too small for a verdict."""
+    return (
+        f"For a verdict, label more {unit}, or hold out {FEWEST_EXAMPLES} or more of them (--validation_fraction, "
+        "--validation_file)."
+    )
 
 
 def too_unknown(unknown: float) -> str:

@@ -56,7 +56,7 @@ def test_a_tokenizer_is_trained_on_all_but_held_out_documents(write_corpus):
 def test_characters_in_unknown_words_are_counted(write_corpus, caplog):
     tokenizer, _ = train_on_corpus(write_corpus(texts(300)), OPTIONS)
     known = texts(1)[0].split()[0]
-    report = _measure("now", tokenizer, [f"{known} \u0416{known}", known])
+    report = _measure("tokenizer", tokenizer, [f"{known} \u0416{known}", known])
     assert report["unknown_character_rate"] == (1 + len(known)) / (1 + 3 * len(known))
     assert "unknown words" in caplog.text
 

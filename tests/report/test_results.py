@@ -271,8 +271,9 @@ def test_a_page_says_what_it_is_of_and_names_no_folder_of_the_machine(tmp_path):
     report = TAGGING.report([folder])
     assert report.title == "Tagging results: mine"
     assert report.blocks[0] == Text("a: names.txt, 7 sentences for development, 2 seeds, from small, 2026-11-28")
-    (verdict,) = (block for block in report.blocks if isinstance(block, Verdict))
+    verdict, what_to_do = (block for block in report.blocks if isinstance(block, Verdict))
     assert verdict.text.startswith("mine F1 no") or verdict.text.startswith("mine F1 50.0")
+    assert "no verdict" in verdict.text and "--validation_fraction" in what_to_do.text
     write_report(report, folder)
     for name in ("report.md", "report.html"):
         page = (folder / name).read_text()

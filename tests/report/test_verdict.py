@@ -123,5 +123,3 @@ def test_what_is_clearly_better_is_named(dev, test, is_better):
     scores = [score for score in (dev, test) if score is not None]
     text = advice([Comparison(score, of_words) for score in scores], result_of(CLASSIFY), 0.0)
     assert text and ("TF-IDF" in text) == is_better
-    of_few = [Comparison(score, of_words, has_verdict=False) for score in scores]
-    assert "TF-IDF" not in advice(of_few, result_of(CLASSIFY), 0.0)
