@@ -45,6 +45,7 @@ from electra.report.verdict import (
     Comparison,
     Rival,
     advice,
+    advice_on_encoder,
     for_a_verdict,
     gain,
     sampling_error,
@@ -176,7 +177,7 @@ class Reporting:
         for summary in run.tasks.values():
             result = summary.results[0]
             if too_few(examples_of(summary, "dev"), self.unit):
-                text = for_a_verdict(self.unit)
+                text = advice_on_encoder(result) or for_a_verdict(self.unit)
             else:
                 comparisons = [
                     Comparison(score_for_verdict(summary, metric), rivals_of(summary, baselines, split))

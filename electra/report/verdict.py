@@ -155,10 +155,7 @@ def things_to_try(result: Result, cut: float) -> str:
     """
     settings = result.settings
     if NOT_STARTED in settings:
-        return (
-            f"The encoder had not started to learn when its pre-training ended (AUC {settings[NOT_STARTED]:.3f}): "
-            "pre-train it for longer before you try anything else."
-        )
+        return advice_on_encoder(result)
     if "num_train_epochs" not in settings or settings.get("features"):  # whose encoder is frozen
         return ""
     parts = []
@@ -189,6 +186,17 @@ def things_to_try(result: Result, cut: float) -> str:
         parts.append("pre-training for longer, or on more text, may help")
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def advice_on_encoder(result: Result) -> str:
+    """Return the advice on an encoder that had not started to learn, whatever its scores are; "" for another one."""
+    auc = result.settings.get(NOT_STARTED)
+    if auc is None:
+        return ""
+    return (
+        f"The encoder had not started to learn when its pre-training ended (AUC {auc:.3f}): pre-train it for longer "
+        "before you try anything else."
+    )
 
 
 def too_few(examples: int, unit: str) -> str:
