@@ -19,7 +19,7 @@ FEWEST_EXAMPLES = 50
 MOST_UNKNOWN = 1 / 3
 """Share of unknown tokens above which there is no verdict: a network cannot read such texts."""
 FEW_STEPS = 500
-"""Steps of fine-tuning below which a sentence says that they are few."""
+"""Steps of fine-tuning below which a sentence says that more may help."""
 MOST_ADVISED_EPOCHS = 40
 """Epochs that are advised, at most."""
 SMALL_NETWORK = 10_000_000
@@ -154,8 +154,8 @@ def things_to_try(result: Result, cut: float) -> str:
         result, cut: as in `advice`.
     """
     settings = result.settings
-    if NOT_STARTED in settings:
-        return advice_on_encoder(result)
+    if on_encoder := advice_on_encoder(result):
+        return on_encoder
     if "num_train_epochs" not in settings or settings.get("features"):  # whose encoder is frozen
         return ""
     parts = []

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from pytest import approx
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from sklearn.metrics import roc_auc_score
 from transformers import AutoModelForPreTraining
 
@@ -155,6 +155,14 @@ def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, 
     (_, words) = read_json(run / "metrics.json")["plan"]["changes"]
     assert "other held-out text" in words
     assert "fixed: untrained" not in read_json(run / "metrics.json")["held_out"]
+
+
+def test_a_file_that_is_no_test_set_is_refused(test_set, tmp_path):
+    arrays = load_file(test_set)
+    save_file(arrays, tmp_path / "a.safetensors")  # without the name of the tokenizer
+    save_file({**arrays, "frequencies_auc": np.zeros(2)}, tmp_path / "b.safetensors", metadata={"tokenizer": "any"})
+    for name in ("a", "b"):
+        assert "cannot be read" in refused(lambda name=name: read_test_set(str(tmp_path / f"{name}.safetensors")))
 
 
 def test_a_test_set_that_does_not_fit_the_run_is_refused(test_set, finished_run, folder, caplog):
