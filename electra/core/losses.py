@@ -98,12 +98,13 @@ def discriminator_loss(logits: Tensor, is_replaced: Tensor, text_numbers: Tensor
 
     Args:
         logits, is_replaced: see `discriminator_nll`.
-        text_numbers: number of each token's text in its row, int64 (B, L); padding has a number that no text has. A
-            loss that compares tokens compares those of one number.
+        text_numbers: number of each token's text in its row, int64 (B, L); padding has a number that no text has,
+            and is never replaced. A loss that compares tokens compares those of one number.
         objective: the objective, with the user's values of its options.
     Returns:
-        float32 (B, L), of which padding does not count, nor, unless `Objective.at_all_tokens`, tokens that were not
-        chosen.
+        float32 (B, L). The loss of a step is the mean over its tokens, without padding and, unless
+        `Objective.at_all_tokens`, without those that were not chosen. So that rows may be put into other batches, a
+        token's value depends on its own text alone; a loss of a text is the same number at each of its tokens.
     """
     return DISCRIMINATOR_LOSSES[objective.loss](logits, is_replaced, text_numbers, objective)
 
