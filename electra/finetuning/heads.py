@@ -245,7 +245,9 @@ class TaskModel(nn.Module):
     """An encoder and a head.
 
     As in the encoder, the weights of the head are drawn from a normal distribution with standard deviation
-    `initializer_range`, and biases are zero.
+    `initializer_range`, and biases are zero. If transformers has no class for the head, a subclass overrides
+    `exported` and `take_from`, and `Registration.architectures` names the class of the saved model: features.py has
+    an example.
     """
 
     # True, or **kwargs in `forward`, makes Trainer multiply loss and gradient by the number of accumulation steps.

@@ -52,9 +52,8 @@ from electra.data.rows import (
     read_rows,
 )
 from electra.finetuning.data import TEXT_FORM, Array, Collator, ColumnRows, PaddingCollator, placed_rows
-from electra.finetuning.features import tagger_class
 from electra.finetuning.heads import TaskModel, longest_input, predict_logits
-from electra.finetuning.registry import BY_KIND, FEATURE_TAGGING, TASKS, command_of
+from electra.finetuning.registry import BY_KIND, TASKS, command_of, part
 from electra.finetuning.row_checks import ids_of_rows, read_all
 from electra.model.pretrained import (
     check_given_tokenizer,
@@ -73,8 +72,8 @@ from electra.tokenizers.unknown import UnknownTokens
 logger = logging.getLogger("electra.predict")
 
 
-ARCHITECTURES = {name for row in TASKS.values() for name in row.architectures}
-"""Ends of the names of the classes of models that answer rows."""
+ARCHITECTURES = {name: path for row in TASKS.values() for name, path in row.architectures.items()}
+"""`Registration.architectures` of all kinds."""
 WINDOW = 4096
 """Rows that are read, answered and written together."""
 LONGEST_TEXT = 512
@@ -178,7 +177,8 @@ def open_saved(path: str | Path) -> tuple[Saved, str]:
     head = str((config.architectures or [""])[0]).rpartition("For")[2]
     if head not in ARCHITECTURES:
         raise UserError(f"{path} is a model for {head or 'nothing'}; name one that was fine-tuned")
-    network_class = tagger_class(config) if head == FEATURE_TAGGING else getattr(transformers, f"AutoModelFor{head}")
+    path_of_class = ARCHITECTURES[head]
+    network_class = part(path_of_class)(config) if path_of_class else getattr(transformers, f"AutoModelFor{head}")
     model, _ = load_network(network_class, source, config)
     tokenizer = load_tokenizer_beside_model(source)
     if vocabulary_size(tokenizer) > model.get_input_embeddings().num_embeddings:

@@ -26,7 +26,8 @@ class Registration(NamedTuple):
         basic: names of the options that `--help` shows, the most important first; "" for all.
         answers: what `electra predict` reads of a row, and what its `prediction` and its `probability` are, for
             docs/use.md.
-        architectures: ends of the names of the classes of transformers that the kind's models are saved as.
+        architectures: classes that the kind's models are saved as: end of the name, behind "For" -> "" for a class of
+            transformers, else the path of a function of the configuration that returns the class.
         is_trained: whether the command fine-tunes.
         takes_rows: whether a program may pass rows to fine-tune on; the data of other kinds are fixed.
         suits_narrow: whether narrow encoders have defaults of their own (`NARROW_DEFAULTS`), as `Task.texts` says, and
@@ -42,7 +43,7 @@ class Registration(NamedTuple):
     report: str = ""
     basic: str = ""
     answers: tuple[str, str, str] | None = None
-    architectures: tuple[str, ...] = ()
+    architectures: Mapping[str, str] = {}
     is_trained: bool = True
     takes_rows: bool = True
     suits_narrow: bool = False
@@ -77,7 +78,7 @@ TEXTS_WITH_LABELS = Registration(
     "pretrain_path train_file validation_file test_file dataset_name text_column text_pair_column "
     f"label_column {RUN} label_kind long_texts train_fractions",
     ANSWERS_OF_TEXTS,
-    ("SequenceClassification",),
+    {"SequenceClassification": ""},
     suits_narrow=True,
 )
 """The row of `electra classify`, of which verbs with a preset are made by `_replace`."""
@@ -91,7 +92,7 @@ TASKS = {
         "electra.tasks.glue.report.GLUE_REPORTING",
         f"pretrain_path tasks glue_dir {RUN} predict_test",
         ANSWERS_OF_TEXTS,
-        ("SequenceClassification",),
+        {"SequenceClassification": ""},
         takes_rows=False,
     ),
     "classify": TEXTS_WITH_LABELS,
@@ -107,7 +108,7 @@ TASKS = {
             "the answer; empty if there is none",
             "of the answer; of an empty one, that there is none",
         ),
-        ("QuestionAnswering",),
+        {"QuestionAnswering": ""},
     ),
     "tag": Registration(
         "tagging",
@@ -121,7 +122,7 @@ TASKS = {
             "`[start, end, label]` of each span, in characters of the text, or in tokens",
             "of the least certain word of each span",
         ),
-        ("TokenClassification", FEATURE_TAGGING),
+        {"TokenClassification": "", FEATURE_TAGGING: "electra.finetuning.features.tagger_class"},
         suits_narrow=True,
     ),
     "choose": Registration(
@@ -132,7 +133,7 @@ TASKS = {
         "electra.tasks.multiple_choice.report.CHOICE_REPORTING",
         f"pretrain_path train_file validation_file test_file dataset_name {RUN}",
         ("as in training", "number of the choice; `choice` is its text", "of the choice"),
-        ("MultipleChoice",),
+        {"MultipleChoice": ""},
     ),
     "pairs": Registration(
         "minimal_pairs",

@@ -62,7 +62,8 @@ class TaskKind(NamedTuple):
         name: name of the package in electra/tasks.
         command: words behind `python` of the command, such as `run_glue.py` or `-m electra squad`.
         reporting: titles, metrics and published rows of its reports.
-        auto_model: class of transformers that opens a saved model, such as `AutoModelForSequenceClassification`.
+        auto_model: class of transformers that opens a saved model, such as `AutoModelForSequenceClassification`; of
+            a class that is not one of transformers (`Registration.architectures`), AutoModel, which opens its encoder.
         pipeline: tag of the Hub.
         max_length: maximum input length in tokens without --max_length.
         reads_windows: whether longer inputs are cut into windows; otherwise they are truncated.
@@ -83,7 +84,8 @@ class Split(NamedTuple):
     """One split of a task's data.
 
     Args:
-        rows: N tokenized rows; for training with the column `labels`.
+        rows: N tokenized rows with the column `input_ids`, or `choices` of pairs that have it, by which unknown tokens
+            are counted; for training also `labels`. The collator may cut a row into several texts.
         references: whatever `metrics` and `predictions` compare the N logits with: labels, texts, windows.
         examples: number of examples, recorded with each result. There may be more rows: windows of long texts, or
             parts of an example.
@@ -247,7 +249,11 @@ def of_one_split(write: Callable[[str, Array, Any], Mapping[str, str | Values]])
 
 
 def has_one_answer(answers: Sequence[Any] | Array, references: Sequence[Any] | Array) -> bool:
-    """Return True if a run has collapsed: (almost) all examples get one answer that fewer references have."""
+    """Return True if a run has collapsed: (almost) all examples get one answer that fewer references have.
+
+    Args:
+        answers, references: N values that are equal or not; numbers are rounded before, to what counts as equal.
+    """
     distinct, counts = np.unique(answers, return_counts=True)
     most = counts.argmax()
     share = counts[most] / len(answers)
@@ -260,7 +266,7 @@ def pipeline_example(pipeline: str, text: str, options: str = "") -> str:
 
     Args:
         pipeline: tag of the pipeline.
-        given, options: code of the input, and of further arguments with a comma before each.
+        text, options: code of the input, and of further arguments with a comma before each.
     """
     return (
         "from transformers import pipeline\n\n"

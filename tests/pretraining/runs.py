@@ -91,7 +91,10 @@ def flags(folder, **options):
 
 
 def make(folder, **options):
-    """The trainer of a tiny run below `folder`, ready to train."""
+    """The trainer of a tiny run below `folder`, ready to train.
+
+    `auto_resume=True` continues the run that is there. What a run refuses, it refuses in `.train()`.
+    """
     args = parse_pretraining_arguments(flags(folder, **options))
     run = open_run(args)
     data = load_data(args, run.checkpoint)
