@@ -13,12 +13,25 @@ from electra.core.options import rules_of
 from electra.core.recipes import RECIPES
 from electra.finetuning.registry import TASKS, TRAINED, command_of, groups_of
 from electra.pretraining.configuration import GROUPS, ElectraTrainingArguments
+from tests.conftest import refused
 from tests.helpers import ROOT, parametrize
 
 PATH = re.compile(
     r"(.*_)?(file|path)|cache_dir|token_cache|init_(checkpoint|discriminator|generator)|eval_(corruption|pairs|classify)"
 )
 """Options with a name of this form and text as their value are files and folders that a run reads."""
+NOT_EMPTY = {
+    "pretrain": "cache_dir token_cache tokenizer_path init_checkpoint init_discriminator init_generator "
+    "eval_corruption eval_pairs eval_classify",
+    "tokenizer": "extend",
+    "cache": "cache_dir tokenizer_path",
+    "classify": "dataset_name delimiter no_label text_column text_pair_column label_column label_separator",
+    "tag": "dataset_name delimiter no_label word_column label_column",
+    "choose": "dataset_name delimiter no_label",
+    "squad": "dataset_name",
+    "pairs": "data generator dataset_config_name columns delimiter",
+}
+"""Verb -> names of options of data, columns, separators and networks, which are not empty."""
 PARTS_OF_COMMAND = {"budget", "configuration", "finish", "options", "run", "run_folder", "timing"}
 """Modules of pre-training that a program does not come through, or that read options only to check them."""
 
@@ -41,6 +54,15 @@ def test_data_that_are_named_replace_those_of_a_file(verb, tmp_path):
         configured += "dataset_config_name: e\n"
     assert read(configured, *flags) == {"train_file", "validation_file"}
     assert read(configured, "--dataset_name=f") == {"dataset_name"}
+
+
+@parametrize("verb", NOT_EMPTY)
+def test_a_name_that_is_empty_is_a_forgotten_value(verb):
+    """Such as a variable of a shell that is not set, of which no run may say that it was the default."""
+    for name in NOT_EMPTY[verb].split():
+        assert f"--{name} " in refused(
+            lambda name=name: CommandLine(VERBS_WITH_CONFIG[verb], "").parse([f"--{name}="])
+        )
 
 
 @parametrize("verb", VERBS_WITH_CONFIG)
