@@ -18,7 +18,7 @@ from pytest import approx
 from electra.data.builtin import builtin_documents, builtin_files
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
-from electra.data.readers import read_file
+from electra.data.readers import format_of, read_file
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -187,12 +187,28 @@ def test_what_a_folder_has_beside_its_texts_is_skipped_and_counted(tmp_path, cap
     texts = ("a.train", "b.fi", "c.txt.xz", "d.dev.bz2")
     for name in texts:
         write(tmp_path / "texts" / name, COMPRESS.get(os.path.splitext(name)[1], COMPRESS[""])(name.encode()))
-    for name in ("scan.pdf", "scan2.pdf", "old.txt.7z", "README.md", "LICENSE"):
+    papers = ("README.md", "LICENSE", "Licence.txt", "COPYING", "CHANGELOG.md", "requirements.txt")
+    for name in ("scan.pdf", "scan2.pdf", "old.txt.7z", *papers):
         write(tmp_path / "texts" / name, "must not be read")
     assert read(tmp_path / "texts") == list(texts)
     (line,) = (record.getMessage() for record in caplog.records if "skipped" in record.getMessage())
-    assert "5 of 9 files" in line
-    assert "LICENSE, README.md, old.txt.7z, scan.pdf" in line
+    assert "9 of 13 files" in line
+    assert "LICENSE, Licence.txt, README.md, old.txt.7z, requirements.txt, scan.pdf" in line
+
+
+def test_a_folder_may_have_the_names_of_known_corpora():
+    """WikiText has .raw and .tokens, BabyLM .train, .dev and .test, parallel corpora the codes of ISO 639-1.
+
+    There are 183 codes, and bh, which was withdrawn.
+    """
+    for ending in ["txt", "text", "md", "raw", "tokens", "train", "valid", "validation", "dev", "test", "eval"]:
+        assert format_of(f"a.{ending}")[0] == "text"
+    tables = {"jsonl": "jsonl", "ndjson": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "tab": "tsv"}
+    for ending, form in {**tables, "parquet": "parquet"}.items():
+        assert format_of(f"a.{ending}")[0] == form
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    codes = {first + second for first in letters for second in letters if format_of(f"a.{first}{second}")[0]}
+    assert len(codes - {"md", "gz", "xz"}) == 184 and {"en", "fi", "zu", "bh"} <= codes
 
 
 @parametrize(
