@@ -1,9 +1,17 @@
 """The values of options that depend on the encoder and the number of texts."""
 
+from dataclasses import fields
+
 import torch
 from transformers import AutoModel, ElectraConfig, ModernBertConfig
 
-from electra.finetuning.config import resolve_hyperparameters
+from electra.finetuning.config import (
+    HYPERPARAMETERS,
+    FineTuningArguments,
+    ProtocolArguments,
+    resolve_hyperparameters,
+    scored_options,
+)
 from electra.finetuning.heads import Encoder
 from electra.tasks.classify.task import parse_classify_arguments
 from electra.tasks.multiple_choice.task import parse_choice_arguments
@@ -72,3 +80,11 @@ def test_an_evaluation_that_the_papers_defaults_began_goes_on_with_them():
     assert values(tiny, texts=720, begun=narrow) == tuple(narrow.values())
     given = {**paper, "learning_rate": 5e-4}  # by an option, which is not given now: other settings
     assert values(tiny, texts=720, begun=given) == tuple(narrow.values())
+
+
+def test_an_evaluation_goes_on_on_another_machine_and_with_another_log():
+    """A result is recorded with what its score depends on; the precision has a record of its own."""
+    of_machine = {"per_device_eval_batch_size", "bf16", "fp16", "use_cpu", "threads"}
+    of_log = {"logging_steps", "report_to", "disable_tqdm"}
+    assert {f.name for f in fields(FineTuningArguments)} - {*HYPERPARAMETERS} == of_machine | of_log
+    assert not scored_options(ProtocolArguments)  # more seeds, another folder
