@@ -51,6 +51,12 @@ def test_a_task_is_named_after_its_data_or_as_asked(args, task):
     assert task_name(args.options, "kind") == task
 
 
+def test_the_ending_of_a_file_of_words_is_no_part_of_the_name_of_its_task():
+    for ending in ("txt", "conll", "conllu", "conllup", "iob", "iob2", "bio", "bioes", "tsv", "jsonl", "parquet.gz"):
+        args = parse_tagging(["--pretrain_path=a", f"--train_file=x/news.v2.{ending}", "--validation_file=a"])
+        assert task_name(args.options, "kind") == "news.v2"
+
+
 def test_the_folder_of_a_published_task_names_it():
     args = parse_tagging(["--pretrain_path=a", "--train_file=conll2003/eng.train", "--validation_file=a"])
     assert task_name(args.options, "kind") == "eng.train"

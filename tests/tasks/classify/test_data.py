@@ -271,6 +271,15 @@ def test_rows_without_a_label_are_left_out_and_counted(tmp_path, caplog, written
         assert sum(counted in message for message in warned) == 1
 
 
+def test_what_programs_and_annotators_write_for_no_label_is_asked_about(tmp_path, caplog):
+    """R, spreadsheets, pandas, Python, JSON, SQL, files of words and GLUE; no row is left out."""
+    names = ["-", "_", "?", "-1", "NA", "N/A", "n/a", "nan", "NaN", "None", "null", "NULL", "unknown"]
+    path = write_labels(tmp_path / "train.csv", ["good", "bad", *names] * 8)
+    assert {*names} < {*read_files(train_file=path).labels.classes}
+    (asked,) = (message for message in caplog.messages if "--no_label" in message)
+    assert {*names} == {*asked.partition("--no_label ")[2].split()}
+
+
 def test_a_label_that_may_mean_none_is_a_class_with_a_warning(tmp_path, caplog):
     path = write_labels(tmp_path / "train.csv", ["good", "bad", "-", "-1", "none"] * 8)
     assert read_files(train_file=path).labels.classes == ["-1", "-", "bad", "good", "none"]
