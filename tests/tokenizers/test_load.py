@@ -19,6 +19,7 @@ from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
 from electra.base.console import setup_logging
 from electra.core.errors import UserError
+from electra.model.pretrained import may_have_tokenizer
 from electra.tokenizers.load import (
     SPECIAL_TOKENS,
     check_tokenizer,
@@ -419,6 +420,15 @@ def test_a_vocab_txt_is_that_of_an_uncased_bert(encoding, tmp_path):
         assert tokenizer("apfel uber", add_special_tokens=False)["input_ids"] == [9, 10]  # 7 is a gap
         assert vocabulary_size(tokenizer) == len(lines)
         assert tokenizer.pad_token_id == 0
+
+
+def test_a_folder_with_a_vocabulary_that_transformers_writes_has_a_tokenizer(tmp_path):
+    """Those of BERT, RoBERTa, ALBERT, CamemBERT, DeBERTa-v3 and Llama have files of these names."""
+    assert not may_have_tokenizer(tmp_path)
+    for name in ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model"):
+        (tmp_path / name).touch()
+        assert may_have_tokenizer(tmp_path)
+        (tmp_path / name).unlink()
 
 
 def test_a_byte_order_mark_that_transformers_would_read_is_refused(tmp_path):
