@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 from pytest import raises
 
-from electra.base.errors import run_script
+from electra.base.errors import hint_of_unknown, run_script
 from electra.core.errors import UserError
 from tests.helpers import ROOT, parametrize
 
@@ -33,6 +33,19 @@ def test_a_command_ends_with_one_line_and_an_exit_code(error, code, line, capsys
         run_script(Mock(side_effect=error))
     said = capsys.readouterr().err
     assert stop.value.code == code and line in said and said.count("\n") == (1 if line else 0)
+
+
+def test_what_was_removed_is_answered_with_what_a_user_does_instead():
+    """The options and the verb of earlier versions that the changelog lists."""
+    instead = {
+        "shard": "datatrove",
+        "merge": "`electra cache`",
+        "parallel": "`electra sweep`",
+        "false_alarm_rate": "--threshold",
+        "schema": "configs/electra.schema.json",
+    }
+    for name, words in instead.items():
+        assert words in hint_of_unknown(name, ["max_steps"], "")
 
 
 END = """
