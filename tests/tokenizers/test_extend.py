@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 from pytest import approx
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
@@ -102,6 +103,27 @@ def test_the_command_measures_before_and_after(tmp_path, capsys):
     assert report["vocab_size"] == report["before"]["vocab_size"] + 3
     assert report["bytes_per_token"] > 1.5 * report["before"]["bytes_per_token"]
     assert "--output_dir" in refused_command(main, extend, capsys)
+
+
+@parametrize(
+    ("given", "unread"),
+    [
+        (
+            "--tokenizer_algorithm=byte_bpe --extend=a",
+            {"tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents"},
+        ),
+        ("--tokenizer_algorithm=byte_bpe", {"new_tokens"}),
+        ("--tokenizer_algorithm=unigram", {"min_frequency", "new_tokens"}),
+    ],
+)
+def test_options_that_do_nothing_are_said_before_the_work(tmp_path, capsys, given, unread):
+    """An extension keeps the algorithm and the normalization; its length is --new_tokens."""
+    others = "--vocab_size=300 --no_lowercase --strip_accents --min_frequency=3 --new_tokens=5 --max_documents=9"
+    (tmp_path / "taken").touch()
+    refused(lambda: main([*given.split(), *others.split(), "--train_file=a", f"--output_dir={tmp_path}"]))
+    said = capsys.readouterr().out.splitlines()
+    warned = [line.partition("(")[0] for line in said if line.startswith("no effect")]
+    assert {*re.findall(r"--(\w+)", " ".join(warned))} == unread
 
 
 @parametrize("algorithm", ALGORITHMS)
