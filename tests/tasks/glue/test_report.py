@@ -71,6 +71,29 @@ def test_one_row_a_folder_and_details_by_seed(folders):
     assert (accuracy["Metric"], accuracy["Median"]) == ("acc", "69.00")
 
 
+def test_the_words_of_the_tables_are_explained(folders):
+    explained = write(folders)[0].split("What the scores mean")[1]
+    words = (
+        "(MCC)",
+        "(acc)",
+        "mismatched (mm)",
+        "AVG is",
+        "GLUE is",
+        "Median and std are",
+        "± is",
+        "has collapsed if",
+    )
+    for word in (
+        *words,
+        "ECE is",
+        "is undefined where",
+        "Above, level and below",
+        "Bag of words:",
+        "One answer to all:",
+    ):
+        assert word in explained
+
+
 def test_dev_and_test_are_never_in_one_table(folders):
     markdown, page = write(folders)
     dev, test = ({row["Model"]: row for row in table(section(markdown, title))} for title in (DEV, TEST))

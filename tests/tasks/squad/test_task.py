@@ -6,6 +6,7 @@ from pytest import approx
 from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.runner import open_encoder
 from electra.tasks.squad.questions import Questions, SquadQuestion
+from electra.tasks.squad.report import SQUAD_REPORTING
 from electra.tasks.squad.task import (
     UNANSWERED,
     build_reader,
@@ -63,3 +64,4 @@ def test_answering_nothing_is_a_baseline_of_version_2_alone():
     scores = unanswered(Questions(["a text"], asked, True, "here"))
     assert scores == {UNANSWERED: {"exact_match": approx(2 / 3), "f1": approx(2 / 3)}}
     assert unanswered(Questions(["a text"], asked, False, "here")) == {}
+    assert any("above a threshold is not answered" in text for text in SQUAD_REPORTING.explanations)
