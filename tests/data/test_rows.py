@@ -52,6 +52,7 @@ def _folder(tmp_path, monkeypatch):
         ("a.csv", "text|label\nEs war, sagt man, gut|ja\nNein|nein\n"),
         ("a.tsv", "text\tlabel\nEs war, sagt man, gut\tja\nNein\tnein\n"),
         ("a.tsv", "text;label\nEs war, sagt man, gut;ja\nNein;nein\n"),
+        ("a.tab", "text\tlabel\nEs war, sagt man, gut\tja\nNein\tnein\n"),
     ],
 )
 def test_the_name_or_the_first_line_says_what_separates_cells(tmp_path, name, content):
@@ -385,8 +386,9 @@ def test_an_empty_standard_input_has_no_rows(monkeypatch, content):
     ],
 )
 def test_json_is_lines_or_one_array(tmp_path, content):
-    path = write(tmp_path / "a.json", content)
-    assert columns(path) == ROWS
+    for name in ("a.jsonl", "a.ndjson", "a.json"):
+        path = write(tmp_path / name, content)
+        assert columns(path) == ROWS
     assert [*read_file(str(path), "text", "blank_line")] == [row["text"] for row in ROWS]
 
 
@@ -468,9 +470,10 @@ def test_the_first_of_several_sheets_is_read_with_a_warning(tmp_path, caplog):
 
 
 def test_a_workbook_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
-    path = write(tmp_path / "a.xlsx", b"PK\x03\x04")
     pytest.importorskip("python_calamine")
-    assert "a.xlsx cannot be read" in refused(lambda: columns(path))
+    for name in ("a.xlsx", "a.ods", "a.xls"):
+        path = write(tmp_path / name, b"PK\x03\x04")
+        assert f"{name} cannot be read" in refused(lambda path=path: columns(path))
     monkeypatch.setitem(sys.modules, "python_calamine", None)
     assert "python-calamine" in refused(lambda: columns(path))
 

@@ -187,6 +187,8 @@ def test_pairs_of_other_languages(tmp_path):
     assert (pair.bad, pair.paradigm, pair.phenomenon) == ("Никто верил не.", "negative_concord", "Negation")
     own = write_pairs(tmp_path / "own.jsonl", {"a": "x", "b": "y", "sen": "z"})
     assert load_pairs(str(own), columns=["b", "a"])[0][:4] == ("y", "x", "own", "own")
+    named = {"sentence_good": "x", "sentence_bad": "y", "paradigm": "number", "phenomenon": "agreement"}
+    assert load_pairs(str(write_pairs(own, named)))[0][2:4] == ("number", "agreement")
 
 
 def test_one_configuration_of_a_data_set(tmp_path):
