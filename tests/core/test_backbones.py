@@ -78,6 +78,22 @@ def test_a_network_has_the_sizes_and_dropouts_asked_for(model_type):
     assert (table.num_embeddings, table.embedding_dim) == (NETWORK_VOCAB_SIZE, embedding_width(config))
 
 
+def test_a_new_deberta_is_built_as_the_third_version():
+    """As microsoft/deberta-v3-base/config.json; the defaults of transformers are those of no released network."""
+    released = {
+        "relative_attention": True,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+        "position_buckets": 256,
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+        "max_relative_positions": -1,
+        "type_vocab_size": 0,
+    }
+    config = tiny_network_config("deberta-v2").to_dict()
+    assert {name: config[name] for name in released} == released
+
+
 @parametrize("model_type", BACKBONES)
 def test_the_detector_is_the_encoder_under_electra_s_head(model_type, batch):
     detector = rtd_model(tiny_network_config(model_type)).eval()
