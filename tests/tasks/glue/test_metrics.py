@@ -11,7 +11,7 @@ from electra.finetuning.data import Examples
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from electra.tasks.glue.metrics import combine, decide_glue_labels, is_glue_model_collapsed, score_glue_task
 from electra.tasks.glue.task import glue_baselines, write_submission
-from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS
+from electra.tasks.glue.tasks import DIAGNOSTICS, GLUE_TASKS, KNOWN_TASKS
 from tests.helpers import parametrize
 
 
@@ -31,6 +31,14 @@ def test_classification_metrics_are_their_definitions():
     }
     for name in ("sst2", "qnli", "rte", "wnli"):
         assert score_glue_task(KNOWN_TASKS[name], {"dev": answers}, {"dev": references}) == {"accuracy": 0.7}
+
+
+def test_each_task_has_the_metrics_of_the_benchmark():
+    """As gluebenchmark.com/tasks lists them; each development set of MNLI has its accuracy."""
+    two_classes = {"f1", "accuracy"}
+    official = {"cola": {"mcc"}, "mrpc": two_classes, "qqp": two_classes, "stsb": {"pearson", "spearman"}}
+    for name in GLUE_TASKS:
+        assert {*KNOWN_TASKS[name].metrics} >= official.get(name, {"accuracy"})
 
 
 def test_correlations_are_their_definitions():
