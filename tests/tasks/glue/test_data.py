@@ -6,6 +6,7 @@ from pytest import raises
 from electra.core.errors import UserError
 from electra.finetuning.data import Examples
 from electra.tasks.glue.data import load_task, read_tsv
+from electra.tasks.glue.task import read_glue_row
 from electra.tasks.glue.tasks import DIAGNOSTICS, KNOWN_TASKS
 from tests.helpers import parametrize
 
@@ -136,3 +137,11 @@ def test_without_the_hub_the_way_out_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)  # nobody's earlier download
     with raises(UserError, match=r"nyu-mll/glue.*--glue_dir"):
         load_task(KNOWN_TASKS["rte"], None, ["train"])
+
+
+def test_a_saved_model_answers_rows_with_the_columns_of_any_task():
+    """As the Hub and the TSV files name them; a pair whose second text is not read gets another answer."""
+    for task in (*KNOWN_TASKS.values(), DIAGNOSTICS):
+        for names in filter(None, (task.text_columns, task.tsv_columns)):
+            found = read_glue_row(dict(zip(names, ("one", "other"), strict=False)), "here")
+            assert (found.text, found.pair) == ("one", "other" if len(names) == 2 else None)
