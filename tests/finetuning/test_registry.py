@@ -93,6 +93,7 @@ def test_a_folder_without_a_kind_is_answered_by_its_architecture():
     assert verb_of({"kind": "of a program"}, "TokenClassification", {}) == "tag"
     assert verb_of({"kind": "classify"}, "TokenClassification", {}) == "tag"  # opened as another class
     assert [verb_of({}, head, {}) for head in ("MultipleChoice", "QuestionAnswering")] == ["choose", "squad"]
+    assert verb_of({}, "FeatureTagging", {}) == "tag"  # by the features of a frozen encoder
 
 
 def test_verbs_schema_python_sweeps_and_pages_follow_the_table():

@@ -253,6 +253,13 @@ def read_files(**options):
     return read_labelled(ClassifyArguments(**options))
 
 
+@parametrize(("text", "label"), [("text", "label"), ("sentence", "labels")])
+def test_columns_of_the_usual_names_need_no_option(tmp_path, text, label):
+    rows = [f"text {n},{'ab'[n % 2]}\n" for n in range(20)]
+    (tmp_path / "train.csv").write_text(f"{text},{label}\n{''.join(rows)}")
+    assert read_files(train_file=str(tmp_path / "train.csv")).labels.classes == ["a", "b"]
+
+
 @parametrize(("written", "no_label"), [("", []), ("-", ["-"]), ("-1.0", ["-", "-1"]), (" ? ", ["?"])])
 def test_rows_without_a_label_are_left_out_and_counted(tmp_path, caplog, written, no_label):
     labels = [written if n % 4 == 0 else ("good", "bad")[n % 2] for n in range(40)]
