@@ -118,8 +118,9 @@ def test_a_paradigm_counts_once_whatever_its_number_of_pairs(folder, number_toke
     assert probe(SimpleNamespace(discriminator=None)) == {"pairs_accuracy": (1 + 0.25) / 2}
 
 
-def test_two_texts_are_read_as_a_pair(tmp_path, framed_tokenizer):
-    rows = [{"premise": f"{10 + n}", "hypothesis": "7 8", "label": "yn"[n % 2]} for n in range(12)]
+@parametrize("names", [("premise", "hypothesis"), ("sentence1", "sentence2")])  # of MNLI, and of MRPC, RTE, STS-B
+def test_two_texts_are_read_as_a_pair(tmp_path, framed_tokenizer, names):
+    rows = [{names[0]: f"{10 + n}", names[1]: "7 8", "label": "yn"[n % 2]} for n in range(12)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     probe = LabelProbe.read(str(tmp_path / "a.jsonl"), framed_tokenizer, 16)
     assert probe.classes.tolist() == [1, 0] * 6 and set(probe.rows.lengths.tolist()) == {6}
