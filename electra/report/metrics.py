@@ -53,7 +53,7 @@ PRETRAINING_METRICS = by_name(
     ),
     Metric(
         "discriminator_loss",
-        "discriminator loss (nats)",
+        "discriminator loss",
         lower_is_better=True,
         error="none",
     ),
@@ -63,7 +63,8 @@ PRETRAINING_METRICS = by_name(
         "discriminator_recall",
         "discriminator recall",
         "Precision and recall: share of the tokens judged replaced that are, and share of the replaced tokens "
-        "that are found, at probability .5. A low recall is normal early in training.",
+        "that are found. A token is judged replaced if its logit is 0 or more. A low recall is normal early in "
+        "training.",
     ),
     Metric("discriminator_f1", "discriminator F1"),
     Metric("discriminator_mcc", "discriminator MCC", error="correlation"),

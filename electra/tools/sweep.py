@@ -351,7 +351,7 @@ def shown(metric: str, value: float | None) -> str:
     """Return a value of a metric as text: losses with four digits, all others in percent."""
     if value is None or math.isnan(value):
         return "–"
-    return f"{value:.4f}" if title_of(metric).endswith("(nats)") or metric == "eval/loss" else f"{percent(value)} %"
+    return f"{value:.4f}" if title_of(metric).endswith("(nats)") or metric.endswith("loss") else f"{percent(value)} %"
 
 
 class SweepRow(NamedTuple):

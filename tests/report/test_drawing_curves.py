@@ -37,7 +37,7 @@ def test_curves_are_the_columns_of_the_log():
 def test_the_panels_are_those_of_the_original():
     logs = logs_until(100)
     logs[-1]["eval_discriminator_f1"] = 0.5
-    losses = "total loss, generator loss (nats), discriminator loss (nats)"
+    losses = "total loss, generator loss (nats), discriminator loss"
     accuracies = GENERATOR_ACCURACIES
     detection = "discriminator accuracy, discriminator AUC, discriminator precision, discriminator recall"
     expected = f"{losses}, {accuracies}, {detection}, replaced tokens, learning rate, tokens per second"
