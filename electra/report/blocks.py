@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from huggingface_hub import ModelCardData
 from jinja2 import Environment, PackageLoader, Template
+from markupsafe import Markup, escape
 
 from electra.base.console import columns_of, printable
 from electra.base.files import write_file
@@ -174,8 +175,13 @@ def _template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"escaped": _escaped, "printable": printable}
+    templates.filters |= {"escaped": _escaped, "printable": printable, "unbroken": _unbroken}
     return templates.get_template(name)
+
+
+def _unbroken(text: str) -> Markup:
+    """Return a text as HTML in which no line ends inside a date, an error or the name of an option."""
+    return Markup(re.sub(r"--\w+|± [\d.]+|\d+(?:-\d+)+", r'<span class="unbroken">\g<0></span>', str(escape(text))))
 
 
 def _escaped(cell: str) -> str:

@@ -59,7 +59,7 @@ def class_blocks(details: Details, about_run: str) -> Blocks:
         rows.append(counts | {title: percent(share) for title, share in shares.items()})
     about = f"{about_run} Development set; precision, recall and F1 in percent."
     if any("threshold" in scores for scores in classes):
-        about += " A class is answered above its threshold, which is the best one on this set."
+        about += " A class is answered above its threshold, also in percent, which is the best one on this set."
     blocks: Blocks = [Heading("Classes"), Text(about), table_of(rows)]
     confusions = details.get("confusions")
     if confusions is None:

@@ -23,7 +23,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "frequencies": {"linewidth": 1.0, "linestyle": "--"},
 }
 """Kind of a curve -> the style of its line in matplotlib."""
-CURVE_LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, no context"}
+CURVE_LABELS = {"held-out": "held-out text", "frequencies": "token frequencies"}
 """Kind of a curve -> its label in the legend, where that is not the kind."""
 PANEL_COLUMNS = 4
 """Panels of a row of a figure: a page of usual width has room for so many."""
@@ -79,6 +79,7 @@ def draw_curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[str]) -> "
     """
     figure, axes_of_panels = _panels([*panels], panel_height=2.5)
     lines: dict[str, Any] = {}
+    usual = [CURVE_LABELS.get(kind, kind) for kind in STYLES]  # each has its colour in all figures of a page
     for axes, curves in zip(axes_of_panels, panels.values(), strict=True):
         axes.margins(x=0.01)
         axes.set_xlabel("steps" if len(runs) == 1 else "tokens")
@@ -86,7 +87,7 @@ def draw_curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[str]) -> "
             label = CURVE_LABELS.get(curve.kind, curve.kind)
             if len(runs) > 1:
                 label = f"{runs[curve.run]}, {label}"
-            number = curve.run if len(runs) > 1 else [*lines, label].index(label)
+            number = curve.run if len(runs) > 1 else [*usual, *lines, label].index(label)
             style = STYLES[curve.kind.partition(":")[0]]
             if len(curve.x) <= MOST_WITHOUT_LINE and curve.kind != "frequencies":
                 style = {**style, "linestyle": "none", "marker": "o", "markersize": 5}
@@ -150,17 +151,17 @@ def draw_dots(panels: Sequence[Dots]) -> "Figure":
 
 
 def _panels(titles: Sequence[str], panel_height: float) -> tuple[Any, list[Any]]:
-    """Return a figure with a panel for each title, and the axes of the panels; a single panel is wider."""
+    """Return a figure with a panel for each title, and the axes of the panels."""
     from matplotlib.figure import Figure
 
     columns = max(1, min(PANEL_COLUMNS, len(titles)))
     rows = max(1, math.ceil(len(titles) / columns))
-    width = 5.4 if len(titles) == 1 else 3.6 * max(2, columns)
-    figure = Figure(figsize=(width, rows * panel_height + 0.6), dpi=110, layout="constrained")
+    figure = Figure(figsize=(3.6 * columns, rows * panel_height + 0.6), dpi=110, layout="constrained")
     panels = [figure.add_subplot(rows, columns, place) for place in range(1, len(titles) + 1)]
     for axes, title in zip(panels, titles, strict=True):
-        axes.set_title(title, fontsize=9)
+        axes.set_title(title, fontsize=9, wrap=True)
         axes.grid(alpha=0.25)
+        axes.locator_params(axis="x", nbins=6)  # so that long numbers stay apart
     return figure, panels
 
 

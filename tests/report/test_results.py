@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 from dataclasses import replace
 
 import yaml
@@ -276,7 +277,7 @@ def test_a_page_says_what_it_is_of_and_names_no_folder_of_the_machine(tmp_path):
     assert "no verdict" in verdict.text and "--validation_fraction" in what_to_do.text
     write_report(report, folder)
     for name in ("report.md", "report.html"):
-        page = (folder / name).read_text()
+        page = re.sub("</?span.*?>", "", (folder / name).read_text())
         assert "/home" not in page and "secret" not in page and "--train_file names.txt" in page.replace("\\", "")
     types = next(block for block in report.blocks if isinstance(block, Table) and block.header[0] == "type")
     assert types.rows == [["PER", "40.0 ± 0.0"]]
