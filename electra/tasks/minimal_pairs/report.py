@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NotRequired
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from electra.base.files import read_json
+from electra.base.files import read_json, read_options
 from electra.core.errors import UserError
-from electra.report.about import date_of
+from electra.report.about import date_of, folded_commands, shown_name
 from electra.report.blocks import Blocks, BulletList, Figure, Fold, Heading, Report, Table, Text, Verdict, table_of
 from electra.report.drawing import Dot, Dots, draw_dots, render
 from electra.report.evaluation import percent
@@ -181,11 +181,15 @@ def report_pairs(folders: Sequence[Path]) -> Report:
     verdicts: list[Verdict] = []
     lines: Blocks = []
     blocks: Blocks = []
+    commands: list[Mapping[str, Any]] = []
     names = names_of(folders)
     for folder, title in names.items():
         results = read_pair_results(folder / PAIR_RESULTS_NAME)
         prefix = f"{title}: " if len(folders) > 1 else ""
-        lines.append(Text(", ".join([f"{title}: {count_of(results):,} pairs", *date_of(folder)])))
+        options = read_options(folder) or {}
+        named = [shown_name(options[name]) for name in ("data", "pretrain_path") if options.get(name)]
+        lines.append(Text(f"{title}: {', '.join([*named, f'{count_of(results):,} pairs', *date_of(folder)])}"))
+        commands.append(options)
         for name, accuracies in results["scores"].items():
             columns[prefix + name] = accuracies
             sentence = pairs_verdict(name, results)
@@ -206,4 +210,5 @@ def report_pairs(folders: Sequence[Path]) -> Report:
     if paradigms.rows != table.rows:  # data without phenomena have their paradigms for them
         blocks.append(Fold(f"By paradigm: {len(paradigms.rows) - 1}", [paradigms]))
     blocks.append(Fold("What the numbers mean", [BulletList(PAIRS_DEFINITIONS)]))
+    blocks += folded_commands("-m electra pairs", commands)
     return Report(f"{TITLE}: {', '.join(names.values())}", [*lines, *verdicts, *blocks], table)
