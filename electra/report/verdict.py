@@ -104,11 +104,8 @@ def verdict(
         difference = score - rival.score
         by = show(abs(difference))
         error = f"± {show(rival.error)} with {sample}"
-        side = "above" if difference >= 0 else "below"
-        text = f"level with {rival.name} ({show(rival.score)}), {by} {side} ({error})"
-        if standing(score, rival):
-            text = f"{side} {rival.name} ({show(rival.score)}) by {by} ({error})"
-        comparisons.append(f"{text}{rival.note}")
+        side = f"{'' if standing(score, rival) else 'not clearly '}{'above' if difference >= 0 else 'below'}"
+        comparisons.append(f"{side} {rival.name} ({show(rival.score)}), by {by} ({error}){rival.note}")
     return Verdict(f"{what}: {'; '.join(comparisons)}.", all(standing(score, rival) > 0 for rival in rivals))
 
 

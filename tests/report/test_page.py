@@ -16,7 +16,7 @@ from pytest import approx, raises
 
 from electra.base.samples import Sample, write_samples
 from electra.core.errors import UserError
-from electra.report.blocks import Table, to_html, without_folders
+from electra.report.blocks import Code, Table, Text, to_html, without_folders
 from electra.report.command import main
 from electra.report.drawing import Curve, draw_curves
 from electra.report.metrics import make_panels, metric_title
@@ -54,8 +54,17 @@ def page(tmp_path_factory):
 def test_a_page_begins_with_the_verdict(page):
     on_discriminator, on_generator = re.findall(r'<p class="verdict (\w+)">(.*?)</p>', page)
     assert on_discriminator == ("good", "step 100: the discriminator has started to learn")
-    assert on_generator[0] == "bad" and "level with token frequencies" in on_generator[1]
+    assert on_generator[0] == "bad" and "not clearly above token frequencies" in on_generator[1]
     assert page.index(on_generator[1]) < page.index("<h2>Curves</h2>")
+
+
+def test_no_line_ends_inside_an_option():
+    page = to_html("a page", [Text("<b> --num_seeds 5"), Code("electra tag --seed 1", "bash")])
+    for said in (
+        '&lt;b&gt; <span class="unbroken">--num_seeds</span> 5',
+        'tag <span class="unbroken">--seed</span> 1',
+    ):
+        assert said in page
 
 
 def test_a_run_that_logged_no_metric_has_a_page_without_curves(tmp_path):

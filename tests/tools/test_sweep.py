@@ -622,8 +622,8 @@ def judged(folder, points, metric="median/cola", **keys):
 @parametrize(
     ("scores", "said"),
     [
-        (([0.60, 0.62, 0.61], [0.50, 0.52, 0.51]), "above the next, learning_rate 0.2 (51.0 %) by 10.0 %"),
-        (([0.60, 0.68, 0.52], [0.50, 0.58, 0.42]), "level with the next, learning_rate 0.2 (50.0 %), 10.0 % above"),
+        (([0.60, 0.62, 0.61], [0.50, 0.52, 0.51]), "above the next, learning_rate 0.2 (51.0 %), by 10.0 %"),
+        (([0.60, 0.68, 0.52], [0.50, 0.58, 0.42]), "not clearly above the next, learning_rate 0.2 (50.0 %), by"),
         (([0.60], [0.50]), "No winner"),
     ],
 )
@@ -666,6 +666,7 @@ def test_losses_are_ranked_from_the_lowest_and_not_in_percent(tmp_path):
     assert [row.score for row in sweep_rows(sweep, frame, "eval/mlm_loss")] == [1.0, 2.0]
     assert module.shown("eval/mlm_loss", 1.0) == "1.0000"
     assert module.shown("eval/fixed_discriminator_auc", 0.5) == "50.0 %"
+    assert module.shown("eval/fixed_discriminator_loss", 0.5) == "0.5000"
 
 
 @pytest.mark.slow

@@ -86,10 +86,10 @@ def test_a_margin_is_over_the_best_baseline_on_the_same_pairs():
     }  # fmt: skip
     assert "8 pairs" in pairs_verdict("pll", results).text and pairs_verdict("pll", results).is_good is None
     results["scores"]["pll"]["overall"]["pairs"] = 80
-    assert "above guessing (50.0) by 37.5 (± 11.7 with 80 pairs)" in pairs_verdict("pll", results).text
+    assert "above guessing (50.0), by 37.5 (± 11.7 with 80 pairs)" in pairs_verdict("pll", results).text
     assert pairs_verdict("pll", results).is_good
     results["margins"]["pll"]["standard_error"] = 0.2
-    assert "level with guessing (50.0), 37.5 above (± 20.0" in pairs_verdict("pll", results).text
+    assert "not clearly above guessing (50.0), by 37.5 (± 20.0" in pairs_verdict("pll", results).text
     assert pairs_verdict("pll", results).is_good is False
     results["margins"]["pll"]["standard_error"] = None
     assert pairs_verdict("pll", results).is_good is None
@@ -156,12 +156,13 @@ def test_a_page_begins_with_the_verdict_and_repeats_no_table(tmp_path):
         "margins": {"pll": margin(pairs, np.ones(50), known)},
     }  # fmt: skip
     (tmp_path / "minimal_pairs.json").write_text(json.dumps(results))
+    (tmp_path / "config.yaml").write_text("pretrain_path: mine\ndata: blimp/data\n")
     blocks = report_pairs([tmp_path]).blocks
-    assert isinstance(blocks[0], Text) and "50 pairs" in blocks[0].text
+    assert isinstance(blocks[0], Text) and blocks[0].text.endswith(": blimp/data, mine, 50 pairs")
     assert isinstance(blocks[1], Verdict) and blocks[1].is_good
     headings = [block.text for block in blocks if isinstance(block, Heading)]
     assert headings == ["By phenomenon"]  # each paradigm is its phenomenon
-    assert isinstance(blocks[-1], Fold)
+    assert isinstance(blocks[-1], Fold) and "--data blimp/data" in str(blocks[-1].blocks)
     rows = phenomenon_dots({"pll": found, "fewer tokens": results["baselines"]["fewer tokens"]}).rows
     assert [*rows] == ["one", "other", "overall"]
     for row in rows.values():
