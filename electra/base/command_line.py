@@ -128,7 +128,7 @@ class CommandLine(Parser, HfArgumentParser):
         self.options = {f.name: (f, group) for group in self.dataclass_types for f in fields(group) if f.init}
         self.without_hint = frozenset(name for need in needs if need.holds is never for name in need.names)
 
-    def add_argument(self, *names: str, rules: Any = None, **kwargs: Any) -> Action:
+    def add_argument(self, *names: str, rules: object = None, **kwargs: Any) -> Action:
         """Add an option to the parser, without its rules and its spelling with hyphens."""
         if kwargs.get("type") is string_to_bool:  # also of `bool | None`
             kwargs |= {"nargs": "?", "const": True}

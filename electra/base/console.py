@@ -17,7 +17,7 @@ from contextlib import suppress
 from datetime import date
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import TextIO, TypeVar
 
 from tqdm import tqdm
 
@@ -106,7 +106,7 @@ class _Lines(logging.StreamHandler[TextIO]):
         self.output = output
 
     @property
-    def stream(self) -> Any:  # type: ignore[override]
+    def stream(self) -> TextIO:  # type: ignore[override]
         return self.output or sys.stdout
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -197,7 +197,7 @@ class RunLog(logging.handlers.MemoryHandler):
         self.flush()
 
 
-def environment() -> dict[str, Any]:
+def environment() -> dict[str, object]:
     """Return `host`, `date`, `git_commit` of the package's checkout, and `versions` of libraries that matter."""
     packages = ("torch", "transformers", "tokenizers", "datasets", "accelerate", "numpy")
     return {

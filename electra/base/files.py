@@ -66,7 +66,7 @@ def write_file(content: bytes, path: Path) -> None:
         file.buffer.write(content)
 
 
-def write_json(values: Mapping[str, Any], path: Path) -> None:
+def write_json(values: Mapping[str, object], path: Path) -> None:
     """Write a mapping as JSON, as `write_file` does; nan and infinity become null."""
     text = json.dumps(_finite(values), indent=2, allow_nan=False)
     write_file(f"{text}\n".encode(), path)
@@ -80,7 +80,7 @@ def read_json(path: Path) -> dict[str, Any]: ...
 def read_json(path: Path, shape: type[T]) -> T: ...
 
 
-def read_json(path: Path, shape: Any = dict[str, Any]) -> Any:
+def read_json(path: Path, shape: type = dict[str, Any]) -> object:
     """Return the content of a JSON file as a value of the type `shape`, see `parse_json`.
 
     Raises:
@@ -275,7 +275,7 @@ class _Loader(yaml.SafeLoader):
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
-    def compose_mapping_node(self, anchor: Any) -> Any:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         seen = set()
         for key, _ in node.value:
@@ -297,7 +297,7 @@ class _TextLoader(_Loader):
 class _Dumper(yaml.SafeDumper):
     """A YAML dumper that quotes text that looks like a number, and writes repeated values out, without references."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 
@@ -381,7 +381,7 @@ def run_options(path: str) -> dict[str, Any]:
     return {} if run is None else read_options(run) or {}
 
 
-def read_as_written(text: str) -> Any:
+def read_as_written(text: str) -> object:
     """Return the mapping of a text of YAML with values as text or lists of text, except for null and mappings.
 
     The type of an option then decides how its value is read, as on a command line: `experiment_name: 1e5` is a name.

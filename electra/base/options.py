@@ -55,7 +55,7 @@ def from_recipe(name: str, help: str, valid: Range | None = None, **rules: Any) 
     return option(RECIPES["small"][name], help, valid, always_recorded=True, **rules)
 
 
-def default_of(option: Field[Any]) -> Any:
+def default_of(option: Field[object]) -> object:
     return option.default if option.default_factory is MISSING else option.default_factory()
 
 
@@ -130,11 +130,11 @@ class Options:
 
 
 @functools.cache
-def types_of(group: Any) -> dict[str, Any]:
+def types_of(group: object) -> dict[str, object]:
     return get_type_hints(group)
 
 
-def as_type(f: Field[Any], kind: Any, value: Any) -> Any:
+def as_type(f: Field[object], kind: object, value: object) -> object:
     """Return the value of an option as a value of its type; as it is if only transformers declares the option.
 
     Raises:
@@ -156,7 +156,7 @@ def as_type(f: Field[Any], kind: Any, value: Any) -> Any:
     return value
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: object) -> object:
     """Return a value, or the values of a list, without enums, paths and types of numpy."""
     if isinstance(value, list | tuple):
         return type(value)(map(plain_value, value))
@@ -170,7 +170,7 @@ def plain_value(value: Any) -> Any:
 # ---- options that need others
 
 
-def never(options: Any) -> bool:
+def never(options: object) -> bool:
     """Return False: the condition of options that nothing here uses."""
     return False
 

@@ -48,7 +48,7 @@ class Parser(ArgumentParser):
         options = self.parse_words(words, namespace)
         return options if options.config is None else self.parse_words([*self.words_of_file(options.config), *words])
 
-    def parse_words(self, words: Sequence[str], namespace: Any = None) -> Namespace:
+    def parse_words(self, words: Sequence[str], namespace: Namespace | None = None) -> Namespace:
         """Return the options that words give; refuse a word that belongs to no option."""
         check_words(words)
         for word in takewhile(lambda word: word != "--", words):

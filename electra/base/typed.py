@@ -1,7 +1,7 @@
 """Values of JSON and of Python, checked by pydantic: a value is of the type that its reader names, or is refused."""
 
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -22,7 +22,7 @@ def checker(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(tuple[shape], config=STRICT)
 
 
-def parse_json(text: str, shape: Any) -> Any:
+def parse_json(text: str, shape: type) -> Any:
     """Read a text of JSON, check that its value is of a type, such as a `TypedDict` or a dataclass, and return it.
 
     Raises:
@@ -34,7 +34,15 @@ def parse_json(text: str, shape: Any) -> Any:
         raise ValueError(first_problem(error)) from error
 
 
-def check_type(value: object, shape: Any) -> Any:
+@overload
+def check_type(value: object, shape: type[T]) -> T: ...
+
+
+@overload
+def check_type(value: object, shape: object) -> object: ...
+
+
+def check_type(value: object, shape: object) -> object:
     """Check that a value of Python is of a type, such as `float | None`, and return it; for a float, 3 becomes 3.0.
 
     Raises:

@@ -108,7 +108,7 @@ def network_config(
     hidden_size: int,
     num_attention_heads: int,
     model_type: str = "electra",
-    **sizes: Any,
+    **sizes: object,
 ) -> PreTrainedConfig:
     """Build the configuration of a network, a discriminator or a generator, from its sizes.
 

@@ -12,7 +12,8 @@ language model in the discriminator's place. It is called `discriminator` in che
 outputs that belong to either are called main.
 """
 
-from typing import Any, NamedTuple
+from os import PathLike
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -170,7 +171,7 @@ class JointModel(PreTrainedModel):
             return None
         return embeddings
 
-    def save_pretrained(self, save_directory: Any, *args: Any, **options: Any) -> None:
+    def save_pretrained(self, save_directory: str | PathLike[str], *args: object, **options: object) -> None:
         """Save the model as transformers does, but with the names that its weights have here.
 
         For some architectures (GTE, NomicBERT, UltraBERT) transformers writes the names of the Hub's files, which it

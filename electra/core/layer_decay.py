@@ -53,7 +53,7 @@ def layer_decay_groups(
     with_weight_decay: Collection[str],
     decay: float,
     mode: str,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Build optimizer groups with a learning rate for each layer; the head's group, with the peak rate, is first.
 
     Works for any encoder with a single stack of layers. ALBERT's layers that share parameters count as one. A norm

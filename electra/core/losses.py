@@ -59,7 +59,7 @@ class _SoftmaxNll(torch.autograd.Function):
         return nll, probabilities
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor, _: None) -> tuple[Tensor, None]:
         """Return (p - 1 at the original token) times the gradient of the loss."""
         probabilities, original_ids, nll = ctx.saved_tensors
         of_logits = torch.empty_like(probabilities, dtype=ctx.dtype)

@@ -162,7 +162,7 @@ def causal_bias(input_ids: Tensor, dtype: torch.dtype, bias: Tensor | None = Non
     return mask.masked_fill(place > place[:, None], torch.finfo(mask.dtype).min)
 
 
-def attention_inputs(config: PreTrainedConfig, bias: Tensor) -> dict[str, Any]:
+def attention_inputs(config: PreTrainedConfig, bias: Tensor) -> dict[str, Tensor | dict[str, Tensor]]:
     """Return the keyword argument with which a network takes a bias; {} if the network takes no bias."""
     backbone = BACKBONES[config.model_type]
     if config._attn_implementation not in BIAS_ATTENTION:
@@ -257,7 +257,7 @@ def check_finite(logits: Tensor) -> None:
         raise UserError("the network answers nan: it has diverged, or its weights are damaged; name another one")
 
 
-def embedding_modules(network: PreTrainedModel) -> dict[str, Any]:
+def embedding_modules(network: PreTrainedModel) -> dict[str, nn.Embedding]:
     """Return by role (`Backbone.embeddings`) the embeddings of a network that can be shared."""
     modules = dict(network.base_model.named_modules())
     paths = backbone_of(network).embeddings

@@ -92,7 +92,7 @@ def option(
     return field(default=default, metadata=metadata)
 
 
-def rules_of(option: Field[Any]) -> Rules:
+def rules_of(option: Field[object]) -> Rules:
     return option.metadata.get("rules", Rules())
 
 

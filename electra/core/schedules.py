@@ -8,7 +8,7 @@ transformers' schedules decay only after the warm-up. The original's optimizer i
 import copy
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,7 +74,7 @@ def translate_option_errors(options: str) -> Iterator[None]:
 
 
 def create_schedule(
-    args: Any,
+    args: TrainingArguments,
     optimizer: torch.optim.Optimizer,
     lengths: Sequence[int],
 ) -> LRScheduler:
@@ -102,7 +102,7 @@ def create_schedule(
     return LambdaLR(optimizer, [functools.partial(factor, group) for group in range(len(factors))])
 
 
-def _stage_schedule(args: Any, optimizer: torch.optim.Optimizer, length: int) -> LRScheduler:
+def _stage_schedule(args: TrainingArguments, optimizer: torch.optim.Optimizer, length: int) -> LRScheduler:
     """Return the schedule of a stage of `length` optimizer steps."""
     warmup_steps = args.get_warmup_steps(length)
     if args.product_schedule:
@@ -127,7 +127,7 @@ _OF_TRANSFORMERS = "num_decay_steps"
 """Name of the steps of the decay in --lr_scheduler_kwargs, as transformers has it."""
 
 
-def _decay_steps(args: Any, length: int) -> int:
+def _decay_steps(args: TrainingArguments, length: int) -> int:
     """Return the optimizer steps of the decay in a stage of `length` steps: at most those behind the warm-up."""
     wanted = _in_steps(DECAY_SHARE if args.decay_steps is None else args.decay_steps, length)
     return min(math.ceil(wanted), max(0, length - args.get_warmup_steps(length)))
@@ -141,7 +141,7 @@ def _in_steps(number: float, length: int) -> float:
     return int(number) if number >= 1 else number * length
 
 
-def check_schedule(args: Any, lengths: Sequence[int], *, is_resumed: bool) -> None:
+def check_schedule(args: TrainingArguments, lengths: Sequence[int], *, is_resumed: bool) -> None:
     """Refuse a schedule of the learning rate that does not work, or whose decay does not fit the steps.
 
     Args:
@@ -154,7 +154,7 @@ def check_schedule(args: Any, lengths: Sequence[int], *, is_resumed: bool) -> No
     create_schedule(args, torch.optim.SGD([torch.zeros(1)]), lengths)
 
 
-def _check_options(args: Any, lengths: Sequence[int], is_resumed: bool) -> None:
+def _check_options(args: TrainingArguments, lengths: Sequence[int], is_resumed: bool) -> None:
     """Refuse a decay of warmup_stable_decay that is no number of steps, or does not fit a stage of `lengths` steps."""
     options = args.lr_scheduler_kwargs or {}
     is_of_transformers = _OF_TRANSFORMERS in options
@@ -167,7 +167,7 @@ def _check_options(args: Any, lengths: Sequence[int], is_resumed: bool) -> None:
             _check_decay(args, name, decay, length)
 
 
-def _check_decay(args: Any, name: str, decay: float | None, length: int) -> None:
+def _check_decay(args: TrainingArguments, name: str, decay: float | None, length: int) -> None:
     """Refuse a decay that would begin in the warm-up, or end behind the stage of `length` steps."""
     stable = (args.lr_scheduler_kwargs or {}).get("num_stable_steps") or 0
     if decay is None and not stable:  # as many steps as fit
@@ -210,7 +210,7 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
     Source: google-research/electra, model/optimization.py, AdamWeightDecayOptimizer.
     """
 
-    def step(self, closure: Any = None) -> Any:
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Take a step with the present gradients, and return the loss of the closure, which must not change gradients.
 
         Args:

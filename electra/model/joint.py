@@ -2,7 +2,7 @@
 
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from transformers import AutoModel, AutoModelForPreTraining, PreTrainedConfig, PreTrainedTokenizerBase, set_seed
 from transformers.utils import CONFIG_NAME
@@ -23,13 +23,13 @@ class ElectraForJointPretraining(JointModel):
     """A joint model that can be built from a recipe and loaded from a run; see `JointModel` for its `forward`."""
 
     @classmethod
-    def from_pretrained(cls, path: str | PathLike[str] | None, *args: Any, **options: Any) -> Self:
+    def from_pretrained(cls, path: str | PathLike[str] | None, *args: object, **options: object) -> Self:
         """Load the joint model of a run, a checkpoint or a Hub id; see `joint_source`."""
         return super().from_pretrained(joint_source(path, options), *args, **options)
 
     @classmethod
     def from_recipe(
-        cls, recipe: str, tokenizer: PreTrainedTokenizerBase | str | Path, *, seed: int = 42, **options: Any
+        cls, recipe: str, tokenizer: PreTrainedTokenizerBase | str | Path, *, seed: int = 42, **options: object
     ) -> Self:
         """Build untrained networks of a recipe.
 

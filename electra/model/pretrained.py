@@ -153,7 +153,7 @@ NOT_OF_NETWORK = frozenset(
 and what a call returns."""
 
 
-def other_values(before: PreTrainedConfig, now: PreTrainedConfig) -> dict[str, tuple[Any, Any]]:
+def other_values(before: PreTrainedConfig, now: PreTrainedConfig) -> dict[str, tuple[object, object]]:
     """Return the values that differ between two configurations: path, such as generator.hidden_size -> (before, now).
 
     `NOT_OF_NETWORK` is left out.
@@ -254,12 +254,12 @@ def check_given_tokenizer(processing_class: object, tokenizer: PreTrainedTokeniz
 
 
 def load_network(
-    network_class: Any,
+    network_class: type[PreTrainedModel],
     source: str,
     config: PreTrainedConfig | None = None,
     *,
     encoder_only: bool = False,
-    **options: Any,
+    **options: object,
 ) -> tuple[PreTrainedModel, list[str]]:
     """Load a network in float32; raise an error if weights are missing, which transformers would draw.
 

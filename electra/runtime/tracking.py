@@ -100,7 +100,7 @@ class KeepRunId(TrainerCallback):
     folder: Path
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         if "wandb" not in (args.report_to or ()) or not state.is_world_process_zero:
             return
@@ -134,7 +134,7 @@ class RecordSettings(TrainerCallback):
     settings: Mapping[str, Any]
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         if "wandb" not in (args.report_to or ()) or not state.is_world_process_zero:
             return
