@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import ProgressCallback, TrainerCallback, TrainerState, TrainingArguments
 
 from electra.base.console import format_seconds, shows_bars
 from electra.model.joint import ElectraForJointPretraining
@@ -52,7 +52,14 @@ PEAK_SECONDS = 1.0
 class ReadableLog(TrainerCallback):
     """A callback that logs one readable line for each entry of Trainer's log."""
 
-    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
+    def on_log(
+        self,
+        args: object,
+        state: TrainerState,
+        control: object,
+        logs: dict[str, float] | None = None,
+        **kwargs: object,
+    ) -> None:
         if logs:
             logger.info(describe_logs(logs, state.global_step))
 
@@ -60,11 +67,11 @@ class ReadableLog(TrainerCallback):
 class ProgressBar(ProgressCallback):
     """A callback that shows Trainer's progress bars, but not the dictionaries that Trainer prints."""
 
-    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
+    def on_log(self, *args: object, **kwargs: object) -> None:
         """Print nothing: `ReadableLog` writes the line."""
 
 
-def describe_logs(logs: Mapping[str, Any], step: int) -> str:
+def describe_logs(logs: Mapping[str, float], step: int) -> str:
     """Return one line for a logged window, an evaluation, or the end of training."""
     if "eval_loss" in logs:
         parts = [f"held-out  loss {logs['eval_loss']:.3f}", *_metrics(logs, "eval_")]
@@ -97,7 +104,7 @@ def _metrics(logs: Mapping[str, Any], prefix: str) -> list[str]:
     ]
 
 
-def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> float | None:
+def training_seconds(log_history: Iterable[Mapping[str, float]], tokens: int) -> float | None:
     """Add up the seconds of training steps by the rates in a log; None if no line of the log has a rate.
 
     Args:
@@ -105,7 +112,7 @@ def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> f
         tokens: number of tokens of the run; those after the last line of the log count at the mean rate.
     """
     seconds = 0.0
-    logged = 0
+    logged: float = 0
     for logs in log_history:
         if logs.get("tokens_per_second"):
             seconds += (logs["tokens_seen"] - logged) / logs["tokens_per_second"]
@@ -115,7 +122,7 @@ def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> f
     return seconds * max(tokens, logged) / logged
 
 
-def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> dict[str, Any]:
+def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> dict[str, object]:
     """Return the known values of `compute` in metrics.json (docs/metrics.md), at the end of training."""
     tokens = state.num_input_tokens_seen
     done = state.global_step / plan.steps
@@ -162,7 +169,12 @@ class DiscriminatorHealth(TrainerCallback):
     _was_late: bool = False
 
     def on_evaluate(
-        self, args: Any, state: TrainerState, control: TrainerControl, metrics: Any = None, **kwargs: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: object,
+        metrics: dict[str, float] | None = None,
+        **kwargs: object,
     ) -> None:
         if metrics is not None and "eval_loss" not in metrics:  # of the test set
             return
@@ -171,7 +183,7 @@ class DiscriminatorHealth(TrainerCallback):
             logger.warning(self.verdict(args, state))
         self._was_late = is_late
 
-    def has_learned(self, evaluation: Mapping[str, Any], frequencies_auc: float = FREQUENCIES_AUC) -> bool:
+    def has_learned(self, evaluation: Mapping[str, float], frequencies_auc: float = FREQUENCIES_AUC) -> bool:
         """Return True if the discriminator is better than token frequencies and better than the base rate.
 
         Token frequencies detect more of the random tokens that an untrained generator samples: give their AUC on the
@@ -211,7 +223,7 @@ class DiscriminatorHealth(TrainerCallback):
         )
 
 
-def last_evaluation(state: TrainerState) -> dict[str, Any]:
+def last_evaluation(state: TrainerState) -> dict[str, float]:
     """Return the last line of Trainer's log that has metrics of the discriminator; there must be one."""
     return next(logs for logs in reversed(state.log_history) if "eval_discriminator_auc" in logs)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
-from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -79,7 +79,7 @@ class AtomicCheckpoints(TrainerCallback):
         self._thread = ThreadPoolExecutor(1)
         self._completed: Future[None] | None = None
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: object, **kwargs: object) -> None:
         state.compute_steps(args, state.max_steps)  # those of the options, not of the checkpoint
         if self.trainer.start is not None and state.global_step == 0:
             self.trainer.take_optimizer(self.trainer.start)
@@ -177,7 +177,7 @@ def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | No
 class NoSchedule:
     """A stand-in for a schedule that must not be read from a checkpoint."""
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Ignore the state of a checkpoint."""
 
 
@@ -209,6 +209,6 @@ class SavesAt(TrainerCallback):
 
     steps: Sequence[int]
 
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: object, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
         if state.global_step in self.steps:
             control.should_save = True

@@ -312,7 +312,7 @@ class ElectraTrainingArguments(TrainingArguments):
             self.accelerator_config.non_blocking = self.dataloader_pin_memory
 
     @classmethod
-    def from_recipe(cls, recipe: str, output_dir: str, **options: Any) -> Self:
+    def from_recipe(cls, recipe: str, output_dir: str, **options: object) -> Self:
         """Return the arguments of a recipe: its steps, batch size, learning rate, warm-up, decay, clipping, Adam.
 
         Args:
@@ -331,7 +331,7 @@ class ElectraTrainingArguments(TrainingArguments):
         args.__dict__["given"] = frozenset({"output_dir", *options})
         return args
 
-    def with_values(self, **values: Any) -> Self:
+    def with_values(self, **values: object) -> Self:
         """Return a copy with other values. `dataclasses.replace` would run Trainer's checks again."""
         other = copy.copy(self)
         other.__dict__.update(values)
@@ -413,7 +413,7 @@ class OptionGroups:
     segments: SegmentArguments
     training: ElectraTrainingArguments
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return all options by name."""
         groups = [getattr(self, group.name) for group in fields(OptionGroups)]
         return {f.name: getattr(group, f.name) for group in groups for f in fields(group)}
@@ -428,7 +428,7 @@ class Configuration(OptionGroups):
     unused: frozenset[str]
     """Options that have no effect in this run, given or not. Neither config.yaml nor origin.json has them."""
 
-    def used_values(self) -> dict[str, Any]:
+    def used_values(self) -> dict[str, object]:
         """Return the options that do something in this run, by name."""
         return {name: value for name, value in self.values().items() if name not in self.unused}
 

@@ -102,7 +102,7 @@ class TwoLayers(nn.Module):
         return self.second(F.gelu(self.first(rows))).sum()
 
 
-def compile_probe(device: torch.device, how: Mapping[str, Any]) -> None:
+def compile_probe(device: torch.device, how: Mapping[str, object]) -> None:
     """Compile two layers on a device, and compute their gradients; raise what the compiler raises."""
     with keeping_random_states():
         probe = TwoLayers().to(device)

@@ -58,7 +58,7 @@ SAMPLES = 5
 
 
 def finish_run(
-    trainer: ElectraTrainer, options: Mapping[str, Any] = MappingProxyType({}), *, first_column: str = "untrained"
+    trainer: ElectraTrainer, options: Mapping[str, object] = MappingProxyType({}), *, first_column: str = "untrained"
 ) -> dict[str, Any]:
     """Evaluate the networks at the end of a run, and write, print and track the results; call it on every process.
 
@@ -112,7 +112,7 @@ def finish_run(
     return metrics
 
 
-def next_step(trainer: ElectraTrainer, results: Mapping[str, Any]) -> str:
+def next_step(trainer: ElectraTrainer, results: Mapping[str, Mapping[str, float]]) -> str:
     """Return advice for the user: train on if the networks have not started to learn, else fine-tune them.
 
     Args:
@@ -250,7 +250,7 @@ def export_networks(
     run_folder: Path,
     plan: Plan,
     metrics: Mapping[str, float],
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     verdict: str = "",
 ) -> dict[str, Path]:
     """Write run_folder/discriminator and, if the model has a generator, run_folder/generator; or nothing on failure.

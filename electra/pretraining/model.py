@@ -338,7 +338,7 @@ def _positions_of_checkpoint(config: PreTrainedConfig, checkpoint: str) -> int:
     return min(longest_text(config), options.get("max_length", longest_text(config)))
 
 
-def networks_changed(checkpoint: str | None, config: ElectraPretrainingConfig) -> dict[str, tuple[Any, Any]]:
+def networks_changed(checkpoint: str | None, config: ElectraPretrainingConfig) -> dict[str, tuple[object, object]]:
     """Return what a joint model has otherwise than a checkpoint, see `other_values`; {} without a checkpoint."""
     return {} if checkpoint is None else other_values(read_config(checkpoint), config)
 

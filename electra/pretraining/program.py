@@ -5,7 +5,7 @@ The command does this in prepare_model (model.py), with what its options say.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -130,7 +130,7 @@ def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
     )
 
 
-def network_options_of(config: ElectraPretrainingConfig) -> dict[str, Any]:
+def network_options_of(config: ElectraPretrainingConfig) -> dict[str, object]:
     """Return by name the options with which a joint model was made, as far as a resumed run keeps them."""
     values = {name: getattr(config, key) for name, key in KEYS.items() if name not in OF_STAGES}
     return {**values, "objective": config.objective, "tie": config.tie}

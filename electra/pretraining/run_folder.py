@@ -293,7 +293,7 @@ def is_begun(folder: Path) -> bool:
 # ---- what a resumed run must keep
 
 
-def provenance_of(options: Mapping[str, Any], text: Mapping[str, Any], batch_size: int) -> RunProvenance:
+def provenance_of(options: Mapping[str, object], text: Mapping[str, Any], batch_size: int) -> RunProvenance:
     """Return the provenance of a run that starts or resumes now.
 
     Args:
@@ -378,7 +378,7 @@ def _values_not_recorded(before: Mapping[str, Any], now: Mapping[str, Any]) -> d
 # ---- what a run that starts from a checkpoint of another one must keep
 
 
-def check_optimizer_of(checkpoint: Path, options: Mapping[str, Any]) -> None:
+def check_optimizer_of(checkpoint: Path, options: Mapping[str, object]) -> None:
     """Refuse an optimizer whose state is not that of a checkpoint.
 
     Args:

@@ -44,7 +44,7 @@ class Phase(NamedTuple):
 
 def phase_at(
     step: int,
-    log_history: Sequence[Mapping[str, Any]],
+    log_history: Sequence[Mapping[str, float]],
     generator_steps: int | None = None,
     generator_gate: Sequence[str] = (),
 ) -> Phase:
@@ -112,11 +112,11 @@ class StepGuard(TrainerCallback):
     _in_a_row: Any = 0.0
     _last_norm: Any = math.nan
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
+    def on_train_begin(self, *args: object, optimizer: object = None, **kwargs: object) -> None:
         self.optimizer = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
 
     def on_optimizer_step(
-        self, args: Any, state: Any, control: Any, optimizer: Any = None, lr_scheduler: Any = None, **kwargs: Any
+        self, *args: object, optimizer: object = None, lr_scheduler: object = None, **kwargs: object
     ) -> None:
         """Advance the schedule where Trainer does not, because fp16's scaler has left the step out."""
         if getattr(optimizer, "step_was_skipped", False) and isinstance(lr_scheduler, LambdaLR):
@@ -187,7 +187,7 @@ class StepGuard(TrainerCallback):
 
 def values_of_batch(
     output: ElectraPretrainingOutput,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, Tensor],
     objective: Objective,
     token_counts: Tensor | None,
 ) -> tuple[dict[str, Tensor | None], Tensor]:

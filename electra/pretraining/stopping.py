@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
-from transformers import TrainerCallback, TrainerState
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 logger = logging.getLogger(__name__)
 
@@ -127,12 +127,14 @@ class StopsWhenAsked(TrainerCallback):
         """Exit code of the command; 0 if training was not stopped."""
         self._group: Any = None
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: object, **kwargs: object) -> None:
         if args.world_size > 1:  # of hosts, which do not wait for their GPUs
             timeout = timedelta(seconds=args.ddp_timeout)
             self._group = torch.distributed.new_group(backend="gloo", timeout=timeout)
 
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
         self.exit_code = self.requests.exit_code or (OUT_OF_TIME if time.monotonic() >= self.deadline else 0)
         if args.world_size > 1:  # a signal may reach only one process, or each at another step
             code = torch.tensor(self.exit_code)
@@ -141,7 +143,7 @@ class StopsWhenAsked(TrainerCallback):
         if self.exit_code:
             control.should_save = control.should_training_stop = True
 
-    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: object, **kwargs: object) -> None:
         if self.exit_code:
             folder = shlex.quote(str(Path(args.output_dir)))
             what = f"resume with: python -m electra pretrain --resume_from_checkpoint {folder}"

@@ -3,10 +3,10 @@
 import logging
 import sys
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from transformers import TrainerCallback, TrainerState
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from electra.base.console import format_seconds
 from electra.pretraining.configuration import ElectraTrainingArguments
@@ -54,10 +54,12 @@ class FirstSteps(TrainerCallback):
         self.compilations = count_compilations()
         self.since = time.monotonic()
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(self, args: object, state: TrainerState, control: object, **kwargs: object) -> None:
         self._begin(state.global_step)
 
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
         if self.is_done:
             return
         if args.device.type != "cpu":
@@ -76,10 +78,10 @@ class FirstSteps(TrainerCallback):
         elif self.is_done and state.global_step < state.max_steps:
             announce_time(self.timing, args, self.plan, state.global_step)
 
-    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_evaluate(self, args: object, state: TrainerState, control: object, **kwargs: object) -> None:
         self._begin(state.global_step)
 
-    def on_save(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_save(self, args: object, state: TrainerState, control: object, **kwargs: object) -> None:
         self._begin(state.global_step)
 
 

@@ -39,18 +39,19 @@ from transformers import (
     TrainerCallback,
 )
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
-from transformers.trainer_utils import EvalLoopOutput
+from transformers.trainer_utils import EvalLoopOutput, TrainOutput
 
 from electra.base.checkpoints import ALONE, EARLIER, UNFINISHED, translate_read_errors
 from electra.base.console import log_by_default, show_from
 from electra.core.errors import UserError
+from electra.core.networks import ElectraPretrainingOutput
 from electra.core.schedules import (
     AdamWNoBiasCorrection,
     create_schedule,
     stage_lengths,
     translate_option_errors,
 )
-from electra.core.segments import TrainingSegments
+from electra.core.segments import EvaluationSegments, TrainingSegments
 from electra.data.options import SegmentArguments
 from electra.data.token_cache import TokenCache
 from electra.model.joint import ElectraForJointPretraining
@@ -203,7 +204,7 @@ class ElectraTrainer(Trainer):
         values = {**vars(self.data.segments), **network_options_of(self.model.config), **vars(self.args)}
         return provenance_of(values, self.data.text, self.args.segments_per_step)
 
-    def train(self, resume_from_checkpoint: str | Path | bool | None = None, **kwargs: Any) -> Any:
+    def train(self, resume_from_checkpoint: str | Path | bool | None = None, **kwargs: object) -> TrainOutput:
         """Train to the end of the run, and return Trainer's output.
 
         Args:
@@ -242,7 +243,7 @@ class ElectraTrainer(Trainer):
     def get_train_dataloader(self) -> DataLoader:
         return adapt_loader(super().get_train_dataloader())
 
-    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader:
+    def get_eval_dataloader(self, eval_dataset: EvaluationSegments | CorruptedTestSet | None = None) -> DataLoader:
         # Trainer's own method may keep the workers of a loader for the next evaluation; this one never does.
         loader = self.get_test_dataloader(self.eval_dataset if eval_dataset is None else eval_dataset)
         return adapt_loader(loader)
@@ -262,7 +263,7 @@ class ElectraTrainer(Trainer):
 
     # ---- one step
 
-    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+    def training_step(self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: object = None) -> Tensor:
         """Compute the gradients of a batch, and return its loss, or 0 in place of a loss that is not finite."""
         self._begin_step()
         self._values_of_batch = None
@@ -272,8 +273,8 @@ class ElectraTrainer(Trainer):
         return torch.where(torch.isfinite(loss), loss, 0.0)  # Trainer would keep a nan in its sum for ever
 
     def compute_loss(
-        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
+        self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Tensor | tuple[Tensor, ElectraPretrainingOutput]:
         output = model(**inputs, token_counts=num_items_in_batch, **self.phase._asdict())
         self._values_of_batch = values_of_batch(output, inputs, self.model.objective, num_items_in_batch)
         return (output.loss, output) if return_outputs else output.loss
@@ -295,7 +296,7 @@ class ElectraTrainer(Trainer):
         self.window.end_step(is_bad)
         return norm
 
-    def floating_point_ops(self, inputs: dict[str, Tensor | Any]) -> int:
+    def floating_point_ops(self, inputs: dict[str, Tensor]) -> int:
         """Return the FLOPs of a batch by the plan's count for both networks; Trainer sums them up as `total_flos`."""
         return int(self.plan.flops / self.plan.total_tokens * inputs["input_ids"].numel())
 
@@ -329,7 +330,7 @@ class ElectraTrainer(Trainer):
 
     # ---- evaluation
 
-    def evaluation_loop(self, dataloader: DataLoader, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+    def evaluation_loop(self, dataloader: DataLoader, *args: object, **kwargs: object) -> EvalLoopOutput:
         started = time.monotonic()
         more: dict[str, float] = {}
         is_test = kwargs.get("metric_key_prefix") == TEST
@@ -352,7 +353,7 @@ class ElectraTrainer(Trainer):
         return result._replace(metrics=result.metrics | more)
 
     def prediction_step(
-        self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
+        self, model: nn.Module, inputs: dict[str, Tensor], *args: object, **kwargs: object
     ) -> tuple[None, Tensor, Tensor]:
         with torch.no_grad(), self.compute_loss_context_manager():
             output = model(**inputs)
