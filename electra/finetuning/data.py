@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import regex
@@ -25,6 +25,9 @@ from electra.core.errors import UserError, abridged
 from electra.data.lines import COMPRESSIONS, form_of
 from electra.data.rows import TABLES, Columns, PlacedRow, classes_of, name_classes, read_rows
 from electra.tokenizers.load import state_kept
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 # ---- rows of token ids, windows on long texts, padded batches
 
@@ -99,7 +102,7 @@ class ColumnRows:
 def tokenize(
     tokenizer: PreTrainedTokenizerBase,
     *texts: Sequence[str],
-    **options: Any,
+    **options: object,
 ) -> Columns:
     """Return the columns that a tokenizer makes of texts, or of pairs of texts; int32, token types uint8.
 
@@ -230,7 +233,7 @@ DATASET_ARGUMENTS = {"train": "train_dataset", "dev": "eval_dataset", "test": "t
 """Name of a split -> the argument of `fine_tune` that has its data."""
 
 
-def files_by_split(options: Any) -> dict[str, list[str]]:
+def files_by_split(options: object) -> dict[str, list[str]]:
     """Return the files of each split that `train_file`, `validation_file` and `test_file` name."""
     files = {}
     for split, theirs in SPLITS.items():
@@ -290,7 +293,7 @@ class NamedRows(NamedTuple):
     table: Any
 
 
-def data_settings(options: Any, rows: Mapping[str, NamedRows]) -> dict[str, Any]:
+def data_settings(options: Any, rows: Mapping[str, NamedRows]) -> dict[str, object]:
     """Return the settings that identify the rows of each split in results, in place of `RECORDED_AS_DATA`.
 
     Args:
@@ -350,7 +353,7 @@ ROWS_FORM = "give rows, a list of dictionaries; a table of pandas or datasets; o
 """What a program may pass as rows, for messages."""
 
 
-def as_table(rows: Any, argument: str, text_column: str | None = None) -> Any:
+def as_table(rows: object, argument: str, text_column: str | None = None) -> Any:
     """Return rows that a program passes as a table of `datasets`, if they are one, else as a list of dictionaries.
 
     Args:
@@ -377,7 +380,7 @@ def as_table(rows: Any, argument: str, text_column: str | None = None) -> Any:
     return table
 
 
-def placed_rows(rows: Any, argument: str, text_column: str) -> Iterator[PlacedRow]:
+def placed_rows(rows: object, argument: str, text_column: str) -> Iterator[PlacedRow]:
     """Return place and columns of each row or text that a program passes; see `as_table`.
 
     Raises:
@@ -390,7 +393,7 @@ def placed_rows(rows: Any, argument: str, text_column: str) -> Iterator[PlacedRo
     return table_rows(as_table(rows, argument, text_column), argument)
 
 
-def load_tables(name: str, config: str | None, instead: str) -> Any:
+def load_tables(name: str, config: str | None, instead: str) -> "DatasetDict":
     """Return the tables of a data set by split: one of the Hub, or a folder that `datasets` saved or opens.
 
     Args:
@@ -430,7 +433,7 @@ def table_rows(
         yield place, name_classes({name: as_plain(value) for name, value in row.items()}, classes, place)
 
 
-def as_plain(value: Any) -> Any:
+def as_plain(value: object) -> object:
     """Return an array or a number of numpy or torch, or a list that holds some, as lists and numbers of Python."""
     if hasattr(value, "tolist"):
         return value.tolist()

@@ -230,7 +230,7 @@ def check_same(
         )
 
 
-def with_batch(settings: Values) -> dict[str, Any]:
+def with_batch(settings: Values) -> dict[str, object]:
     """Return settings with the rows of a training step in place of the options that decide this number."""
     values = dict(settings)
     rows = values.pop("per_device_train_batch_size", 1) * values.pop("gradient_accumulation_steps", 1)

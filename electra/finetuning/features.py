@@ -151,7 +151,7 @@ class FeatureTagger(FrozenEncoder):
         self.head.load_state_dict(tagger.tagger.state_dict())
 
 
-def tagger_class(config: PreTrainedConfig) -> Any:
+def tagger_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
     """Return the class of saved taggers of an architecture: encoder and `FeatureHead`, as its `tagger`.
 
     `AutoModel` opens the encoder of such a folder.

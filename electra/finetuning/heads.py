@@ -28,7 +28,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.modeling_outputs import BaseModelOutputWithPooling
-from transformers.utils import CONFIG_NAME
+from transformers.utils import CONFIG_NAME, ModelOutput
 
 from electra.base.checkpoints import differs_from_manifest
 from electra.core.backbones import BACKBONES
@@ -109,7 +109,7 @@ class EncoderPlaceholder(nn.Module):
         self.pooler: Any = getattr(base, "pooler", None)
         self.pooler_activation: Any = getattr(base, "pooler_activation", None)  # ALBERT's pooler is a bare layer
 
-    def forward(self, *args: Any, inputs_embeds: Tensor, **kwargs: Any) -> BaseModelOutputWithPooling:
+    def forward(self, *args: object, inputs_embeds: Tensor, **kwargs: object) -> BaseModelOutputWithPooling:
         pooled = None
         if self.pooler_activation is not None:
             pooled = self.pooler_activation(self.pooler(inputs_embeds[:, 0]))
@@ -164,7 +164,7 @@ class TransformersHead(nn.Module):
             if isinstance(module, nn.Dropout):
                 module.p = dropout
 
-    def forward(self, hidden: Tensor, attention_mask: Tensor) -> Any:
+    def forward(self, hidden: Tensor, attention_mask: Tensor) -> ModelOutput:
         """Return the output of transformers' class for hidden states (B, L, D) and their mask (B, L).
 
         Its logits are (B, C), those of words (B, L, C), of the B choices of a question (1, B); of spans it has
@@ -302,8 +302,8 @@ class TaskModel(nn.Module):
         input_ids: Tensor,
         attention_mask: Tensor,
         token_type_ids: Tensor | None = None,
-        **options: Any,
-    ) -> Any:
+        **options: object,
+    ) -> ModelOutput:
         """Return the encoder's output, in which only the first L places count; arguments as in `hidden_states`."""
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self.takes_token_types and token_type_ids is not None:

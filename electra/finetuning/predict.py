@@ -271,7 +271,7 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int, unknown: Unk
 @keeping_random_states()
 def predict(
     model: FineTuned | PreTrainedModel | str | Path,
-    rows: Any,
+    rows: object,
     processing_class: PreTrainedTokenizerBase | None = None,
     *,
     text_column: str | None = None,

@@ -324,7 +324,7 @@ class Progress(TrainerCallback):
         self.said = time.monotonic()
 
     def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         self.bar.update()
         step = state.global_step

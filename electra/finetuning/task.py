@@ -226,7 +226,7 @@ class Task(NamedTuple):
 def by_split(score: ScoreSplit) -> ComputeMetrics:
     """Make `Task.metrics` from a function of one split's logits and references; test metrics begin with test_."""
 
-    def metrics(logits: Logits, references: Mapping[str, Any]) -> dict[str, float]:
+    def metrics(logits: Logits, references: Mapping[str, object]) -> dict[str, float]:
         scores = {}
         for split, values in logits.items():
             prefix = "" if split == "dev" else f"{split}_"
@@ -248,7 +248,7 @@ def of_one_split(write: Callable[[str, Array, Any], Mapping[str, str | Values]])
     return lambda split, logits, references: write(split, logits[split], references[split])
 
 
-def has_one_answer(answers: Sequence[Any] | Array, references: Sequence[Any] | Array) -> bool:
+def has_one_answer(answers: Sequence[str | float] | Array, references: Sequence[object] | Array) -> bool:
     """Return True if a run has collapsed: (almost) all examples get one answer that fewer references have.
 
     Args:

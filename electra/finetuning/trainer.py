@@ -146,7 +146,7 @@ class TrainingRows(Dataset[Any]):
 class FineTuner(Trainer):
     """A Trainer for a model whose attribute `encoder` is an encoder and whose output is a tensor (B, ...)."""
 
-    def __init__(self, options: HyperParameters, **kwargs: Any) -> None:
+    def __init__(self, options: HyperParameters, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.options = options
         self.remove_callback(PrinterCallback)
@@ -196,10 +196,10 @@ class FineTuner(Trainer):
     def compute_loss(
         self,
         model: nn.Module,
-        inputs: dict[str, Any],
+        inputs: dict[str, Tensor],
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
-    ) -> Any:
+    ) -> Tensor:
         has_rows = inputs["labels"].ne(IGNORED).any()
         loss = super().compute_loss(model, inputs, num_items_in_batch=num_items_in_batch)
         return loss * has_rows
@@ -238,7 +238,7 @@ class KeepBest(TrainerCallback):
         state: TrainerState,
         control: TrainerControl,
         model: Any = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         logits = self.predict()
         score = self.score(logits)

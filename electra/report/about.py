@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any
 
 from electra.base.console import shown_command
 from electra.base.files import read_json, read_options
@@ -44,7 +43,7 @@ def lines_about(folders: Sequence[Path], unit: str) -> list[Text]:
     return [Text(line) for line in lines]
 
 
-def folded_commands(script: str, options: Sequence[Mapping[str, Any]]) -> Blocks:
+def folded_commands(script: str, options: Sequence[Mapping[str, object]]) -> Blocks:
     """Return the command lines of options by name, folded, without secrets and the folders of this machine.
 
     `script` is what Python runs, such as `-m electra squad`.

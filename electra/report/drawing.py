@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,13 +39,15 @@ _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "electra", "text.parse_math
 
 P = ParamSpec("P")
 """Arguments of a function that draws."""
+Drawn = TypeVar("Drawn")
+"""Its result."""
 
 
-def with_settings(draw: Callable[P, Any]) -> Callable[P, Any]:
+def with_settings(draw: Callable[P, Drawn]) -> Callable[P, Drawn]:
     """Return a function that draws with `_SETTINGS`, and changes no others."""
 
     @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Drawn:
         from matplotlib import rc_context
 
         with rc_context(_SETTINGS):

@@ -484,7 +484,7 @@ def headlines_of(summary: TaskSummary) -> dict[str, str]:
     return {"dev": headline, **of_test}
 
 
-def options_of(folder: Path) -> dict[str, Any]:
+def options_of(folder: Path) -> dict[str, object]:
     """Return the options of an evaluation, and those that the encoder decided, if all its results have the same."""
     options = read_options(folder) or {}
     decided = {}

@@ -55,7 +55,7 @@ def fine_tune(
     name: str | None = None,
     processing_class: PreTrainedTokenizerBase | str | Path | None = None,
     save_model: bool | None = None,
-    **options: Any,
+    **options: object,
 ) -> FineTuned:
     """Fine-tune an encoder on a task with several seeds, with layer-wise learning rates, and score it.
 

@@ -443,7 +443,7 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
 # ---- the command
 
 
-def check_in_child(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, Any]:
+def check_in_child(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, object]:
     """Return what `check_points` returns, or raise what it raises, in a process that then gives its GPU back."""
     fork = get_context("fork")
     receiver, sender = fork.Pipe(duplex=False)

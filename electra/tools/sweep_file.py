@@ -385,7 +385,7 @@ def glue_words(config: str | None, flags: str | None) -> list[str] | None:
 # ---- checks before the first point
 
 
-def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, Any]:
+def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, object]:
     """Parse the command lines of all points, and return the options of the first one.
 
     Raises:
@@ -427,7 +427,7 @@ def scores_of(verb: str, args: Arguments) -> set[str]:
     return averages | {f"median/{name}" for name in names}
 
 
-def settings_of(sweep: Sweep, options: Mapping[str, object]) -> dict[str, Any]:
+def settings_of(sweep: Sweep, options: Mapping[str, object]) -> dict[str, object]:
     """Return the settings that all points share; a grid may go on with other values, but not with other parameters.
 
     Args:

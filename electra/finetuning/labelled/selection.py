@@ -1,7 +1,6 @@
 """How the texts of a classification are ordered by label, and which texts are equal."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ def content_of(example: Example) -> tuple[str, ...]:
     return plain_content(example.text, example.pair)
 
 
-def label_order(example: Example) -> Any:
+def label_order(example: Example) -> float | tuple[float, ...]:
     """Return the label to order an example by: a number; or classes as a row of 0 and -1, so that they descend."""
     return tuple(-number for number in example.label) if isinstance(example.label, tuple) else example.label
 

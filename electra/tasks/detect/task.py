@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from sklearn.metrics import roc_auc_score
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from typing_extensions import TypedDict
 
 from electra.base.console import environment, setup_logging
 from electra.base.files import TINY_EN, check_results, expand, folder_made, open_new, write_json
@@ -208,8 +209,18 @@ def detect(args: Namespace) -> None:
     logger.info("scores         %s", folder / "scores.jsonl")
 
 
-def as_line(text: LabelledText, scored: ScoredTokens, threshold: float) -> dict[str, Any]:
-    """Return the values of a text for scores.jsonl: mean D, spans above the threshold, and all tokens."""
+class ScoredLine(TypedDict):
+    """The values of a text in scores.jsonl."""
+
+    place: str
+    text: str
+    mean: float  # of D over the tokens
+    spans: list[list[Any]]  # start, end, highest D
+    tokens: list[list[Any]]  # start, end, D
+
+
+def as_line(text: LabelledText, scored: ScoredTokens, threshold: float) -> ScoredLine:
+    """Return mean D of a text, its spans above the threshold, and all tokens."""
     tokens = []
     spans: list[list[Any]] = []
     columns = [values.tolist() for values in scored]
@@ -275,7 +286,7 @@ def auroc_error(area: float, wrong: int, right: int) -> float:
 # ---- what is printed
 
 
-def worst_row(line: Mapping[str, Any]) -> dict[str, str]:
+def worst_row(line: ScoredLine) -> dict[str, str]:
     """Return the cells of a text in the table of the worst texts, from its line in scores.jsonl."""
     text = line["text"]
     if len(text) > SHOWN_CHARACTERS:

@@ -162,7 +162,7 @@ def hub_scores_of_pairs(
     return hub_scores
 
 
-def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
+def score_pairs(args: MinimalPairArguments, record: Mapping[str, object]) -> None:
     """Score the pairs and write the results; `record` has the options to write for --config."""
     networks = load_networks(args.pretrain_path, args.generator, of_any_type=True)
     scorer = make_scorer(args, networks)

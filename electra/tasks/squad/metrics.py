@@ -9,10 +9,11 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import softmax
+from typing_extensions import TypedDict
 
 from electra.base.options import Values
 from electra.finetuning.data import Array
@@ -26,14 +27,23 @@ from electra.tasks.squad.questions import Questions
 # at the characters of their tokens, where the original projects lower-cased tokens back.
 
 
+class Candidate(TypedDict):
+    """An answer among the best ones of a question, in the original's form."""
+
+    text: str
+    probability: float  # among these answers
+    start_logit: float
+    end_logit: float
+
+
 class Decoded(NamedTuple):
     """The predictions for all questions, by id of the question.
 
-    `nbest` has the best answers with distinct texts, best first, in the original's form: `text`, `probability` among
-    these answers, `start_logit`, `end_logit`; a question without possible answers has a single answer "".
+    `nbest` has the best answers with distinct texts, best first; a question without possible answers has a single
+    answer "".
     """
 
-    nbest: dict[str, list[dict[str, Any]]]
+    nbest: dict[str, list[Candidate]]
     null_odds: dict[str, float]  # score that there is no answer: its log odds, where a head classifies
 
     @property
@@ -118,7 +128,7 @@ def best_answers(
     offsets: Array,
     spans: Spans,
     n_best_size: int,
-) -> list[dict[str, Any]]:
+) -> list[Candidate]:
     """Return the first spans with distinct texts in the form of `Decoded.nbest`."""
     scores_of_text: dict[str, list[float]] = {}
     _, *columns = (column.tolist() for column in spans)
