@@ -263,9 +263,9 @@ def translate_write_errors(folder: Path, advice: str) -> Iterator[None]:
 
 def find_write_error(folder: Path) -> OSError | None:
     """Return the error of writing a MiB into a folder, or into the nearest existing one above; None if that works."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    existing_folder = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     try:
-        with tempfile.TemporaryFile(dir=there) as file:
+        with tempfile.TemporaryFile(dir=existing_folder) as file:
             file.write(bytes(_PIECE_BYTES))
             file.flush()
     except OSError as error:

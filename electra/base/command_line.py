@@ -141,27 +141,27 @@ class CommandLine(Parser, HfArgumentParser):
         formatter.add_text(self.description)
         sections = [("Options", {"help", "config"})]
         for group in self.dataclass_types:
-            ours = [base for base in group.__mro__ if not base.__module__.startswith("transformers.")]
+            our_classes = [base for base in group.__mro__ if not base.__module__.startswith("transformers.")]
             title = str(inspect.getdoc(group)).splitlines()[0]
-            sections.append((title.rstrip("."), set().union(*map(inspect.get_annotations, ours))))
+            sections.append((title.rstrip("."), set().union(*map(inspect.get_annotations, our_classes))))
         for title, names in sections:
             formatter.start_section(title)
-            formatter.add_arguments(action for action in self._shown() if action.dest in names)
+            formatter.add_arguments(action for action in self._shown_actions() if action.dest in names)
             formatter.end_section()
         return formatter.format_help()
 
     def format_basic_help(self, names: Sequence[str]) -> str:
         """Return the help of some options, in their order, with a line about the others."""
-        shown = {action.dest: action for action in self._shown()}
+        shown_actions = {action.dest: action for action in self._shown_actions()}
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, [], [])
         formatter.add_text(self.description)
         formatter.start_section("Basic options")
-        formatter.add_arguments(shown[name] for name in names)
+        formatter.add_arguments(shown_actions[name] for name in names)
         formatter.end_section()
         return formatter.format_help()
 
-    def _shown(self) -> list[Action]:
+    def _shown_actions(self) -> list[Action]:
         """Return the options that a help may show: each once, without its negation."""
         return [action for action in self._actions if not action.option_strings[0].startswith("--no_")]
 
@@ -192,8 +192,8 @@ class CommandLine(Parser, HfArgumentParser):
         given_options = {**lines, **flags}
         lower = {**{name: default_of(f) for name, (f, _) in self.options.items()}, **self.preset}
         if self.recipes:
-            chosen = given_options.get(RECIPE) or recipe(given_options) or lower[RECIPE]
-            lower |= {**self.recipes[chosen], RECIPE: chosen}
+            recipe_name = given_options.get(RECIPE) or recipe(given_options) or lower[RECIPE]
+            lower |= {**self.recipes[recipe_name], RECIPE: recipe_name}
         lower |= inherited(given_options)
         values = {**lower, **given_options}
         # A file that the user does not name, such as that of a run that goes on, needs no remark.

@@ -220,10 +220,10 @@ def git_commit(package: Path) -> str | None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-c", "safe.directory=*", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
-        done = subprocess.run([*command, "--exclude=*"], env=environ, capture_output=True, timeout=10, check=True)
+        process = subprocess.run([*command, "--exclude=*"], env=environ, capture_output=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.decode().strip()
+    return process.stdout.decode().strip()
 
 
 def without_secrets(options: Mapping[str, V]) -> dict[str, V]:
@@ -239,8 +239,8 @@ def hide_secrets(argv: Sequence[str]) -> list[str]:
         name, equals, _ = word.partition("=")
         if not word.startswith("--"):
             is_variable = bool(equals) and name.isupper() and bool(SECRET.search(name.lower()))
-            shown = f"{name}=..." if is_variable else word
-            words.append("..." if is_secret else shown)
+            shown_word = f"{name}=..." if is_variable else word
+            words.append("..." if is_secret else shown_word)
             continue
         is_secret = bool(SECRET.search(name.replace("-", "_")))
         words.append(f"{name}=..." if is_secret and equals else word)

@@ -277,14 +277,14 @@ class _Loader(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
-        seen = set()
+        seen_keys = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 continue
-            if key.value in seen:
+            if key.value in seen_keys:
                 wrong = f"{key.value:.80} stands here twice; leave one of the two out"
                 raise yaml.composer.ComposerError(None, None, wrong, key.start_mark)
-            seen.add(key.value)
+            seen_keys.add(key.value)
         return node
 
 

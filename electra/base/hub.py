@@ -48,19 +48,19 @@ def push_run(
         UserError: there is no network, a fine-tuned model has no card, or an upload fails.
     """
     api = HfApi(token=token)
-    added = [path for folder in scores for path in scores_in(folder)]
+    added_files = [path for folder in scores for path in scores_in(folder)]
     for folder, name in repositories(run, hub_model_id).items():
         try:
             repository = api.create_repo(name, private=private, exist_ok=True).repo_id
             api.create_commit(
                 repository,
-                operations(folder, repository, added),
+                operations(folder, repository, added_files),
                 commit_message=f"{folder.name} of {run.resolve().name}",
             )
         except Exception as error:  # the client raises its own errors and those of its HTTP library
             raise UserError(f"the upload of {folder} failed: {error}; run the same command again") from error
         logger.info("%s uploaded to %s/%s", folder.name, api.endpoint, repository)
-        added = []
+        added_files = []
 
 
 def scores_in(folder: Path) -> list[Path]:

@@ -54,11 +54,11 @@ class Parser(ArgumentParser):
         for word in takewhile(lambda word: word != "--", words):
             if " " not in word:  # with a space it may be a value, such as that of --glue_flags
                 self._check_option(word)  # before argparse asks for options that are required
-        options, unknown = self.parse_known_args(words, namespace)
-        for word in unknown:
+        options, unknown_words = self.parse_known_args(words, namespace)
+        for word in unknown_words:
             self._check_option(word)
-            shown = word if word in hide_secrets(words) else "..."
-            raise UserError(f"unexpected word {shown}; options begin with --, and a value with spaces is quoted")
+            shown_word = word if word in hide_secrets(words) else "..."
+            raise UserError(f"unexpected word {shown_word}; options begin with --, and a value with spaces is quoted")
         return options
 
     def words_of_file(self, path: str) -> list[str]:

@@ -80,12 +80,12 @@ def copy_or_predict(
         the loss, float32 (B, L), and the predictions, int64 (B, L); in training, None in place of the predictions.
     """
 
-    def piece(hidden: Tensor, copy_logits: Tensor, seen: Tensor, originals: Tensor) -> tuple[Tensor, Tensor]:
+    def piece(hidden: Tensor, copy_logits: Tensor, seen_ids: Tensor, originals: Tensor) -> tuple[Tensor, Tensor]:
         logits = lm_logits(network, hidden)  # (N, V)
-        nll = copy_nll(logits, copy_logits, seen, originals)
+        nll = copy_nll(logits, copy_logits, seen_ids, originals)
         if network.training:
-            return nll, seen
-        return nll, copy_prediction(logits, copy_logits, seen)
+            return nll, seen_ids
+        return nll, copy_prediction(logits, copy_logits, seen_ids)
 
     columns = (
         hidden.flatten(0, 1),  # (B * L, D)
@@ -169,9 +169,9 @@ def noisy_text(
         logits: the generator's logits, any float (B * K, V).
     """
     is_noise = mlm_mask & (mask_noise < NOISE_SHARE)  # (B, K)
-    shown, _ = replace_tokens(input_ids, mlm_positions, is_noise, sampled_ids)
+    shown_ids, _ = replace_tokens(input_ids, mlm_positions, is_noise, sampled_ids)
 
-    seen = shown.gather(1, mlm_positions)
-    log_q = -generator_nll(logits.detach(), seen.flatten()).view_as(seen)
+    seen_ids = shown_ids.gather(1, mlm_positions)
+    log_q = -generator_nll(logits.detach(), seen_ids.flatten()).view_as(seen_ids)
     is_noise, log_q = (put_at(values, mlm_positions, input_ids.size(1)) for values in (is_noise, log_q))
-    return NoisyText(shown, is_noise, log_q)
+    return NoisyText(shown_ids, is_noise, log_q)

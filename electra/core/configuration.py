@@ -120,8 +120,8 @@ def network_config(
     Raises:
         UserError: the heads do not divide the hidden size, or have a width that the architecture does not allow.
     """
-    head_width, rest = divmod(hidden_size, num_attention_heads)
-    if rest:
+    head_width, remainder = divmod(hidden_size, num_attention_heads)
+    if remainder:
         raise UserError(
             f"hidden_size={hidden_size} is not a multiple of num_attention_heads={num_attention_heads}; "
             "change one of the two"
@@ -270,9 +270,9 @@ def generator_config(
     layers = max(1, _rounded(generator_layer_size * discriminator.num_hidden_layers))
     if intermediate_size is None and generator_size == 1:
         intermediate_size = value_of(discriminator, "intermediate_size")
-    kept = ("vocab_size", "pad_token_id", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+    names = ("vocab_size", "pad_token_id", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
     return network_config(
-        **{name: value_of(discriminator, name) for name in kept},
+        **{name: value_of(discriminator, name) for name in names},
         embedding_size=embedding_width(discriminator),
         hidden_size=hidden_size,
         num_hidden_layers=layers,

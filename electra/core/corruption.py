@@ -66,17 +66,17 @@ def count_share(
     real: Tensor,
     available: Tensor,
     mlm_probability: float,
-    most: int,
+    slots: int,
 ) -> Tensor:
-    """Return how many of `available` positions are chosen: round(mlm_probability * real), from 1 to `most`; int64.
+    """Return how many of `available` positions are chosen: round(mlm_probability * real), from 1 to `slots`; int64.
 
     All arguments are int64 of one shape, any; where nothing is available, the result is 0.
     """
     # In float64, like Python's numbers: in float32 0.15 * 190 is above 28.5, in float64 below. MPS has no float64.
     precision = torch.float32 if real.device.type == "mps" else torch.float64
     share = real.to(precision) * mlm_probability
-    wanted = share.round().long().clamp(min=1, max=most)
-    return torch.minimum(wanted, available)
+    rounded_count = share.round().long().clamp(min=1, max=slots)
+    return torch.minimum(rounded_count, available)
 
 
 def choose_positions(
@@ -140,16 +140,16 @@ def mask_tokens(
     """
     originals = input_ids.gather(1, mlm_positions)  # (B, L) -> (B, K)
     is_mask_token = mlm_mask & (uniform < mlm_replacement_probability)
-    shown = originals.masked_fill(is_mask_token, mask_token_id)
+    shown_ids = originals.masked_fill(is_mask_token, mask_token_id)
 
     if mlm_random_probability > 0:
         is_changed = uniform < mlm_replacement_probability + mlm_random_probability
         is_random = mlm_mask & is_changed & ~is_mask_token
         place = (uniform - mlm_replacement_probability) / mlm_random_probability  # in [0, 1) where it is used
         random_ids = draw_tokens(place, vocab_size)
-        shown = torch.where(is_random, random_ids, shown)
+        shown_ids = torch.where(is_random, random_ids, shown_ids)
 
-    masked_input_ids = input_ids.scatter(1, mlm_positions, shown)  # (B, K) -> (B, L)
+    masked_input_ids = input_ids.scatter(1, mlm_positions, shown_ids)  # (B, K) -> (B, L)
     return masked_input_ids, is_mask_token
 
 
@@ -270,8 +270,8 @@ def replace_tokens(
         is_replaced: bool (B, L), True where the id changed.
     """
     originals = input_ids.gather(1, mlm_positions)  # (B, L) -> (B, K)
-    shown = torch.where(mlm_mask, sampled_ids, originals)
-    corrupted_input_ids = input_ids.scatter(1, mlm_positions, shown)  # (B, K) -> (B, L)
+    shown_ids = torch.where(mlm_mask, sampled_ids, originals)
+    corrupted_input_ids = input_ids.scatter(1, mlm_positions, shown_ids)  # (B, K) -> (B, L)
     is_replaced = corrupted_input_ids != input_ids
     return corrupted_input_ids, is_replaced
 
@@ -312,8 +312,8 @@ def count_chosen_in_segments(
     up_to_end = maskable_before.gather(1, ends)  # (B, S)
     up_to_start = F.pad(up_to_end, (1, -1))  # (B, S), each segment's is the end of the one before
     available = up_to_end - up_to_start
-    most = slots_of(maskable.size(1), mlm_probability)
-    return count_share(segment_lengths, available, mlm_probability, most)
+    slots = slots_of(maskable.size(1), mlm_probability)
+    return count_share(segment_lengths, available, mlm_probability, slots)
 
 
 def choose_in_segments(
@@ -321,12 +321,12 @@ def choose_in_segments(
     uniform: Tensor,
     mlm_probability: float,
     segment_lengths: Tensor,
-    most: int | None = None,
+    most_chosen: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Choose round(mlm_probability * n) positions of every segment of n tokens; see `choose_positions`.
 
     Args:
-        most: the largest number of chosen positions of any row, if that is known; else K follows from L and S.
+        most_chosen: the largest number of chosen positions of any row, if that is known; else K follows from L and S.
     Returns:
         mlm_positions: int64 (B, K), where K is at least the largest number of chosen positions of a row.
         mlm_mask: bool (B, K), which slots are used.
@@ -350,7 +350,7 @@ def choose_in_segments(
     # of [CLS] x [SEP] is more than its share; that of floats may leave an attainable bound just below an integer.
     added = max(0.5, 1 - 3 * mlm_probability)
     bound = mlm_probability * length + segment_lengths.size(1) * added
-    slots = max(1, min(length, int(bound + 1e-6), most or length))
+    slots = max(1, min(length, int(bound + 1e-6), most_chosen or length))
     first = is_chosen.byte().argsort(dim=1, descending=True, stable=True)
     first = first[:, :slots]  # (B, K)
     mlm_positions = order.gather(1, first)
@@ -454,7 +454,7 @@ def count_masked(
     is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
     if segment_lengths is None:
-        chosen = count_chosen(maskable, is_real, config.mlm_probability)
+        chosen_counts = count_chosen(maskable, is_real, config.mlm_probability)
     else:
-        chosen = count_chosen_in_segments(maskable, segment_lengths, config.mlm_probability)
-    return torch.stack([chosen.sum(), is_real.sum()])
+        chosen_counts = count_chosen_in_segments(maskable, segment_lengths, config.mlm_probability)
+    return torch.stack([chosen_counts.sum(), is_real.sum()])

@@ -184,7 +184,7 @@ class JointModel(PreTrainedModel):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         segment_lengths: Tensor | None = None,
-        **others: Tensor,
+        **other_inputs: Tensor,
     ) -> Tensor:
         """Return the number of chosen positions and the number of real tokens of a batch, see `count_masked`."""
         return count_masked(input_ids, attention_mask, segment_lengths, self.config)
@@ -217,8 +217,8 @@ class JointModel(PreTrainedModel):
         if sample_noise is None:
             sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
 
-        most = self.most_in_shared_rows if self.training else None
-        masked = mask_text(input_ids, is_real, mask_noise, self.config, segment_lengths, most)
+        most_chosen = self.most_in_shared_rows if self.training else None
+        masked = mask_text(input_ids, is_real, mask_noise, self.config, segment_lengths, most_chosen)
         slots: Fields = {"mlm_positions": masked.mlm_positions, "mlm_mask": masked.mlm_mask}
         generated = self.generate(masked, rows, num_chosen, is_trained=train_generator or not self.training)
         if generated is not None and self.training and not train_discriminator:

@@ -208,13 +208,13 @@ def encode(
     if position_ids is not None:
         inputs["position_ids"] = position_ids + first_position(config)
     if bias is not None:
-        taken = attention_inputs(config, bias)
-        if not taken and (is_causal or position_ids is not None):
+        bias_inputs = attention_inputs(config, bias)
+        if not bias_inputs and (is_causal or position_ids is not None):
             raise UserError(
                 f"this {config.model_type} with attention {config._attn_implementation} cannot hide single tokens; "
                 "choose another objective and segment_policy, or attention sdpa"
             )
-        inputs |= taken
+        inputs |= bias_inputs
     call = getattr(network, "call_encoder", _call)  # `tune_for_gpu` sets another way
     hidden = call(network.base_model, **inputs).last_hidden_state
     return hidden.roll(1, dims=1) if is_causal else hidden

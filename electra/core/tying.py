@@ -80,9 +80,9 @@ def tied_weights(generator: PreTrainedModel, discriminator: PreTrainedModel, tie
             source = backbone_of(generator).embeddings[role]
             for name in _shapes(embedding_modules(discriminator)[role]):
                 names[f"{target}.{name}"] = f"{source}.{name}"
-    ours = f"discriminator.{discriminator.base_model_prefix}"
-    generators = f"generator.{generator.base_model_prefix}"
-    return {f"{ours}.{name}": f"{generators}.{source}" for name, source in names.items()}
+    discriminator_path = f"discriminator.{discriminator.base_model_prefix}"
+    generator_path = f"generator.{generator.base_model_prefix}"
+    return {f"{discriminator_path}.{name}": f"{generator_path}.{source}" for name, source in names.items()}
 
 
 def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
@@ -123,10 +123,10 @@ def _shared_roles(
     Raises:
         UserError: the word embeddings differ in width.
     """
-    ours = embedding_modules(discriminator)
-    generators = embedding_modules(generator)
-    width = ours["word"].weight.size(1)
-    generator_width = generators["word"].weight.size(1)
+    modules = embedding_modules(discriminator)
+    partners = embedding_modules(generator)
+    width = modules["word"].weight.size(1)
+    generator_width = partners["word"].weight.size(1)
     if width != generator_width:
         raise UserError(
             f"--tie {tie} shares the word embeddings, but the generator's are {generator_width} wide and the "
@@ -136,7 +136,7 @@ def _shared_roles(
     return [
         role
         for role in EMBEDDING_ROLES[tie]
-        if role in ours and role in generators and _shapes(ours[role]) == _shapes(generators[role])
+        if role in modules and role in partners and _shapes(modules[role]) == _shapes(partners[role])
     ]
 
 
@@ -148,11 +148,11 @@ def encoder_weights(network: PreTrainedModel) -> dict[str, nn.Parameter]:
 
 def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> str | None:
     """Return a sentence about the first difference in size between two encoders; None if there is no difference."""
-    ours = _sizes(discriminator)
-    generators = _sizes(generator)
-    for name in sorted(ours | generators):
-        if ours.get(name) != generators.get(name):
-            return f"{name} is {generators.get(name)} in the generator and {ours.get(name)} in the discriminator"
+    sizes = _sizes(discriminator)
+    generator_sizes = _sizes(generator)
+    for name in sorted(sizes | generator_sizes):
+        if sizes.get(name) != generator_sizes.get(name):
+            return f"{name} is {generator_sizes.get(name)} in the generator and {sizes.get(name)} in the discriminator"
     return None
 
 

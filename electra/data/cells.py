@@ -165,11 +165,11 @@ def records(lines: Iterable[str], delimiter: str, quoting: Quoting) -> Iterator[
         number.
     """
     csv.field_size_limit(LARGEST_CELL)
-    taken: list[str] = []
+    record_lines: list[str] = []
 
     def recorded() -> Iterator[str]:
         for line in lines:
-            taken.append(line)
+            record_lines.append(line)
             yield line
 
     style: Any = csv.QUOTE_NONE if quoting == "none" else csv.QUOTE_MINIMAL
@@ -184,8 +184,8 @@ def records(lines: Iterable[str], delimiter: str, quoting: Quoting) -> Iterator[
         except csv.Error as error:
             raise csv.Error(str(error).partition(" - ")[0], first) from error  # behind it, advice to a programmer
         if cells:
-            yield first, cells, "".join(taken)
-        taken.clear()
+            yield first, cells, "".join(record_lines)
+        record_lines.clear()
 
 
 def check_no_space_before_marks(cells: Sequence[str], text: str, delimiter: str, place: str) -> None:

@@ -73,9 +73,9 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: boo
             "the corpus has only one distinct document, so none can be held out for evaluation; write blank lines "
             "between its documents, or give a --validation_file; --validation_fraction 0 trains without evaluation"
         )
-    wanted = min(distinct - 1, max(1, round(fraction * distinct)))
+    wanted_count = min(distinct - 1, max(1, round(fraction * distinct)))
     turned = np.uint64(2**64 - 1 if is_test else 0)
-    share = 2 * wanted / distinct  # of the range of ranks: on average it has twice as many as are wanted
+    share = 2 * wanted_count / distinct  # of the range of ranks: on average it has twice as many as are wanted
     while True:
         limit = min(int(share * 2**64), 2**64 - 1)
         candidates = np.concatenate(
@@ -84,8 +84,8 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: boo
         ranks = random_bits(seed, hashes[candidates]) ^ turned
         # With the counts, np.unique sorts; without, it looks numbers up in a table, which takes 20 times as long.
         lowest, _ = np.unique(ranks, return_counts=True)
-        if len(lowest) >= wanted:
-            return candidates[ranks <= lowest[wanted - 1]]
+        if len(lowest) >= wanted_count:
+            return candidates[ranks <= lowest[wanted_count - 1]]
         share *= 2
 
 
@@ -96,9 +96,9 @@ def _count_distinct(hashes: Bits) -> int:
     for last_bit in range(2):
         end = 0
         for _, block in blocks(hashes):
-            selected = block[block & np.uint64(1) == last_bit]
-            room[end : end + len(selected)] = selected
-            end += len(selected)
+            selected_hashes = block[block & np.uint64(1) == last_bit]
+            room[end : end + len(selected_hashes)] = selected_hashes
+            end += len(selected_hashes)
         ordered = room[:end]
         ordered.sort()
         is_new = ordered[1:] != ordered[:-1]

@@ -202,12 +202,12 @@ def as_document(value: object, text_column: str, place: str) -> str:
     return "" if value.isspace() else value.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def check_columns(place: str, text_column: str, columns: Iterable[str], more: str = "") -> None:
-    """Refuse a table that has not the column of the text; `more` is further advice for the message."""
+def check_columns(place: str, text_column: str, columns: Iterable[str], advice: str = "") -> None:
+    """Refuse a table that has not the column of the text; `advice` is added to the message."""
     if text_column not in columns:
         raise UserError(
             f"{place} has no column {text_column!r}, it has: {shown_names(columns)}; "
-            f"choose the text with --text_column{more}"
+            f"choose the text with --text_column{advice}"
         )
 
 

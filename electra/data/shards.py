@@ -223,15 +223,15 @@ def _write_tokens(
     """Write the tokens of a part of a corpus to a file, and return their sums."""
     encoder = DocumentEncoder(tokenizer)
     sources: list[Counts] = [{"documents": 0, "tokens": 0} for _ in corpus.sources]
-    unknown = 0
+    unknown_tokens = 0
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, encoder.schema) as writer:
         for source, documents in zip(sources, corpus.by_source(shard, count), strict=True):
             for rows, ids in encoder.batches(counting(documents, "tokenizing: documents")):
                 writer.write_batch(rows)
                 source["documents"] += rows.num_rows
                 source["tokens"] += len(ids)
-                unknown += int((ids == tokenizer.unk_token_id).sum())
-    return {"sources": sources, "unknown": unknown}
+                unknown_tokens += int((ids == tokenizer.unk_token_id).sum())
+    return {"sources": sources, "unknown": unknown_tokens}
 
 
 def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, int | str | None]]:

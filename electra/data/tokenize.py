@@ -132,9 +132,9 @@ def train_on_corpus(
     else:
         documents = prepare_documents(stream, options.max_documents, seed)
         tokenizer = extend_tokenizer(source, documents, new_tokens, options.min_frequency)
-    used = min(stream.used, options.max_documents or stream.used)
-    logger.info("tokenizer of %d tokens, trained on %d documents", len(tokenizer), used)
-    report: TokenizerReport = {"training_documents": used}
+    used_documents = min(stream.used, options.max_documents or stream.used)
+    logger.info("tokenizer of %d tokens, trained on %d documents", len(tokenizer), used_documents)
+    report: TokenizerReport = {"training_documents": used_documents}
     if source is not None:
         report["before"] = _measure("tokenizer before", source, stream.held_out)
     report |= _measure("tokenizer", tokenizer, stream.held_out)
@@ -168,10 +168,10 @@ class _TrainingStream:
                 self.held_out.append(document)
                 held_out_bytes += len(document.encode())
         if not self.used:
-            kept = self.held_out
+            kept_texts = self.held_out
             self.held_out = []
-            self.used = len(kept)
-            yield from kept
+            self.used = len(kept_texts)
+            yield from kept_texts
         if not self.used:
             raise UserError(f"the corpus is empty: no text in {self.corpus.names}; name a file with text")
 
@@ -184,12 +184,12 @@ def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]
     encodings = plain_backend(tokenizer).encode_batch(documents, add_special_tokens=False)
     tokens = sum(len(encoding.ids) for encoding in encodings)
     pieces = (piece for encoding in encodings for piece in zip(encoding.ids, encoding.offsets, strict=True))
-    unknown = [end - start for token, (start, end) in pieces if token == tokenizer.unk_token_id]
+    unknown_lengths = [end - start for token, (start, end) in pieces if token == tokenizer.unk_token_id]
     characters = sum(not character.isspace() for document in documents for character in document)
     measured = {
         "tokens": tokens,
-        "unknown_token_rate": len(unknown) / max(1, tokens),
-        "unknown_character_rate": sum(unknown) / max(1, characters),
+        "unknown_token_rate": len(unknown_lengths) / max(1, tokens),
+        "unknown_character_rate": sum(unknown_lengths) / max(1, characters),
         "bytes_per_token": sum(len(document.encode()) for document in documents) / max(1, tokens),
     }
     line = "%s, on %d held-out documents: unknown tokens %.5f, characters in them %.5f, bytes per token %.2f"
@@ -213,10 +213,10 @@ def _log_lost_case(documents: Sequence[str]) -> None:
     share = sum(capitals.values()) / max(1, words.total())
     if share < FEW_CAPITALS:
         return
-    merged = {word: min(count, words[word.lower()]) for word, count in capitals.items() if word.lower() in words}
+    merged_words = {word: min(count, words[word.lower()]) for word, count in capitals.items() if word.lower() in words}
     example = ""
-    if merged:
-        word = max(merged, key=lambda word: (merged[word], word))
+    if merged_words:
+        word = max(merged_words, key=lambda word: (merged_words[word], word))
         example = f", and '{word}' is the same as '{word.lower()}'"
     logger.info(
         "lower-cased: %.0f %% of the words in sentences have capitals, which are lost%s; --no_lowercase keeps them",

@@ -153,15 +153,15 @@ class _Drop(torch.autograd.Function):
         numbers.random_(-(2**63), None)
         bits = numbers.view(torch.int16)[:count]
         is_kept = bits >= threshold - 2**15
-        kept = is_kept.view(torch.uint8).view(values.shape)
-        ctx.save_for_backward(kept)
+        keep_mask = is_kept.view(torch.uint8).view(values.shape)
+        ctx.save_for_backward(keep_mask)
         ctx.scale = 2**16 / (2**16 - threshold) if threshold < 2**16 else 0.0
-        return values * kept.to(values.dtype).mul_(ctx.scale)
+        return values * keep_mask.to(values.dtype).mul_(ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (kept,) = ctx.saved_tensors
-        return gradient * kept.to(gradient.dtype).mul_(ctx.scale), None
+        (keep_mask,) = ctx.saved_tensors
+        return gradient * keep_mask.to(gradient.dtype).mul_(ctx.scale), None
 
 
 def attend(
@@ -359,16 +359,16 @@ def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear) -> Tensor:
 
     V' is the number of outputs, V, rounded up to a multiple of `ALIGNED_ROWS`.
     """
-    missing = -layer.out_features % ALIGNED_ROWS
+    missing_rows = -layer.out_features % ALIGNED_ROWS
     dtype = layer.weight.dtype
     if is_autocast(hidden.device):
         dtype = torch.get_autocast_dtype(hidden.device.type)
-    weight = F.pad(layer.weight.to(dtype), (0, 0, 0, missing))
+    weight = F.pad(layer.weight.to(dtype), (0, 0, 0, missing_rows))
     bias = weight.new_zeros(layer.out_features)
     if layer.bias is not None:
         bias = layer.bias.to(dtype)
     least = torch.finfo(dtype).min
-    return F.linear(hidden, weight, F.pad(bias, (0, missing), value=least))
+    return F.linear(hidden, weight, F.pad(bias, (0, missing_rows), value=least))
 
 
 # ---- what a device is, and how fast it computes

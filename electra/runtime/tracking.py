@@ -56,8 +56,8 @@ def translate_tracker_errors(name: str) -> Iterator[None]:
         yield
     except Exception as error:  # each tracker has errors of its own
         hint = "run `wandb login`, set WANDB_MODE=offline, or leave it out" if name == "wandb" else "or leave it out"
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise TrackerError(f"--report_to {name} does not work ({said:.300}); {hint}") from error
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        raise TrackerError(f"--report_to {name} does not work ({message:.300}); {hint}") from error
 
 
 @contextmanager

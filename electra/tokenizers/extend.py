@@ -52,36 +52,36 @@ def extend_tokenizer(
     name = tokenizer.name_or_path
     state = json.loads(backend.to_str())
     model = state["model"]
-    old = tokenizer.get_vocab()
+    old_ids = tokenizer.get_vocab()
     size = vocabulary_size(tokenizer)
     if model["type"] not in ("WordPiece", "BPE", "Unigram"):
         raise UserError(f"tokenizer {name} is of type {model['type']}; WordPiece, BPE and Unigram can be extended")
 
-    counted = count_words(documents, backend.normalizer, backend.pre_tokenizer)
-    words = {word: count for word, count in counted.items() if count >= min_frequency and _has_letters(backend, word)}
+    counts = count_words(documents, backend.normalizer, backend.pre_tokenizer)
+    words = {word: count for word, count in counts.items() if count >= min_frequency and _has_letters(backend, word)}
     merges: list[tuple[str, str]] = []
     if model["type"] == "WordPiece":
         names = _best_words(tokenizer, model["continuing_subword_prefix"], words)[:new_tokens]
     else:
         merges = _further_merges(tokenizer, words, new_tokens, min_frequency)
-        joined = [first + second for first, second in merges]
-        names = [token for token in dict.fromkeys(joined) if token not in old]
+        joined_tokens = [first + second for first, second in merges]
+        names = [token for token in dict.fromkeys(joined_tokens) if token not in old_ids]
     if not names:
         raise UserError(
             f"the text gives tokenizer {name} no new token: no word of several pieces occurs {min_frequency} times; "
             "name more text, or use the tokenizer as it is"
         )
 
-    new = {token: size + rank for rank, token in enumerate(names)}
+    new_ids = {token: size + rank for rank, token in enumerate(names)}
     if model["type"] == "Unigram":
-        _add_pieces(model, old, size, names, merges)
+        _add_pieces(model, old_ids, size, names, merges)
     else:
-        model["vocab"] = {**old, **new}
+        model["vocab"] = {**old_ids, **new_ids}
     if model["type"] == "BPE":
         model["merges"] = [*model["merges"], *map(list, merges)]
     longer = copy.deepcopy(tokenizer)
     longer._tokenizer = Tokenizer.from_str(json.dumps(state))
-    if not (old | new).items() <= longer.get_vocab().items():
+    if not (old_ids | new_ids).items() <= longer.get_vocab().items():
         raise UserError(f"tokenizer {name}: its ids would change; train a new tokenizer")
     logger.info("added %d tokens, such as %s", len(names), ", ".join(names[:10]))
     return longer
@@ -100,11 +100,11 @@ def _has_letters(backend: Tokenizer, token: str) -> bool:
 
 def _best_words(tokenizer: PreTrainedTokenizerBase, prefix: str, words: dict[str, int]) -> list[str]:
     """Return words that are no token yet and have several pieces; words that save most pieces come first."""
-    old = tokenizer.get_vocab()
+    old_ids = tokenizer.get_vocab()
     candidates = {
         word: count
         for word, count in words.items()
-        if word not in old and len(word) <= LONGEST_TOKEN and not word.startswith(prefix)
+        if word not in old_ids and len(word) <= LONGEST_TOKEN and not word.startswith(prefix)
     }
     saved = {}
     for word, count, ids, _ in _encode(tokenizer.backend_tokenizer, candidates):
@@ -155,8 +155,8 @@ def _further_merges(
     for word, times, ids, tokens in _encode(backend, words):
         is_known = tokenizer.unk_token_id not in ids and "".join(tokens) == word  # no byte of an unknown character
         if len(ids) > 1 and is_known:
-            written = [symbols.setdefault(token, chr(_FIRST_SYMBOL + len(symbols))) for token in tokens]
-            rewritten["".join(written)] += times
+            written_tokens = [symbols.setdefault(token, chr(_FIRST_SYMBOL + len(symbols))) for token in tokens]
+            rewritten["".join(written_tokens)] += times
     if not rewritten:
         return []
     names = {symbol: token for token, symbol in symbols.items()}

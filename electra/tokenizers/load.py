@@ -176,9 +176,9 @@ def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer of an uncased BERT from a `vocab.txt` with a token in each line."""
     # Not splitlines(): vocabularies of many languages have U+2028 as a token. Editors may write a byte-order mark.
     tokens = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-    missing = [token for token in SPECIAL_TOKENS.values() if token not in tokens]
-    if missing:
-        raise UserError(f"tokenizer {path}: not a BERT vocabulary, it has no line {' or '.join(missing)}")
+    missing_tokens = [token for token in SPECIAL_TOKENS.values() if token not in tokens]
+    if missing_tokens:
+        raise UserError(f"tokenizer {path}: not a BERT vocabulary, it has no line {' or '.join(missing_tokens)}")
     logger.info(
         "%s: text is lower-cased and accents go, as in BERT's uncased models; a tokenizer_config.json beside the file "
         "says otherwise (do_lower_case, strip_accents)",
@@ -220,10 +220,10 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     levels = str([state["pre_tokenizer"], state["normalizer"]])
     has_all_bytes = state["model"].get("byte_fallback") or "ByteLevel" in levels
     ids = {role: getattr(tokenizer, f"{role}_id") for role in TOKEN_ROLES if getattr(tokenizer, role) is not None}
-    missing = [role for role in TOKEN_ROLES if role not in ids and not (role == "unk_token" and has_all_bytes)]
+    missing_roles = [role for role in TOKEN_ROLES if role not in ids and not (role == "unk_token" and has_all_bytes)]
     wrong = None
-    if missing:
-        wrong = f"has no {' and no '.join(missing)}"
+    if missing_roles:
+        wrong = f"has no {' and no '.join(missing_roles)}"
     elif len(set(ids.values())) < len(ids):
         wrong = f"needs a distinct id for each special token, but has {ids}"
     elif failure := _failure(tokenizer, "a \U0010fffd"):

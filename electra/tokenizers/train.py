@@ -241,9 +241,9 @@ def _choose_alphabet(words: dict[str, int], vocab_size: int) -> set[str]:
         for character in word:
             counts[character] += count
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
-    needed = CHARACTER_COVERAGE * counts.total()
+    needed_count = CHARACTER_COVERAGE * counts.total()
     covered = itertools.accumulate(counts[character] for character in ranked)
-    covering = 1 + sum(total < needed for total in covered)  # this many characters cover the text
+    covering = 1 + sum(total < needed_count for total in covered)  # this many characters cover the text
     return set(ranked[: max(covering, min(COMMON_CHARACTERS, vocab_size // 4))])
 
 
@@ -267,11 +267,11 @@ def train_on_words(
 
 
 def _check_vocab_size(options: TokenizerArguments, alphabet_size: int) -> None:
-    needed = alphabet_size + len(SPECIAL)
-    if options.vocab_size < needed:
+    needed_size = alphabet_size + len(SPECIAL)
+    if options.vocab_size < needed_size:
         raise UserError(
             f"vocab_size={options.vocab_size} is too small for the alphabet, {alphabet_size} single-character "
-            f"symbols, and {len(SPECIAL)} special tokens; choose at least {needed}, better several times that"
+            f"symbols, and {len(SPECIAL)} special tokens; choose at least {needed_size}, better several times that"
         )
 
 

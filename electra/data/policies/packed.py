@@ -137,7 +137,7 @@ class PackedPolicy(Policy):
         if self.windows:
             window_indices = indices[~is_packed] - self.places.rows
             windows = iter(self.windows.cut(epoch, window_indices))
-        return [next(packed) if here else next(windows) for here in is_packed.tolist()]
+        return [next(packed) if is_row_packed else next(windows) for is_row_packed in is_packed.tolist()]
 
     def _packed(self, epoch: int, indices: Ints) -> list[PackedRow]:
         """Return the rows with these indices, (N,).

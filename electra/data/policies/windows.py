@@ -105,9 +105,9 @@ class WindowPolicy(Policy):
         is_before = sums[:, 1:] < target[:, None]
         index_in_block = np.minimum(is_before.sum(axis=1), last - rows[:, 0])
         row = rows[:, 0] + index_in_block
-        each = np.arange(len(indices))
-        following = np.where(row == last, self.count, sums[each, index_in_block + 1])
-        return row, sums[each, index_in_block], following
+        window_rows = np.arange(len(indices))
+        following = np.where(row == last, self.count, sums[window_rows, index_in_block + 1])
+        return row, sums[window_rows, index_in_block], following
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         # How many windows the document has, and the number of this window among them.
