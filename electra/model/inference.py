@@ -88,15 +88,15 @@ def corrupt_and_detect(
     input_ids = batch["input_ids"]
     attention_mask = batch.get("attention_mask")
     is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-    shown = input_ids
+    shown_ids = input_ids
     masked: MaskedText | None = None
     discriminator.eval()
     if generator is not None:
-        masked, shown = corrupt(generator.eval(), batch, config, may_diverge=may_diverge)
+        masked, shown_ids = corrupt(generator.eval(), batch, config, may_diverge=may_diverge)
     elif not is_detector(discriminator):
         masked = mask_text(input_ids, is_real, batch["mask_noise"], config)
-        shown = masked.input_ids
-    hidden = encode(discriminator, shown, attention_mask, batch["token_type_ids"])
+        shown_ids = masked.input_ids
+    hidden = encode(discriminator, shown_ids, attention_mask, batch["token_type_ids"])
     probabilities = None
     restored = None
     score = REPLACED
@@ -118,7 +118,7 @@ def corrupt_and_detect(
         predicted_ids = logits.argmax(dim=1).view_as(masked.mlm_positions)
         restored, _ = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, predicted_ids)
     masked_ids = None if masked is None else masked.input_ids
-    return DetectedBatch(input_ids, is_real, masked_ids, shown, probabilities, restored, score)
+    return DetectedBatch(input_ids, is_real, masked_ids, shown_ids, probabilities, restored, score)
 
 
 @torch.no_grad()
@@ -171,9 +171,9 @@ def inspect_texts(
             return_tensors="pt",
         )
     batch = dict(encoded)
-    unknown = UnknownTokens()
-    unknown.add(encoded["input_ids"].tolist(), networks.tokenizer)
-    unknown.warn("the texts")
+    unknown_tokens = UnknownTokens()
+    unknown_tokens.add(encoded["input_ids"].tolist(), networks.tokenizer)
+    unknown_tokens.warn("the texts")
     rows, length = batch["input_ids"].shape
     noise = torch.Generator().manual_seed(seed)
     batch["mask_noise"] = torch.rand(rows, length, 2, generator=noise)

@@ -185,8 +185,8 @@ def network_options(recipe: str, options: Values) -> tuple[ModelArguments, Objec
     check_known(options, all_options - {*options_with("of_run", ModelArguments, ObjectiveArguments)})
     values = {**RECIPES[recipe], "model_size": recipe}
     sizes, objective = _groups_of({**values, **options})
-    unused = without_effect(MODEL_NEEDS, {**vars(sizes), **vars(objective)}, options)
-    sizes, objective = _groups_of({**values, **{name: options[name] for name in options.keys() - unused}})
+    unused_options = without_effect(MODEL_NEEDS, {**vars(sizes), **vars(objective)}, options)
+    sizes, objective = _groups_of({**values, **{name: options[name] for name in options.keys() - unused_options}})
     check_objective(SimpleNamespace(**vars(sizes), **vars(objective)))
     return sizes, objective
 

@@ -153,12 +153,12 @@ NOT_OF_NETWORK = frozenset(
 and what a call returns."""
 
 
-def other_values(before: PreTrainedConfig, now: PreTrainedConfig) -> dict[str, tuple[object, object]]:
-    """Return the values that differ between two configurations: path, such as generator.hidden_size -> (before, now).
+def other_values(before: PreTrainedConfig, after: PreTrainedConfig) -> dict[str, tuple[object, object]]:
+    """Return the values that differ between two configurations: path -> (before, after).
 
     `NOT_OF_NETWORK` is left out.
     """
-    first, second = (_by_path(json.loads(config.to_json_string(use_diff=False))) for config in (before, now))
+    first, second = (_by_path(json.loads(config.to_json_string(use_diff=False))) for config in (before, after))
     paths = dict.fromkeys(chain(first, second))
     return {path: (first.get(path), second.get(path)) for path in paths if first.get(path) != second.get(path)}
 
@@ -287,15 +287,15 @@ def load_network(
         except Exception as error:  # of damaged weights, and what each class makes of odd values of its configuration
             raise UserError(f"{source}: its weights cannot be loaded ({first_line(error)})") from error
 
-    missing = set(report["missing_keys"]) | _missing_shared_weights(network, source)
+    missing_keys = set(report["missing_keys"]) | _missing_shared_weights(network, source)
     sizes = {key: f"{key}: {tuple(stored)}, not {tuple(built)}" for key, stored, built in report["mismatched_keys"]}
     fresh: set[str] = set()
     if encoder_only:
         prefix = f"{network.base_model_prefix}." if network.base_model is not network else ""
-        fresh = {key for key in missing | sizes.keys() if not key.startswith(prefix)}
-        missing = {key for key in missing if not key.startswith(f"{prefix}pooler.")}
+        fresh = {key for key in missing_keys | sizes.keys() if not key.startswith(prefix)}
+        missing_keys = {key for key in missing_keys if not key.startswith(f"{prefix}pooler.")}
 
-    _refuse(source, "lacks", missing - fresh)
+    _refuse(source, "lacks", missing_keys - fresh)
     _refuse(source, "has, beyond its configuration,", filter(LAYER.match, report["unexpected_keys"]))
     _refuse(source, "has in another size", {sizes[key] for key in sizes.keys() - fresh})
     _check_finite(source, network)

@@ -31,7 +31,7 @@ POSITIONS_KEY = "pretraining_positions"
 class VocabularyRows:
     """A plan for the rows of a vocabulary's tables: which old rows each new row comes from."""
 
-    kept: dict[int, int]
+    kept_rows: dict[int, int]
     """New id of a token -> its old id."""
     averaged: dict[int, list[int]]
     """New id of a token -> old ids of the pieces into which the old tokenizer cuts it."""
@@ -40,8 +40,8 @@ class VocabularyRows:
     def fill(self, table: Tensor, old: Tensor) -> Tensor:
         """Return a copy of `table`, (V, ...), in which each planned row is the old table's row that it comes from."""
         filled = table.clone()
-        rows = list(self.kept)
-        sources = list(self.kept.values())
+        rows = list(self.kept_rows)
+        sources = list(self.kept_rows.values())
         filled[rows] = old[sources].to(filled)
         for row, pieces in self.averaged.items():
             filled[row] = old[pieces].mean(dim=0)
@@ -62,13 +62,13 @@ def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBas
             f"the network's tokenizer is a {algorithm}, the one of this run a {new_algorithm}; train one with the "
             "same --tokenizer_algorithm, or extend the network's"
         )
-    kept: dict[int, int] = {}
+    kept_rows: dict[int, int] = {}
     for role in TOKEN_ROLES:
         new_id = getattr(new, f"{role}_id")
         old_id = getattr(old, f"{role}_id")
         if new_id is not None and old_id is not None:
-            kept[new_id] = old_id
-    special = set(kept)
+            kept_rows[new_id] = old_id
+    special = set(kept_rows)
 
     averaged: dict[int, list[int]] = {}
     old_ids = old.get_vocab()
@@ -78,7 +78,7 @@ def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBas
         if index in special:
             continue
         if token in old_ids:
-            kept[index] = old_ids[token]
+            kept_rows[index] = old_ids[token]
             continue
         if ends is not words and token.startswith("##"):
             pieces = ends.encode(token[2:]).ids
@@ -86,7 +86,7 @@ def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBas
             pieces = words.encode(token).ids
         if pieces and old.unk_token_id not in pieces:
             averaged[index] = pieces
-    return VocabularyRows(kept, averaged, vocabulary_size(new))
+    return VocabularyRows(kept_rows, averaged, vocabulary_size(new))
 
 
 def _end_cutter(tokenizer: PreTrainedTokenizerBase, model: WordPiece) -> Tokenizer:
@@ -128,7 +128,7 @@ def resize(
 
 
 def transfer(
-    trained: PreTrainedModel,
+    trained_network: PreTrainedModel,
     network: PreTrainedModel,
     state: dict[str, Tensor],
     rows: VocabularyRows | None,
@@ -141,19 +141,19 @@ def transfer(
         rows: plan for the rows of the vocabulary; None if both networks have the same vocabulary.
         repeated: number of trained positions, which are repeated in the rest of the table; 0 keeps all rows.
     """
-    old = trained.state_dict()
-    new = {name: old[name] for name in state}  # the first layers, if it has fewer
+    old_weights = trained_network.state_dict()
+    new_weights = {name: old_weights[name] for name in state}  # the first layers, if it has fewer
     if rows is not None:
-        for name in _tables(trained):
-            new[name] = rows.fill(state[name], old[name])
+        for name in _tables(trained_network):
+            new_weights[name] = rows.fill(state[name], old_weights[name])
 
-    modules = {module: name for name, module in trained.named_modules()}
-    position = embedding_modules(trained).get("position")
+    modules = {module: name for name, module in trained_network.named_modules()}
+    position = embedding_modules(trained_network).get("position")
     if position is None:
-        return new
+        return new_weights
     name = f"{modules[position]}.weight"
-    if repeated or state[name].shape != old[name].shape:
-        trained_rows = old[name][first_position(trained.config) :]
+    if repeated or state[name].shape != old_weights[name].shape:
+        trained_rows = old_weights[name][first_position(trained_network.config) :]
         table = state[name].clone()
         first = first_position(network.config)
         table_rows = table[first:]  # a view
@@ -161,8 +161,8 @@ def transfer(
         if repeated:
             untrained = torch.arange(repeated, len(table_rows))
             table_rows[untrained] = trained_rows[untrained % repeated]
-        new[name] = table
-    return new
+        new_weights[name] = table
+    return new_weights
 
 
 def _tables(network: PreTrainedModel) -> list[str]:

@@ -62,17 +62,17 @@ def time_steps(
     clock = FirstSteps(plan, is_trial=True)
     evaluated = [] if data.evaluation is None else [data.evaluation, *data.more_evaluations.values()]
     batches = 1 if training.device.type == "cpu" else 10  # so that the start of the loader's processes counts little
-    few = training.eval_batch_size * training.world_size * batches
+    few_segments = training.eval_batch_size * training.world_size * batches
     sample = replace(data, more_evaluations={})
     if data.evaluation is not None:
-        sample = replace(sample, evaluation=replace(data.evaluation, max_segments=few))
-    most = 1 + TIMED_STEPS * (2 if training.torch_compile else 1)
+        sample = replace(sample, evaluation=replace(data.evaluation, max_segments=few_segments))
+    most_steps = 1 + TIMED_STEPS * (2 if training.torch_compile else 1)
     seconds = 0.0
     logging.disable(logging.INFO)
     try:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             short = training.with_values(
-                max_steps=min(most, training.max_steps),
+                max_steps=min(most_steps, training.max_steps),
                 output_dir=f"{folder}/run",  # its lock lies beside it
                 logging_strategy=IntervalStrategy.NO,
                 eval_strategy=IntervalStrategy.NO,

@@ -125,13 +125,13 @@ def training_seconds(log_history: Iterable[Mapping[str, float]], tokens: int) ->
 def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> dict[str, object]:
     """Return the known values of `compute` in metrics.json (docs/metrics.md), at the end of training."""
     tokens = state.num_input_tokens_seen
-    done = state.global_step / plan.steps
+    done_share = state.global_step / plan.steps
     dtype = dtype_of(args)
     ledger: dict[str, Any] = {
         "tokens": tokens,
         "steps": state.global_step,
-        "flops": plan.flops * done,
-        "google_flops": plan.google_flops * done,
+        "flops": plan.flops * done_share,
+        "google_flops": plan.google_flops * done_share,
         "device": device_name(args.device),
         "devices": args.world_size,
         "dtype": str(dtype).removeprefix("torch."),

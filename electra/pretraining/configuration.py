@@ -278,12 +278,12 @@ class ElectraTrainingArguments(TrainingArguments):
     """
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        made = super().__new__(cls)
+        instance = super().__new__(cls)
         names = [f.name for f in fields(cls) if f.init]
-        given = {*names[: len(args)], *options}
-        if len(given) < len(names):  # a parser passes all, and sets those that were typed
-            made.__dict__["given"] = frozenset(given)
-        return made
+        given_names = {*names[: len(args)], *options}
+        if len(given_names) < len(names):  # a parser passes all, and sets those that were typed
+            instance.__dict__["given"] = frozenset(given_names)
+        return instance
 
     def __post_init__(self) -> None:
         check_options(self)

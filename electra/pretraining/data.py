@@ -170,11 +170,11 @@ def _data_of_texts(
         logger.info("test set       %d documents, which are evaluated once, at the end", len(in_test))
     (first_name, (first_text, first_documents)), *_ = held_out.items()
 
-    def segments_of(text: TokenCache, chosen: Ints) -> EvaluationSegments | None:
+    def segments_of(text: TokenCache, documents: Ints) -> EvaluationSegments | None:
         """Return windows whose masks are fixed, whatever the policy of training; None without documents."""
-        if not len(chosen):
+        if not len(documents):
             return None
-        windows = WindowPolicy(text, chosen, max_length=options.max_length, seed=args.eval_seed)
+        windows = WindowPolicy(text, documents, max_length=options.max_length, seed=args.eval_seed)
         return EvaluationSegments(windows, max_segments=options.max_eval_segments, seed=args.eval_seed)
 
     segments_of_text: dict[str, Any] = {name: segments_of(*its) for name, its in held_out.items()}

@@ -333,10 +333,10 @@ def _card(
         about += f" It has to learn more before it is worth fine-tuning: {verdict}"
     # A main network that never saw [MASK] does not fill it in.
     fills_masks = not is_main or not (objective.finds_replaced or objective.sees_samples or objective.is_causal)
-    shown = without_secrets(options)
+    shown_options = without_secrets(options)
     data = ModelCardData(
-        language=shown.get("language") or None,
-        license=shown.get("license"),
+        language=shown_options.get("language") or None,
+        license=shown_options.get("license"),
         library_name="transformers",
         pipeline_tag="fill-mask" if fills_masks else "feature-extraction",
         tags=["electra", plan.objective, kind.replace(" ", "-")],
@@ -350,7 +350,7 @@ def _card(
         scores_title="Held-out metrics",
         scores=Table(["metric", "value"], scores or [["none", ""]]),
         training=plan.facts(),
-        options=write_as_yaml(shown) if shown else "",
+        options=write_as_yaml(shown_options) if shown_options else "",
         fine_tune=fine_tuning_command(network) if is_ready else "",
     )
     return data, card

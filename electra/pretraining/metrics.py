@@ -93,10 +93,10 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
     return records
 
 
-def _columns(records: NDArray[np.float32], *, chosen: bool = False) -> Any:
+def _columns(records: NDArray[np.float32], *, chosen_only: bool = False) -> Any:
     """Return the columns of records by name, each an array (T,) of T tokens: all, or those at chosen positions."""
     tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
-    if chosen:
+    if chosen_only:
         tokens = tokens[tokens[:, Field.MLM_MASK] == 1]
     return SimpleNamespace(**{field.name.lower(): tokens[:, field] for field in Field})
 
@@ -117,28 +117,28 @@ def evaluation_metrics(
         objective: objective of the model.
     """
     tokens = _columns(records)
-    chosen = _columns(records, chosen=True)
-    is_mask = chosen.is_mask_token == 1
+    chosen_tokens = _columns(records, chosen_only=True)
+    is_mask = chosen_tokens.is_mask_token == 1
     metrics: dict[str, float] = {}
     if objective.has_generator:
-        is_right = chosen.predicted_ids == chosen.original_ids
-        metrics["generator_loss_mask_token"] = _mean(chosen.generator_nll[is_mask])
+        is_right = chosen_tokens.predicted_ids == chosen_tokens.original_ids
+        metrics["generator_loss_mask_token"] = _mean(chosen_tokens.generator_nll[is_mask])
         metrics["masked_accuracy_mask_token"] = _mean(is_right[is_mask])
-        metrics["generator_loss"] = _mean(chosen.generator_nll)
+        metrics["generator_loss"] = _mean(chosen_tokens.generator_nll)
         metrics["masked_accuracy"] = _mean(is_right)
-        metrics["sampled_accuracy"] = _mean(chosen.sampled_ids == chosen.original_ids)
+        metrics["sampled_accuracy"] = _mean(chosen_tokens.sampled_ids == chosen_tokens.original_ids)
     if objective.is_adversarial:
-        metrics["generator_entropy"] = _mean(chosen.generator_entropy)
+        metrics["generator_entropy"] = _mean(chosen_tokens.generator_entropy)
     if objective.sees_samples:
         metrics["replaced_rate"] = _mean(tokens.is_replaced)
     if objective.finds_replaced:
-        metrics |= _detection_metrics(tokens if objective.at_all_tokens else chosen, objective)
+        metrics |= _detection_metrics(tokens if objective.at_all_tokens else chosen_tokens, objective)
     else:
-        is_right = chosen.mlm_predictions == chosen.original_ids
+        is_right = chosen_tokens.mlm_predictions == chosen_tokens.original_ids
         if not objective.has_generator and objective.shows_masks:
-            metrics["mlm_loss_mask_token"] = _mean(chosen.main_nll[is_mask])
+            metrics["mlm_loss_mask_token"] = _mean(chosen_tokens.main_nll[is_mask])
             metrics["mlm_accuracy_mask_token"] = _mean(is_right[is_mask])
-        metrics["mlm_loss"] = _mean(chosen.main_nll)
+        metrics["mlm_loss"] = _mean(chosen_tokens.main_nll)
         metrics["mlm_accuracy"] = _mean(is_right)
     if objective.has_copy_gate:
         metrics["all_tokens_loss"] = _mean(tokens.main_nll)
@@ -208,11 +208,11 @@ def unigram_metrics(
         records, objective: see `evaluation_metrics`.
     """
     tokens = _columns(records)
-    chosen = _columns(records, chosen=True)
+    chosen_tokens = _columns(records, chosen_only=True)
     smoothed = token_counts + 1.0
     frequencies = smoothed / smoothed.sum()
-    is_unseen = slice(None) if objective.is_causal else chosen.is_mask_token == 1
-    unseen_ids = chosen.original_ids[is_unseen].astype(np.int64)
+    is_unseen = slice(None) if objective.is_causal else chosen_tokens.is_mask_token == 1
+    unseen_ids = chosen_tokens.original_ids[is_unseen].astype(np.int64)
     loss = _mean(-np.log(frequencies[unseen_ids]))
     accuracy = _mean(unseen_ids == int(np.argmax(frequencies)))
     metrics: dict[str, float] = {}
@@ -223,7 +223,7 @@ def unigram_metrics(
     elif objective.shows_masks:
         metrics |= {"mlm_loss_mask_token": loss, "mlm_accuracy_mask_token": accuracy}
     if objective.finds_replaced or objective.has_copy_gate:
-        judged = tokens if objective.at_all_tokens else chosen
+        judged = tokens if objective.at_all_tokens else chosen_tokens
         seen_ids = judged.corrupted_input_ids.astype(np.int64)
         scores = np.where(np.isin(seen_ids, special_token_ids), 0.0, -np.log(frequencies[seen_ids]))
         name = "discriminator_auc" if objective.finds_replaced else "copy_gate_auc"
@@ -240,10 +240,10 @@ def generator_verdict(records: NDArray[np.float32], token_counts: NDArray[np.int
     Args:
         records, token_counts: see `unigram_metrics`.
     """
-    chosen = _columns(records, chosen=True)
-    is_mask = chosen.is_mask_token == 1
-    originals = chosen.original_ids[is_mask]
-    is_right = (chosen.predicted_ids[is_mask] == originals).astype(np.float64)
+    chosen_tokens = _columns(records, chosen_only=True)
+    is_mask = chosen_tokens.is_mask_token == 1
+    originals = chosen_tokens.original_ids[is_mask]
+    is_right = (chosen_tokens.predicted_ids[is_mask] == originals).astype(np.float64)
     is_frequent = (originals == int(np.argmax(token_counts))).astype(np.float64)
     count = len(originals)
     why_none = too_few(count, "masked tokens")
@@ -254,7 +254,7 @@ def generator_verdict(records: NDArray[np.float32], token_counts: NDArray[np.int
     of_accuracy = verdict(what, accuracy, [rival], percent, f"{count:,} masked tokens", why_none)
     if why_none:
         return of_accuracy
-    loss = _mean(chosen.generator_nll[is_mask])
+    loss = _mean(chosen_tokens.generator_nll[is_mask])
     known_loss = unigram_metrics(records, token_counts)["generator_loss_mask_token"]
     side = "below" if loss < known_loss else "above"
     text = f"{of_accuracy.text} Its loss there is {loss:.2f}, {side} that of token frequencies ({known_loss:.2f})."
@@ -265,9 +265,9 @@ def token_counts(cache: TokenCache, documents: Documents | NDArray[np.int64], vo
     """Return the number of each id in the documents, int64 (V,); of over 20 million tokens, in every n-th document."""
     stride = math.ceil(cache.num_tokens / MAX_COUNTED_TOKENS)
     counts = np.zeros(vocab_size, dtype=np.int64)
-    chosen = documents[np.arange(0, len(documents), stride)]
-    for first in range(0, len(chosen), 1000):
-        batch = chosen[first : first + 1000].tolist()
+    sampled_documents = documents[np.arange(0, len(documents), stride)]
+    for first in range(0, len(sampled_documents), 1000):
+        batch = sampled_documents[first : first + 1000].tolist()
         tokens = np.concatenate([cache.tokens(d, 0, int(cache.lengths[d])) for d in batch])
         check_ids(tokens, vocab_size)
         counts += np.bincount(tokens.astype(np.int64), minlength=vocab_size)

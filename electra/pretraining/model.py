@@ -248,7 +248,7 @@ def load_into(
     name = f"--init_{role} {path}"
     source = trained_source(path, role)
     config = read_config(source)
-    trained, fresh = load_network(type(network), source, config, encoder_only=True)
+    trained_network, fresh = load_network(type(network), source, config, encoder_only=True)
     if fresh:
         logger.warning("%s does not have the %s's %s: drawn at random", path, role, ", ".join(fresh))
     network_tokenizer = own_tokenizer(source, tokenizer.name_or_path)
@@ -261,12 +261,12 @@ def load_into(
         )
     if network_tokenizer is not None and (has_other_size or network_tokenizer.get_vocab() != tokenizer.get_vocab()):
         rows = rows_of_vocabulary(network_tokenizer, tokenizer)
-        sources = (len(rows.kept), len(rows.averaged))
+        sources = (len(rows.kept_rows), len(rows.averaged))
         line = "%s: of %d tokens, %d keep their rows, %d start as the mean of their pieces, %d are drawn at random"
         logger.info(line, name, rows.size, *sources, rows.size - sum(sources))
     trained_length = trained_positions(config)
     repeated = trained_length if max_length > trained_length else 0
-    load_plain_state(network, transfer(trained, network, plain_state(network), rows, repeated))
+    load_plain_state(network, transfer(trained_network, network, plain_state(network), rows, repeated))
 
 
 def _sizes_of(config: PreTrainedConfig) -> dict[str, Any]:
@@ -400,14 +400,14 @@ def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length:
         UserError: a weight is missing on one side or has another shape, so that the optimizer's state would not fit.
     """
     config: Any = read_config(checkpoint)
-    trained, _ = load_network(ElectraForJointPretraining, checkpoint, config)
-    before = trained.state_dict()
-    now = model.state_dict()
-    for name in sorted(before.keys() | now.keys()):
-        theirs, ours = (tuple(state[name].shape) if name in state else "missing" for state in (before, now))
-        if theirs != ours:
+    trained_model, _ = load_network(ElectraForJointPretraining, checkpoint, config)
+    before = trained_model.state_dict()
+    weights = model.state_dict()
+    for name in sorted(before.keys() | weights.keys()):
+        old, new = (tuple(state[name].shape) if name in state else "missing" for state in (before, weights))
+        if old != new:
             raise UserError(
-                f"--init_checkpoint {checkpoint}: its {name} is {theirs}, here {ours}, so the optimizer does not fit; "
+                f"--init_checkpoint {checkpoint}: its {name} is {old}, here {new}, so the optimizer does not fit; "
                 f"keep objective, sizes and sharing, or {ALONE}"
             )
     model.load_state_dict(before)

@@ -225,11 +225,11 @@ def _warn_of_steps(args: Configuration, plan: Plan) -> None:
             f"{plan.epochs:,.0f} epochs: text that is repeated more than {MOST_EPOCHS} times teaches little; choose "
             f"--max_steps {max(1, int(steps * MOST_EPOCHS / plan.epochs))}, or more text"
         )
-    shortest = min(stage_lengths(steps, plan.generator_steps))
-    if training.get_warmup_steps(shortest) >= shortest:
+    shortest_stage = min(stage_lengths(steps, plan.generator_steps))
+    if training.get_warmup_steps(shortest_stage) >= shortest_stage:
         logger.warning(
-            f"--warmup_steps {training.warmup_steps:g} covers all {shortest} steps: the learning rate never reaches "
-            f"{training.learning_rate:g}. Set it to 0.1 for a tenth of the steps."
+            f"--warmup_steps {training.warmup_steps:g} covers all {shortest_stage} steps: the learning rate never "
+            f"reaches {training.learning_rate:g}. Set it to 0.1 for a tenth of the steps."
         )
 
 
@@ -250,20 +250,20 @@ def training_flops(
     large = _shape(config.discriminator)
     discriminator_steps = steps - config.generator_steps
 
-    def total(rule: Callable[..., float], chosen: float, forward: float) -> float:
+    def total(rule: Callable[..., float], chosen_share: float, forward: float) -> float:
         """Return the FLOPs of all networks by a rule.
 
         Args:
             rule: function of the shapes of a discriminator and of a masked language model, one of which is None.
-            chosen: share of the positions that is chosen.
+            chosen_share: share of the positions that is chosen.
             forward: share of a training step's FLOPs that its forward pass has by this rule.
         """
         flops = 0.0
         if config.generator is not None:
             trained = config.generator_steps + forward * discriminator_steps if objective.has_stages else steps
-            flops += rule(None, _shape(config.generator), **sizes, steps=trained, mlm_positions_fraction=chosen)
+            flops += rule(None, _shape(config.generator), **sizes, steps=trained, mlm_positions_fraction=chosen_share)
         main = (large, None) if objective.finds_replaced else (None, large)
-        predicted = 1.0 if objective.at_all_tokens or objective.is_causal else chosen
+        predicted = 1.0 if objective.at_all_tokens or objective.is_causal else chosen_share
         return flops + rule(*main, **sizes, steps=discriminator_steps, mlm_positions_fraction=predicted)
 
     return (

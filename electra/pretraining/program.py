@@ -105,11 +105,11 @@ def check_fits(
     check_can_hide(config, segments)
     tokenizer_of(model, tokenizer)  # refuses another one than that of the checkpoint from which the model was loaded
     size = vocabulary_size(tokenizer)
-    chosen = {*tokenizer.all_special_ids} - {*config.special_token_ids}
-    if chosen:
+    other_ids = {*tokenizer.all_special_ids} - {*config.special_token_ids}
+    if other_ids:
         raise UserError(
-            f"special_token_ids of the model lacks {sorted(chosen)}, special tokens of processing_class, which would "
-            "be replaced; build the model with the same tokenizer"
+            f"special_token_ids of the model lacks {sorted(other_ids)}, special tokens of processing_class, which "
+            "would be replaced; build the model with the same tokenizer"
         )
     if size > config.discriminator.vocab_size or config.mask_token_id != tokenizer.mask_token_id:
         raise UserError(

@@ -68,8 +68,8 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         args = fit_to_budget(args, run, data)
     args, model = prepare_model(args, run, data)
     probes = probes_of(args.training, model, data.tokenizer)
-    now = provenance_of(args.used_values(), data.text, args.training.segments_per_step)
-    provenance = check_resumed(run, now, networks_changed(run.checkpoint, model.config))
+    provenance_now = provenance_of(args.used_values(), data.text, args.training.segments_per_step)
+    provenance = check_resumed(run, provenance_now, networks_changed(run.checkpoint, model.config))
     plan = make_plan(args.training, model, data, provenance.changes)
     announce_plan(args, plan)
     if args.training.plan:

@@ -144,10 +144,10 @@ def find_run(folder: Path, start: str | Path | bool | None) -> Run:
             raise UserError(f"{source} {wrong}")
         run = _run_of(newest)
     else:
-        taken = "has checkpoints" if has_checkpoint else _taken(folder)
-        if taken is not None:
+        obstacle = "has checkpoints" if has_checkpoint else _why_taken(folder)
+        if obstacle is not None:
             raise UserError(
-                f"{folder} {taken}, which a new run would overwrite; choose another --experiment_name, or another "
+                f"{folder} {obstacle}, which a new run would overwrite; choose another --experiment_name, or another "
                 "output_dir in a program"
             )
         run = Run(folder)
@@ -155,16 +155,16 @@ def find_run(folder: Path, start: str | Path | bool | None) -> Run:
     return run
 
 
-def _taken(folder: Path) -> str | None:
+def _why_taken(folder: Path) -> str | None:
     """Return what a new run would overwrite, such as "has no checkpoint, but report.html"; None if nothing."""
     if not folder.is_dir() and os.path.lexists(folder):
         return "is a file, or a link to nothing"
-    ours = re.compile(r"(discarded-)?checkpoint-\d+|discriminator|generator")
+    our_names = re.compile(r"(discarded-)?checkpoint-\d+|discriminator|generator")
     foreign_files = [
-        f"{UNFINISHED}/{path.name}" for path in folder.glob(f"{UNFINISHED}/*") if not ours.fullmatch(path.name)
+        f"{UNFINISHED}/{path.name}" for path in folder.glob(f"{UNFINISHED}/*") if not our_names.fullmatch(path.name)
     ]
-    taken = next((name for name in (*_OF_END, *foreign_files) if (folder / name).exists()), None)
-    return taken and f"has no checkpoint, but {taken}"
+    foreign_name = next((name for name in (*_OF_END, *foreign_files) if (folder / name).exists()), None)
+    return foreign_name and f"has no checkpoint, but {foreign_name}"
 
 
 def _run_of(checkpoint: Path) -> Run:
@@ -259,13 +259,13 @@ def _check_named(run: Path, training: ElectraTrainingArguments, given_names: fro
             )
 
 
-def new_run_folder(wanted: Path) -> Path:
+def new_run_folder(wanted_folder: Path) -> Path:
     """Return a folder, locked, or else -2, -3 ...: the first that is free, missing or empty."""
-    folder = wanted
+    folder = wanted_folder
     number = 1
     while not (is_free(folder) and _lock(folder) and is_free(folder)):
         number += 1
-        folder = wanted.with_name(f"{wanted.name}-{number}")
+        folder = wanted_folder.with_name(f"{wanted_folder.name}-{number}")
     return folder
 
 
@@ -301,40 +301,40 @@ def provenance_of(options: Mapping[str, object], text: Mapping[str, Any], batch_
         text: fingerprints of the documents by name, see `PretrainingData`.
         batch_size: segments of an optimizer step, over all devices.
     """
-    kept = {name: value for name, value in options.items() if RESUMING.get(name) in ("kept", "recorded")}
-    as_read = json.loads(json.dumps(kept, default=lambda value: value.value))
+    kept_options = {name: value for name, value in options.items() if RESUMING.get(name) in ("kept", "recorded")}
+    as_read = json.loads(json.dumps(kept_options, default=lambda value: value.value))
     return RunProvenance(**text, first_held_out_text=text["held_out_text"], batch_size=batch_size, options=as_read)
 
 
-def check_resumed(run: Run, now: RunProvenance, networks: Mapping[str, tuple[object, object]]) -> RunProvenance:
+def check_resumed(run: Run, provenance: RunProvenance, networks: Mapping[str, tuple[object, object]]) -> RunProvenance:
     """Refuse to resume a run with text, options or networks that would make it another run; return its provenance.
 
     Args:
-        now: provenance of this start, which is returned with the first evaluated text and all changes so far.
+        provenance: provenance of this start, which is returned with the first evaluated text and all changes so far.
         networks: a result of `networks_changed` (model.py).
     """
     before = run.provenance
     if before is None:
-        return now
-    if before.batch_size != now.batch_size:
+        return provenance
+    if before.batch_size != provenance.batch_size:
         raise UserError(
-            f"{run.checkpoint} was trained with {before.batch_size} segments per step, not {now.batch_size}: its "
-            f"place in the corpus would be lost; batch size x accumulation x processes must be {before.batch_size}"
+            f"{run.checkpoint} was trained with {before.batch_size} segments per step, not {provenance.batch_size}: "
+            f"its place in the corpus would be lost; batch size x accumulation x processes must be {before.batch_size}"
         )
-    if before.training_text != now.training_text:
+    if before.training_text != provenance.training_text:
         raise UserError(
             f"{run.checkpoint} was trained on other text ({before.training_documents:,} documents, now "
-            f"{now.training_documents:,}); keep corpus, --validation_fraction, --test_fraction and "
+            f"{provenance.training_documents:,}); keep corpus, --validation_fraction, --test_fraction and "
             f"--validation_file, or {ALONE}"
         )
-    if before.test_text != now.test_text:
+    if before.test_text != provenance.test_text:
         raise UserError(
             f"{run.checkpoint} has another test set; keep corpus, --test_fraction and --validation_file, or {ALONE}"
         )
     changes = []
-    options_then = {**_values_not_recorded(before.options, now.options), **before.options}
+    options_then = {**_values_not_recorded(before.options, provenance.options), **before.options}
     # What the run has recorded is compared first: another value there may be why an option has an effect only now.
-    for name, value in sorted(now.options.items(), key=lambda item: item[0] not in before.options):
+    for name, value in sorted(provenance.options.items(), key=lambda item: item[0] not in before.options):
         old = options_then[name]
         if old == value or (isinstance(value, str) and old == absolute(value)):  # a path that is gone since
             continue
@@ -348,28 +348,28 @@ def check_resumed(run: Run, now: RunProvenance, networks: Mapping[str, tuple[obj
             raise UserError(
                 f"{run.checkpoint} was trained with {path} {old}, not {value}; keep it, or start a new run"
             )
-        if dropout not in before.options or dropout not in now.options:  # else it is among the changes
+        if dropout not in before.options or dropout not in provenance.options:  # else it is among the changes
             changes.append(f"{path} {value} instead of {old}")
-    if before.held_out_text != now.held_out_text:
+    if before.held_out_text != provenance.held_out_text:
         changes.append("other held-out text")
     lines = list(before.changes)
     if changes:
         lines.append(f"from step {run.step:,} on: {', '.join(changes)}")
-    return replace(now, first_held_out_text=before.first_held_out_text, changes=lines)
+    return replace(provenance, first_held_out_text=before.first_held_out_text, changes=lines)
 
 
-def _values_not_recorded(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def _values_not_recorded(recorded_options: Mapping[str, Any], present_options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that a run had of options that its record may lack, because they are newer: the defaults.
 
     A program records no options of tokenizer and networks, whose configurations are compared, and an objective's
     values in place of None.
     """
-    if "discriminator_type" in before:
+    if "discriminator_type" in recorded_options:
         return DEFAULTS
     recorded = {f.name for group in (SegmentArguments, ElectraTrainingArguments) for f in fields(group)}
-    own_values = objective_of(now["objective"])
+    own_values = objective_of(present_options["objective"])
     return {
-        **now,
+        **present_options,
         **{name: DEFAULTS[name] for name in recorded},
         **{name: getattr(own_values, name) for name in KEYS},
     }
@@ -384,10 +384,10 @@ def check_optimizer_of(checkpoint: Path, options: Mapping[str, object]) -> None:
     Args:
         options: options of the run that starts, by name.
     """
-    before = read_json(checkpoint / PROVENANCE_NAME, RunProvenance).options
+    recorded_options = read_json(checkpoint / PROVENANCE_NAME, RunProvenance).options
     for name in OF_OPTIMIZER:
         value = getattr(options[name], "value", options[name])
-        old = before.get(name, value)
+        old = recorded_options.get(name, value)
         if SAME_STATE.get(str(old), old) != SAME_STATE.get(str(value), value):
             raise UserError(
                 f"--init_checkpoint {checkpoint} has the optimizer of --{name} {old}, not {value}; keep it, or {ALONE}"

@@ -164,7 +164,7 @@ class StepGuard(TrainerCallback):
         # DeepSpeed has a number on the host, or none.
         return torch.as_tensor(0.0 if norm is None else norm, device=self.accelerator.device)
 
-    def log_skipped(self, step: int, skipped: int) -> None:
+    def log_skipped(self, step: int, skipped_steps: int) -> None:
         """Log the number of steps that were skipped since the last line of the log; waits for the device.
 
         Raises:
@@ -178,8 +178,8 @@ class StepGuard(TrainerCallback):
             )
         # fp16's loss scale rises until a gradient is infinite, which is no reason to warn.
         level = logging.WARNING if self.accelerator.scaler is None else logging.INFO
-        if skipped:
-            logger.log(level, "step %d: %d steps were not finite and were skipped", step, skipped)
+        if skipped_steps:
+            logger.log(level, "step %d: %d steps were not finite and were skipped", step, skipped_steps)
 
 
 # ---- the training log: means of losses and token counts between two lines, summed up on the device
@@ -289,11 +289,11 @@ class LogWindow:
         """
         totals: Counter[str] = Counter()
         batches: Counter[str] = Counter()
-        skipped = 0
+        skipped_steps = 0
         for names, row in self.sums.items():
             *sums, number, bad = gather(row.unsqueeze(0)).mean(dim=0).tolist()
-            skipped += round(bad)
+            skipped_steps += round(bad)
             if number:
                 totals.update(dict(zip(names, sums, strict=True)))
                 batches.update(dict.fromkeys(names, number))
-        return {name: total / batches[name] for name, total in totals.items()}, skipped
+        return {name: total / batches[name] for name, total in totals.items()}, skipped_steps

@@ -67,7 +67,7 @@ class StopRequests:
         """
         reading, writing = socket.socketpair()
         writing.setblocking(False)
-        before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        earlier_handlers = {number: signal.signal(number, self._note) for number in SIGNALS}
         wakeup = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
         listener = threading.Thread(target=self._listen, args=(reading,), daemon=True)
         listener.start()
@@ -78,7 +78,7 @@ class StopRequests:
             raise
         finally:
             signal.set_wakeup_fd(wakeup)
-            for number, handler in before.items():
+            for number, handler in earlier_handlers.items():
                 signal.signal(number, handler)
             writing.send(bytes(1))
             listener.join()
@@ -99,12 +99,12 @@ class StopRequests:
         while number := reading.recv(1)[0]:
             if number not in SIGNALS:  # such as SIGCHLD, for which torch has a handler
                 continue
-            now = time.monotonic()
+            seconds = time.monotonic()
             if number not in first:
-                first[number] = now
+                first[number] = seconds
                 name = signal.Signals(number).name
                 say(f"\n{name}: finishing this step and saving it; the same signal again stops at once")
-            elif number in ENDING and now - first[number] >= REPEAT:
+            elif number in ENDING and seconds - first[number] >= REPEAT:
                 say("stopped")
                 for process in multiprocessing.active_children():
                     process.kill()
@@ -132,9 +132,7 @@ class StopsWhenAsked(TrainerCallback):
             timeout = timedelta(seconds=args.ddp_timeout)
             self._group = torch.distributed.new_group(backend="gloo", timeout=timeout)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: object, control: TrainerControl, **kwargs: object) -> None:
         self.exit_code = self.requests.exit_code or (OUT_OF_TIME if time.monotonic() >= self.deadline else 0)
         if args.world_size > 1:  # a signal may reach only one process, or each at another step
             code = torch.tensor(self.exit_code)

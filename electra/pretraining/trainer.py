@@ -219,8 +219,8 @@ class ElectraTrainer(Trainer):
             resume_from_checkpoint = run.checkpoint or False
             if run.checkpoint is not None:
                 logger.info("resuming %s", run.checkpoint)
-                trained = load_tokenizer_beside_model(run.checkpoint)
-                check_given_tokenizer(self.processing_class, trained, run.checkpoint)
+                trained_tokenizer = load_tokenizer_beside_model(run.checkpoint)
+                check_given_tokenizer(self.processing_class, trained_tokenizer, run.checkpoint)
             provenance = self.checkpoints.provenance if self.is_opened else None
             networks = networks_changed(run.checkpoint, self.model.config)
             self.checkpoints.provenance = check_resumed(run, provenance or self._provenance(), networks)
@@ -232,8 +232,8 @@ class ElectraTrainer(Trainer):
                 return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
         except RuntimeError:  # of gloo, too, which has no class for a connection that is lost
             if self.args.world_size > 1:
-                again = "start the same command again on all hosts, with --auto_resume"
-                logger.error("this process has failed; if that is because another one was lost, %s", again)
+                advice = "start the same command again on all hosts, with --auto_resume"
+                logger.error("this process has failed; if that is because another one was lost, %s", advice)
             raise
         finally:
             self.checkpoints.wait()
@@ -332,7 +332,7 @@ class ElectraTrainer(Trainer):
 
     def evaluation_loop(self, dataloader: DataLoader, *args: object, **kwargs: object) -> EvalLoopOutput:
         started = time.monotonic()
-        more: dict[str, float] = {}
+        more_metrics: dict[str, float] = {}
         is_test = kwargs.get("metric_key_prefix") == TEST
         # The last batch is shorter, and an evaluation records more: compiled code would be compiled again.
         eagerly = torch.compiler.set_stance("force_eager") if self.args.torch_compile else nullcontext()
@@ -344,13 +344,13 @@ class ElectraTrainer(Trainer):
                 is_corrupted = isinstance(segments, CorruptedTestSet)
                 self.compute_metrics = self._corrupted_metrics if is_corrupted else self._held_out_metrics
                 options = {**kwargs, "metric_key_prefix": f"eval_{name}"}
-                more |= super().evaluation_loop(self.get_eval_dataloader(segments), *args, **options).metrics
+                more_metrics |= super().evaluation_loop(self.get_eval_dataloader(segments), *args, **options).metrics
             self.compute_metrics = self._held_out_metrics
             result = super().evaluation_loop(dataloader, *args, **kwargs)
             for probe in self.probes:
-                more |= {f"eval_{name}": value for name, value in probe(self.model).items()}
+                more_metrics |= {f"eval_{name}": value for name, value in probe(self.model).items()}
         self.window.pause_since(started)
-        return result._replace(metrics=result.metrics | more)
+        return result._replace(metrics=result.metrics | more_metrics)
 
     def prediction_step(
         self, model: nn.Module, inputs: dict[str, Tensor], *args: object, **kwargs: object
@@ -364,9 +364,9 @@ class ElectraTrainer(Trainer):
         """Log and return the metrics of the test set, `test_*`; {} without a test set."""
         if self.data.test is None:
             return {}
-        kept = self.last_records
+        held_out_records = self.last_records
         metrics = self.evaluate(self.data.test, metric_key_prefix=TEST)
-        self.last_records = kept
+        self.last_records = held_out_records
         return {name: value for name, value in metrics.items() if name.startswith(f"{TEST}_")}
 
     def _held_out_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
@@ -395,8 +395,8 @@ class ElectraTrainer(Trainer):
     def _log_window(self, logs: dict[str, float]) -> None:
         state = self.state
         window = self.window
-        means, skipped = window.read(self.accelerator.gather)
-        self.guard.log_skipped(state.global_step, skipped)
+        means, skipped_steps = window.read(self.accelerator.gather)
+        self.guard.log_skipped(state.global_step, skipped_steps)
         del logs["loss"]
         logs.update(means)  # none if all steps were skipped
         if not math.isfinite(logs["grad_norm"]):  # no step yet that was not skipped
@@ -404,15 +404,15 @@ class ElectraTrainer(Trainer):
         if self.objective_options.generator_gate:
             logs["train_generator"] = float(self.phase.train_generator)
         started: Any = window.started
-        now = time.monotonic()
-        seconds = now - started
+        now_seconds = time.monotonic()
+        seconds = now_seconds - started
         steps = max(1, state.global_step - window.first_step)
         logs["tokens_seen"] = state.num_input_tokens_seen
         logs["tokens_per_second"] = round(window.tokens / seconds)
         logs["eta_seconds"] = round((state.max_steps - state.global_step) * seconds / steps)
-        if skipped:
-            logs["skipped_steps"] = skipped
-        self.window = LogWindow(started=now, first_step=state.global_step)
+        if skipped_steps:
+            logs["skipped_steps"] = skipped_steps
+        self.window = LogWindow(started=now_seconds, first_step=state.global_step)
 
     def _read_tokens(self) -> None:
         self.state.num_input_tokens_seen += self.window.read_tokens(self.accelerator.gather)

@@ -43,8 +43,8 @@ def test_new_words_are_the_mean_of_the_pieces_that_they_replace(algorithm, size)
     old = trained_on([*TEXTS * 3, "qubelet moun"], algorithm, size)
     new = extend_tokenizer(old, DOMAIN, 5, 2)
     rows = rows_of_vocabulary(old, new)
-    assert rows.kept == {index: index for index in range(len(old))}
-    assert (len(rows.kept), len(rows.averaged), rows.size) == (len(old), 5, len(old) + 5)
+    assert rows.kept_rows == {index: index for index in range(len(old))}
+    assert (len(rows.kept_rows), len(rows.averaged), rows.size) == (len(old), 5, len(old) + 5)
     for text in DOMAIN:  # cut by the new tokenizer, and the new tokens by their rows: cut by the old one
         ids = plain_backend(new).encode(text, add_special_tokens=False).ids
         pieces = [piece for index in ids for piece in rows.averaged.get(index, [index])]
@@ -58,7 +58,7 @@ def test_new_ends_of_words_are_the_mean_of_ends_of_words():
     old, new = (BertTokenizer(vocab={t: i for i, t in enumerate(tokens)}) for tokens in vocabularies)
     rows = rows_of_vocabulary(old, new)
     assert rows.averaged == {10: [7, 8], 11: [5, 9, 8]}
-    assert (len(rows.kept), len(rows.averaged), rows.size) == (10, 2, 13)
+    assert (len(rows.kept_rows), len(rows.averaged), rows.size) == (10, 2, 13)
 
 
 def test_tokens_are_matched_by_role_and_by_name():
@@ -66,7 +66,7 @@ def test_tokens_are_matched_by_role_and_by_name():
     new = wrap_backend(old.backend_tokenizer, {**SPECIAL_TOKENS, "mask_token": "[PAD]", "pad_token": "[MASK]"})
     rows = rows_of_vocabulary(old, new)
     names = {**old.get_vocab(), "[MASK]": old.pad_token_id, "[PAD]": old.mask_token_id}
-    assert rows.kept == {index: names[token] for token, index in new.get_vocab().items()}
+    assert rows.kept_rows == {index: names[token] for token, index in new.get_vocab().items()}
     assert "Unigram" in refused(lambda: rows_of_vocabulary(old, trained_on(TEXTS * 3, "unigram", 100)))
 
 
@@ -74,7 +74,7 @@ def test_a_token_of_unknown_characters_is_new():
     old = trained_on(TEXTS * 3, "wordpiece", 160)
     new = trained_on([*TEXTS * 3, "Σ Σ"], "wordpiece", 160)
     rows = rows_of_vocabulary(old, new)
-    assert new.get_vocab()["σ"] not in {**rows.kept, **rows.averaged}
+    assert new.get_vocab()["σ"] not in {**rows.kept_rows, **rows.averaged}
 
 
 @parametrize("model_type", BACKBONES)
