@@ -325,13 +325,13 @@ def parse_data_options(
     files = files_by_split(options)
     if "test" in rows and not hasattr(options, "test_file"):
         raise UserError(f"this task reads no test set; leave {rows['test'].argument} out, or pass it as eval_dataset")
-    named = [*[f"--{SPLITS[split]}_file" for split in files][:1], *[part.argument for part in rows.values()][:1]]
-    named += ["--dataset_name"] if options.dataset_name is not None else []
-    if len(named) > 1:
-        raise UserError(f"{named[0]} and {named[1]} both name the data; leave one of them out")
-    if not named:
-        missing = {name: value for name, value in default.items() if getattr(options, name) is None}
-        options = replace(options, **missing)
+    sources = [*[f"--{SPLITS[split]}_file" for split in files][:1], *[part.argument for part in rows.values()][:1]]
+    sources += ["--dataset_name"] if options.dataset_name is not None else []
+    if len(sources) > 1:
+        raise UserError(f"{sources[0]} and {sources[1]} both name the data; leave one of them out")
+    if not sources:
+        missing_values = {name: value for name, value in default.items() if getattr(options, name) is None}
+        options = replace(options, **missing_values)
     for split in needs:
         if options.dataset_name is None and split not in {**files, **rows}:
             file = f"--{SPLITS[split]}_file (in Python {DATASET_ARGUMENTS[split]})"
@@ -412,8 +412,8 @@ def _defaults_by_size(encoder: "Encoder", values: Values, texts: int | None, beg
         epochs = EPOCHS
         if row.steps is not None and texts is not None:
             batch = values["per_device_train_batch_size"] * values["gradient_accumulation_steps"]
-            least, most = FITTED_EPOCHS
-            epochs = float(min(most, max(least, math.ceil(row.steps / math.ceil(texts / batch)))))
+            least_epochs, most_epochs = FITTED_EPOCHS
+            epochs = float(min(most_epochs, max(least_epochs, math.ceil(row.steps / math.ceil(texts / batch)))))
         reads_mean = can_read_mean(config) and not values["left_to_right"]
         return {
             "learning_rate": row.learning_rate,

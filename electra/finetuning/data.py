@@ -236,8 +236,8 @@ DATASET_ARGUMENTS = {"train": "train_dataset", "dev": "eval_dataset", "test": "t
 def files_by_split(options: object) -> dict[str, list[str]]:
     """Return the files of each split that `train_file`, `validation_file` and `test_file` name."""
     files = {}
-    for split, theirs in SPLITS.items():
-        paths = getattr(options, f"{theirs}_file", None)
+    for split, split_name in SPLITS.items():
+        paths = getattr(options, f"{split_name}_file", None)
         if paths:
             files[split] = [paths] if isinstance(paths, str) else paths
     return files
@@ -473,13 +473,13 @@ def rows_by_split(
         return {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}
     config = getattr(options, "dataset_config_name", None)
     tables = load_tables(name, config, "name files with --train_file and --validation_file")
-    missing = [SPLITS[split] for split in needs if SPLITS[split] not in tables]
-    if missing:
-        raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(tables)}")
+    missing_splits = [SPLITS[split] for split in needs if SPLITS[split] not in tables]
+    if missing_splits:
+        raise UserError(f"the data set {name} has no split {missing_splits[0]}; its splits are {' '.join(tables)}")
     return {
-        split: table_rows(tables[theirs], f"{name} {theirs}", names_classes=names_classes)
-        for split, theirs in SPLITS.items()
-        if theirs in tables
+        split: table_rows(tables[split_name], f"{name} {split_name}", names_classes=names_classes)
+        for split, split_name in SPLITS.items()
+        if split_name in tables
     }
 
 

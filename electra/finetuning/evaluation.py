@@ -67,12 +67,12 @@ class Evaluation:
                 return result
         return None
 
-    def best_first(self, task: Task, *more: Result) -> list[int]:
+    def best_first(self, task: Task, *more_results: Result) -> list[int]:
         """Return the seeds of a task's finished runs, ordered by headline, best first.
 
-        `more` are results that may not be in the folder; of two results of a run, the folder's counts.
+        `more_results` are results that may not be in the folder; of two results of a run, the folder's counts.
         """
-        runs = (*more, *self.results)
+        runs = (*more_results, *self.results)
         scores = {r.seed: task.headline(r.metrics) for r in runs if r.task == task.name}
         return sorted(scores, key=lambda seed: (-scores[seed], seed))
 
@@ -213,15 +213,15 @@ def is_sweep() -> bool:
 def check_same(
     folder: Path,
     task: str,
-    then: Values,
-    now: Values,
+    recorded_settings: Values,
+    present_settings: Values,
 ) -> None:
     """Refuse a folder whose results have other settings. Settings that only old results have do not count."""
-    then = with_batch(then)
+    recorded_settings = with_batch(recorded_settings)
     differences = [
-        f"{name} is {then.get(name)} there and {value} here"
-        for name, value in with_batch(now).items()
-        if then.get(name) != value
+        f"{name} is {recorded_settings.get(name)} there and {value} here"
+        for name, value in with_batch(present_settings).items()
+        if recorded_settings.get(name) != value
     ]
     if differences:
         raise UserError(

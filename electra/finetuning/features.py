@@ -59,9 +59,9 @@ def check_features(features: object, config: PreTrainedConfig) -> None:
     if features not in READINGS:
         raise UserError(f"the features {features!r:.40} are unknown; choose one of {', '.join(READINGS)}")
     layers = config.num_hidden_layers
-    needed = -(READINGS[features].states.start or 0)
-    if layers < needed:
-        raise UserError(f"--features {features} reads {needed} layers, but the encoder has {layers}; choose others")
+    depth = -(READINGS[features].states.start or 0)
+    if layers < depth:
+        raise UserError(f"--features {features} reads {depth} layers, but the encoder has {layers}; choose others")
 
 
 class FeatureHead(nn.Module):
@@ -108,8 +108,8 @@ class FrozenEncoder(TaskModel):
         """Return the features, float32 (B, W, S, D), of words whose first tokens are at `positions`, int64 (B, W)."""
         output = self.encoder_output(input_ids, attention_mask, output_hidden_states=True)
         states = [*output.hidden_states[:-1], output[0]]  # of the last, what other heads read
-        chosen = states[READINGS[self.features].states]
-        return torch.stack([gather_hidden(state, positions).float() for state in chosen], dim=2)
+        read_states = states[READINGS[self.features].states]
+        return torch.stack([gather_hidden(state, positions).float() for state in read_states], dim=2)
 
 
 class FeatureTagger(FrozenEncoder):
@@ -214,10 +214,10 @@ def _features(model: FrozenEncoder, rows: ColumnRows, tuning: HyperParameters) -
     collator = PaddingCollator(model.encoder.config.pad_token_id or 0)
     device = model.encoder.device
     arrays: dict[int, Array] = {}
-    for chosen in rows.batches(tuning.per_device_eval_batch_size):
-        batch = collator([{name: rows[row][name] for name in ("input_ids", "positions")} for row in chosen])
+    for row_numbers in rows.batches(tuning.per_device_eval_batch_size):
+        batch = collator([{name: rows[row][name] for name in ("input_ids", "positions")} for row in row_numbers])
         with in_precision(device, tuning.precision):
             states = model.read(**{name: values.to(device) for name, values in batch.items()})
-        for row, values in zip(chosen, states.cpu().numpy(), strict=True):
+        for row, values in zip(row_numbers, states.cpu().numpy(), strict=True):
             arrays[row] = values[: len(rows[row]["positions"])].copy()  # without the padding
     return [arrays[row] for row in range(len(rows))]

@@ -309,10 +309,10 @@ class TaskModel(nn.Module):
         if self.takes_token_types and token_type_ids is not None:
             inputs["token_type_ids"] = token_type_ids
         length = input_ids.size(1)
-        missing = -length % row_multiple(input_ids.device)
-        if missing > 0 and length + missing <= self.longest_input:
-            padding = {"input_ids": self.encoder.config.pad_token_id or 0}
-            inputs = {name: F.pad(values, (0, missing), value=padding.get(name, 0)) for name, values in inputs.items()}
+        padding = -length % row_multiple(input_ids.device)
+        if padding > 0 and length + padding <= self.longest_input:
+            fill = {"input_ids": self.encoder.config.pad_token_id or 0}
+            inputs = {name: F.pad(values, (0, padding), value=fill.get(name, 0)) for name, values in inputs.items()}
         if self.is_left_to_right:
             bias = causal_bias(inputs["input_ids"], self.encoder.dtype)
             options |= attention_inputs(self.encoder.config, bias)
@@ -554,8 +554,8 @@ def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:
     if is_fresh or differs_from_manifest(Path(name_of(model)), CONFIG_NAME):
         config = model.config.to_diff_dict()
         config.pop("transformers_version", None)
-        shown = {name: value for name, value in config.items() if name[0] != "_"}
-        digest.update(json.dumps(shown, sort_keys=True, default=str).encode())
+        public_values = {name: value for name, value in config.items() if name[0] != "_"}
+        digest.update(json.dumps(public_values, sort_keys=True, default=str).encode())
     if not is_fresh:
         for name, value in sorted(model.state_dict().items()):
             content = value.detach().cpu().contiguous().flatten()

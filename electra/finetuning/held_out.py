@@ -27,8 +27,8 @@ Key = Callable[[_Row], Any]
 class Parts(NamedTuple):
     """Two parts of some rows, each in the order of the rows: those that were chosen, and the others."""
 
-    chosen: list[Any]
-    others: list[Any]
+    chosen_rows: list[Any]
+    other_rows: list[Any]
 
 
 def no_label(row: object) -> int:
@@ -66,8 +66,8 @@ def hold_out(
     first: dict[Hashable, _Row] = {}
     for row in rows:
         first.setdefault(content_of(row), row)
-    chosen, _ = choose_share([*first.values()], share, seed, key)
-    contents = {content_of(row) for row in chosen}
+    held_out_rows, _ = choose_share([*first.values()], share, seed, key)
+    contents = {content_of(row) for row in held_out_rows}
     is_chosen = np.array([content_of(row) in contents for row in rows], bool)
     return Parts([*compress(rows, is_chosen)], [*compress(rows, ~is_chosen)])
 

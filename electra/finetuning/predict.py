@@ -246,10 +246,10 @@ def verb_of(recorded: SavedKind, head: str, settings: Values) -> str:
     return "classify" if "label_kind" in settings else verbs[0]
 
 
-def forward_of(predictor: Predictor, saved: Saved, batch_size: int, unknown: UnknownTokens) -> Forward:
+def forward_of(predictor: Predictor, saved: Saved, batch_size: int, unknown_tokens: UnknownTokens) -> Forward:
     """Return the function rows -> logits of the predictor's module with the saved weights, as in the evaluation.
 
-    The function counts the `unknown` tokens of the rows, and raises a UserError if a logit is nan.
+    The function counts the tokens of the rows in `unknown_tokens`, and raises a UserError if a logit is nan.
     """
     predictor.module.take_from(saved.model)
     device = PartialState().device
@@ -259,7 +259,7 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int, unknown: Unk
     precision = "bf16" if saved.settings.get("precision") == "bf16" and computes_bf16() else "fp32"
 
     def forward(rows: ColumnRows) -> Array:
-        unknown.add(ids_of_rows(rows), saved.tokenizer)
+        unknown_tokens.add(ids_of_rows(rows), saved.tokenizer)
         with computing(device, most_threads()):
             logits = predict_logits(model, rows, collator, batch_size, precision)
         check_finite(torch.from_numpy(logits))
@@ -297,15 +297,15 @@ def predict(
     Raises:
         UserError: there is no such model or file, or a row cannot be read.
     """
-    asked = AskedColumns("the model", text_column, text_pair_column)
+    asked_columns = AskedColumns("the model", text_column, text_pair_column)
     if isinstance(model, PreTrainedModel):
         saved, verb = saved_in_memory(model, processing_class)
     else:
         path = model.saved_model() if isinstance(model, FineTuned) else model
         saved, verb = open_saved(path)
         check_given_tokenizer(processing_class, saved.tokenizer, str(path))
-        asked = asked._replace(model=str(path))
-    predictor: Predictor = command_of(verb).predictor(saved, asked)
+        asked_columns = asked_columns._replace(model=str(path))
+    predictor: Predictor = command_of(verb).predictor(saved, asked_columns)
     placed = list(placed_rows(rows, "rows", text_column or saved.settings.get("text_column") or TEXT_COLUMN))
     check_rows(predictor, placed)
     answered = answer_rows(predictor, saved, per_device_eval_batch_size, placed, "the rows")
@@ -325,13 +325,13 @@ def answer_rows(
     predictor: Predictor, saved: Saved, batch_size: int, rows: Iterable[PlacedRow], source: str
 ) -> Iterator[tuple[PlacedRow, Columns]]:
     """Yield each row with its answer, in order; after the last row, warn if many tokens of `source` are unknown."""
-    unknown = UnknownTokens()
-    forward = forward_of(predictor, saved, batch_size, unknown)
+    unknown_tokens = UnknownTokens()
+    forward = forward_of(predictor, saved, batch_size, unknown_tokens)
     waiting = iter(rows)
     while window := list(islice(waiting, WINDOW)):
         answers = predictor.answer([predictor.parse(row, place) for place, row in window], forward)
         yield from zip(window, answers, strict=True)
-    unknown.warn(source)
+    unknown_tokens.warn(source)
 
 
 def open_rows(
@@ -361,8 +361,8 @@ def write_rows(file: IO[str], table: OpenTable | None, answered: Iterable[tuple[
     writer = csv.writer(lines, delimiter=table.delimiter if table else ",", lineterminator="\r\n")
     count = 0
     for count, ((place, row), answer) in enumerate(answered, start=1):
-        if taken := row.keys() & answer.keys():
-            raise UserError(f"{place} has the column '{min(taken)}', as the answers have; rename it")
+        if shared_columns := row.keys() & answer.keys():
+            raise UserError(f"{place} has the column '{min(shared_columns)}', as the answers have; rename it")
         if table is None:
             file.write(f"{as_json({**row, **answer})}\n")
             continue
@@ -407,8 +407,8 @@ def main(argv: list[str] | None = None) -> None:
     with redirect_stdout(sys.stderr):
         keep_freed_memory()
         saved, verb = open_saved(args.model)
-        asked = AskedColumns(args.model, args.text_column, args.text_pair_column)
-        predictor: Predictor = command_of(verb).predictor(saved, asked)
+        asked_columns = AskedColumns(args.model, args.text_column, args.text_pair_column)
+        predictor: Predictor = command_of(verb).predictor(saved, asked_columns)
         if args.file != "-":  # refuse a bad row before hours of work
             check_rows(predictor, open_rows(args.file, predictor, args.delimiter, args.quoting)[1])
         if args.threads is not None:

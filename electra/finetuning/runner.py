@@ -196,17 +196,17 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
         }
     for result in evaluation.results:
         expected = settings.get(result.task, {**result.settings, "encoder": fingerprint})
-        then = {**scored_options(type(args.options)), **result.settings}  # an option of today had its default then
-        check_same(evaluation.folder, result.task, then, expected)
+        recorded = {**scored_options(type(args.options)), **result.settings}  # a later option had its default then
+        check_same(evaluation.folder, result.task, recorded, expected)
 
     to_do = []
-    missing = set()
+    missing_tasks = set()
     for task in evaluation.tasks:
-        wanted = list(range(first_seed, first_seed + args.options.num_seeds))
+        wanted_seeds = list(range(first_seed, first_seed + args.options.num_seeds))
         if evaluation.is_start(task) or args.options.save_model:
             # The best run may be one of another command, which kept no encoder and no model.
-            wanted += [seed for seed in evaluation.best_first(task) if seed not in wanted]
-        seeds = unfinished_seeds(evaluation, task, wanted)
+            wanted_seeds += [seed for seed in evaluation.best_first(task) if seed not in wanted_seeds]
+        seeds = unfinished_seeds(evaluation, task, wanted_seeds)
         data = task.load(encoder.tokenizer, tunings[task.name]) if seeds else None
         if data is not None:
             facts: dict[str, float] = {CAN_READ_MEAN: True} if can_read_mean(encoder.model.config) else {}
@@ -215,9 +215,9 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
             data = data._replace(measured={**data.measured, **facts})
             to_do.append(PlannedTask(task, tunings[task.name], settings[task.name], data, seeds))
         elif seeds:
-            missing.add(task.name)
-        if task.start in missing or len(missing) == len(evaluation.tasks):
-            raise UserError(f"there is no data of {' '.join(sorted(missing))}; see the warnings")
+            missing_tasks.add(task.name)
+        if task.start in missing_tasks or len(missing_tasks) == len(evaluation.tasks):
+            raise UserError(f"there is no data of {' '.join(sorted(missing_tasks))}; see the warnings")
     return to_do
 
 
@@ -247,9 +247,9 @@ def share_of_unknown(task: Task, data: TaskData, tokenizer: PreTrainedTokenizerB
     for name, split in data.splits.items():
         counts[name] = UnknownTokens()
         counts[name].add(ids_of_rows(split.rows), tokenizer)
-    worst = max(counts, key=lambda name: counts[name].share)
-    counts[worst].warn(f"{task.name} {worst}")
-    share = counts[worst].share
+    worst_name = max(counts, key=lambda name: counts[name].share)
+    counts[worst_name].warn(f"{task.name} {worst_name}")
+    share = counts[worst_name].share
     return {UNKNOWN_SHARE: round(share, 4)} if share > WARN_UNKNOWN_RATE else {}
 
 
@@ -285,8 +285,8 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
                 f" --head {p.tuning.head}" if has_choice else "",
             )  # fmt: skip
         unit = p.task.kind.reporting.unit
-        scored = sum(split.examples for name, split in p.data.scored.items() if name.startswith("dev"))
-        if reason := too_few(scored, unit):
+        scored_rows = sum(split.examples for name, split in p.data.scored.items() if name.startswith("dev"))
+        if reason := too_few(scored_rows, unit):
             logger.warning("%s: there will be no verdict: %s. %s", p.task.name, reason, for_a_verdict(unit))
     runs = sum(len(p.seeds) for p in to_do)
     logger.info("%s, %d finished", counted(runs, "run"), len(evaluation.results))
@@ -309,7 +309,7 @@ class Progress(TrainerCallback):
     def __init__(self, steps: int, *, is_shown: bool) -> None:
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
         self.bar = tqdm(total=steps, disable=not (is_shown and shows_bars()), bar_format=form, leave=False)
-        self.said = time.monotonic()
+        self.said_at = time.monotonic()
         self.timed: set[str] = set()
 
     def begin(self, p: PlannedTask, seed: int) -> None:
@@ -321,7 +321,7 @@ class Progress(TrainerCallback):
         """Log a line, above the bar if there is one."""
         say = logger.info if self.bar.disable else self.bar.write
         say(printable(text))
-        self.said = time.monotonic()
+        self.said_at = time.monotonic()
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
@@ -330,17 +330,17 @@ class Progress(TrainerCallback):
         step = state.global_step
         if step in (1, STEPS_OF_ESTIMATE) and args.device.type != "cpu":
             torch.accelerator.synchronize()
-        now = time.monotonic()
+        now_seconds = time.monotonic()
         if step == 1:  # slower than the others
-            self.first = now
+            self.first = now_seconds
             return
-        seconds = (now - self.first) / (step - 1)  # of a step
+        seconds = (now_seconds - self.first) / (step - 1)  # of a step
         if step == STEPS_OF_ESTIMATE and self.task not in self.timed:
             self.timed.add(self.task)
             self.say(f"{self.task}: training takes about {format_seconds(seconds * state.max_steps)} for each seed")
-        elif self.bar.disable and now - self.said > LINE_SECONDS:
-            left = format_seconds(seconds * (state.max_steps - step))
-            self.say(f"{self.title}: step {step} of {state.max_steps}, about {left} left")
+        elif self.bar.disable and now_seconds - self.said_at > LINE_SECONDS:
+            time_left = format_seconds(seconds * (state.max_steps - step))
+            self.say(f"{self.title}: step {step} of {state.max_steps}, about {time_left} left")
 
 
 def run_all(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
@@ -441,7 +441,7 @@ def start_of(evaluation: Evaluation, task: Task) -> tuple[str, Path | None]:
     """Return the name and the folder of the encoder that a run starts from; no folder for the evaluation's encoder."""
     if task.start is None:
         return evaluation.args.start, None
-    (source,) = (other for other in evaluation.tasks if other.name == task.start)
+    (source,) = (candidate for candidate in evaluation.tasks if candidate.name == task.start)
     seed = evaluation.best_first(source)[0]
     return f"{source.name}-{seed}", evaluation.encoder_path(source.name, seed)
 
@@ -489,8 +489,8 @@ def keep(
             replace_folder(unfinished, folder)
     with evaluation.lock("results"):
         evaluation.results = read_results(evaluation.folder / RESULTS_NAME)
-        kept = task.kept(logits, p.data.references) if task.kept else {}
-        save_model(evaluation, task, p.data, result, model, kept)
+        kept_values = task.kept_values(logits, p.data.references) if task.kept_values else {}
+        save_model(evaluation, task, p.data, result, model, kept_values)
         evaluation.add(result)
 
 

@@ -89,11 +89,11 @@ def save_model(
     data: TaskData,
     result: Result,
     model: TaskModel,
-    kept: Values,
+    kept_values: Values,
 ) -> None:
     """Save the model of a run if it is the best one; call it on the main process, before the result is written.
 
-    config.json of the model gets the names of the labels, and the lists of `kept`.
+    config.json of the model gets the names of the labels, and the lists of `kept_values`.
     """
     if not evaluation.args.options.save_model or evaluation.best_first(task, result)[0] != result.seed:
         return
@@ -107,7 +107,7 @@ def save_model(
         config.label2id = {label: number for number, label in enumerate(data.labels)}
     if data.problem_type is not None:
         config.problem_type = data.problem_type
-    for name, value in {**data.saved, **kept}.items():
+    for name, value in {**data.saved, **kept_values}.items():
         setattr(config, name, value)
     first = evaluation.find(task.name, result.seed) or result
     with translate_write_errors(evaluation.folder, "make room, and run the same command again"):
@@ -152,7 +152,7 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
     labels = list(config.get("id2label", {}).values())
     if labels:
         training["labels"] = ", ".join(labels)
-    for name in kind.kept:
+    for name in kind.kept_lists:
         if name in config:
             values = zip(labels, config[name], strict=True)
             training[name] = ", ".join(f"{label} {value:.3g}" for label, value in values)

@@ -67,7 +67,7 @@ class TaskKind(NamedTuple):
         pipeline: tag of the Hub.
         max_length: maximum input length in tokens without --max_length.
         reads_windows: whether longer inputs are cut into windows; otherwise they are truncated.
-        kept: names of lists in the config.json of a saved model, with a number for each label; see `Task.kept`.
+        kept_lists: names of lists in a saved config.json, with a number for each label; see `Task.kept_values`.
     """
 
     name: str
@@ -77,7 +77,7 @@ class TaskKind(NamedTuple):
     pipeline: str
     max_length: int = 128
     reads_windows: bool = False
-    kept: Sequence[str] = ()
+    kept_lists: Sequence[str] = ()
 
 
 class Split(NamedTuple):
@@ -109,7 +109,7 @@ class TaskData(NamedTuple):
         splits: `train`, `dev` and others by name. Names of the development sets begin with dev.
         labels: names of the classes by number, for a saved model.
         problem_type: name in transformers' configuration of what a saved sequence classifier predicts.
-        chosen: seed of a run -> numbers of the rows of `train` that it trains on, int64 (M,); None for all rows.
+        chosen_rows: seed of a run -> numbers of the rows of `train` that it trains on, int64 (M,); None for all rows.
         saved: values for the configuration of a saved model, beside the classes.
         baselines: seed of a run -> name of a baseline, such as the most frequent answer -> its metrics, named as in
             `Task.metrics`, from the same rows as the run and without a network; None without baselines.
@@ -119,7 +119,7 @@ class TaskData(NamedTuple):
     splits: Mapping[str, Split]
     labels: Sequence[str] = ()
     problem_type: str | None = None
-    chosen: Callable[[int], Array] | None = None
+    chosen_rows: Callable[[int], Array] | None = None
     saved: Values = {}
     baselines: Callable[[int], BaselineScores] | None = None
     measured: Mapping[str, float] = {}
@@ -130,7 +130,7 @@ class TaskData(NamedTuple):
 
     def rows_of(self, seed: int) -> ColumnRows:
         """Return the rows that the run with this seed trains on."""
-        return self.train if self.chosen is None else self.train.take(self.chosen(seed))
+        return self.train if self.chosen_rows is None else self.train.take(self.chosen_rows(seed))
 
     @property
     def scored(self) -> dict[str, Split]:
@@ -182,7 +182,7 @@ class Task(NamedTuple):
         predictions: (split, logits by split, references by split) -> end of a file's name -> text, or values to be
             written as JSON. The files are written for each run and split; their names begin with
             predictions/TASK-SEED.
-        kept: (logits by split, references by split) -> values that a saved model keeps in its config.json.
+        kept_values: (logits by split, references by split) -> values that a saved model keeps in its config.json.
         texts: number of training texts, where narrow encoders have defaults of their own for this task, which depend
             on it (`NARROW_DEFAULTS`); None elsewhere.
         start: the task from whose best encoder runs start; None for the pre-trained encoder.
@@ -204,7 +204,7 @@ class Task(NamedTuple):
     loss: Loss = step_loss
     collator: Callable[[int], Collator] = PaddingCollator
     predictions: WritePredictions | None = None
-    kept: Callable[[Logits, Mapping[str, Any]], Values] | None = None
+    kept_values: Callable[[Logits, Mapping[str, Any]], Values] | None = None
     texts: int | None = None
     start: str | None = None
     note: str = ""
@@ -255,9 +255,9 @@ def has_one_answer(answers: Sequence[str | float] | Array, references: Sequence[
         answers, references: N values that are equal or not; numbers are rounded before, to what counts as equal.
     """
     distinct, counts = np.unique(answers, return_counts=True)
-    most = counts.argmax()
-    share = counts[most] / len(answers)
-    expected = np.mean(np.asarray(references) == distinct[most])
+    most_frequent = counts.argmax()
+    share = counts[most_frequent] / len(answers)
+    expected = np.mean(np.asarray(references) == distinct[most_frequent])
     return bool(share >= COLLAPSED_SHARE and 1 - share < RARE_ANSWERS * (1 - expected))
 
 

@@ -60,8 +60,8 @@ def training_arguments(
     name: str,
 ) -> TrainingArguments:
     """Return the `TrainingArguments` of a run."""
-    theirs = {f.name for f in fields(TrainingArguments)}
-    values = {name: value for name, value in vars(options).items() if name in theirs}
+    names_of_trainer = {f.name for f in fields(TrainingArguments)}
+    values = {name: value for name, value in vars(options).items() if name in names_of_trainer}
     values |= {
         "output_dir": str(folder),
         "run_name": name,
@@ -108,13 +108,13 @@ class FilledUp(Sampler[Any]):
 
     def __init__(self, sampler: ShuffledLengthGroups, size: int) -> None:
         self.sampler = sampler
-        self.missing = -len(sampler) % size
+        self.missing_rows = -len(sampler) % size
 
     def __len__(self) -> int:
-        return len(self.sampler) + self.missing
+        return len(self.sampler) + self.missing_rows
 
     def __iter__(self) -> Iterator[Any]:
-        return chain(self.sampler, repeat(None, self.missing))
+        return chain(self.sampler, repeat(None, self.missing_rows))
 
 
 class TrainingRows(Dataset[Any]):
@@ -136,9 +136,9 @@ class TrainingRows(Dataset[Any]):
 
         A process without rows computes such a batch because the other processes wait for its gradient.
         """
-        there = [row for row in rows if row is not None]
-        if there:
-            return self.collator(there)
+        present_rows = [row for row in rows if row is not None]
+        if present_rows:
+            return self.collator(present_rows)
         batch = self.collator([self.rows[0]])
         return {**batch, "labels": torch.full_like(batch["labels"], IGNORED)}
 

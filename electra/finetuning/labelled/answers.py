@@ -25,21 +25,21 @@ KINDS = {
 
 def predictor_of_texts(
     saved: Saved,
-    asked: AskedColumns,
+    asked_columns: AskedColumns,
     parse: Callable[[Columns, str], Example] | None = None,
 ) -> Predictor:
     """Return the predictor of a saved classifier of texts or pairs.
 
     Args:
-        asked: columns of the texts; where they name none, those of the training.
+        asked_columns: columns of the texts; where they name none, those of the training.
         parse: (columns, place) of a row -> example, in place of the columns.
     """
-    text = asked.text_column or saved.settings.get("text_column")
-    pair = asked.text_pair_column or saved.settings.get("text_pair_column")
+    text = asked_columns.text_column or saved.settings.get("text_column")
+    pair = asked_columns.text_pair_column or saved.settings.get("text_pair_column")
     config = saved.model.config
     classes = [config.id2label[number] for number in range(config.num_labels)]
     labels = LabelSet(KINDS.get(config.problem_type, SINGLE), classes)
-    thresholds = read_thresholds(saved, asked.model) if labels.kind == SEVERAL else None
+    thresholds = read_thresholds(saved, asked_columns.model) if labels.kind == SEVERAL else None
     return Predictor(
         EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
         parse or partial(read_example, TextColumns(text, pair)),

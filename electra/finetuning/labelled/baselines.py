@@ -22,18 +22,18 @@ FAINT = 1e-6
 def make_baselines(
     data: LabelledTexts,
     splits: Mapping[str, Split],
-    chosen: Callable[[int], Array] | None,
+    chosen_rows: Callable[[int], Array] | None,
 ) -> Callable[[int], BaselineScores]:
     """Return a function of a run's seed that returns the metrics of both baselines by name.
 
     Args:
-        chosen: seed of a run -> numbers of the rows that the run trains on; None for all.
+        chosen_rows: seed of a run -> numbers of the rows that the run trains on; None for all.
     """
-    if chosen is None:
+    if chosen_rows is None:
         whole = cache(lambda: _scores(data, splits, range(len(data.splits["train"]))))
         return lambda seed: whole()
     owners = splits["train"].references.owners
-    return lambda seed: _scores(data, splits, np.unique(owners[chosen(seed)]).tolist())
+    return lambda seed: _scores(data, splits, np.unique(owners[chosen_rows(seed)]).tolist())
 
 
 def _scores(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> BaselineScores:
@@ -49,18 +49,18 @@ def _baselines(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence
     """
     train = [data.splits["train"][number] for number in texts]
     part = data._replace(splits={"train": train})
-    scored = {name: split for name, split in splits.items() if split.is_labelled and name != "train"}
+    scored_splits = {name: split for name, split in splits.items() if split.is_labelled and name != "train"}
     constant = part.constant("train")
     if data.labels.kind == SEVERAL and constant.max() <= 0:  # no class is in half of the texts
         constant = np.where(constant == constant.max(), FAINT, constant)
     answers = {
-        CONSTANT: {name: np.tile(constant, (len(split.references.owners), 1)) for name, split in scored.items()}
+        CONSTANT: {name: np.tile(constant, (len(split.references.owners), 1)) for name, split in scored_splits.items()}
     }
-    texts_of = {name: [text_of_example(example) for example in data.splits[name]] for name in scored}
+    texts_of = {name: [text_of_example(example) for example in data.splits[name]] for name in scored_splits}
     words = [text_of_example(example) for example in train]
     score = fit_words(words, part.targets("train"), data.labels.kind, len(data.labels.classes))
     if score is not None:
-        logits = {name: score(texts_of[name]).astype(np.float32) for name in scored}
+        logits = {name: score(texts_of[name]).astype(np.float32) for name in scored_splits}
         answers[BAG_OF_WORDS] = {name: values[splits[name].references.owners] for name, values in logits.items()}
     return answers
 

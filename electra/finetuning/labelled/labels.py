@@ -220,7 +220,7 @@ def number_labels(examples: Sequence[Example], labels: LabelSet, separator: str 
 
 def _unknown_label(example: Example, labels: LabelSet) -> str:
     """Return the message for a label that the training data does not have."""
-    shown = f"the label {abridged(example.label)}"
+    label = f"the label {abridged(example.label)}"
     expected = ", ".join(labels.classes) or "numbers"
     advice = "correct it, or see --label_kind"
     if labels.form == "truths":
@@ -228,9 +228,9 @@ def _unknown_label(example: Example, labels: LabelSet) -> str:
         advice = "correct it"
         if isinstance(example.label, dict):
             wrong = [(name, value) for name, value in example.label.items() if truth_of(value) is None]
-            shown = f"{wrong[0][0]} {abridged(wrong[0][1])}" if wrong else shown
+            label = f"{wrong[0][0]} {abridged(wrong[0][1])}" if wrong else label
     return (
-        f"{example.place} has {shown}, but training has {expected:.200}; {advice}, or name it with --no_label if it "
+        f"{example.place} has {label}, but training has {expected:.200}; {advice}, or name it with --no_label if it "
         "means that there is no label"
     )
 

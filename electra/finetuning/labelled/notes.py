@@ -23,14 +23,14 @@ def log_labels(data: LabelledTexts) -> None:
     labels = data.labels
     texts = len(data.splits["train"])
     shares = data.shares("train")
-    shown = [f"{name}: {share:.1%}" for name, share in zip(labels.classes, shares, strict=False)]
+    label_notes = [f"{name}: {share:.1%}" for name, share in zip(labels.classes, shares, strict=False)]
     if labels.kind == NUMBER:
         values = len({example.label for example in data.splits["train"]})
-        shown = [
+        label_notes = [
             f"{labels.low:g} to {labels.high:g}, {values} different ones in {texts} texts; if they name classes, give "
             "--label_kind single"
         ]
-    logger.info("labels         %s, %.500s", labels.kind, ", ".join(shown))
+    logger.info("labels         %s, %.500s", labels.kind, ", ".join(label_notes))
     if labels.kind == SINGLE and len(labels.classes) > max(MOST_WHOLE_NUMBERS, MANY_CLASSES * texts):
         logger.warning("               %d classes in %d texts: see --label_column", len(labels.classes), texts)
     doubtful = [name for name in labels.classes if name in MAYBE_NO_LABEL]

@@ -75,10 +75,10 @@ def read_example(columns: TextColumns, row: Columns, place: str) -> Example:
     text = text_of(row, columns.text or first_of(TEXT_COLUMNS, row), place, "--text_column")
     pair = None if columns.pair is None else text_of(row, columns.pair, place, "--text_pair_column")
     names = columns.label or [first_of(LABEL_COLUMNS, row)]
-    missing = [name for name in names if name not in row]
-    if missing and len(missing) < len(names):
+    missing_columns = [name for name in names if name not in row]
+    if missing_columns and len(missing_columns) < len(names):
         raise UserError(
-            f"{place} has no column '{missing[0]}'; its columns are {shown_names(row)}; see --label_column"
+            f"{place} has no column '{missing_columns[0]}'; its columns are {shown_names(row)}; see --label_column"
         )
     label = {name: row.get(name) for name in names} if len(names) > 1 else row.get(names[0])
     check_written(label, place)

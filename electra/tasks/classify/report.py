@@ -42,9 +42,9 @@ def describe_classes(folders: Mapping[Path, str], runs: Sequence[RunSummary]) ->
         if len(results) > 1:
             metric = CLASSIFY_METRICS[headline_of(result)].title
             which = f"Seed {result.seed}, the best of {len(results)} by {metric}, whose answers and model are kept"
-        shown = class_blocks(details, f"{which}.")
+        tables = class_blocks(details, f"{which}.")
         what = "Labels" if "range" in details else "Classes"
-        blocks += shown if len(folders) == 1 else [Fold(f"{what} of {name}, seed {result.seed}", shown)]
+        blocks += tables if len(folders) == 1 else [Fold(f"{what} of {name}, seed {result.seed}", tables)]
     return blocks
 
 

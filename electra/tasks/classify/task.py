@@ -89,7 +89,7 @@ CLASSIFY = TaskKind(
     CLASSIFY_REPORTING,
     AutoModelForSequenceClassification,
     "text-classification",
-    kept=("thresholds",),
+    kept_lists=("thresholds",),
 )
 """The kind of the tasks of `electra classify`."""
 THRESHOLDS_NOTE = (
@@ -129,7 +129,7 @@ def open_classification(args: Arguments) -> Task:
         metrics=score_splits,
         is_collapsed=is_classifier_collapsed,
         predictions=classification_files,
-        kept=kept_thresholds,
+        kept_values=kept_thresholds,
         texts=round(fraction * len(data.splits["train"])),
         note=THRESHOLDS_NOTE if kind == SEVERAL else "",
         example=classifier_example(is_pair=bool(options.text_pair_column), has_several_classes=kind == SEVERAL),
@@ -199,15 +199,15 @@ def load_classification(
     measured = {}
     for split, examples in data.splits.items():
         rows, owners = encode_texts(examples, tokenizer, tuning.max_length, in_windows)
-        cut = np.unique(owners[rows.lengths >= tuning.max_length])
-        if len(cut):
+        cut_texts = np.unique(owners[rows.lengths >= tuning.max_length])
+        if len(cut_texts):
             how = "are read in windows" if in_windows else "are cut there; --long_texts windows reads all of a text"
             logger.info(
                 "%-14s %d of %d texts have %d tokens or more, and %s",
-                split, len(cut), len(examples), tuning.max_length, how,
+                split, len(cut_texts), len(examples), tuning.max_length, how,
             )  # fmt: skip
         if split == "dev" and not in_windows:
-            measured[CUT_TEXTS] = round(len(cut) / len(examples), 4)
+            measured[CUT_TEXTS] = round(len(cut_texts) / len(examples), 4)
         targets = None
         if examples[0].label is not None:
             targets = data.targets(split)
@@ -217,10 +217,10 @@ def load_classification(
         references = ClassificationReferences(data.labels, targets, owners, places, constant)
         examples_used = round(fraction * len(examples)) if split == "train" else len(examples)
         splits[split] = Split(rows, references, examples_used, targets is not None)
-    chosen = None if fraction == 1 else partial(choose_rows, data, splits["train"], eval_seed)
-    baselines = make_baselines(data, splits, chosen)
+    choose_for_seed = None if fraction == 1 else partial(choose_rows, data, splits["train"], eval_seed)
+    baselines = make_baselines(data, splits, choose_for_seed)
     names = data.labels.classes or ("score",)
-    return TaskData(splits, names, PROBLEM_TYPES[kind], chosen, baselines=baselines, measured=measured)
+    return TaskData(splits, names, PROBLEM_TYPES[kind], choose_for_seed, baselines=baselines, measured=measured)
 
 
 def choose_rows(data: LabelledTexts, train: Split, eval_seed: int, seed: int) -> Array:

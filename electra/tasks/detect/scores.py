@@ -56,8 +56,8 @@ def read_texts(
         text = row["text"] if [*row] == ["text"] else row.get(text_column)
         if not isinstance(text, str):
             raise UserError(f"{place} has no text in its column {text_column} of {', '.join(row)}; see --text_column")
-        written = row.get("spans")
-        spans = None if is_missing(written) else parse_spans(written, text, place)
+        written_spans = row.get("spans")
+        spans = None if is_missing(written_spans) else parse_spans(written_spans, text, place)
         label = bool(spans) if spans is not None else row.get(label_column) if label_column else None
         is_wrong = truth_of(label)
         if is_wrong is None and not is_missing(label):
@@ -65,14 +65,14 @@ def read_texts(
         yield LabelledText(place, text, is_wrong, spans)
 
 
-def parse_spans(written: object, text: str, place: str) -> list[list[int]]:
+def parse_spans(cell: object, text: str, place: str) -> list[list[int]]:
     """Return spans [start, end] of a text in characters, from a list or from a cell that holds one as JSON."""
     try:
-        spans: list[list[int]] = check_type(parse_value(written), list[list[int]])
+        spans: list[list[int]] = check_type(parse_value(cell), list[list[int]])
     except ValueError:
         spans = [[]]
     if not all(len(span) == 2 and 0 <= span[0] <= span[1] <= len(text) for span in spans):
-        raise UserError(f"{place}: spans must be a list of [start, end] within the text, not {abridged(written)}")
+        raise UserError(f"{place}: spans must be a list of [start, end] within the text, not {abridged(cell)}")
     return spans
 
 
@@ -144,14 +144,14 @@ class Detector:
                 place = slice(start, start + len(ids))
                 sums[place] += row[: len(ids)]
                 counts[place] += 1
-        scored = []
+        scored_texts = []
         by_text = np.split(sums / counts, edges[:-1])
         for text, probabilities, offsets in zip(texts, by_text, encoded["offset_mapping"], strict=True):
             starts, ends = np.array(offsets, np.int64).reshape(-1, 2).T
             for number, (start, end) in enumerate(offsets):  # byte-level BPE and Unigram count the space before a word
                 starts[number] = end - len(text[start:end].lstrip())
-            scored.append(ScoredTokens(starts, ends, probabilities))
-        return scored
+            scored_texts.append(ScoredTokens(starts, ends, probabilities))
+        return scored_texts
 
     @torch.inference_mode()
     def probabilities(self, rows: Sequence[list[int]]) -> Array:

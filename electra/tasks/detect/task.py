@@ -200,8 +200,8 @@ def detect(args: Namespace) -> None:
             raise UserError(f"{args.file} has no text that the tokenizer reads")
         # It says whose folder this is, so it comes before scores.jsonl has its name.
         write_json({**summary, **environment()}, folder / "summary.json")
-    worst = sorted(lines, key=lambda line: -line["mean"])[:SHOWN]
-    logger.info("\n%s\n", text_table(table_of([worst_row(line) for line in worst])))
+    worst_lines = sorted(lines, key=lambda line: -line["mean"])[:SHOWN]
+    logger.info("\n%s\n", text_table(table_of([worst_row(line) for line in worst_lines])))
     counts = ", ".join(f"{summary[name]:,} {name}" for name in ("texts", "tokens", "spans"))
     logger.info("%s: %s above %.3f.", args.file, counts, args.threshold)
     for sentence in verdicts_of(summary):
@@ -219,11 +219,11 @@ class ScoredLine(TypedDict):
     tokens: list[list[Any]]  # start, end, D
 
 
-def as_line(text: LabelledText, scored: ScoredTokens, threshold: float) -> ScoredLine:
+def as_line(text: LabelledText, scored_tokens: ScoredTokens, threshold: float) -> ScoredLine:
     """Return mean D of a text, its spans above the threshold, and all tokens."""
     tokens = []
     spans: list[list[Any]] = []
-    columns = [values.tolist() for values in scored]
+    columns = [values.tolist() for values in scored_tokens]
     for start, end, p in zip(*columns, strict=True):
         token = [start, end, round(p, 4)]
         tokens.append(token)
@@ -236,7 +236,7 @@ def as_line(text: LabelledText, scored: ScoredTokens, threshold: float) -> Score
     return {
         "place": text.place,
         "text": text.text,
-        "mean": scored.mean,
+        "mean": scored_tokens.mean,
         "spans": spans,
         "tokens": tokens,
     }

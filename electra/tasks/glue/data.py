@@ -92,8 +92,8 @@ def load_task(
         return demo_data()
     if glue_dir is not None:
         paths = tsv_paths(task, glue_dir, splits)
-        if missing := [split for split in splits if split not in paths]:
-            logger.warning("%s: %s has no file for %s", task.title, glue_dir, ", ".join(missing))
+        if missing_splits := [split for split in splits if split not in paths]:
+            logger.warning("%s: %s has no file for %s", task.title, glue_dir, ", ".join(missing_splits))
         return {split: read_tsv(path, task, split) for split, path in paths.items()}
     tables = load_tables(HUB_ID, task.name, "name a folder with GLUE's TSV files with --glue_dir")
     examples = {}
@@ -153,11 +153,11 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
         header = [name.strip() for name in rows.pop(0)]
     if not rows:
         raise UserError(f"{path} has no rows; download it again")
-    wanted = [*(task.tsv_columns or task.text_columns)]
+    read_columns = [*(task.tsv_columns or task.text_columns)]
     if has_labels:
-        wanted.append(task.tsv_label)
-    if missing := [name for name in wanted if name not in header]:
-        raise UserError(f"{path} has no column {missing[0]}; its header is {', '.join(header)[:200]}")
+        read_columns.append(task.tsv_label)
+    if missing_columns := [name for name in read_columns if name not in header]:
+        raise UserError(f"{path} has no column {missing_columns[0]}; its header is {', '.join(header)[:200]}")
     if task.name == "qqp" and has_labels:  # the Hub leaves the three short rows of the official file out, too
         rows = [row for row in rows if len(row) == len(header)]
     for row in rows:
@@ -166,7 +166,7 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
                 f"{path} has a row of {len(row)} columns, but its header has {len(header)}: "
                 f"'{' '.join(row)[:50]}'; download it again"
             )
-    columns = [[row[header.index(name)] for row in rows] for name in wanted]
+    columns = [[row[header.index(name)] for row in rows] for name in read_columns]
     labels = None
     if has_labels:
         labels = [label_id(label.strip(), task, path) for label in columns.pop()]

@@ -53,11 +53,11 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
             pairs.append((disturbed, sentence))
     rng.shuffle(pairs)
     data = {}
-    unused = iter(pairs)
+    unused_pairs = iter(pairs)
     for split, rows in ROWS.items():
         labels = [row % 2 for row in range(rows)]
         rng.shuffle(labels)
-        pairs_of_split = itertools.islice(unused, rows)
+        pairs_of_split = itertools.islice(unused_pairs, rows)
         texts = [pair[label] for pair, label in zip(pairs_of_split, labels, strict=True)]
         data[split] = Examples(texts, labels=labels)
     return data
@@ -89,14 +89,14 @@ def disturb(sentence: str, rng: random.Random) -> str | None:
         if place > 0 and are_plain and word.lower() != following.lower():
             places.append(place)
     rng.shuffle(places)
-    wanted = round(len(words) / WORDS_PER_SWAP)
-    chosen: list[int] = []
+    swap_count = round(len(words) / WORDS_PER_SWAP)
+    swap_places: list[int] = []
     for place in places:
-        is_free = all(abs(place - swapped) > 1 for swapped in chosen)
-        if is_free and len(chosen) < wanted:
-            chosen.append(place)
-    if len(chosen) < wanted:
+        is_free = all(abs(place - swapped) > 1 for swapped in swap_places)
+        if is_free and len(swap_places) < swap_count:
+            swap_places.append(place)
+    if len(swap_places) < swap_count:
         return None
-    for place in chosen:
+    for place in swap_places:
         words[place], words[place + 1] = words[place + 1], words[place]
     return " ".join(words)

@@ -93,23 +93,23 @@ def _default_config(flags: Values) -> str | None:
 def _task_names(names: list[str]) -> list[str]:
     """Return the names of tasks, each once, in the order of GLUE's tables; a word may hold several with commas."""
     words = ",".join(names).split(",")
-    chosen = {task_by_name(word).name for word in words if word}
-    return [name for name in KNOWN_TASKS if name in chosen]
+    chosen_names = {task_by_name(word).name for word in words if word}
+    return [name for name in KNOWN_TASKS if name in chosen_names]
 
 
 def _overrides(text: str, flags: Collection[str]) -> Mapping[str, Values]:
     """Return the checked options of `--task_overrides` by task; an option that is also a flag is left to the flag."""
     try:
-        mapping = {name: dict(chosen) for name, chosen in json.loads(text).items()}
+        mapping = {name: dict(task_options) for name, task_options in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f'--task_overrides {text} must look like {{"rte": {{"learning_rate": 2e-5}}}}') from error
     overrides = {}
-    for name, chosen in mapping.items():
-        if unknown := set(chosen) - TASK_OPTIONS:
-            raise UserError(f"--task_overrides of {name}: {min(unknown)} cannot differ by task; remove it")
-        _, glue, tuning = CommandLine(GLUE_GROUPS, "").parse(as_flags(chosen)).groups
+    for name, task_options in mapping.items():
+        if other_options := set(task_options) - TASK_OPTIONS:
+            raise UserError(f"--task_overrides of {name}: {min(other_options)} cannot differ by task; remove it")
+        _, glue, tuning = CommandLine(GLUE_GROUPS, "").parse(as_flags(task_options)).groups
         values = {**vars(glue), **vars(tuning)}
-        names = {option for option, value in chosen.items() if value is not None} - {*flags}
+        names = {option for option, value in task_options.items() if value is not None} - {*flags}
         if names:
             overrides[task_by_name(name).name] = {option: values[option] for option in names}
     return overrides
@@ -138,8 +138,8 @@ def open_tasks(args: Arguments) -> list[Task]:
 def open_glue_task(args: Arguments, task: GlueTask) -> Task:
     """Return a task of GLUE with the options of the command line; its data are not read yet."""
     options = args.options
-    chosen = {"double_unordered": options.double_unordered, **args.overrides.get(task.name, {})}
-    is_doubled = task.name in DOUBLED_TASKS and bool(chosen["double_unordered"])
+    task_options = {"double_unordered": options.double_unordered, **args.overrides.get(task.name, {})}
+    is_doubled = task.name in DOUBLED_TASKS and bool(task_options["double_unordered"])
     is_predicted = options.predict_test != "none"
     settings = {"double_unordered": is_doubled, **task_data_settings(task, options.glue_dir)}
     if is_predicted:  # runs without predictions cannot be part of a submission
@@ -168,8 +168,8 @@ def read_splits(task: GlueTask, glue_dir: str | None, is_predicted: bool) -> dic
     Args:
         is_predicted: read test sets, too.
     """
-    wanted = [split for split in task.rows if is_predicted or split not in task.test_files]
-    splits_of_files = load_task(task, glue_dir, wanted)
+    split_names = [split for split in task.rows if is_predicted or split not in task.test_files]
+    splits_of_files = load_task(task, glue_dir, split_names)
     if not {"train", "dev"} <= set(splits_of_files):
         logger.warning("%s is skipped", task.title)
         return None
@@ -199,12 +199,12 @@ def load_glue_task(
         parts |= load_task(DIAGNOSTICS, glue_dir, ["ax"])
     splits = {}
     for name, examples in parts.items():
-        used = both_orders(examples) if is_doubled and name == "train" else examples
-        if task.is_regression and used.labels is not None:
-            targets = [(label - LOW) / (HIGH - LOW) for label in used.labels]
-            used = replace(used, labels=targets)
+        used_examples = both_orders(examples) if is_doubled and name == "train" else examples
+        if task.is_regression and used_examples.labels is not None:
+            targets = [(label - LOW) / (HIGH - LOW) for label in used_examples.labels]
+            used_examples = replace(used_examples, labels=targets)
         splits[name] = Split(
-            rows=encode_examples(used, tokenizer, tuning.max_length),
+            rows=encode_examples(used_examples, tokenizer, tuning.max_length),
             references=examples.labels,
             examples=len(examples),
             is_labelled=examples.labels is not None,
@@ -212,23 +212,23 @@ def load_glue_task(
     problem_type = "regression" if task.is_regression else "single_label_classification"
     scored = {name: parts[name] for name, split in splits.items() if split.is_labelled and name != "train"}
     scores = cache(lambda: score_all(partial(metrics, task), glue_baselines(task, parts["train"], scored), splits))
-    cut = np.mean([length >= tuning.max_length for name in scored for length in splits[name].rows.lengths])
+    cut_share = np.mean([length >= tuning.max_length for name in scored for length in splits[name].rows.lengths])
     return TaskData(
         splits,
         task.labels or ("score",),
         problem_type,
         baselines=lambda seed: scores(),
-        measured={CUT_TEXTS: round(float(cut), 4)},
+        measured={CUT_TEXTS: round(float(cut_share), 4)},
     )
 
 
-def glue_baselines(task: GlueTask, train: Examples, scored: Mapping[str, Examples]) -> dict[str, Logits]:
+def glue_baselines(task: GlueTask, train: Examples, scored_parts: Mapping[str, Examples]) -> dict[str, Logits]:
     """Return logits (N, C) by baseline and split: the best constant answer, and a bag of words.
 
     The bag of words is fitted to the first `MOST_FITTED` training examples; that of a pair is of both texts joined.
     """
     answer = constant_answer(task, train.labels)
-    answers = {CONSTANT: {name: np.tile(answer, (len(examples), 1)) for name, examples in scored.items()}}
+    answers = {CONSTANT: {name: np.tile(answer, (len(examples), 1)) for name, examples in scored_parts.items()}}
     targets = np.asarray(train.labels[:MOST_FITTED])
     kind = SINGLE
     if task.is_regression:
@@ -236,7 +236,7 @@ def glue_baselines(task: GlueTask, train: Examples, scored: Mapping[str, Example
         kind = NUMBER
     score = fit_words(texts_of_examples(train)[:MOST_FITTED], targets, kind, len(answer))
     if score is not None:
-        answers[BAG_OF_WORDS] = {name: score(texts_of_examples(examples)) for name, examples in scored.items()}
+        answers[BAG_OF_WORDS] = {name: score(texts_of_examples(examples)) for name, examples in scored_parts.items()}
     return answers
 
 
@@ -283,9 +283,9 @@ def submit(evaluation: Evaluation) -> None:
     if evaluation.args.options.predict_test == "none":
         return
     answers: dict[str, np.ndarray] = {}
-    finished = {result.task for result in evaluation.results}  # by this command or an earlier one
+    finished_tasks = {result.task for result in evaluation.results}  # by this command or an earlier one
     for name, task in KNOWN_TASKS.items():
-        if name not in finished:
+        if name not in finished_tasks:
             continue
         files = dict(task.test_files)
         if name == "mnli":
@@ -299,10 +299,10 @@ def submit(evaluation: Evaluation) -> None:
             if usable:
                 answers[title] = combine(usable, task)
     path = evaluation.folder / "submission.zip"
-    missing = write_submission(path, answers)
+    missing_titles = write_submission(path, answers)
     logger.info("submission     %s", path)
-    if missing:
-        logger.warning("%s has no answers for %s: the server rejects it", path, ", ".join(missing))
+    if missing_titles:
+        logger.warning("%s has no answers for %s: the server rejects it", path, ", ".join(missing_titles))
 
 
 def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]:
@@ -316,13 +316,13 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
     """
     majority = np.zeros(KNOWN_TASKS["wnli"].rows["test"], np.int64)
     columns = {"WNLI": majority, **answers}
-    missing = []
+    missing_titles = []
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for task in (*KNOWN_TASKS.values(), DIAGNOSTICS):
             for title in task.test_files.values():
                 if title not in columns:
-                    missing.append(title)
+                    missing_titles.append(title)
                     continue
                 column = pd.Series(columns[title], name="prediction")
                 if not task.is_regression:
@@ -330,7 +330,7 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
                 text = column.to_csv(sep="\t", index_label="index", float_format="%.3f")
                 archive.writestr(zipfile.ZipInfo(f"{title}.tsv"), text)  # always dated 1980: equal bytes
     write_file(content.getvalue(), path)
-    return missing
+    return missing_titles
 
 
 # ---- answers to new texts
@@ -346,9 +346,9 @@ GLUE_PAIRS = (
 """Names of the columns of pairs in GLUE's tasks."""
 
 
-def predictor(saved: Saved, asked: AskedColumns) -> Predictor:
+def predictor(saved: Saved, asked_columns: AskedColumns) -> Predictor:
     """Return the predictor of a saved model of GLUE, for columns that the user names, else for those of its tasks."""
-    return predictor_of_texts(saved, asked, None if asked.text_column else read_glue_row)
+    return predictor_of_texts(saved, asked_columns, None if asked_columns.text_column else read_glue_row)
 
 
 def read_glue_row(row: Columns, place: str) -> Example:

@@ -71,7 +71,7 @@ def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
     corruption = run_corruption(networks)
     objective = corruption.objective_with_values()
     judges_chosen = objective.finds_replaced and not objective.at_all_tokens
-    chosen = 1.0 if judges_chosen else objective.mlm_probability
+    chosen_share = 1.0 if judges_chosen else objective.mlm_probability
     discriminator = networks.discriminator
     generator = networks.generator
     possible = []
@@ -92,7 +92,7 @@ def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
         generator,
         networks.tokenizer.mask_token_id,
         args.per_device_eval_batch_size,
-        chosen * (objective.mlm_replacement_probability + objective.mlm_random_probability),
+        chosen_share * (objective.mlm_replacement_probability + objective.mlm_random_probability),
         objective.temperature,
         possible,
     )
@@ -186,10 +186,10 @@ def score_pairs(args: MinimalPairArguments, record: Mapping[str, object]) -> Non
     pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns, args.delimiter, args.quoting)
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
     groups = encode_sentences(texts, networks.tokenizer)
-    unknown = UnknownTokens()
+    unknown_tokens = UnknownTokens()
     for group in groups:
-        unknown.add(group.ids, networks.tokenizer)
-    unknown.warn("the sentences")
+        unknown_tokens.add(group.ids, networks.tokenizer)
+    unknown_tokens.warn("the sentences")
     check_lengths(pairs, groups, scorer)
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
     network: Any = scorer.discriminator or scorer.generator
@@ -207,8 +207,8 @@ def score_pairs(args: MinimalPairArguments, record: Mapping[str, object]) -> Non
         "unequal_share": float((numbers[0::2] != numbers[1::2]).mean()),
     }
     # The results come first, because they identify the folder.
-    written = {**about, "replaced_share": scorer.replaced_share, "pairs": len(pairs), **results}
-    write_json(written, folder / PAIR_RESULTS_NAME)
+    written_results = {**about, "replaced_share": scorer.replaced_share, "pairs": len(pairs), **results}
+    write_json(written_results, folder / PAIR_RESULTS_NAME)
     write_pairs(folder / PAIRS_NAME, pairs, scores)
     write_predictions(folder, pairs, scores)
     write_eval_results(hub_scores_of_pairs(args, pairs, results["scores"]), folder)

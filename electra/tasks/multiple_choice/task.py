@@ -126,8 +126,8 @@ def choice_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
     answers = {}
     for name, split in splits.items():
         if split.is_labelled and name != "train":
-            most = max(len(question.choices) for question in split.references)
-            answers[name] = np.tile(np.arange(max(most, place + 1)) == place, (len(split.references), 1)).astype(float)
+            size = max(len(question.choices) for question in split.references)
+            answers[name] = np.tile(np.arange(max(size, place + 1)) == place, (len(split.references), 1)).astype(float)
     return {"most frequent place": answers}
 
 
@@ -229,11 +229,11 @@ def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion])
     """Return a file by the end of its name: a csv row per question with place, prediction and answer."""
     import pandas as pd  # not at the top: `electra predict` needs none
 
-    chosen = choose_endings(logits, questions)
+    chosen_numbers = choose_endings(logits, questions)
     columns = {
         "place": [question.place for question in questions],
-        "prediction": chosen,
-        "choice": [question.choices[number] for question, number in zip(questions, chosen, strict=True)],
+        "prediction": chosen_numbers,
+        "choice": [question.choices[number] for question, number in zip(questions, chosen_numbers, strict=True)],
         "answer": pd.array([question.answer for question in questions], dtype="Int64"),
     }
     table = pd.DataFrame(columns)
@@ -243,7 +243,7 @@ def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion])
 # ---- answers to new questions: number, text and probability of the chosen one
 
 
-def predictor(saved: Saved, asked: AskedColumns) -> Predictor:
+def predictor(saved: Saved, asked_columns: AskedColumns) -> Predictor:
     return Predictor(
         ChoiceScorer(saved.model.base_model, "hf", 0.0),
         lambda row, place: parse_question({name: row[name] for name in row if name != "label"}, place),

@@ -222,7 +222,7 @@ def encode_questions(
     tokenized = tokenize(tokenizer, data.paragraphs, add_special_tokens=False, return_offsets_mapping=True)
     offsets = [row.reshape(-1, 2) for row in tokenized["offset_mapping"]]
     texts = [question.text for question in data.questions]
-    asked = tokenize(tokenizer, texts, add_special_tokens=False)["input_ids"]
+    ids_by_question = tokenize(tokenizer, texts, add_special_tokens=False)["input_ids"]
     ids: list[Array] = []
     type_ids: list[Array] = []
     numbers: list[int] = []
@@ -231,7 +231,7 @@ def encode_questions(
     most_context: list[tuple[int, int]] = []
     labels: list[tuple[int, int, int]] = []
     for number, question in enumerate(data.questions):
-        question_ids = asked[number][: settings["max_query_length"]]
+        question_ids = ids_by_question[number][: settings["max_query_length"]]
         paragraph = tokenized["input_ids"][question.paragraph]
         start = len(frame.before) + len(question_ids) + len(frame.between)
         room = max_length - start - len(frame.behind)

@@ -157,8 +157,8 @@ class JointHead(nn.Module):
             features: (B, L, 512), computed from the hidden states.
             hidden_starts: hidden states of the starts, (B, J, D).
         """
-        joined = features.unsqueeze(1) + self.end_of_start(hidden_starts).unsqueeze(2)
-        logits = self.end_logit(gelu(joined))
+        joined_features = features.unsqueeze(1) + self.end_of_start(hidden_starts).unsqueeze(2)
+        logits = self.end_logit(gelu(joined_features))
         return _mask(logits.squeeze(-1), can_be_answer.unsqueeze(1))
 
     def _unanswerable(self, hidden: Tensor, start: Tensor) -> Tensor | None:
@@ -175,9 +175,9 @@ def _mask(logits: Tensor, can_be_answer: Tensor) -> Tensor:
 
 def _best(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Return the `size` best scores of the last dimension with positions, filled up with -infinity at position 0."""
-    missing = max(0, size - scores.shape[-1])
-    values, places = scores.topk(size - missing, dim=-1)
-    return pad(values, (0, missing), value=-torch.inf), pad(places, (0, missing))
+    padding_length = max(0, size - scores.shape[-1])
+    values, places = scores.topk(size - padding_length, dim=-1)
+    return pad(values, (0, padding_length), value=-torch.inf), pad(places, (0, padding_length))
 
 
 class SpanModel(TaskModel):

@@ -208,10 +208,10 @@ def evaluate_v2(
 ) -> dict[str, float]:
     """Return `exact_match` and `f1`, each at its best threshold: evaluate-v2.0.py's `best_exact` and `best_f1`."""
     # References that are empty when normalized do not count, unless there is no other.
-    counted = {name: list(filter(normalize_answer, answers)) or [""] for name, answers in references.items()}
+    counted_answers = {name: list(filter(normalize_answer, answers)) or [""] for name, answers in references.items()}
     result = {}
     for metric, score in (("exact_match", exact_match), ("f1", null_aware_f1)):
-        scores = best_scores(score, counted, predictions)
+        scores = best_scores(score, counted_answers, predictions)
         result[metric] = best_with_threshold(scores, references, predictions, null_odds)
     return result
 

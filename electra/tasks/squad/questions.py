@@ -111,11 +111,11 @@ def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
             articles.append(str(row.get("title") or row["context"]))
         return question
 
-    asked = [*chain.from_iterable(_questions_in(row, place) for place, row in rows)]
-    questions = read_all(asked, read)
+    question_rows = [*chain.from_iterable(_questions_in(row, place) for place, row in rows)]
+    questions = read_all(question_rows, read)
     if not questions:
         raise UserError(f"{source} has no questions; name other data")
-    are_marked = any("is_impossible" in row for _, row in asked if isinstance(row, dict))
+    are_marked = any("is_impossible" in row for _, row in question_rows if isinstance(row, dict))
     is_version_2 = are_marked or any(not question.answers for question in questions)
     return Questions([*paragraphs], questions, is_version_2, source, articles)
 
@@ -145,14 +145,14 @@ def _parse_question(place: str, row: object, paragraphs: dict[str, int]) -> Squa
     try:
         if truth_of(marked) is None and not is_missing(marked):
             raise ValueError(f"is_impossible: it is true or false, not {abridged(marked)}")
-        checked: SquadRow = check_type({**columns, "answers": answers}, SquadRow)
-        spans = _spans(checked["answers"])
+        checked_row: SquadRow = check_type({**columns, "answers": answers}, SquadRow)
+        spans = _spans(checked_row["answers"])
     except ValueError as error:
         raise UserError(f"{place}, question {columns.get('id')!s:.60}: {error}; {QUESTION_FORM}") from error
     return SquadQuestion(
-        id=str(checked["id"]),
-        text=checked["question"],
-        paragraph=paragraphs.setdefault(checked["context"], len(paragraphs)),
+        id=str(checked_row["id"]),
+        text=checked_row["question"],
+        paragraph=paragraphs.setdefault(checked_row["context"], len(paragraphs)),
         answers=tuple(text for text, _ in spans),
         start=spans[0][1] if spans else None,
     )
@@ -196,8 +196,8 @@ def warn_of_unfindable(data: Questions) -> None:
     wrong = []
     for question in data.questions:
         paragraph = data.paragraphs[question.paragraph].casefold()
-        written = [answer.strip().casefold() for answer in question.answers]
-        if written and not any(answer and answer in paragraph for answer in written):
+        written_answers = [answer.strip().casefold() for answer in question.answers]
+        if written_answers and not any(answer and answer in paragraph for answer in written_answers):
             wrong.append(question.id)
     if wrong:
         logger.warning(

@@ -192,15 +192,15 @@ NEEDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
 """Settings of training by which answers are chosen; a saved model cannot answer without them."""
 
 
-def predictor(saved: Saved, asked: AskedColumns) -> Predictor:
+def predictor(saved: Saved, asked_columns: AskedColumns) -> Predictor:
     """Return the predictor of a saved model.
 
     Raises:
         UserError: the record of the model lacks a setting of `NEEDED`.
     """
-    missing = [name for name in NEEDED if name not in saved.settings]
-    if missing:
-        raise UserError(f"{asked.model} has no {missing[0]} in its {RESULT_NAME}; restore it")
+    missing_settings = [name for name in NEEDED if name not in saved.settings]
+    if missing_settings:
+        raise UserError(f"{asked_columns.model} has no {missing_settings[0]} in its {RESULT_NAME}; restore it")
     return Predictor(
         SpanModel(saved.model.base_model, head="hf", has_classifier=False, beam_size=saved.settings["n_best_size"]),
         parse_squad_row,

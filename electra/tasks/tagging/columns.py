@@ -100,11 +100,11 @@ def read_columns(
         raise no_form(
             place, f"has {width} columns; number those of word and label, such as --word_column 0 --label_column 1"
         )
-    chosen = f"--word_column {word} and --label_column {label}"
+    chosen_columns = f"--word_column {word} and --label_column {label}"
     word, label = (column + width if column < 0 else column for column in (word, label))
     has_labels = label != word and 0 <= label < width
     if not 0 <= word < width or (needs_labels and not has_labels):
-        raise no_form(place, f"has {width} columns; {chosen} must be two of them, counted from 0")
+        raise no_form(place, f"has {width} columns; {chosen_columns} must be two of them, counted from 0")
     if has_labels and not is_universal:
         _check_labels(lines, path, word, label, is_numbered)
     for line in lines:
@@ -157,14 +157,14 @@ def _cells(text: str, *, is_by_tab: bool) -> list[str]:
 
 def _words_of_conllu(sentences: Sequence[Sequence[Line]], path: str) -> list[list[Line]]:
     """Return the lines of words, without comments, ranges of words and empty nodes."""
-    kept = []
+    kept_sentences = []
     for sentence in sentences:
         lines = [line for line in sentence if not line.text.startswith("#")]
         for line in lines:
             if not WORD_NUMBER.fullmatch(line.cells[0]):
                 raise no_form(f"{path}:{line.number}", f"begins with '{line.cells[0]:.40}', not the number of a word")
-        kept.append([line for line in lines if line.cells[0].isdecimal()])
-    return [*filter(None, kept)]
+        kept_sentences.append([line for line in lines if line.cells[0].isdecimal()])
+    return [*filter(None, kept_sentences)]
 
 
 def _without_comments(sentences: Sequence[Sequence[Line]], path: str) -> list[list[Line]]:
@@ -174,11 +174,11 @@ def _without_comments(sentences: Sequence[Sequence[Line]], path: str) -> list[li
     def is_comment(line: Line) -> bool:
         return len(line.cells) != width and COMMENT.match(line.text) is not None
 
-    kept = [[*dropwhile(is_comment, sentence)] for sentence in sentences]
-    count = sum(map(len, sentences)) - sum(map(len, kept))
+    kept_sentences = [[*dropwhile(is_comment, sentence)] for sentence in sentences]
+    count = sum(map(len, sentences)) - sum(map(len, kept_sentences))
     if count:
         logger.info("%s: %d lines with # are comments", path, count)
-    return [*filter(None, kept)]
+    return [*filter(None, kept_sentences)]
 
 
 # ---- checks
@@ -216,7 +216,7 @@ def as_columns(words: Sequence[Sequence[str]], *labels: Sequence[Sequence[str]])
     for columns in zip(words, *labels, strict=True):
         for cells in zip(*columns, strict=True):
             # White space inside a word would begin another column, and a blank word would end the sentence.
-            written = [re.sub(r"[ \t\r\n]+", "_", cell.strip()) or "_" for cell in cells]
-            lines.append(" ".join(written))
+            written_cells = [re.sub(r"[ \t\r\n]+", "_", cell.strip()) or "_" for cell in cells]
+            lines.append(" ".join(written_cells))
         lines.append("")
     return "\n".join(lines) + "\n"

@@ -158,8 +158,8 @@ def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list
     spelled = [[first, *(f" {word}" for word in following)] for first, *following in sentences]
     texts = sorted(set(chain.from_iterable(spelled)))
     encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
-    unknown = [tokenizer.unk_token_id]
-    ids = {text: row or unknown for text, row in zip(texts, encoded, strict=True)}
+    unknown_ids = [tokenizer.unk_token_id]
+    ids = {text: row or unknown_ids for text, row in zip(texts, encoded, strict=True)}
     return [[ids[text] for text in words] for words in spelled]
 
 
@@ -190,8 +190,8 @@ def with_every_label(parts: Mapping[str, list[TaggedSentence]]) -> dict[str, lis
     rare = [*compress(parts["dev"], has_new_label)]
     if rare:
         logger.info("%-14s %d sentences with the only ones of a label are trained on", "dev", len(rare))
-    kept = [sentence for sentence, is_rare in zip(parts["dev"], has_new_label, strict=True) if not is_rare]
-    return {**parts, "train": [*parts["train"], *rare], "dev": kept}
+    kept_sentences = [sentence for sentence, is_rare in zip(parts["dev"], has_new_label, strict=True) if not is_rare]
+    return {**parts, "train": [*parts["train"], *rare], "dev": kept_sentences}
 
 
 def load_tagging_splits(

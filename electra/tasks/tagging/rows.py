@@ -48,12 +48,12 @@ def read_sentences(
     sentences = [sentence for sentence in sentences if sentence.words not in ([], [DOCUMENT])]
     if not sentences:
         raise UserError("there are no sentences; name data with words")
-    cut = [sentence.place for sentence in sentences if sentence.is_cut]
-    if cut:
+    cut_places = [sentence.place for sentence in sentences if sentence.is_cut]
+    if cut_places:
         logger.warning(
             "%d of %d texts have spans that begin or end inside a word (first: %s); the whole word has their label; "
             "start and end count characters, the end is the one after the last",
-            len(cut), len(sentences), cut[0],
+            len(cut_places), len(sentences), cut_places[0],
         )  # fmt: skip
     return sentences
 

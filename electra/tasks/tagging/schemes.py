@@ -70,11 +70,11 @@ def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
     return entities
 
 
-def choose_scheme(sentences: TagSequence, asked: str) -> str:
+def choose_scheme(sentences: TagSequence, asked_scheme: str) -> str:
     """Return the scheme to train in.
 
-    It is `asked`, unless that is "auto": then the scheme of the prefixes, where IOB2 stands for IOB1, too, or plain if
-    no label has a prefix or is O.
+    It is `asked_scheme`, unless that is "auto": then the scheme of the prefixes, where IOB2 stands for IOB1, too, or
+    plain if no label has a prefix or is O.
 
     Raises:
         UserError: some labels have no prefix, but others have one, or the scheme asked for needs prefixes; or there is
@@ -84,9 +84,9 @@ def choose_scheme(sentences: TagSequence, asked: str) -> str:
     labels = counts.keys() - {OUTSIDE}
     prefixes = {label[0] for label in labels if LABEL.fullmatch(label)}
     unprefixed = sorted(label for label in labels if not LABEL.fullmatch(label))
-    if asked in ("plain", "io"):
-        return asked
-    if unprefixed and (prefixes or asked != "auto"):
+    if asked_scheme in ("plain", "io"):
+        return asked_scheme
+    if unprefixed and (prefixes or asked_scheme != "auto"):
         raise UserError(f"the label '{unprefixed[0]}' has no prefix such as B-; see --label_column and --scheme")
     if unprefixed and OUTSIDE in counts:
         raise UserError(
@@ -95,8 +95,8 @@ def choose_scheme(sentences: TagSequence, asked: str) -> str:
         )
     if unprefixed:
         return "plain"
-    if asked != "auto":
-        return asked
+    if asked_scheme != "auto":
+        return asked_scheme
     return "bioes" if prefixes - {"B", "I"} else "iob2"
 
 

@@ -208,14 +208,14 @@ def tagging_baselines(splits: Mapping[str, Split]) -> BaselineScores:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for word, label in zip(chain(*train.words), chain(*train.labels), strict=True):
         counts[word][label] += 1
-    (most, _), *_ = sum(counts.values(), Counter()).most_common(1)
+    (tag, _), *_ = sum(counts.values(), Counter()).most_common(1)
     tag_of_word = {word: label_counts.most_common(1)[0][0] for word, label_counts in counts.items()}
-    scored = {name: split.references for name, split in splits.items() if split.is_labelled and name != "train"}
+    scored_splits = {name: split.references for name, split in splits.items() if split.is_labelled and name != "train"}
     rules: dict[str, Mapping[str, str]] = {"most frequent tag": {}, "most frequent tag of the word": tag_of_word}
     answers: dict[str, dict[str, Any]] = {
         title: {
-            split: [convert([rule.get(word, most) for word in words], references.scheme) for words in references.words]
-            for split, references in scored.items()
+            split: [convert([rule.get(word, tag) for word in words], references.scheme) for words in references.words]
+            for split, references in scored_splits.items()
         }
         for title, rule in rules.items()
     }
@@ -223,7 +223,7 @@ def tagging_baselines(splits: Mapping[str, Split]) -> BaselineScores:
     def score(labels: Any, references: TaggingReferences) -> dict[str, float]:
         return score_labels(labels, references.labels, references.scheme)
 
-    return {title: by_split(score)(labels, scored) for title, labels in answers.items()}
+    return {title: by_split(score)(labels, scored_splits) for title, labels in answers.items()}
 
 
 def class_ids(
@@ -296,7 +296,7 @@ Item = tuple[list[str], list[Bounds]]
 """Words, and the range of each: in characters of the text, or in numbers of tokens."""
 
 
-def predictor(saved: Saved, asked: AskedColumns) -> Predictor:
+def predictor(saved: Saved, asked_columns: AskedColumns) -> Predictor:
     """Return the predictor of a saved tagger, for texts, and for words in rows or in files of columns."""
     config = saved.model.config
     tags = [config.id2label[number] for number in range(config.num_labels)]
@@ -312,7 +312,7 @@ def predictor(saved: Saved, asked: AskedColumns) -> Predictor:
         module = FeatureTagger(encoder, features, config.num_labels, 0.0)
     return Predictor(
         module,
-        partial(parse_tagging_row, asked.text_column or TEXT_COLUMN),
+        partial(parse_tagging_row, asked_columns.text_column or TEXT_COLUMN),
         partial(answer_sentences, saved, tags),
         read=partial(rows_of_words, word_column=saved.settings.get("word_column")),
     )
@@ -371,10 +371,10 @@ def answer_sentences(
     numbers = windows.predictions(logits.argmax(-1))
     shares = windows.predictions(softmax(logits, axis=-1).max(-1))
     answers = []
-    for (_, bounds), chosen, probabilities in zip(items, numbers, shares, strict=True):
+    for (_, bounds), class_numbers, probabilities in zip(items, numbers, shares, strict=True):
         spans = []
         certainties = []
-        for label, first, last in entities_of([tags[number] for number in chosen]):
+        for label, first, last in entities_of([tags[number] for number in class_numbers]):
             start, _ = bounds[first]
             _, end = bounds[last]
             spans.append([start, end, label])

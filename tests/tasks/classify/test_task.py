@@ -101,7 +101,7 @@ def test_what_a_saved_model_keeps_is_in_its_card(folder):
     task = open_classification(args)
     references, logits = rare_classes()
     assert "thresholds" in task.note
-    assert {*task.kept({"dev": logits}, {"dev": references})} == {*task.kind.kept} == {"thresholds"}
+    assert {*task.kept_values({"dev": logits}, {"dev": references})} == {*task.kind.kept_lists} == {"thresholds"}
 
 
 def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog):
@@ -162,7 +162,7 @@ def test_each_seed_trains_on_its_own_texts_and_shares_are_nested(folder, glue_to
         assert ("train_texts" in task.settings) == (fraction < 1)
         data = task.load(glue_tokenizer, args.tuning)
         owners = data.references["train"].owners
-        rows = range(len(data.train)) if data.chosen is None else data.chosen(seed)
+        rows = range(len(data.train)) if data.chosen_rows is None else data.chosen_rows(seed)
         assert len(data.rows_of(seed)) == len(rows)
         assert [*data.rows_of(seed)[0]["input_ids"]] == [*data.train[int(rows[0])]["input_ids"]]
         chosen = {int(owner) for owner in owners[list(rows)]}
