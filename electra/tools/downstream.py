@@ -94,9 +94,9 @@ def fine_tune(
     if isinstance(train_dataset, Mapping):  # a `DatasetDict`
         tables |= train_dataset
     data = {
-        split: NamedRows(DATASET_ARGUMENTS[split], tables[theirs])
-        for split, theirs in SPLITS.items()
-        if tables[theirs] is not None
+        split: NamedRows(DATASET_ARGUMENTS[split], tables[split_name])
+        for split, split_name in SPLITS.items()
+        if tables[split_name] is not None
     }
     is_in_memory = isinstance(model, PreTrainedModel)
     if not is_in_memory and not isinstance(processing_class, str | Path | None):

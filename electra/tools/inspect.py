@@ -76,9 +76,9 @@ def to_terminal(sample: Sample) -> str:
     rows = []
     judged = zip(sample.shown, sample.original, sample.probabilities or [], strict=False)
     for token, original, p in judged:
-        shown = marked(token).strip()
+        shown_token = marked(token).strip()
         was = original.strip() if token != original else ""
-        rows.append([shown, was, f"{p:.3f}"])
+        rows.append([shown_token, was, f"{p:.3f}"])
     if rows:
         lines += ["", text_table(Table(["token", "was", sample.score], rows))]
     return "\n".join(lines)

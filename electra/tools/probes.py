@@ -142,8 +142,8 @@ class LabelProbe:
     @classmethod
     def read(cls, path: str, tokenizer: PreTrainedTokenizerBase, longest: int) -> "LabelProbe":
         rows = list(read_rows(path, skips_empty=True))
-        named = [TextColumns(*pair) for pair in TEXT_PAIRS if rows and {*pair} <= rows[0][1].keys()]
-        columns = named[0] if named else TextColumns()
+        named_columns = [TextColumns(*pair) for pair in TEXT_PAIRS if rows and {*pair} <= rows[0][1].keys()]
+        columns = named_columns[0] if named_columns else TextColumns()
         labelled = [
             example
             for example in read_examples(rows, columns, needs_labels=True)

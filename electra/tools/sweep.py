@@ -131,7 +131,7 @@ class Worker:
         self.points = points
         self.total = total
         self.glue = None if commands.glue is None else [*commands.glue]
-        self.here = [platform.node(), str(self.folder.absolute())]
+        self.location = [platform.node(), str(self.folder.absolute())]
         self.failed: set[str] = set()
         """Names of the points that have failed in this command."""
         self.code = 0
@@ -153,15 +153,15 @@ class Worker:
 
     def check_settings(self, settings: Mapping[str, object]) -> None:
         """Record the settings that all points share; raise a UserError if the study has points of other settings."""
-        now = json.loads(json.dumps(settings, default=str))
+        present_settings = json.loads(json.dumps(settings, default=str))
         before = self.study.user_attrs.get("settings", {})
-        for name in sorted(now | before) if self.trials else ():
-            if before.get(name) != now.get(name):
+        for name in sorted(present_settings | before) if self.trials else ():
+            if before.get(name) != present_settings.get(name):
                 raise UserError(
                     f"{self.folder} has points of a sweep with other settings: {name} is {before.get(name)} there and "
-                    f"{now.get(name)} here; restore it, or choose another --folder"
+                    f"{present_settings.get(name)} here; restore it, or choose another --folder"
                 )
-        self.study.set_user_attr("settings", now)
+        self.study.set_user_attr("settings", present_settings)
 
     def run_all(self) -> None:
         """Run every point that has not finished, one after the other; wait for the points of other commands.
@@ -236,7 +236,7 @@ class Worker:
                 return None
             self.take_over(trial)
         values = dict(point.values)
-        about = {"point": point.name, "values": values, "glue": self.glue, "here": self.here, "alive": time.time()}
+        about = {"point": point.name, "values": values, "glue": self.glue, "here": self.location, "alive": time.time()}
         new_trial = create_trial(state=TrialState.RUNNING, user_attrs=about, **point.drawn)
         trial_id = self.storage.create_new_trial(self.study_id, new_trial)
         first, *_ = self.running(point)
@@ -250,7 +250,7 @@ class Worker:
         about = trial.user_attrs
         logger.info("%s: its worker is gone; it is taken over", about["point"])
         words = Path(f"/proc/{about.get('pid')}/cmdline")
-        while about["here"] == self.here and words.is_file() and about["point"].encode() in words.read_bytes():
+        while about["here"] == self.location and words.is_file() and about["point"].encode() in words.read_bytes():
             with suppress(ProcessLookupError):
                 os.kill(about["pid"], signal.SIGKILL)
             time.sleep(0.05)
@@ -290,7 +290,7 @@ class Worker:
         workers = 1 + sum(trial.state == TrialState.RUNNING for trial in self.trials)
         time_left = format_seconds(math.ceil((self.total - len(times)) / workers) * statistics.median(times))
         rank = ranking(self.sweep, metrics)
-        shown_score = f"{title_of(rank)} {shown(rank, metrics.get(rank))}"
+        shown_score = f"{title_of(rank)} {show_value(rank, metrics.get(rank))}"
         logger.info("%d of %d, %s: %s, about %s left", len(times), self.total, point.name, shown_score, time_left)
 
     def run_process(self, point: SweepPoint, trial: int, verb: str, words: Sequence[str]) -> None:
@@ -333,9 +333,9 @@ class Worker:
 def ranking(sweep: Sweep, metrics: Mapping[str, float | None]) -> str:
     """Return the metric that ranks points: the metric of the sweep; for fine-tuned points, one of their scores."""
     scores = [name for name in metrics if name in GLUE.reporting.averages or name.startswith("median/")]
-    asked = sweep.metric["name"]
-    preferred = [name for name in (asked, "AVG") if name in scores and not pd.isna(metrics[name])]
-    return next(iter([*preferred, *scores, asked]))
+    asked_metric = sweep.metric["name"]
+    preferred = [name for name in (asked_metric, "AVG") if name in scores and not pd.isna(metrics[name])]
+    return next(iter([*preferred, *scores, asked_metric]))
 
 
 def title_of(metric: str) -> str:
@@ -347,7 +347,7 @@ def title_of(metric: str) -> str:
     return f"{title} (fixed test set)" if name.startswith("fixed_") else title
 
 
-def shown(metric: str, value: float | None) -> str:
+def show_value(metric: str, value: float | None) -> str:
     """Return a value of a metric as text: losses with four digits, all others in percent."""
     if value is None or math.isnan(value):
         return "–"
@@ -392,7 +392,7 @@ def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
 def judge(sweep: Sweep, rows: Sequence[SweepRow], rank: str) -> Verdict:
     """Return the sentence that says which row is best, if the seeds show one; `rows`: the best first."""
     rows = [row for row in rows if not math.isnan(row.score)]
-    show = partial(shown, rank)
+    show = partial(show_value, rank)
     if not rows:
         return Verdict(f"No point has a score in {title_of(rank)}.", None)
     names = [", ".join(f"{name} {value}" for name, value in row.values.items()) for row in rows]
@@ -425,8 +425,8 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
     rows = sweep_rows(commands.sweep, frame, rank)
     lines = []
     for row in rows:
-        deviation = "" if math.isnan(row.std) else f" ± {shown(rank, row.std)}"
-        score = f"{shown(rank, row.score)}{deviation}"
+        deviation = "" if math.isnan(row.std) else f" ± {show_value(rank, row.std)}"
+        score = f"{show_value(rank, row.score)}{deviation}"
         lines.append({**row.values, "seeds": str(len(row.points)), title_of(rank): score})
     table = table_of(lines)
     blocks: Blocks = [judge(commands.sweep, rows, rank), table]
@@ -511,11 +511,11 @@ def main(argv: list[str] | None = None) -> None:
     worker.run_all()
     if worker.code:
         sys.exit(worker.code)
-    finished = worker.finished()
-    if finished:
-        names = [name for name in worker.current_points() if name in finished]
-        write_sweep_report(commands, {name: finished[name].user_attrs for name in names})
-    if failed := worker.failed - finished.keys():
+    finished_trials = worker.finished()
+    if finished_trials:
+        names = [name for name in worker.current_points() if name in finished_trials]
+        write_sweep_report(commands, {name: finished_trials[name].user_attrs for name in names})
+    if failed := worker.failed - finished_trials.keys():
         raise UserError(
             f"{len(failed)} of {total} points failed, as said above; once the cause is gone, the same command goes on"
         )

@@ -172,8 +172,8 @@ def read_sweep(path: Path) -> Sweep:
     if foreign := [word for word in words if "${" in word]:
         raise UserError(f"{path}: {foreign[0]} in command works with wandb's own agent only; write the value itself")
     if sweep.command:
-        shown = shlex.join(hide_secrets(words)) or "no word"
-        logger.info("of command in %s, the sweep, which starts the program itself, passes on %s", path, shown)
+        shown_words = shlex.join(hide_secrets(words)) or "no word"
+        logger.info("of command in %s, the sweep, which starts the program itself, passes on %s", path, shown_words)
     return sweep
 
 

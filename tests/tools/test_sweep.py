@@ -664,9 +664,9 @@ def test_losses_are_ranked_from_the_lowest_and_not_in_percent(tmp_path):
     sweep = sweep_of(tmp_path, metric={"name": "eval/mlm_loss", "goal": "minimize"})
     frame = module.pd.DataFrame([{"point": "a", "learning_rate": r, "eval/mlm_loss": 10 * r} for r in (0.2, 0.1)])
     assert [row.score for row in sweep_rows(sweep, frame, "eval/mlm_loss")] == [1.0, 2.0]
-    assert module.shown("eval/mlm_loss", 1.0) == "1.0000"
-    assert module.shown("eval/fixed_discriminator_auc", 0.5) == "50.0 %"
-    assert module.shown("eval/fixed_discriminator_loss", 0.5) == "0.5000"
+    assert module.show_value("eval/mlm_loss", 1.0) == "1.0000"
+    assert module.show_value("eval/fixed_discriminator_auc", 0.5) == "50.0 %"
+    assert module.show_value("eval/fixed_discriminator_loss", 0.5) == "0.5000"
 
 
 @pytest.mark.slow
