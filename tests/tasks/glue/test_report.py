@@ -87,7 +87,7 @@ def test_the_words_of_the_tables_are_explained(folders):
         *words,
         "ECE is",
         "is undefined where",
-        "Above, level and below",
+        "Above and below, in the first sentence",
         "Bag of words:",
         "One answer to all:",
     ):
