@@ -55,13 +55,21 @@ def table(columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def results(data: Mapping[str, Any]) -> str:
-    """Return the table of all networks on BabyLM's rows."""
-    columns = {"network": "---", "parameters": "---:", "words": "---", "FLOPs of pre-training": "---:"}
-    columns |= dict.fromkeys(TASKS.values(), "---:") | {"scored weights": "---", "source": "---"}
+    """Return the table of the scores of all networks on BabyLM's rows."""
+    columns = {"network": "---", "parameters": "---:"} | dict.fromkeys(TASKS.values(), "---:")
     rows = []
     for row in data["results"]:
-        about = [row.get(name, "") for name in ("network", "parameters", "words", "flops")]
-        rows.append([*about, *(score(row, task) for task in TASKS), row.get("weights", ""), source(row, data)])
+        scores = (score(row, task) for task in TASKS)
+        rows.append([row["network"], row.get("parameters", ""), *scores, row.get("weights", "")])
+    return table(columns | {"scored weights": "---"}, rows)
+
+
+def origins(data: Mapping[str, Any]) -> str:
+    """Return the table of what each of them was trained on, and where its scores are from."""
+    columns = {"network": "---", "words": "---", "FLOPs of pre-training": "---:", "source": "---"}
+    rows = []
+    for row in data["results"]:
+        rows.append([row["network"], row.get("words", ""), row.get("flops", ""), source(row, data)])
     return table(columns, rows)
 
 
@@ -77,11 +85,12 @@ def other_rows(data: Mapping[str, Any]) -> str:
 
 
 def page(text: str, data: Mapping[str, Any]) -> str:
-    """Return docs/babylm.md with both tables made anew."""
-    for column, made in (("FLOPs", results), ("rows", other_rows)):
-        header = rf"^\| network \| parameters \| words \| {column}.*\n"
+    """Return docs/babylm.md with its tables made anew."""
+    tables = {"parameters | MNLI": results, "words | FLOPs": origins, "parameters | words | rows": other_rows}
+    for columns, made in tables.items():
+        header = rf"^\| network \| {re.escape(columns)}.*\n"
         text, count = re.subn(header + TABLE, made(data), text, flags=re.MULTILINE)
-        assert count == 1, column
+        assert count == 1, columns
     return text
 
 

@@ -23,8 +23,12 @@ BEHIND = ("studies/", "architecture.md", "contributing.md", "changelog.md", "gua
 BADGES = re.compile(r"<!-- badges -->.*?<!-- badges -->\n", re.DOTALL)
 """Pictures of other servers at the top of README.md, of which the site loads none."""
 CODE = re.compile(r"(?<!<pre>)<code>([^<]+)</code>")
-OPTION_OF_COMMAND = re.compile(r"(?<=</span>)--\w+")
-"""An option in a block of shell, behind the span of a blank."""
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+BLOCK = re.compile(r"<pre>.*?</pre>", re.DOTALL)
+OPTION = re.compile(r"(?<![\w-])--[\w-]*\w")
+"""An option in a block of code, also in a comment of it."""
+NAME = re.compile(r"(?<=[\s>(])[\w/.:-]+[_/][\w/.:-]+(?=[\s<),;])")
+"""The name of a file or of a test in a text or a link."""
 LONGEST_WORD = 36
 """Characters of a word of code that is not broken at its hyphens; longer ones may be, on small screens."""
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
@@ -66,16 +70,24 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Return a page's HTML in which options are not broken at their hyphens, and other names at underscores."""
+    """Return a page's HTML in which options are not broken at their hyphens, and other names behind `_` and `/`."""
 
     def whole(match: re.Match[str]) -> str:
         words = re.split(r"(\s+)", match[1])
         return f"<code>{''.join(_whole_word(word) for word in words)}</code>"
 
-    return OPTION_OF_COMMAND.sub(lambda match: _whole_word(match[0]), CODE.sub(whole, html))
+    def breakable(table: re.Match[str]) -> str:
+        return NAME.sub(lambda match: _with_breaks(match[0]), table[0])
+
+    html = TABLE.sub(breakable, CODE.sub(whole, html))
+    return BLOCK.sub(lambda block: OPTION.sub(lambda match: _whole_word(match[0]), block[0]), html)
 
 
 def _whole_word(word: str) -> str:
     if "-" in word and len(word) <= LONGEST_WORD:
-        return f'<span class="word">{word}</span>'
-    return re.sub(r"(?<=\w)_(?=\w)", "_<wbr>", word)
+        return f'<span class="word">{_with_breaks(word)}</span>'
+    return _with_breaks(word)
+
+
+def _with_breaks(name: str) -> str:
+    return re.sub(r"(?<=\w)[_/](?=\w)", r"\g<0><wbr>", name)
