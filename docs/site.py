@@ -18,7 +18,15 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 """File at the top of the repository -> page of the site."""
 RAW_LOG = "docs/studies/log"
 """Folder of measurements by date, which are in the repository alone."""
-BEHIND = ("studies/", "architecture.md", "contributing.md", "changelog.md", "guarantees.md", "fidelity.md")
+BEHIND = (
+    "studies/",
+    "architecture.md",
+    "contributing.md",
+    "changelog.md",
+    "earlier_commits.md",
+    "guarantees.md",
+    "fidelity.md",
+)
 """Pages that the search shows behind the others, which say what to do."""
 BADGES = re.compile(r"<!-- badges -->.*?<!-- badges -->\n", re.DOTALL)
 """Pictures of other servers at the top of README.md, of which the site loads none."""
