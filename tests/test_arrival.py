@@ -39,10 +39,21 @@ def hooks():
 
 
 def test_options_are_not_broken_at_their_hyphens(hooks):
-    made = hooks.on_page_content("<code>a --b_c 1</code><code>d_e</code><pre><code>--f</code></pre>", None, None, None)
-    assert made == '<code>a <span class="word">--b_c</span> 1</code><code>d_<wbr>e</code><pre><code>--f</code></pre>'
-    made = hooks.on_page_content('a<span class="w"> </span>--b_c', None, None, None)  # in a block of shell
-    assert made == 'a<span class="w"> </span><span class="word">--b_c</span>'
+    made = hooks.on_page_content(
+        "<code>a --b_c 1</code><code>d_e</code><pre><code># --f</code></pre>", None, None, None
+    )
+    assert made == (
+        '<code>a <span class="word">--b_<wbr>c</span> 1</code><code>d_<wbr>e</code>'
+        '<pre><code># <span class="word">--f</span></code></pre>'
+    )
+    shell = '<pre>a<span class="w"> </span>{}</pre>'
+    made = hooks.on_page_content(shell.format("--b_c"), None, None, None)
+    assert made == shell.format('<span class="word">--b_<wbr>c</span>')
+
+
+def test_long_names_in_a_table_may_be_broken_behind_their_parts(hooks):
+    made = hooks.on_page_content('<table><td><a href="x/y_z">a/b_c.py</a></table> d_e', None, None, None)
+    assert made == '<table><td><a href="x/y_z">a/<wbr>b_<wbr>c.py</a></table> d_e'
 
 
 def test_a_link_to_a_file_that_is_missing_ends_the_build(hooks):
