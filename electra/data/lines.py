@@ -32,6 +32,8 @@ NOT_UTF8 = (
     "Windows, utf-16, gb18030 ...), or let its name end in its form, such as .gz, .xlsx or .parquet"
 )
 """End of a message about a file whose bytes are no UTF-8: what is wrong, and what to do."""
+UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+"""Characters of scripts without spaces between words, as a part of a class in expressions of the module regex."""
 
 
 def form_of(path: str | Path) -> str:

@@ -36,8 +36,6 @@ Array = NDArray[Any]
 """An array of numpy, whose shape and type are said where it is used."""
 TOKENIZER_BATCH = 2000
 """Texts of one call of the tokenizer, which bounds memory."""
-UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-"""Characters of scripts without spaces between words, as a part of a class in expressions of the module regex."""
 Collator = Callable[[Sequence[Columns]], dict[str, Tensor]]
 """Function of a list of rows that returns a batch."""
 Logits = dict[str, Array]

@@ -13,7 +13,8 @@ import numpy as np
 import regex
 from scipy.special import logit
 
-from electra.finetuning.data import UNSPACED, Array
+from electra.data.lines import UNSPACED
+from electra.finetuning.data import Array
 from electra.finetuning.labelled.metrics import NUMBER, SINGLE
 
 MOST_REGRESSIONS = 50

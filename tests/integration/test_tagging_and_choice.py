@@ -24,7 +24,8 @@ from electra.report.results import read_results
 from electra.tasks.multiple_choice.data import MultipleChoiceArguments, load_choice_splits
 from electra.tasks.multiple_choice.task import main as choose
 from electra.tasks.tagging.columns import read_columns
-from electra.tasks.tagging.schemes import convert, score_labels
+from electra.tasks.tagging.metrics import score_labels
+from electra.tasks.tagging.schemes import convert
 from electra.tasks.tagging.task import main as tag
 from tests.helpers import read_json
 from tests.pretraining.runs import WORDS

@@ -1,19 +1,9 @@
-"""Reports of multiple choice: titles, columns and definitions."""
+"""Reports of multiple choice: titles and definitions."""
 
 from electra.report.evaluation import Reporting
-from electra.report.results import Metric, ScoredTask, by_name
+from electra.report.results import ScoredTask
+from electra.tasks.multiple_choice.metrics import CHOICE_METRICS
 
-CHOICE_METRICS = by_name(
-    Metric(
-        "accuracy",
-        "accuracy",
-        "Accuracy is the share of questions whose right choice has the highest logit. Guessing gives the mean of "
-        "1 / number of choices. Metrics that begin with test are of the test set; no run is chosen by them.",
-    ),
-    Metric("ece", "ECE", lower_is_better=True, error="none"),
-    test=True,
-)
-"""The metrics of multiple choice."""
 SWAG_ROWS = {"train": 73546, "dev": 20006}
 """Official numbers of questions of SWAG, by split."""
 CHOICE_TASKS = {

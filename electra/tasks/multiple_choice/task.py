@@ -39,7 +39,6 @@ from electra.finetuning.data import (
     task_name,
 )
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.labelled.metrics import calibration_error
 from electra.finetuning.predict import AskedColumns, Predictor, Saved
 from electra.finetuning.task import (
     Split,
@@ -57,6 +56,7 @@ from electra.tasks.multiple_choice.data import (
     load_choice_splits,
     parse_question,
 )
+from electra.tasks.multiple_choice.metrics import choose_endings, score_choices
 from electra.tasks.multiple_choice.report import CHOICE_REPORTING, CHOICE_TASKS
 
 # ---- the command
@@ -199,25 +199,6 @@ class ChoiceScorer(EncoderWithHead):
 
 def build_chooser(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> ChoiceScorer:
     return ChoiceScorer(encoder, tuning.head, tuning.head_dropout)
-
-
-def logits_of_choices(logits: Array, questions: Sequence[ChoiceQuestion]) -> Array:
-    """Return logits (N, K) with -infinity in place of Trainer's padding, -100, where a question has fewer choices."""
-    counts = np.array([len(question.choices) for question in questions])
-    is_choice = np.arange(logits.shape[1]) < counts[:, None]
-    return np.where(is_choice, logits, -np.inf)
-
-
-def choose_endings(logits: Array, questions: Sequence[ChoiceQuestion]) -> Array:
-    """Return the number of the choice with the highest logit, int64 (N,)."""
-    return logits_of_choices(logits, questions).argmax(1)
-
-
-def score_choices(logits: Array, questions: Sequence[ChoiceQuestion]) -> dict[str, float]:
-    answers = [question.answer for question in questions]
-    is_right = choose_endings(logits, questions) == answers
-    probabilities = softmax(logits_of_choices(logits, questions).astype(float), axis=1).max(1)
-    return {"accuracy": float(np.mean(is_right)), "ece": calibration_error(probabilities, is_right)}
 
 
 def is_chooser_collapsed(logits: Array, questions: Sequence[ChoiceQuestion]) -> bool:

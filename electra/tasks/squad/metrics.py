@@ -2,24 +2,39 @@
 
 The scores are those of SQuAD's official scripts, evaluate-v1.1.py and evaluate-v2.0.py. The scripts differ in more
 than unanswerable questions, hence two functions: version 1.1 never counts two empty answers as overlapping. Every
-question has a prediction.
+question has a prediction. `SQUAD_METRICS` says what reports say of the scores. No torch.
 """
 
 import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import softmax
 from typing_extensions import TypedDict
 
 from electra.base.options import Values
-from electra.finetuning.data import Array
-from electra.tasks.squad.data import QuestionWindows
-from electra.tasks.squad.heads import Candidates
-from electra.tasks.squad.questions import Questions
+from electra.report.results import Metric, by_name
+
+if TYPE_CHECKING:  # they import torch
+    from electra.tasks.squad.data import QuestionWindows
+    from electra.tasks.squad.heads import Candidates
+    from electra.tasks.squad.questions import Questions
+
+SQUAD_METRICS = by_name(
+    Metric(
+        "exact_match",
+        "EM",
+        "Exact match (EM) is the share of questions whose answer is one of the references; F1 is the overlap of its "
+        "words with the best reference. Both are those of the official scripts, without case, punctuation and "
+        "articles.",
+    ),
+    Metric("f1", "F1"),
+)
+"""The metrics of SQuAD."""
 
 # ---- the n best answers to each question, from the starts and ends in its windows
 
@@ -55,14 +70,14 @@ class Decoded(NamedTuple):
 class Spans(NamedTuple):
     """A possible answers to all questions, question by question and best first: arrays (A,)."""
 
-    questions: Array  # indices
-    firsts: Array  # first and last tokens, by index in the paragraph
-    lasts: Array
-    start_scores: Array
-    end_scores: Array
+    questions: NDArray[Any]  # indices
+    firsts: NDArray[Any]  # first and last tokens, by index in the paragraph
+    lasts: NDArray[Any]
+    start_scores: NDArray[Any]
+    end_scores: NDArray[Any]
 
 
-def possible_spans(windows: QuestionWindows, candidates: Candidates, max_answer_length: int) -> Spans:
+def possible_spans(windows: "QuestionWindows", candidates: "Candidates", max_answer_length: int) -> Spans:
     """Return the spans among the candidates that can be answers.
 
     An answer starts at a token that its window shows with most context, ends in the same window's piece of the
@@ -96,9 +111,9 @@ def possible_spans(windows: QuestionWindows, candidates: Candidates, max_answer_
 
 
 def decode(
-    data: Questions,
-    windows: QuestionWindows,
-    candidates: Candidates,
+    data: "Questions",
+    windows: "QuestionWindows",
+    candidates: "Candidates",
     settings: Values,
 ) -> Decoded:
     """Return the answers, chosen by the settings `n_best_size`, `max_answer_length` and `head`.
@@ -125,7 +140,7 @@ def decode(
 
 def best_answers(
     paragraph: str,
-    offsets: Array,
+    offsets: NDArray[Any],
     spans: Spans,
     n_best_size: int,
 ) -> list[Candidate]:

@@ -1,19 +1,9 @@
-"""Reports of SQuAD: its two versions, columns and definitions."""
+"""Reports of SQuAD: its two versions and definitions."""
 
 from electra.report.evaluation import Reporting
-from electra.report.results import Metric, ScoredTask, by_name
+from electra.report.results import ScoredTask
+from electra.tasks.squad.metrics import SQUAD_METRICS
 
-SQUAD_METRICS = by_name(
-    Metric(
-        "exact_match",
-        "EM",
-        "Exact match (EM) is the share of questions whose answer is one of the references; F1 is the overlap of its "
-        "words with the best reference. Both are those of the official scripts, without case, punctuation and "
-        "articles.",
-    ),
-    Metric("f1", "F1"),
-)
-"""The metrics of SQuAD."""
 SQUAD_TASKS = {
     "squad_v1": ScoredTask("squad_v1", "SQuAD 1.1", "f1", {"train": 87_599, "dev": 10_570}, SQUAD_METRICS),
     "squad_v2": ScoredTask("squad_v2", "SQuAD 2.0", "f1", {"train": 130_319, "dev": 11_873}, SQUAD_METRICS),

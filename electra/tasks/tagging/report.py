@@ -1,25 +1,13 @@
-"""Reports of tagging: titles, columns, definitions, and the F1 of each type."""
+"""Reports of tagging: titles, definitions, and the F1 of each type."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from electra.report.blocks import Blocks, Heading, Text, table_of
 from electra.report.evaluation import Reporting, cell, unit_of_scores
-from electra.report.results import Metric, RunSummary, ScoredTask, by_name
+from electra.report.results import RunSummary, ScoredTask
+from electra.tasks.tagging.metrics import OF_TYPE, TAGGING_METRICS
 
-TAGGING_METRICS = by_name(
-    Metric(
-        "f1",
-        "F1",
-        "F1 is that of entities, micro-averaged: an entity is right if its type and both of its ends are. f1_TYPE is "
-        "that of one type. Metrics that begin with test are of the test set; no run is chosen by them.",
-    ),
-    Metric("accuracy", "accuracy", "Accuracy is that of words, O included."),
-    test=True,
-)
-"""The metrics of tagging; others are shown by their names."""
-OF_TYPE = "f1_"
-"""Beginning of the names of metrics of one type of entity."""
 TAGGING_TASKS = {
     "conll2003": ScoredTask("conll2003", "CoNLL-2003", "f1", columns=TAGGING_METRICS),
 }

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import regex
 
 from electra.core.errors import UserError
-from electra.finetuning.data import UNSPACED
+from electra.data.lines import UNSPACED
 
 OUTSIDE = "O"
 """Label of a word that belongs to no entity."""
@@ -110,53 +110,6 @@ def tag_set(sentences: TagSequence, scheme: str) -> list[str]:
         return [OUTSIDE, *sorted(labels - {OUTSIDE})]
     types = sorted({label[2:] for label in labels - {OUTSIDE}})
     return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in PREFIXES[scheme])]
-
-
-def score_labels(
-    predicted: TagSequence,
-    references: TagSequence,
-    scheme: str,
-) -> dict[str, float]:
-    """Return scores as fractions, in which an entity counts as correct if its type and both its ends are correct.
-
-    The scores are f1, precision, recall, accuracy, and f1_TYPE for each type in the references; for plain labels,
-    accuracy and f1_LABEL for each label. F1 is 0 where there are no entities.
-    """
-    from sklearn.metrics import accuracy_score, f1_score  # not at the top: see electra/finetuning/labelled/scores.py
-
-    reference_labels = list(chain.from_iterable(references))
-    predicted_labels = list(chain.from_iterable(predicted))
-    accuracy = float(accuracy_score(reference_labels, predicted_labels))
-    if scheme == "plain":
-        labels = sorted(set(reference_labels))
-        values = f1_score(reference_labels, predicted_labels, labels=labels, average=None, zero_division=0.0)
-        return {"accuracy": accuracy} | {f"f1_{label}": float(f1) for label, f1 in zip(labels, values, strict=True)}
-    if scheme == "io":
-        references = [with_prefixes(sentence) for sentence in references]
-        predicted = [with_prefixes(sentence) for sentence in predicted]
-    correct = Counter[str]()
-    predicted_kinds = Counter[str]()
-    expected = Counter[str]()
-    for answer, reference in zip(predicted, references, strict=True):
-        answered = set(entities_of(answer))
-        annotated = set(entities_of(reference))
-        correct.update(kind for kind, _, _ in answered & annotated)
-        predicted_kinds.update(kind for kind, _, _ in answered)
-        expected.update(kind for kind, _, _ in annotated)
-    scores = {
-        "f1": _f1(correct.total(), predicted_kinds.total(), expected.total()),
-        "precision": correct.total() / max(predicted_kinds.total(), 1),
-        "recall": correct.total() / max(expected.total(), 1),
-        "accuracy": accuracy,
-    }
-    for kind in sorted(expected):
-        scores[f"f1_{kind}"] = _f1(correct[kind], predicted_kinds[kind], expected[kind])
-    return scores
-
-
-def _f1(correct: int, predicted: int, expected: int) -> float:
-    """Return the harmonic mean of precision, `correct / predicted`, and recall, `correct / expected`, or 0."""
-    return 2 * correct / max(predicted + expected, 1)
 
 
 # ---- texts with spans of characters

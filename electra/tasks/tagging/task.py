@@ -62,6 +62,7 @@ from electra.tasks.tagging.data import (
     load_tagging_splits,
     make_sentence_windows,
 )
+from electra.tasks.tagging.metrics import score_labels
 from electra.tasks.tagging.report import TAGGING_REPORTING, TAGGING_TASKS
 from electra.tasks.tagging.rows import tokens_of
 from electra.tasks.tagging.schemes import (
@@ -72,7 +73,6 @@ from electra.tasks.tagging.schemes import (
     choose_scheme,
     convert,
     entities_of,
-    score_labels,
     tag_set,
     with_prefixes,
     words_of,

@@ -1,12 +1,11 @@
 """Questions with different numbers of choices in one batch: exact ids, logits, losses, nothing wasted."""
 
-import numpy as np
 import pytest
 import torch
 
 from electra.finetuning.task import step_loss
 from electra.tasks.multiple_choice.data import ChoiceQuestion
-from electra.tasks.multiple_choice.task import NO_CHOICE, ChoiceCollator, ChoiceScorer, choose_endings, encode_choices
+from electra.tasks.multiple_choice.task import NO_CHOICE, ChoiceCollator, ChoiceScorer, encode_choices
 from tests.finetuning.encoders import tiny_electra
 
 
@@ -49,11 +48,6 @@ def test_a_question_has_the_same_logits_alone_and_beside_others(rows, model):
     assert logits.shape == (2, 3) and logits[0, 2] == NO_CHOICE
     for row, count in ((0, 2), (1, 3)):
         assert torch.allclose(model(**collator([unlabelled[row]]))[0], logits[row, :count], atol=1e-5)
-
-
-def test_padding_is_no_answer_however_low_the_logits_are():
-    questions = [question("a", ["b", "c"], 0), question("d", ["e", "f", "g"], 2)]
-    assert choose_endings(np.array([[-300.0, -200.0, -100.0], [1.0, 0.0, 2.0]]), questions).tolist() == [1, 2]
 
 
 def test_the_loss_is_that_of_a_softmax_over_the_choices(rows, model):
