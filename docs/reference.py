@@ -441,13 +441,14 @@ PYTHON = """# Python
 
 Pre-train, fine-tune, predict and find odd words from a program. `from electra import NAME` imports a name when it is
 first used. [Options](options.md) are those of the commands: `--num_seeds 3` is `num_seeds=3`, also where a message
-names one. A path may be a string or a `Path`. Wrong or missing arguments, files and models raise `UserError`, a
-`ValueError` of one line.
+names one. A path may be a string or a `Path`. Wrong values, data, files and models raise `UserError`, a `ValueError`
+of one line; an argument that a class or function does not have is a `TypeError`, as everywhere in Python.
 
 - A model in memory needs its tokenizer, as `processing_class`, unless it was loaded from a folder that has one.
 - After each call the settings of the process are as before (threads, precision of products, malloc, signals), and
   after `fine_tune`, `predict` and `replaced_token_probabilities` the random states, too.
 - What a command prints is printed here, too, unless the program sets up `logging` for INFO itself.
+  `logging.getLogger("electra").setLevel("WARNING")` leaves only warnings.
 - `AutoModel` opens the joint model of a run's `checkpoint-N` after `from electra import` of any name of a model.
 
 [examples/](../examples) has programs and [a notebook](../examples/electra.ipynb). This page is made of the docstrings

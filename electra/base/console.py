@@ -143,9 +143,10 @@ def setup_logging(output: TextIO | None = None) -> None:
 
 
 def log_by_default() -> None:
-    """Set up logging as `setup_logging` does, unless the program has set up logging."""
+    """Set up logging as `setup_logging` does, unless the program has set up logging, or a level of this package."""
     package = logging.getLogger("electra")
-    if not package.handlers and not (package.hasHandlers() and package.isEnabledFor(logging.INFO)):
+    is_set_up = package.handlers or package.level != logging.NOTSET
+    if not is_set_up and not (package.hasHandlers() and package.isEnabledFor(logging.INFO)):
         setup_logging()
 
 

@@ -105,16 +105,18 @@ class FineTuned(NamedTuple):
         results: result of each seed, in order: `metrics` and all `settings`.
         model_folder: folder of the saved model, which `predict` and the classes of transformers open; None without
             one. The attribute `model` loads it.
+        verdict: the first sentences of the report: where the score stands to those without a network, and what to try.
     """
 
     folder: Path
     scores: dict[str, float | None]
     results: list[Result]
     model_folder: Path | None
+    verdict: str
 
     def __repr__(self) -> str:
         seeds = ", ".join(str(result.seed) for result in self.results)
-        return f"FineTuned: {self.scores}, seeds {seeds}, folder {str(self.folder)!r}"
+        return f"FineTuned: {self.scores}, seeds {seeds}, folder {str(self.folder)!r}\n{self.verdict}"
 
     @property
     def model(self) -> PreTrainedModel:

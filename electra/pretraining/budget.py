@@ -149,8 +149,8 @@ def with_budget(
     if evaluations and not is_decided:
         values["eval_steps"] = math.ceil(values["max_steps"] / (evaluations - 1))
     (values,) = broadcast_object_list([values])
-    flags = " ".join(as_flags(values))
-    logger.info("budget         %s: --model_size %s %s", format_seconds(seconds), args.model.model_size, flags)
+    size = {} if args.starts_from_trained else {"model_size": args.model.model_size}
+    logger.info("budget         %s: %s", format_seconds(seconds), " ".join(as_flags({**size, **values})))
     return replace(
         args,
         training=args.training.with_values(**values, given=args.given | values.keys()),

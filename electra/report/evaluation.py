@@ -79,7 +79,8 @@ BAG_OF_WORDS = "bag of words"
 """Title of the baseline of tf-idf and a linear model, which reads whole texts."""
 BAG_OF_WORDS_DEFINITION = (
     "Bag of words: logistic regression (C = 10; for more than 50 classes naive Bayes, for numbers ridge regression) "
-    "on tf-idf of words and pairs of words, trained on the same texts"
+    "on tf-idf of words and pairs of words, or in scripts without spaces of one to three characters, trained on the "
+    "same texts"
 )
 """What the bag of words is, for the reports of kinds that have this baseline."""
 CUT_TEXTS = "dev_texts_cut"

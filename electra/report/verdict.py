@@ -102,10 +102,13 @@ def verdict(
     comparisons = []
     for rival in rivals:
         difference = score - rival.score
-        by = show(abs(difference))
-        error = f"± {show(rival.error)} with {sample}"
-        side = f"{'' if standing(score, rival) else 'not clearly '}{'above' if difference >= 0 else 'below'}"
-        comparisons.append(f"{side} {rival.name} ({show(rival.score)}), by {by} ({error}){rival.note}")
+        side = "above" if difference >= 0 else "below"
+        of_rival = f"{rival.name} ({show(rival.score)}), by {show(abs(difference))}"
+        error = f"{show(rival.error)} with {sample}"
+        text = f"not clearly {side} {of_rival}, at most twice the error of {error}"
+        if standing(score, rival):
+            text = f"{side} {of_rival} (± {error})"
+        comparisons.append(f"{text}{rival.note}")
     return Verdict(f"{what}: {'; '.join(comparisons)}.", all(standing(score, rival) > 0 for rival in rivals))
 
 

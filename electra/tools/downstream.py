@@ -165,5 +165,6 @@ def _fine_tuned(evaluation: Evaluation | None) -> FineTuned:
         raise UserError(f"another program makes the runs of {evaluation.folder}; wait for it and call again")
     run = evaluation.kind.reporting.summarize(results, "")
     scores = {name: spread.median for name, spread in run.tasks[task.name].metrics.items()}
-    has_model = read_saved(evaluation, task) is not None
-    return FineTuned(evaluation.folder, scores, results, folder_of(evaluation, task) if has_model else None)
+    model_folder = folder_of(evaluation, task) if read_saved(evaluation, task) is not None else None
+    verdict = "\n".join(sentence.text for sentence in evaluation.kind.reporting.sentences([evaluation.folder]))
+    return FineTuned(evaluation.folder, scores, results, model_folder, verdict)

@@ -50,7 +50,7 @@ from electra.base.files import config_path, expand, holds_files, write_file
 from electra.base.parser import Parser
 from electra.core.errors import UserError
 from electra.core.ranges import check
-from electra.report.blocks import Blocks, Heading, Report, Text, Verdict, table_of, write_report
+from electra.report.blocks import Blocks, Heading, Report, Verdict, table_of, write_report
 from electra.report.evaluation import percent
 from electra.report.metrics import metric_title
 from electra.report.verdict import Rival, verdict
@@ -360,6 +360,7 @@ class SweepRow(NamedTuple):
     Args:
         values: values that the points share, as text.
         points: names of the points.
+        seeds: number of runs with these values: of points, or of their fine-tuning.
         score: median of the metric; nan if a point has none, without which the median would be too good.
         std: standard deviation over the points, or over the fine-tuning runs of one point; nan without several.
         error: standard error of the score: of the seeds, and of the size of the development set.
@@ -367,6 +368,7 @@ class SweepRow(NamedTuple):
 
     values: dict[str, str]
     points: list[str]
+    seeds: int
     score: float
     std: float
     error: float
@@ -382,8 +384,10 @@ def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
         std = scores.std() if len(points) > 1 else math.nan if of_point is None else of_point
         sampling = points.iloc[0].get(rank.replace("median/", "error/"), 0.0) if rank.startswith("median/") else 0.0
         error = math.hypot(sampling, 0.0 if math.isnan(std) else std)
+        runs = points.get(rank.replace("median/", "seeds/")) if rank.startswith("median/") else None
+        seeds = len(points) if runs is None else int(runs.fillna(1).sum())
         row_values = dict(zip(axes, values, strict=True))
-        row = SweepRow(row_values, [*points["point"]], scores.median(skipna=False), std, error)
+        row = SweepRow(row_values, [*points["point"]], seeds, scores.median(skipna=False), std, error)
         rows.append(row)
     sign = -1 if sweep.goal == "maximize" or rank != sweep.metric["name"] else 1
     return sorted(rows, key=lambda row: (math.isnan(row.score), sign * row.score))
@@ -427,15 +431,18 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
     for row in rows:
         deviation = "" if math.isnan(row.std) else f" ± {show_value(rank, row.std)}"
         score = f"{show_value(rank, row.score)}{deviation}"
-        lines.append({**row.values, "seeds": str(len(row.points)), title_of(rank): score})
+        lines.append({**row.values, "seeds": str(row.seeds), title_of(rank): score})
     table = table_of(lines)
     blocks: Blocks = [judge(commands.sweep, rows, rank), table]
     if evaluations := commands.evaluations([*points]):
-        blocks[1:1] = commands.reporting.sentences(commands.evaluations(rows[0].points))
+        best = commands.evaluations(rows[0].points)
+        # What to try may be what a sweep of fine-tuning has tried.
+        is_tuned = commands.sweep.verb != "pretrain"
+        blocks[1:1] = commands.reporting.verdicts(best) if is_tuned else commands.reporting.sentences(best)
         page = commands.reporting.report(evaluations)
         blocks += [Heading("Each point"), *(block for block in page.blocks if not isinstance(block, Verdict))]
     elif not rank.startswith("eval/fixed_"):
-        blocks.append(Text(NOT_COMPARABLE))
+        blocks[1:1] = [Verdict(NOT_COMPARABLE, None)]
     write_report(Report(f"Sweep: {folder.name}", blocks, table), folder)
     logger.info("all points     %s", folder / "results.csv")
 
@@ -502,6 +509,8 @@ def main(argv: list[str] | None = None) -> None:
     worker = Worker(commands, points, total, options.storage)
     (commands.folder / "logs").mkdir(exist_ok=True)
     worker.check_settings(settings_of(sweep, shared))
+    if "goal" not in sweep.metric:
+        logger.info("metric has no goal: the lowest %s counts as the best, as in wandb", sweep.metric["name"])
     if commands.is_untracked:
         logger.info("report_to of %s is for wandb's agent; to track the points here, add: -- --report_to wandb", file)
     counts = (counted(total, "point"), len(worker.finished()))

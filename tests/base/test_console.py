@@ -144,6 +144,10 @@ def test_a_program_sees_the_lines_unless_it_has_set_up_logging(capsys, monkeypat
     package.manager._clear_cache()
     log_by_default()  # pytest's handlers are at the root, as those of a program
     assert package.handlers == [] and package.propagate
+    monkeypatch.setattr(package, "level", logging.WARNING)
+    package.manager._clear_cache()
+    log_by_default()  # a level of the package is the program's wish
+    assert package.handlers == [] and package.level == logging.WARNING
     monkeypatch.setattr(package, "level", logging.NOTSET)
     package.manager._clear_cache()
     log_by_default()

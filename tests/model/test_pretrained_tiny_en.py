@@ -3,6 +3,7 @@
 import re
 
 import torch
+from pandas import DataFrame
 from pytest import approx, mark, raises
 from transformers import AutoModel, AutoModelForMaskedLM
 
@@ -45,6 +46,9 @@ def test_a_path_of_the_user_comes_before_the_package(tmp_path, monkeypatch, word
     write_run(tmp_path / TINY_EN, wordpiece_tokenizer)
     assert (tmp_path / locate_model(TINY_EN)).resolve() == tmp_path / TINY_EN / "discriminator"
     assert len(replaced_token_probabilities(["the fox"], TINY_EN)) == 1
+    for table in ({"text": ["the fox"]}, DataFrame({"text": ["the fox"]}), [1], None):  # no names of columns are read
+        with raises(UserError, match="give a text, or a list of texts"):
+            replaced_token_probabilities(table, TINY_EN)
 
 
 def test_a_folder_of_the_user_without_networks_is_refused(tmp_path, monkeypatch):

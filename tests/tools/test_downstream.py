@@ -88,6 +88,7 @@ def test_a_call_is_the_command(folder, of_command):
     assert tuned.results == read_results(of_command / "results.jsonl")
     by_seed = [result.metrics["accuracy"] for result in tuned.results]
     assert tuned.scores["accuracy"] == sum(by_seed) / 2
+    assert tuned.verdict.startswith("reviews accuracy") and tuned.verdict in repr(tuned)
     assert (tuned.folder / "report.html").is_file()
     assert type(tuned.model) is type(AutoModelForSequenceClassification.from_pretrained(tuned.model_folder))
     predictions = tuned.folder / "predictions" / "reviews-42.npz"

@@ -640,10 +640,11 @@ def test_seeds_decide_whether_there_is_a_winner(tmp_path, scores, said):
 
 def test_fine_tuning_alone_has_the_spread_of_its_seeds(tmp_path):
     points = [
-        {"learning_rate": rate, "median/data": score, "std/data": 0.01} for rate, score in ((0.1, 0.5), (0.2, 0.8))
+        {"learning_rate": rate, "median/data": score, "std/data": 0.01, "seeds/data": 3}
+        for rate, score in ((0.1, 0.5), (0.2, 0.8))
     ]
     _, rows, sentence = judged(tmp_path, points, "median/data", program="electra classify")
-    assert [row.std for row in rows] == [0.01, 0.01]
+    assert [(row.std, row.seeds) for row in rows] == [(0.01, 3), (0.01, 3)]
     assert "learning_rate 0.2, the best of 2: 80.0 % ± 1.0 %" in sentence and "above" in sentence
 
 

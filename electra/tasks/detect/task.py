@@ -22,7 +22,7 @@ from electra.base.console import environment, setup_logging
 from electra.base.files import TINY_EN, check_results, expand, folder_made, open_new, write_json
 from electra.base.parser import Parser
 from electra.core.configuration import longest_text
-from electra.core.errors import UserError
+from electra.core.errors import UserError, abridged
 from electra.core.networks import is_detector
 from electra.core.objectives import OBJECTIVES
 from electra.core.ranges import check
@@ -149,9 +149,9 @@ def replaced_token_probabilities(
     Returns:
         for each text a list of `TokenProbability`, without special tokens.
     Raises:
-        UserError: there is no such model, or the model has no head for replaced tokens.
+        UserError: there is no such model, the model has no head for replaced tokens, or `texts` are not strings.
     """
-    strings = [texts] if isinstance(texts, str) else list(texts)
+    strings = [texts] if isinstance(texts, str) else list_of_texts(texts)
     if isinstance(discriminator, PreTrainedModel):
         networks = networks_of(discriminator, processing_class)
     else:
@@ -165,6 +165,16 @@ def replaced_token_probabilities(
     finally:
         networks.discriminator.train(was_training)
     return [token_probabilities(text, scored) for text, scored in zip(strings, scores, strict=True)]
+
+
+def list_of_texts(texts: object) -> list[str]:
+    """Return texts as a list; refuse a table or mapping, whose names of columns would be read, and what is no text."""
+    if isinstance(texts, Iterable) and not isinstance(texts, Mapping) and getattr(texts, "ndim", 1) == 1:
+        values = list(texts)
+        strings = [value for value in values if isinstance(value, str)]
+        if len(strings) == len(values):
+            return strings
+    raise UserError(f"texts is {abridged(texts)}; give a text, or a list of texts, such as the column of a table")
 
 
 def token_probabilities(text: str, scored: ScoredTokens) -> list[TokenProbability]:

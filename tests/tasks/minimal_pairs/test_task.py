@@ -89,7 +89,10 @@ def test_a_margin_is_over_the_best_baseline_on_the_same_pairs():
     assert "above guessing (50.0), by 37.5 (± 11.7 with 80 pairs)" in pairs_verdict("pll", results).text
     assert pairs_verdict("pll", results).is_good
     results["margins"]["pll"]["standard_error"] = 0.2
-    assert "not clearly above guessing (50.0), by 37.5 (± 20.0" in pairs_verdict("pll", results).text
+    assert (
+        "not clearly above guessing (50.0), by 37.5, at most twice the error of 20.0"
+        in pairs_verdict("pll", results).text
+    )
     assert pairs_verdict("pll", results).is_good is False
     results["margins"]["pll"]["standard_error"] = None
     assert pairs_verdict("pll", results).is_good is None
