@@ -327,8 +327,11 @@ def locked(target: Path) -> Iterator[None]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove unfinished folders that killed processes left in a folder, but none that is being built."""
+    """Remove what killed processes left in a folder: unfinished and previous versions of folders that they built.
+
+    A folder that another process is building now stays.
+    """
     for path in folder.glob(f"*{_LOCK}"):
-        with suppress(OSError), FileLock(path, timeout=0):  # filelock.Timeout: a process is at work
+        with suppress(OSError), FileLock(path, timeout=0):  # another process has the lock: Timeout is an OSError
             for ending in (_UNFINISHED, _PREVIOUS):
                 shutil.rmtree(path.with_suffix(ending), ignore_errors=True)

@@ -1,4 +1,7 @@
-"""Atomic writes, JSON of a known shape, the paths that users give, and YAML."""
+"""Files that several commands read and write: atomic writes, JSON of a known shape, paths that users give, and YAML.
+
+From folders, the module reads which saved models a folder holds, and which options a run of pre-training had.
+"""
 
 import json
 import math
@@ -37,10 +40,11 @@ PACKAGED_NETWORK = _PACKAGE / "networks" / "tiny_en"
 
 @contextmanager
 def open_new(path: Path) -> Iterator[TextIO]:
-    """Open a text file to write, which appears at `path` when it is complete: no reader sees a part of the file.
+    """Open a text file to write, which appears at `path` when the block ends: no reader sees a part of the file.
 
-    Until then it is the hidden file .NAME.RANDOM.unfinished beside it. A symbolic link stays, and its target is
-    written. What is there and is no file, such as /dev/null or a pipe, is written directly.
+    While the block runs, the text is in a hidden file in the same folder, .NAME.RANDOM.unfinished, which an error
+    removes. If `path` is a symbolic link, the target of the link is written. If `path` is a pipe or a device, such as
+    /dev/null, the text is written there directly.
     """
     options: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
     path = Path(os.path.realpath(path))
@@ -67,7 +71,7 @@ def write_file(content: bytes, path: Path) -> None:
 
 
 def write_json(values: Mapping[str, object], path: Path) -> None:
-    """Write a mapping as JSON, as `write_file` does; nan and infinity become null."""
+    """Write a mapping as JSON to a file that is new or replaced; nan and infinity become null."""
     text = json.dumps(_finite(values), indent=2, allow_nan=False)
     write_file(f"{text}\n".encode(), path)
 
@@ -108,7 +112,14 @@ def holds_files(folder: Path) -> bool:
 
 
 def check_results(folder: Path, name: str, about: Mapping[str, object]) -> None:
-    """Refuse a folder that holds other files than results, or results with other values of `about`."""
+    """Refuse a folder that holds files, unless they are results of the same model and data.
+
+    Args:
+        name: name of the JSON file with the results.
+        about: values, such as those of model and file, that the JSON file of the same results has, too.
+    Raises:
+        UserError: the folder holds other files or other results, or the JSON file cannot be read.
+    """
     path = folder / name
     values = read_json(path) if path.is_file() else {}
     if holds_files(folder) and not about.items() <= values.items():
@@ -116,10 +127,10 @@ def check_results(folder: Path, name: str, about: Mapping[str, object]) -> None:
 
 
 @contextmanager
-def folder_made(folder: Path) -> Iterator[None]:
-    """Make a folder for the block that fills it, so that an error of the folder comes first; leave none that is empty.
+def making_folder(folder: Path) -> Iterator[None]:
+    """Make a folder before the block that fills it, so that a folder that cannot be made is an error at once.
 
-    The folders around it stay.
+    If the block raises an error and the folder is empty, the folder is removed; folders above it stay.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -131,7 +142,11 @@ def folder_made(folder: Path) -> Iterator[None]:
 
 
 def replace_folder(new: Path, target: Path) -> None:
-    """Rename `new` to `target`; after a kill in between, the old folder is complete as `target.previous`."""
+    """Rename the folder `new` to `target`, and remove the folder that had this name.
+
+    If the process is killed in between, the old folder is complete under the name `target.previous`. Everybody who may
+    read config.json may read the weights, see `share_weights`.
+    """
     share_weights(new)
     previous = target.with_name(f"{target.name}.previous")
     shutil.rmtree(previous, ignore_errors=True)
@@ -142,7 +157,7 @@ def replace_folder(new: Path, target: Path) -> None:
 
 
 def share_weights(folder: Path) -> None:
-    """Let everybody read the weights in a folder who may read its config.json; safetensors lets only their owner."""
+    """Give the weights in a folder the permissions of its config.json; safetensors lets only the owner read them."""
     config = folder / "config.json"
     for path in folder.glob("*.safetensors") if config.is_file() else ():
         with suppress(OSError):  # a file system without modes
@@ -162,7 +177,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def config_path(name: str) -> Path:
-    """Return the path of a file, or of the package's file with this name: `configs/glue/paper.yaml` works anywhere."""
+    """Return the path of an experiment file: the user's file, if there is one, else the package's file of this name.
+
+    So `configs/glue/paper.yaml` is found from any folder. If neither file exists, the path is returned as the user
+    wrote it, with `~` and variables replaced.
+    """
     path = expand(name)
     if path.exists() or path.is_absolute():
         return path
@@ -171,10 +190,12 @@ def config_path(name: str) -> Path:
 
 
 def network_path(name: str) -> Path:
-    """Return the path of a network's folder: of `TINY_EN` that of the package, unless the user has such a path.
+    """Return the path of a network: the package's folder for the name `TINY_EN`, else the path that `name` is.
+
+    If the user has a file or folder called `TINY_EN`, it is taken instead of the package's.
 
     Raises:
-        UserError: the network of the package is asked for and was removed.
+        UserError: the network of the package is asked for, but its folder was removed.
     """
     path = expand(name)
     if name != TINY_EN or path.exists():
@@ -196,7 +217,11 @@ def expand(path: str | Path) -> Path:
 
 
 def check_file(path: str | Path) -> None:
-    """Refuse a path without a file, a folder, and a pipe or a device, which cannot be opened a second time."""
+    """Check that a path is that of a file, which can be opened more than once.
+
+    Raises:
+        UserError: there is nothing at the path, or there is a folder, a pipe or a device.
+    """
     file = expand(path)
     if not file.exists():
         raise UserError(f"there is no file {path}; correct its name, or the folder that it is in")
@@ -216,7 +241,7 @@ HELD_OUT_WORDS = frozenset({"valid", "validation", "val", "dev", "devel", "devel
 
 
 def split_name(entry: str) -> tuple[str, str]:
-    """Return name and path of `name=path`; "" and the whole text if that is a path without a name."""
+    """Return name and path of an entry `name=path`; if the entry is a path without a name, "" and the entry."""
     match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)=(.+)", entry)
     return match.groups() if match and not expand(entry).exists() else ("", entry)  # type: ignore[return-value]
 
@@ -251,7 +276,7 @@ RESULT_NAME = "result.json"
 
 
 def saved_models(folder: Path) -> list[Path]:
-    """Return the sorted folders of fine-tuned models: `folder` if it holds a model, else folders in its `models/`."""
+    """Return the sorted folders of fine-tuned models: `folder` if it holds one model, else those in its `models/`."""
     if (folder / RESULT_NAME).is_file():
         return [folder]
     folders = sorted(path.parent for path in folder.glob(f"models/[!.]*/{RESULT_NAME}"))
@@ -263,14 +288,14 @@ def saved_models(folder: Path) -> list[Path]:
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError)
 """Errors of reading a text that is no YAML; ValueError for an encoding other than UTF-8."""
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z")
-"""Numbers such as 1e-4, which PyYAML takes for text, and its dumper therefore writes without marks."""
+"""Numbers such as 1e-4. PyYAML takes them for text, and so does not quote a text that looks like one."""
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that refuses keys that a mapping has twice, and reads words and numbers as YAML 1.2 does.
+    """A YAML loader that refuses a mapping with the same key twice, and reads words and numbers as YAML 1.2 does.
 
-    Only null, true, false and decimal numbers such as 1e-4 are no text. YAML 1.1 reads `no` as false, `010` as 8 and
-    `12:30` as 750.
+    Every scalar is text, except null, true, false and decimal numbers such as 10 or 1e-4. So `no`, `010` and `12:30`
+    are text; YAML 1.1, as PyYAML reads it, has false, 8 and 750.
     """
 
     yaml_implicit_resolvers: dict[str, Any] = {}
@@ -363,10 +388,13 @@ _PART_OF_RUN = re.compile(r"discriminator|generator|checkpoint-\d+")
 
 
 def run_of(path: str) -> Path | None:
-    """Return the folder of a run, given this folder or one in it; None for other folders and for Hub ids.
+    """Return the folder of a run of pre-training; None if the path is a Hub id or belongs to no run.
 
-    Only a folder with a `discriminator/` or checkpoints is a run: another program may have written another
-    config.yaml.
+    A run is a folder with checkpoints or exported networks: config.yaml does not tell, because other programs write
+    files of this name.
+
+    Args:
+        path: the run's folder, or the folder of one of its checkpoints or exported networks.
     """
     folder = network_path(path).resolve()
     if not folder.is_dir():
@@ -376,15 +404,26 @@ def run_of(path: str) -> Path | None:
 
 
 def run_options(path: str) -> dict[str, Any]:
-    """Return the options of a run, given its folder or a folder in it; {} for what is none, see `run_of`."""
+    """Return the options of a run of pre-training, by name; {} without a run or without its config.yaml.
+
+    Args:
+        path: as in `run_of`.
+    Raises:
+        UserError: config.yaml cannot be read, or is no mapping.
+    """
     run = run_of(path)
     return {} if run is None else read_options(run) or {}
 
 
 def read_as_written(text: str) -> object:
-    """Return the mapping of a text of YAML with values as text or lists of text, except for null and mappings.
+    """Return the mapping in a text of YAML, with each scalar as the text that the user wrote.
 
-    The type of an option then decides how its value is read, as on a command line: `experiment_name: 1e5` is a name.
+    The type of an option then decides how its text is read, as on a command line: `experiment_name: 1e5` is a name.
+    Null is None, and lists hold text. Values that are mappings are read as `read_yaml` reads them, and so is a text of
+    YAML that is no mapping.
+
+    Raises:
+        yaml.YAMLError, ValueError, RecursionError: see `YAML_ERRORS`.
     """
     content = read_yaml(text)
     if not isinstance(content, dict):

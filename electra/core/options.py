@@ -21,11 +21,13 @@ Resuming = Literal["kept", "recorded", "compared", "free"]
 
 
 class Condition(NamedTuple):
-    """A condition of the objective without which an option has no effect; objectives.py has those there are.
+    """A condition that the objective must fulfil, because without it an option has no effect.
+
+    All conditions are declared in objectives.py.
 
     Attributes:
-        holds: function of an `Objective`, with the values of the user, that returns True if the condition holds.
-        reason: why the option has no effect without it; `{objective}` stands for the name of the objective.
+        holds: function that returns True if an `Objective`, with the values of the user, fulfils the condition.
+        reason: why the option has no effect otherwise; `{objective}` stands for the name of the objective.
     """
 
     holds: Callable[[Any], bool]
@@ -33,12 +35,14 @@ class Condition(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The rules of an option: all that is known about it, beside default and help. Lists of options are made of them.
+    """The rules of an option: all that is known about the option, beside default and help.
 
-    `options_with` returns the names of the options for which one of the rules from `of_corruption` on holds.
+    Lists of options are made of these rules: `options_with` returns the names of the options for which a rule, one of
+    those from `of_corruption` on, holds.
     """
 
     valid: Range | None = None
+    """Range of the values; None for any value."""
     resuming: Resuming | None = None
     """Effect of another value in a resumed run; None for `Options.resuming` of the group."""
     always_recorded: bool = False
@@ -48,11 +52,11 @@ class Rules(NamedTuple):
     absolute: Callable[[str], str] | None = None
     """Function that makes the path in a value absolute, so that a run goes on from any folder; None for no path."""
     replaced_by: Sequence[str] = ()
-    """Names of options of which one on the command line replaces a line of a file for this option."""
+    """Names of other options: if one of them is on the command line, a line of a file with this option is ignored."""
     needs: Sequence[Condition] = ()
-    """Conditions of the objective, without one of which the option has no effect."""
+    """Conditions of the objective; if one of them does not hold, the option has no effect."""
     of_corruption: bool = False
-    """Whether a finished run's text is corrupted with the value that the run had."""
+    """Whether the option says how text is corrupted: commands that read a finished run corrupt text with its value."""
     of_run: bool = False
     """Whether only a run has the option, and networks that a program makes from a recipe do not."""
     inherited: bool = False
@@ -93,6 +97,7 @@ def option(
 
 
 def rules_of(option: Field[object]) -> Rules:
+    """Return the rules of an option, given its dataclass field; the default rules for a field without rules."""
     return option.metadata.get("rules", Rules())
 
 
@@ -100,8 +105,9 @@ def options_with(rule: str, *groups: Any) -> tuple[str, ...]:
     """Return the names of the options of these groups for which a rule holds, in order.
 
     Args:
-        rule: name of a field of `Rules` that is True or False, or None for the group's.
-        groups: dataclasses.
+        rule: name of a field of `Rules` whose values are True and False. Where it is None, the class attribute of the
+            group with the same name counts.
+        groups: dataclasses whose fields are made by `option`.
     """
     names = []
     for group in groups:

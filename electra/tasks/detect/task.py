@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from typing_extensions import TypedDict
 
 from electra.base.console import environment, setup_logging
-from electra.base.files import TINY_EN, check_results, expand, folder_made, open_new, write_json
+from electra.base.files import TINY_EN, check_results, expand, making_folder, open_new, write_json
 from electra.base.parser import Parser
 from electra.core.configuration import longest_text
 from electra.core.errors import UserError, abridged
@@ -192,7 +192,7 @@ def detect(args: Namespace) -> None:
     detector = open_detector(networks, args.max_length)
     logger.info("model          %s", networks.source)
     texts = [*read_texts(args.file, args.text_column, args.label_column, args.delimiter, args.quoting)]
-    with folder_made(folder), open_new(folder / "scores.jsonl") as file:
+    with making_folder(folder), open_new(folder / "scores.jsonl") as file:
         scores = detector.score([text.text for text in texts])
         detector.unknown.warn("the texts")
         lines = [as_line(text, scored, args.threshold) for text, scored in zip(texts, scores, strict=True)]

@@ -14,7 +14,7 @@ from electra.base.files import (
     OPTIONS_TITLE,
     check_results,
     expand,
-    folder_made,
+    making_folder,
     may_be_hub_id,
     write_file,
     write_json,
@@ -193,7 +193,7 @@ def score_pairs(args: MinimalPairArguments, record: Mapping[str, object]) -> Non
     check_lengths(pairs, groups, scorer)
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
     network: Any = scorer.discriminator or scorer.generator
-    with folder_made(folder), computing(network.device, most_threads()):
+    with making_folder(folder), computing(network.device, most_threads()):
         scores = scorer.scores(groups, names)
     numbers = token_numbers(groups)
     outcomes = {name: outcomes_of(values) for name, values in scores.items()}
