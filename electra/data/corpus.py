@@ -52,7 +52,7 @@ WHOLE_BYTES = 10**9
 """Bytes of all files of a corpus together up to which the files are hashed whole; of more, samples are hashed. Hashing
 takes a core 0.2 s from memory (XXH3: 6 GB/s), and a second from a disk of 1 GB/s."""
 LARGE_SHARE = 0.1
-"""Share of the bytes of a corpus from which a file that is one document is said."""
+"""Share of the bytes of a corpus from which a warning names a file that is one document."""
 PIECES = 8
 PIECE_BYTES = 8192
 """Pieces of a large file that are hashed, and the bytes of each: 64 KiB in all, a millisecond of a disk."""
@@ -68,24 +68,26 @@ SHORT_NAMES: dict[str, tuple[str, str | None]] = {
 
 
 class Source(NamedTuple):
-    """One entry of `dataset_name` or `train_file`, by the name that the user gave."""
+    """A source of documents: one entry of `dataset_name` or `train_file`."""
 
     name: str
+    """The entry as the user wrote it."""
     fraction: float
-    """Share of the documents to keep, in (0, 1]."""
+    """Share of the documents that are read, in (0, 1]."""
     size_bytes: int
+    """Size of all files together; of a data set in memory, the size of its table."""
     identity: list[str]
-    """Texts that decide the documents, beside the content of the files, for the fingerprint."""
+    """What decides which documents the source has, beside the content of `files`; enters the fingerprint."""
     files: list[str]
-    """Paths of the files whose content counts for the fingerprint."""
+    """Paths of the files whose content enters the fingerprint of the corpus."""
     read: Callable[[int, int], Iterator[str]]
-    """Function that yields the documents which begin in a range of bytes, "" for a document without text."""
+    """Function of start and end, in bytes, that yields the documents beginning there; "" for one without text."""
     counts: dict[str, int] = {}
     """Numbers for reports by name, such as "files"."""
 
 
 def _file_source(entry: str, fraction: float, options: CorpusArguments, option: str) -> Source:
-    """Return the source of a file, of the supported files below a folder, or of the matches of a glob."""
+    """Return the source of an entry of `train_file`: a file, a folder with supported files, or a glob of files."""
     files, skipped = find_files(entry, option)
     warn_of_files(entry, files, skipped, is_training=option == "train_file")
     sizes = [os.path.getsize(file) for file in files]

@@ -1,4 +1,8 @@
-"""Which documents of a token cache are held out; of billions of documents, hashes are read block by block."""
+"""The documents of a token cache that are held out of training: chosen by their hashes, and left out of an array.
+
+Equal documents have equal hashes, so they are held out together. A cache may have billions of documents: their hashes
+are read block by block.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -9,20 +13,21 @@ from electra.core.errors import UserError
 from electra.core.rng import Bits, Ints, random_bits
 
 DOCUMENTS_PER_BLOCK = 2**17
-"""Documents whose hashes are looked at together, which bounds memory."""
+"""Documents whose hashes are read into memory together."""
 OF_TOKENS = "tokens:"
 """Beginning of a fingerprint of documents; earlier versions made fingerprints of the text, which begin otherwise."""
-NONE: Ints = np.empty(0, dtype=np.int64)
-"""Numbers of no document."""
+NO_DOCUMENTS: Ints = np.empty(0, dtype=np.int64)
+"""The empty array of document numbers, int64 (0,)."""
 
 
 class Documents:
     """A lazy array of the numbers of a cache's documents, int64 (D,), without the held-out ones.
 
-    An index is an array of positions, or a slice without a step.
+    An index is an array of positions in [0, D), or a slice without a step; the result is the numbers of the documents
+    at these positions.
 
     Args:
-        count: D with the held-out documents.
+        count: number of all documents of the cache, with those that are held out.
         left_out: the sorted numbers of the held-out documents, int64.
     """
 
@@ -55,18 +60,20 @@ def blocks(hashes: Bits) -> Iterator[tuple[int, Bits]]:
 def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: bool = False) -> Ints:
     """Return the sorted numbers of the documents that are held out, int64. Equal documents stay together.
 
-    Documents are ranked by random numbers; those with the lowest ranks are held out, for a test set those with the
-    highest: the two sets do not depend on each other, and fractions with a sum below 1 give sets without a common
-    document.
+    Documents are ranked by random numbers. Those with the lowest ranks are held out; for a test set, those with the
+    highest. So neither set depends on the fraction of the other. If the sum of both fractions is below 1, no document
+    is in both sets.
 
     Args:
         hashes: hash of each document (equality.py), uint64 (D,).
-        fraction: share of the distinct documents to hold out, in [0, 1); at least one document unless 0.
+        fraction: share of the distinct documents to hold out, in [0, 1). Above 0, at least one document is held out.
+        seed: seed of the random numbers.
+        is_test: whether the documents are those of the test set.
     Raises:
         UserError: a document is to be held out, but all documents are equal.
     """
     if fraction == 0:
-        return NONE
+        return NO_DOCUMENTS
     distinct = _count_distinct(hashes)
     if distinct < 2:
         raise UserError(
@@ -74,15 +81,16 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: boo
             "between its documents, or give a --validation_file; --validation_fraction 0 trains without evaluation"
         )
     wanted_count = min(distinct - 1, max(1, round(fraction * distinct)))
-    turned = np.uint64(2**64 - 1 if is_test else 0)
-    share = 2 * wanted_count / distinct  # of the range of ranks: on average it has twice as many as are wanted
+    flips = np.uint64(2**64 - 1 if is_test else 0)  # with all bits flipped, the highest rank is the lowest
+    # Share of the range of ranks that is searched first: on average, twice the wanted number of documents is there.
+    share = 2 * wanted_count / distinct
     while True:
         limit = min(int(share * 2**64), 2**64 - 1)
         candidates = np.concatenate(
-            [first + np.flatnonzero(random_bits(seed, block) ^ turned <= limit) for first, block in blocks(hashes)]
+            [first + np.flatnonzero(random_bits(seed, block) ^ flips <= limit) for first, block in blocks(hashes)]
         )
-        ranks = random_bits(seed, hashes[candidates]) ^ turned
-        # With the counts, np.unique sorts; without, it looks numbers up in a table, which takes 20 times as long.
+        ranks = random_bits(seed, hashes[candidates]) ^ flips
+        # Asked for counts, np.unique sorts the ranks; otherwise it uses a hash table, which takes 20 times as long.
         lowest, _ = np.unique(ranks, return_counts=True)
         if len(lowest) >= wanted_count:
             return candidates[ranks <= lowest[wanted_count - 1]]
@@ -90,7 +98,7 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: boo
 
 
 def _count_distinct(hashes: Bits) -> int:
-    """Count distinct hashes. Even and odd hashes are sorted one after the other, which takes 4 bytes a document."""
+    """Count distinct hashes. The even ones are sorted first and the odd ones next, in 4 bytes a document."""
     room = np.empty_like(hashes)
     distinct = 0
     for last_bit in range(2):
@@ -111,8 +119,15 @@ def shared_documents(hashes: Bits, other_hashes: Bits) -> Ints:
     return np.concatenate([first + np.flatnonzero(np.isin(block, other_hashes)) for first, block in blocks(hashes)])
 
 
-def text_fingerprint(hashes: Bits, left_out: Ints = NONE) -> str:
-    """Return a checksum of the documents that are not left out, in their order, whichever files they come from."""
+def text_fingerprint(hashes: Bits, left_out: Ints = NO_DOCUMENTS) -> str:
+    """Return the fingerprint of documents: `OF_TOKENS` and a checksum of their hashes, in the order of the cache.
+
+    It does not depend on the names of the files, or on how the documents are divided among files.
+
+    Args:
+        hashes: hash of each document of a cache, uint64 (D,).
+        left_out: sorted numbers of the documents that do not count, int64.
+    """
     checksum = hashlib.blake2b(digest_size=16)
     for first, block in blocks(hashes):
         inside = slice(*np.searchsorted(left_out, [first, first + DOCUMENTS_PER_BLOCK]))

@@ -37,10 +37,14 @@ UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 
 
 def form_of(path: str | Path) -> str:
-    """Return the extension of a file in lower case, without that of a compression; of "-", ".jsonl" or ".csv"."""
+    """Return the extension of a file in lower case; of a compressed file, the extension before that of compression.
+
+    For "-", the standard input, it is ".jsonl" if the first character is a brace or a bracket, else ".csv". The call
+    waits for this character, and does not consume it.
+    """
     if path == "-":
-        waiting: Any = sys.stdin.buffer
-        start = waiting.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
+        stream: Any = sys.stdin.buffer
+        start = stream.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
         return ".jsonl" if start[:1] in (b"{", b"[") else ".csv"
     suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
     if suffixes and suffixes[-1] in COMPRESSIONS:
@@ -52,17 +56,20 @@ def open_bytes(path: str | Path) -> IO[bytes]:
     """Open a file to read its bytes, decompressed if its name ends in one of `COMPRESSIONS`.
 
     Raises:
-        UserError: the path is that of a pipe.
+        UserError: there is no file at the path, but nothing, a folder, a pipe or a device.
     """
     check_file(path)
-    raw = open(expand(path), "rb")  # noqa: SIM115 - closed with what reads it
+    raw = open(expand(path), "rb")  # noqa: SIM115 - the caller closes it
     decompress = COMPRESSIONS.get(Path(path).suffix.lower())
     return raw if decompress is None else decompress(raw)
 
 
 @contextmanager
 def naming_damage(path: str | Path) -> Iterator[None]:
-    """Turn the errors of a damaged file into a UserError that names the file; those of the system stay as they are."""
+    """Turn errors of the block that come from a damaged file into a UserError that names the file.
+
+    Errors of the operating system, such as a missing permission, are raised as they are.
+    """
     try:
         yield
     except UserError:
@@ -76,16 +83,22 @@ def naming_damage(path: str | Path) -> Iterator[None]:
 
 
 def encoding_of(path: str | Path) -> str:
-    """Return Python's name of a file's encoding: UTF-16 if the first bytes say so, else UTF-8."""
+    """Return the name of a file's encoding: "utf-16" if the file begins with its byte-order mark, else "utf-8-sig".
+
+    Raises:
+        UserError: see `open_bytes`.
+    """
     with open_bytes(path) as file:
         return "utf-16" if file.read(2) in BYTE_ORDERS else "utf-8-sig"
 
 
 def open_lines(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a file, or of the standard input for "-", with their ends and without a byte-order mark.
+    """Yield the lines of a file, or of the standard input for "-".
+
+    A line has the characters at its end that separate it from the next line. A byte-order mark is left out.
 
     Raises:
-        UserError: a line is not UTF-8, or the file is damaged.
+        UserError: there is no such file, a line is not in the encoding of the file, or the file is damaged.
     """
     with naming_damage(path):
         encoding = "utf-8-sig" if path == "-" else encoding_of(path)
@@ -93,6 +106,6 @@ def open_lines(path: str | Path) -> Iterator[str]:
         errors = "strict" if encoding == "utf-16" else "surrogateescape"
         with io.TextIOWrapper(raw, encoding, errors=errors, newline="") as file:
             for number, line in enumerate(file, start=1):
-                if not is_encodable(line) or (number == 1 and "\0" in line):  # UTF-16 without a mark
+                if not is_encodable(line) or (number == 1 and "\0" in line):  # NUL: UTF-16 without a byte-order mark
                     raise UserError(f"{path}:{number} {NOT_UTF8}")
                 yield line

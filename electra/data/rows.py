@@ -79,16 +79,18 @@ def read_rows(
     reads_text: bool = False,
     skips_empty: bool = False,
 ) -> Iterator[PlacedRow]:
-    """Yield place and columns of each row of a file; blank lines are left out.
+    """Yield the place of each row of a file, "FILE:LINE", and its columns by name; blank lines are left out.
 
     The path "-" is the standard input: JSON if its first character is a brace or a bracket, otherwise csv.
 
     Args:
-        delimiter, quoting: how a csv or tsv is written; None to find it.
-        names_classes: return classes in a parquet file of `datasets` by name, None where they are hidden.
-        reads_text: read a file with an extension that is not in `TABLES` as text, a row per line, instead of refusing
-            it.
-        skips_empty: leave out rows of empty cells, in which spreadsheets often end; not where rows are counted.
+        delimiter, quoting: values of --delimiter and --quoting, for a csv or tsv; None to find out from the file.
+        names_classes: whether the classes in a parquet file of `datasets`, which are stored as numbers, are returned
+            by name. A number of -1, which stands for a hidden label, is returned as None.
+        reads_text: whether a file with an extension that is not in `TABLES` is read as text: each line is a row with
+            the one column `TEXT_COLUMN`. Otherwise the file is refused.
+        skips_empty: whether rows of a csv, a tsv or a workbook are left out if all of their cells are empty, as at the
+            end of many spreadsheets. A caller that needs the number of rows leaves it False.
     Raises:
         UserError: there is no such file, it is damaged, is not UTF-8 or can be read in two ways, or a row does not
             fit the header.

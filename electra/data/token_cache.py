@@ -212,9 +212,10 @@ def _wrong_size(folder: Path, path: str, size: int) -> str | None:
 
 
 def map_tokens(path: Path, dtype: IdType) -> TokenIds:
-    """Return a file as an array of token ids that is mapped into memory, not read.
+    """Return a whole file as an array of token ids, which is mapped into memory and not read.
 
-    In an Arrow file, other bytes stand between the tokens.
+    An Arrow file has other bytes before and between the token ids, which are in the array as well: starts.npy says
+    where the ids of a document begin.
     """
     count = path.stat().st_size // np.dtype(dtype).itemsize
     if count == 0:

@@ -1,4 +1,7 @@
-"""From text to tokens: the tokenizer of a corpus, trained or found, and documents as rows of a token cache."""
+"""From text to tokens: trains the tokenizer of a corpus or finds it in the cache, and encodes documents.
+
+The encoded documents are rows of a token cache, which shards.py writes.
+"""
 
 import hashlib
 import itertools
@@ -49,11 +52,11 @@ MANY_UNKNOWN = 0.01
 FEW_CAPITALS = 0.01
 """Share of words with a capital below which the log does not say what lower-casing loses."""
 INNER_WORD = regex.compile(r"(?<=[\p{Ll},;] )\p{L}+")
-"""A word behind a word or a comma, where a capital is not that of a sentence."""
+"""A word that follows a lower-case letter, a comma or a semicolon, and so does not begin a sentence."""
 HELD_OUT_BYTES = 5_000_000
 """Bytes of held-out text, at most, that are kept in memory and measured on."""
 TokenizerReport = dict[str, float | dict[str, float]]
-"""Measurements of a tokenizer by name; "before" has those of the tokenizer that it extends."""
+"""Measurements of a tokenizer by name; "before" has those of the tokenizer that was extended, if one was."""
 REPORT_NAME = "tokenizer_report.json"
 """File with the measurements of a tokenizer, in its folder."""
 
@@ -92,7 +95,14 @@ def load_or_train_tokenizer(
     cache_dir: str | Path,
     seed: int = 42,
 ) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a corpus: from the cache, or trained now and written there."""
+    """Return the tokenizer of a corpus: from the cache, or trained now and written to the cache.
+
+    Args:
+        cache_dir: folder of the tokenizers.
+        seed: as in `train_tokenizer`.
+    Raises:
+        UserError: the corpus is empty, cannot be read or changes meanwhile, or the vocabulary is too small.
+    """
     recipe = {**asdict(options), "seed": seed}
     fingerprint = corpus.fingerprint()
     key = json.dumps([fingerprint, recipe], sort_keys=True)
@@ -122,9 +132,11 @@ def train_on_corpus(
     """Train a tokenizer on all documents but a twentieth, and measure it on that twentieth.
 
     Args:
-        source: a tokenizer to extend with `new_tokens` more tokens, which is measured, too.
+        source: a tokenizer to extend by `new_tokens` tokens instead of training a new one; it is measured, too.
     Returns:
         the tokenizer and its report, which has no measurements if no document was held out.
+    Raises:
+        UserError: the corpus is empty or cannot be read, or the vocabulary is too small for the alphabet.
     """
     stream = _TrainingStream(corpus, seed)
     if source is None:
@@ -225,7 +237,11 @@ def _log_lost_case(documents: Sequence[str]) -> None:
 
 
 def is_held_out(document: str, seed: int) -> bool:
-    """Return True if a document is held out: text and seed decide, so that duplicates stay together."""
+    """Return True if a document is to measure tokenizers, and not to train them.
+
+    Its text and the seed decide, so that equal documents stay together. The documents that are held out of
+    pre-training are others, see held_out.py.
+    """
     salt = seed.to_bytes(16, "little", signed=True)
     digest = hashlib.blake2b(document.encode(), digest_size=8, salt=salt).digest()
     return int.from_bytes(digest, "little") < HELD_OUT_FRACTION * 2**64
@@ -251,7 +267,7 @@ _LINE_WITH_GAP = re.compile(r"\s*\S(?:[^\n]*\S)?")
 
 
 EncodedBatch = tuple[pa.RecordBatch, TokenIds]
-"""Rows of documents, of which those without a token are left out; and the tokens of all rows."""
+"""Rows of the documents that have tokens, and the token ids of these rows one after the other, uint16 or uint32."""
 
 
 class DocumentEncoder:
@@ -272,7 +288,7 @@ class DocumentEncoder:
         )
 
     def batches(self, documents: Iterator[str]) -> Iterator[EncodedBatch]:
-        """Yield batches of the documents' rows, in order."""
+        """Yield the rows of documents, in their order, in batches of about `BATCH_CHARACTERS` characters."""
         waiting: deque[Future[EncodedBatch]] = deque()
         with ThreadPoolExecutor(max_workers=2) as pool:
             for texts in _batches(documents):

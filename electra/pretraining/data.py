@@ -19,7 +19,7 @@ from electra.core.rng import Ints
 from electra.core.segments import EvaluationSegments, SegmentCollator, SegmentPolicy
 from electra.data.corpus import Corpus, check_apart
 from electra.data.foreign import open_cache
-from electra.data.held_out import NONE, Documents, held_out_documents, shared_documents, text_fingerprint
+from electra.data.held_out import NO_DOCUMENTS, Documents, held_out_documents, shared_documents, text_fingerprint
 from electra.data.options import SegmentArguments, held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.policies.packed import PackedPolicy
@@ -254,7 +254,7 @@ def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentA
         left_out = shared_documents(hashes, np.concatenate([text.content_hashes for text in held_out]))
     else:
         left_out = held_out_documents(hashes, segments.validation_fraction, seed)
-    in_test = NONE
+    in_test = NO_DOCUMENTS
     if segments.test_fraction:
         in_test = np.setdiff1d(held_out_documents(hashes, segments.test_fraction, seed, is_test=True), left_out)
         if not len(in_test):
