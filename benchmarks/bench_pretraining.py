@@ -78,7 +78,7 @@ def make_trainer_of(words: list[str]) -> ElectraTrainer:
     run = open_run(args)
     data = load_data(args, None)
     args, model = prepare_model(args, run, data)
-    provenance = provenance_of(args.used_values(), data.text, args.training.segments_per_step)
+    provenance = provenance_of(args.used_values(), data.text_provenance, args.training.segments_per_step)
     return ElectraTrainer(model, args.training, data, callbacks=[], objective=args.objective, provenance=provenance)
 
 

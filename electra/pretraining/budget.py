@@ -91,7 +91,7 @@ def time_steps(
                 sample,
                 callbacks=[clock],
                 objective=objective,
-                provenance=provenance_of({}, data.text, training.segments_per_step),
+                provenance=provenance_of({}, data.text_provenance, training.segments_per_step),
             )
             if training.device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats()

@@ -1,4 +1,4 @@
-"""From options to data: corpora, tokenizer, token cache, training and evaluation segments."""
+"""From options to the data of a run: its tokenizer, its token caches, and segments for training and evaluation."""
 
 import copy
 import hashlib
@@ -53,7 +53,7 @@ class PretrainingData:
     cache: TokenCache
     training_documents: Documents
     held_out_lengths: NDArray[np.int32]
-    """Tokens of each document that is held out."""
+    """Number of tokens of each document of the first held-out text, int32 (H,)."""
     policy: SegmentPolicy
     evaluation: EvaluationSegments | None
     """Segments of the first held-out text, which decides about checkpoints, gates and warnings."""
@@ -62,13 +62,15 @@ class PretrainingData:
     test: EvaluationSegments | None
     """Segments of the test set, which are evaluated once, at the end."""
     sources: list[dict[str, Any]]
-    """The sources of the text as this run names them, with their documents and tokens."""
-    text: dict[str, Any]
-    """Numbers of documents and fingerprints of the text for training and evaluation, see `RunProvenance`."""
+    """A dictionary for each source of the training text: `name`, and the numbers `documents` and `tokens`."""
+    text_provenance: dict[str, Any]
+    """Values of `RunProvenance` that describe the text: fingerprints and the number of training documents."""
 
 
 class Texts(NamedTuple):
-    """The text of a run: token caches, which other processes get as paths, and their tokenizer.
+    """The text of a run: its token caches and their tokenizer.
+
+    Other processes get the caches as paths.
 
     Args:
         held_out: held-out texts by name, the first of which decides about checkpoints; {} to hold out a share of
@@ -83,23 +85,26 @@ class Texts(NamedTuple):
 
 
 class DocumentSplit(NamedTuple):
-    """Sorted numbers of documents of a token cache that are not trained on, int64."""
+    """The documents of a token cache that are not trained on, as sorted document numbers, int64."""
 
     left_out: Ints
-    """All of them; of a held-out text that is named, the documents that the cache has, too."""
+    """All documents that are not trained on: a share that is held out, or those that a held-out text also has; and the
+    test set."""
     in_test: Ints
-    """Those of the test set, without documents that an evaluation's text also has."""
+    """The documents of the test set, which has none of the held-out text."""
     training_text: str
-    """The fingerprint of the other documents."""
+    """The fingerprint of the documents that are trained on."""
 
 
 def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     """Return the data of a run: open or make the token caches, hold documents out, make segments.
 
     Args:
-        checkpoint: checkpoint to resume, which decides the tokenizer; None for a new run.
+        checkpoint: checkpoint to resume, whose tokenizer is used; None for a new run.
+    Raises:
+        UserError: a text, a cache or a tokenizer cannot be read, they do not fit, or no document is left to train on.
     """
-    # One process of a host opens the text and builds what is not there yet; all of them open the result.
+    # One process of each host opens the text and builds missing caches; then the others open what it has built.
     texts, split = main_process_first(lambda: _open_texts(args, checkpoint))
     return _data_of_texts(texts, split, args.segments, args.training)
 
@@ -111,12 +116,15 @@ def data_of_run(
     segments: SegmentArguments,
     args: ElectraTrainingArguments,
 ) -> PretrainingData:
-    """Return the data of a program's run, made of token caches unless `train` is the data.
+    """Return the data of a run that a program starts: made of its token caches, or `train` if that is the data.
 
     Args:
-        held_out: held-out texts, the first of which decides about checkpoints; None to hold out a share of `train`.
+        held_out: held-out texts, by name if there are several, the first of which decides about checkpoints; None to
+            hold out a share of `train`.
+        tokenizer: the tokenizer of the token caches, its folder or its id on the Hub; needed for token caches.
     Raises:
-        UserError: there is no tokenizer, or it is not that of the token cache.
+        UserError: the tokenizer is missing or not that of the token caches, `segments` names files to hold out, a text
+            has a name that is not possible, or no document is left for training.
     """
     if isinstance(train, PretrainingData):
         return train
@@ -177,7 +185,7 @@ def _data_of_texts(
         windows = WindowPolicy(text, documents, max_length=options.max_length, seed=args.eval_seed)
         return EvaluationSegments(windows, max_segments=options.max_eval_segments, seed=args.eval_seed)
 
-    segments_of_text: dict[str, Any] = {name: segments_of(*its) for name, its in held_out.items()}
+    segments_of_text: dict[str, Any] = {name: segments_of(text, numbers) for name, (text, numbers) in held_out.items()}
     evaluations = {name: segments for name, segments in segments_of_text.items() if segments is not None}
     evaluation = evaluations.pop(first_name, None)
     hashes = [text.content_hashes[chosen] for text, chosen in held_out.values()]
@@ -200,7 +208,7 @@ def _data_of_texts(
         more_evaluations=evaluations,
         test=segments_of(cache, in_test),
         sources=texts.sources,
-        text={
+        text_provenance={
             "training_text": training_text,
             "training_documents": len(documents),
             "held_out_text": held_out_text,
@@ -210,7 +218,12 @@ def _data_of_texts(
 
 
 def make_collator(data: PretrainingData, *, has_fixed_shapes: bool) -> SegmentCollator:
-    """Return the collator of a run's batches, all of one shape if `has_fixed_shapes`, as compiled steps need it."""
+    """Return the collator of a run's batches.
+
+    Args:
+        has_fixed_shapes: whether all batches have the same shape, as compiled steps need it: rows are padded to
+            `max_length`, not to the longest row.
+    """
     return SegmentCollator.of(
         data.tokenizer,
         length=data.segments.max_length if has_fixed_shapes else None,
@@ -269,7 +282,14 @@ def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentA
 
 
 def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus | None) -> PreTrainedTokenizerBase:
-    """Return the first tokenizer that there is: the checkpoint's, the named, the networks', the cache's, a new one."""
+    """Return the tokenizer of a run, checked.
+
+    It is the first that there is: that of the checkpoint to resume, of --init_checkpoint, of --tokenizer_path, of
+    --init_discriminator or --init_generator, of --token_cache, or else one that is trained on the corpus.
+
+    Raises:
+        UserError: a tokenizer or the configuration of a network cannot be read, or the tokenizer cannot be used.
+    """
     sources = []
     start = None
     if args.training.init_checkpoint and checkpoint is None:

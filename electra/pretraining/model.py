@@ -77,15 +77,15 @@ def tune_model(model: ElectraForJointPretraining, data: PretrainingData, device:
 def build_model(
     args: Configuration, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None = None
 ) -> ElectraForJointPretraining:
-    """Build the joint model with new weights, or those of --init_discriminator and --init_generator.
+    """Build the joint model with new weights, or with the weights of --init_discriminator and --init_generator.
 
-    With --init_checkpoint the model has the sizes of that checkpoint; `take_start` loads the weights.
+    With --init_checkpoint, the model has the sizes of that checkpoint and new weights; `take_start` loads the weights.
 
     Args:
-        checkpoint: checkpoint to resume, from which Trainer loads all weights, so that no trained network is read
-            here.
+        checkpoint: checkpoint to resume; None for a new run. When resuming, Trainer loads all weights later, so the
+            model has new weights.
     Raises:
-        UserError: the options do not fit the networks.
+        UserError: the options do not fit the networks, or a trained network cannot be read.
     """
     sizes = args.model
     resumed: Any = read_config(checkpoint) if checkpoint is not None else None
@@ -99,14 +99,14 @@ def build_model(
     if sizes.init_discriminator:
         discriminator = _trained_config(args, "discriminator", tokenizer, resumed, dropouts)
     if sizes.init_generator:
-        beside = discriminator or untrained_discriminator(sizes, tokenizer)
-        generator = _trained_config(args, "generator", tokenizer, resumed, dropouts, beside)
+        fitted = discriminator or untrained_discriminator(sizes, tokenizer)
+        generator = _trained_config(args, "generator", tokenizer, resumed, dropouts, fitted)
     config = joint_config(sizes, args.objective, tokenizer, discriminator, generator)
     check_can_hide(config, args.segments)
     is_local = sizes.initialization == "local"
     initialization = "normal" if is_local and discriminator is not None else sizes.initialization
     model = ElectraForJointPretraining.untrained(config, initialization, args.training.seed)
-    if checkpoint is None:  # weights that both share are the discriminator's, which is loaded last
+    if checkpoint is None:  # the discriminator comes last, so weights that both networks share are its
         for role in ("generator", "discriminator"):
             path = getattr(args.model, f"init_{role}")
             if path:
@@ -156,9 +156,9 @@ def _trained_config(
 
 
 def _new_dropouts(args: Configuration, checkpoint: str | None) -> dict[str, float]:
-    """Return the dropouts that the user gives, when resuming those alone that differ from the run's recorded ones.
+    """Return the dropouts that the user gives, by BERT's names; of a resumed run, only those that differ from before.
 
-    Trained networks keep their other dropouts, each its own.
+    Networks that start from trained ones keep their dropouts, unless the user gives others.
     """
     recorded = {}
     if checkpoint is not None:
@@ -182,7 +182,7 @@ def _resized_config(
 ) -> PreTrainedConfig:
     """Return the configuration of a trained network for this run's tokenizer, length and layers.
 
-    Given sizes and types have no effect, but for more positions.
+    Sizes and types that the user gives have no effect, except for a larger number of positions.
     """
     path = getattr(args.model, f"init_{role}")
     config = read_config(trained_source(path, role))
@@ -213,7 +213,10 @@ def _resized_config(
 
 
 def _positions(args: Configuration, config: PreTrainedConfig, sizes: dict[str, Any]) -> int:
-    """Return how many tokens a trained network reads in this run; a number of the user is written into `sizes`."""
+    """Return the number of tokens that a trained network can read in this run, at least as many as before.
+
+    If the user gives --max_position_embeddings, the number is also written into `sizes`.
+    """
     positions = max(longest_text(config), args.segments.max_length)
     if "max_position_embeddings" in args.given:
         positions = max(positions, args.model.max_position_embeddings)
@@ -237,7 +240,9 @@ def _warn_of_other_sizes(args: Configuration, sizes: Mapping[str, Any], start: s
 def load_into(
     network: PreTrainedModel, path: str, role: str, tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> None:
-    """Load a trained network's weights; a head that it does not have stays fresh, with a warning.
+    """Load the weights of a trained network into `network`; a head that only `network` has keeps its new weights.
+
+    A warning names such heads.
 
     Args:
         tokenizer: tokenizer of this run; tokens that the network does not have get rows of other tokens (transfer.py).
@@ -338,8 +343,13 @@ def _positions_of_checkpoint(config: PreTrainedConfig, checkpoint: str) -> int:
     return min(longest_text(config), options.get("max_length", longest_text(config)))
 
 
-def networks_changed(checkpoint: str | None, config: ElectraPretrainingConfig) -> dict[str, tuple[object, object]]:
-    """Return what a joint model has otherwise than a checkpoint, see `other_values`; {} without a checkpoint."""
+def changed_network_values(
+    checkpoint: str | None, config: ElectraPretrainingConfig
+) -> dict[str, tuple[object, object]]:
+    """Return the values of the networks that differ from a checkpoint: path -> (of the checkpoint, of `config`).
+
+    Without a checkpoint it is {}. Paths are those of `other_values`, such as discriminator.hidden_size.
+    """
     return {} if checkpoint is None else other_values(read_config(checkpoint), config)
 
 

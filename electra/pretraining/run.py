@@ -15,7 +15,7 @@ from electra.pretraining.configuration import Configuration, ElectraTrainingArgu
 from electra.pretraining.data import load_data
 from electra.pretraining.device import allow_open_files
 from electra.pretraining.finish import finish_run
-from electra.pretraining.model import networks_changed, prepare_model
+from electra.pretraining.model import changed_network_values, prepare_model
 from electra.pretraining.options import check_steps, parse_pretraining_arguments
 from electra.pretraining.plan import announce_plan, make_plan
 from electra.pretraining.run_folder import (
@@ -68,8 +68,8 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         args = fit_to_budget(args, run, data)
     args, model = prepare_model(args, run, data)
     probes = probes_of(args.training, model, data.tokenizer)
-    provenance_now = provenance_of(args.used_values(), data.text, args.training.segments_per_step)
-    provenance = check_resumed(run, provenance_now, networks_changed(run.checkpoint, model.config))
+    provenance_now = provenance_of(args.used_values(), data.text_provenance, args.training.segments_per_step)
+    provenance = check_resumed(run, provenance_now, changed_network_values(run.checkpoint, model.config))
     plan = make_plan(args.training, model, data, provenance.changes)
     announce_plan(args, plan)
     if args.training.plan:

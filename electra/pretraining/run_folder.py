@@ -70,14 +70,18 @@ _LOCKS: dict[Path, BaseFileLock] = {}
 
 @dataclass(frozen=True)
 class RunProvenance:
-    """The provenance of a run: what it is trained and evaluated on, with which options; origin.json of a checkpoint.
+    """The provenance of a run: the text on which it is trained and evaluated, its batch size, and its options.
+
+    A checkpoint has it in its origin.json.
 
     Attributes:
-        training_text, held_out_text, test_text: fingerprints of the documents; "" without a test set.
-        first_held_out_text: fingerprint of the text that was evaluated before the first step.
+        training_text, held_out_text: fingerprints of the documents, see `text_fingerprint`.
+        training_documents: number of documents that are trained on.
+        first_held_out_text: held-out text at the start of the run; a resumed run may evaluate another one.
+        test_text: fingerprint of the test set; "" without one.
         batch_size: segments of an optimizer step, over all devices.
-        options: resolved options, by name, that a resumed run keeps or records.
-        changes: options that were changed when the run was resumed, a line for each time.
+        options: values of the options that a resumed run keeps or records, by name.
+        changes: a line for each time that the run was resumed with other values of options, which names them.
     """
 
     training_text: str
@@ -297,8 +301,9 @@ def provenance_of(options: Mapping[str, object], text: Mapping[str, Any], batch_
     """Return the provenance of a run that starts or resumes now.
 
     Args:
-        options: resolved options that do something, by name, of which those to keep or record are selected.
-        text: fingerprints of the documents by name, see `PretrainingData`.
+        options: values of the options that have an effect, by name; those that a resumed run keeps or records are
+            selected here.
+        text: `PretrainingData.text_provenance`.
         batch_size: segments of an optimizer step, over all devices.
     """
     kept_options = {name: value for name, value in options.items() if RESUMING.get(name) in ("kept", "recorded")}
@@ -311,7 +316,7 @@ def check_resumed(run: Run, provenance: RunProvenance, networks: Mapping[str, tu
 
     Args:
         provenance: provenance of this start, which is returned with the first evaluated text and all changes so far.
-        networks: a result of `networks_changed` (model.py).
+        networks: a result of `changed_network_values` (model.py).
     """
     before = run.provenance
     if before is None:

@@ -67,7 +67,7 @@ from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, make_collator
 from electra.pretraining.device import compile_model, main_process_first
 from electra.pretraining.metrics import evaluation_metrics, metrics_of_corrupted, token_records
-from electra.pretraining.model import networks_changed, start_of_run
+from electra.pretraining.model import changed_network_values, start_of_run
 from electra.pretraining.plan import make_plan
 from electra.pretraining.program import network_options_of, prepare_program
 from electra.pretraining.run_folder import (
@@ -202,7 +202,7 @@ class ElectraTrainer(Trainer):
 
     def _provenance(self) -> RunProvenance:
         values = {**vars(self.data.segments), **network_options_of(self.model.config), **vars(self.args)}
-        return provenance_of(values, self.data.text, self.args.segments_per_step)
+        return provenance_of(values, self.data.text_provenance, self.args.segments_per_step)
 
     def train(self, resume_from_checkpoint: str | Path | bool | None = None, **kwargs: object) -> TrainOutput:
         """Train to the end of the run, and return Trainer's output.
@@ -222,7 +222,7 @@ class ElectraTrainer(Trainer):
                 trained_tokenizer = load_tokenizer_beside_model(run.checkpoint)
                 check_given_tokenizer(self.processing_class, trained_tokenizer, run.checkpoint)
             provenance = self.checkpoints.provenance if self.is_opened else None
-            networks = networks_changed(run.checkpoint, self.model.config)
+            networks = changed_network_values(run.checkpoint, self.model.config)
             self.checkpoints.provenance = check_resumed(run, provenance or self._provenance(), networks)
         set_seed(self.args.seed, device_specific=True)  # all have the same weights; each draws its own dropout
         try:

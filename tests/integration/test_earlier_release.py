@@ -59,7 +59,7 @@ def rows_of(path):
 def test_a_cache_is_opened_as_it_is_and_split_as_it_was(left):
     before = stamps(left / "tokens")
     data = load_data(parse_pretraining_arguments(options_of_run(left)), None)
-    assert {**EXPECTED["text"], **data.text} == EXPECTED["text"]
+    assert {**EXPECTED["text"], **data.text_provenance} == EXPECTED["text"]
     after = {path: stamp for path, stamp in stamps(left / "tokens").items() if path.suffix != ".lock"}
     assert after == before
 
@@ -67,7 +67,7 @@ def test_a_cache_is_opened_as_it_is_and_split_as_it_was(left):
 def test_the_same_text_gives_the_same_cache_and_split(left):
     args = parse_pretraining_arguments(options_of_run(left, cache_dir=left / "new"))
     data = load_data(args, None)
-    assert {**EXPECTED["text"], **data.text} == EXPECTED["text"]
+    assert {**EXPECTED["text"], **data.text_provenance} == EXPECTED["text"]
     files = [*(left / "tokens").glob("documents-*/*/data.arrow"), *(left / "tokens").glob("documents-*/*.npy")]
     assert len(files) == 4  # the tokens, three of the index
     for file in files:

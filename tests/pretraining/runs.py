@@ -99,7 +99,7 @@ def make(folder, **options):
     run = open_run(args)
     data = load_data(args, run.checkpoint)
     args, model = prepare_model(args, run, data)
-    provenance = provenance_of(args.used_values(), data.text, args.training.segments_per_step)
+    provenance = provenance_of(args.used_values(), data.text_provenance, args.training.segments_per_step)
     trainer = ElectraTrainer(model, args.training, data, objective=args.objective, provenance=provenance)
     trainer.add_callback(StopsWhenAsked(StopRequests()))
     return trainer

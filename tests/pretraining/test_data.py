@@ -51,9 +51,9 @@ def test_the_seed_of_the_data_decides_what_is_held_out(folder, glue_tokenizer):
     glue_tokenizer.save_pretrained(folder / "tok")
     fixed = {"tokenizer_path": folder / "tok", "vocab_size": None}
     first, again, other = (load(folder, **fixed, **seeds) for seeds in ({}, {"seed": 7}, {"eval_seed": 7}))
-    assert first.text == again.text
+    assert first.text_provenance == again.text_provenance
     assert first.cache.content_hashes.tolist() == other.cache.content_hashes.tolist()
-    assert first.text["training_text"] != other.text["training_text"]
+    assert first.text_provenance["training_text"] != other.text_provenance["training_text"]
     assert (len(first.training_documents), len(first.held_out_lengths)) == (24, 6)
     half = [load(folder, dataset_sampling=0.5, eval_seed=seed).cache.content_hashes.tolist() for seed in (42, 42, 7)]
     assert half[0] == half[1] != half[2]
@@ -65,7 +65,7 @@ def test_documents_that_are_held_out_are_not_trained_on(folder):
     data = load(folder, validation_file=folder / "held_out.txt")
     assert [*data.training_documents] == [n for n in range(30) if n not in (3, 5)]
     assert len(data.held_out_lengths) == 3
-    assert (len(data.cache), data.text["training_documents"]) == (30, 28)
+    assert (len(data.cache), data.text_provenance["training_documents"]) == (30, 28)
     assert "--validation_file" in refused(lambda: load(folder, validation_file=folder / "corpus.txt"))
 
 
