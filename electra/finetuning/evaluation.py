@@ -58,7 +58,7 @@ class Evaluation:
         return self.tasks[0].kind
 
     def is_start(self, task: Task) -> bool:
-        """Return True if other tasks start from the encoders of this one."""
+        """Return True if another task of the evaluation starts from the encoders that `task` has fine-tuned."""
         return any(following.start == task.name for following in self.tasks)
 
     def find(self, task: str, seed: int) -> Result | None:
@@ -77,7 +77,7 @@ class Evaluation:
         return sorted(scores, key=lambda seed: (-scores[seed], seed))
 
     def refresh(self) -> None:
-        """Read the results again, to which other commands add; all processes then have the same."""
+        """Read the results in the folder again, because other commands add results; all processes get the same."""
         self.results = on_main(lambda: read_results(self.folder / RESULTS_NAME))
 
     @contextmanager
@@ -104,9 +104,12 @@ class Evaluation:
         return FileLock(folder / f"{name}.lock")
 
     def begin(self, threads: int | None) -> None:
-        """Create the folder and write the options; call it on the main process, once there is something to run."""
+        """Create the folder and write the options.
+
+        Only the main process calls this, and only if there is a run to make.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / RESULTS_NAME).is_file():  # which tells that the folder is that of an evaluation
+        if not (self.folder / RESULTS_NAME).is_file():  # this file makes the folder that of an evaluation
             (self.folder / RESULTS_NAME).touch()
         write_yaml(self.args.record, self.folder / "config.yaml", f"{OPTIONS_TITLE}; --config reads them back.")
         content = {"kind": self.kind.name, "threads": threads, **environment()}
@@ -210,13 +213,22 @@ def is_sweep() -> bool:
 # ---- settings of results
 
 
-def check_same(
+def check_same_settings(
     folder: Path,
     task: str,
     recorded_settings: Values,
     present_settings: Values,
 ) -> None:
-    """Refuse a folder whose results have other settings. Settings that only old results have do not count."""
+    """Check that recorded results of a task have the settings of this command.
+
+    Settings that are only in `recorded_settings` do not count: an earlier version had them. The batch size counts as
+    the number of rows of a training step, see `with_batch`.
+
+    Args:
+        folder: folder of the results, for the message.
+    Raises:
+        UserError: a setting has another value in the recorded results.
+    """
     recorded_settings = with_batch(recorded_settings)
     differences = [
         f"{name} is {recorded_settings.get(name)} there and {value} here"
@@ -231,7 +243,7 @@ def check_same(
 
 
 def with_batch(settings: Values) -> dict[str, object]:
-    """Return settings with the rows of a training step in place of the options that decide this number."""
+    """Return settings with "training batch", the rows of a training step, in place of the options that decide it."""
     values = dict(settings)
     rows = values.pop("per_device_train_batch_size", 1) * values.pop("gradient_accumulation_steps", 1)
     rows *= values.pop("processes", 1)

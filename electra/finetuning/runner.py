@@ -40,7 +40,7 @@ from electra.finetuning.config import (
     scored_options,
 )
 from electra.finetuning.data import Logits
-from electra.finetuning.evaluation import Evaluation, check_same, is_sweep, on_main, open_evaluation
+from electra.finetuning.evaluation import Evaluation, check_same_settings, is_sweep, on_main, open_evaluation
 from electra.finetuning.heads import (
     Encoder,
     TaskModel,
@@ -93,7 +93,7 @@ def evaluate(
         threads = recorded_threads(evaluation)
         if to_do:
             threads = use_threads(PartialState().device, args.tuning.threads, threads)
-        to_do = [p.prepared(encoder.model) for p in to_do]
+        to_do = [p.with_features(encoder.model) for p in to_do]
         with without_refused(evaluation.folder, RESULTS_NAME):
             if PartialState().is_main_process:
                 evaluation.begin(threads)
@@ -110,13 +110,17 @@ def evaluate(
 
 
 def recorded_threads(evaluation: Evaluation) -> int | None:
-    """Return the number of threads with which the last command of an evaluation computed; None if none is known."""
+    """Return the number of threads of the last command of an evaluation; None if the number is not known."""
     path = evaluation.folder / ENVIRONMENT_NAME
     return on_main(lambda: read_json(path).get("threads") if path.is_file() else None)
 
 
 def open_encoder(args: Arguments) -> Encoder:
-    """Return the encoder to fine-tune: a trained one, or a fresh one of a configuration."""
+    """Return the encoder to fine-tune: the trained one of --pretrain_path, or a new one of --from_scratch.
+
+    Raises:
+        UserError: the encoder or its tokenizer cannot be read.
+    """
     path = args.encoder.pretrain_path
     tokenizer_path = args.encoder.tokenizer_path
     if path is not None:
@@ -143,11 +147,14 @@ class PlannedTask(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Return how many rows a run trains on: with another seed others, if chosen texts are cut into windows."""
+        """Return how many rows the run of the first seed trains on.
+
+        Other seeds may have another number, if a seed chooses texts and these are cut into windows.
+        """
         return len(self.data.rows_of(self.seeds[0]))
 
-    def prepared(self, encoder: PreTrainedModel) -> "PlannedTask":
-        """Return the task with the features of its data, if its runs do not change the encoder that computes them."""
+    def with_features(self, encoder: PreTrainedModel) -> "PlannedTask":
+        """Return the task with the features that a frozen encoder computes of its data; unchanged if runs train it."""
         if self.task.prepare is None:
             return self
         return self._replace(data=self.task.prepare(encoder, self.tuning, self.data))
@@ -162,7 +169,7 @@ class PlannedTask(NamedTuple):
 
 
 def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
-    """Return the tasks with unfinished runs, read and tokenized; refuse a folder with results of other settings.
+    """Return the tasks that have unfinished runs, with their data read and tokenized.
 
     Raises:
         UserError: the folder holds results of other settings or data, or no task has data.
@@ -197,7 +204,7 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
     for result in evaluation.results:
         expected = settings.get(result.task, {**result.settings, "encoder": fingerprint})
         recorded = {**scored_options(type(args.options)), **result.settings}  # a later option had its default then
-        check_same(evaluation.folder, result.task, recorded, expected)
+        check_same_settings(evaluation.folder, result.task, recorded, expected)
 
     to_do = []
     missing_tasks = set()
@@ -222,10 +229,13 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
 
 
 def auc_before_start(network: str | None) -> dict[str, float]:
-    """Return the held-out AUC of a discriminator that has not started to learn, by the name `NOT_STARTED`.
+    """Return `NOT_STARTED` -> held-out AUC of a discriminator, in [0, 1], if it has not started to learn.
+
+    If it has, or if the AUC is not known, return {}.
 
     Args:
-        network: folder of a run of pre-training, or of its discriminator; of other networks nothing is known, {}.
+        network: folder of a run of pre-training, of its discriminator or of a checkpoint. Of other networks, such as a
+            generator or one of the Hub, the AUC is not known.
     """
     run = None if network is None or Path(network).name == "generator" else run_of(network)
     path = run / METRICS_NAME if run is not None else None
@@ -239,9 +249,9 @@ def auc_before_start(network: str | None) -> dict[str, float]:
 
 
 def share_of_unknown(task: Task, data: TaskData, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:
-    """Return the share of unknown tokens in the split that has most, by the name `UNKNOWN_SHARE`; {} if it is small.
+    """Return `UNKNOWN_SHARE` -> share of unknown tokens, in [0, 1], in the split of the data with the largest share.
 
-    A warning says so.
+    If the share is at most `WARN_UNKNOWN_RATE`, return {}; otherwise log a warning, too.
     """
     counts = {}
     for name, split in data.splits.items():

@@ -75,9 +75,10 @@ class RunProvenance:
     A checkpoint has it in its origin.json.
 
     Attributes:
-        training_text, held_out_text: fingerprints of the documents, see `text_fingerprint`.
+        training_text, held_out_text: fingerprints of the documents; the second one also depends on a corrupted test
+            set, if there is one.
         training_documents: number of documents that are trained on.
-        first_held_out_text: held-out text at the start of the run; a resumed run may evaluate another one.
+        first_held_out_text: `held_out_text` at the start of the run; a resumed run may evaluate other text.
         test_text: fingerprint of the test set; "" without one.
         batch_size: segments of an optimizer step, over all devices.
         options: values of the options that a resumed run keeps or records, by name.

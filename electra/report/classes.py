@@ -1,4 +1,4 @@
-"""The classes and confusions of a run as blocks of a page, from predictions/TASK-SEED-details.json. No torch."""
+"""The classes of a run and their confusions as blocks of a page, from predictions/TASK-SEED-details.json. No torch."""
 
 from typing import NotRequired, Required
 
@@ -7,15 +7,18 @@ from typing_extensions import TypedDict
 from electra.report.blocks import Blocks, Heading, Table, Text, table_of
 from electra.report.evaluation import percent
 
-MOST_CONFUSIONS = 100
-"""Classes up to which a table has all confusions; predictions.csv has the answer to each text."""
+MOST_CLASSES = 100
+"""Number of classes, at most, with which a page has the table of their confusions."""
 
 
 class ClassScores(TypedDict):
-    """The scores of a class on the development set, as fractions, and how many texts and answers have the class.
+    """The scores of a class on the development set, as fractions.
 
-    `threshold` is the probability above which the class is answered. It is there if a text may have several classes,
-    and the threshold is not one half.
+    Attributes:
+        texts: number of texts with the class.
+        answers: number of texts to which the class is answered.
+        threshold: probability above which the class is answered; missing if the class is answered by another rule, or
+            above one half.
     """
 
     name: str
@@ -28,9 +31,13 @@ class ClassScores(TypedDict):
 
 
 class Details(TypedDict, total=False):
-    """The content of predictions/TASK-SEED-details.json: classes or, for numbers, the range of the training labels.
+    """The content of predictions/TASK-SEED-details.json.
 
-    `confusions` is label -> answer -> number of texts, where a text has one class.
+    Attributes:
+        baseline: scores of one answer to all texts, by metric, as fractions; None where undefined.
+        range: lowest and highest label of the training data, if labels are numbers.
+        classes: scores of each class, if labels are classes.
+        confusions: label -> answer -> number of texts, if each text has one class; pairs without a text are missing.
     """
 
     baseline: Required[dict[str, float | None]]
@@ -40,10 +47,10 @@ class Details(TypedDict, total=False):
 
 
 def class_blocks(details: Details, about_run: str) -> Blocks:
-    """Return blocks with the classes of a run and their confusions, or with the range of labels that are numbers.
+    """Return blocks with the classes of a run and their confusions; if labels are numbers, with their range.
 
     Args:
-        about_run: a sentence that says which run has these classes.
+        about_run: a sentence that says which run it is, for the text above the table of classes.
     """
     if "range" in details:
         low, high = details["range"][:1], details["range"][-1:]
@@ -65,7 +72,7 @@ def class_blocks(details: Details, about_run: str) -> Blocks:
     if confusions is None:
         return blocks
     names = [scores["name"] for scores in classes]
-    if len(names) > MOST_CONFUSIONS:
+    if len(names) > MOST_CLASSES:
         return [
             *blocks,
             Text(f"The confusions of {len(names):,} classes are too many for a table: see predictions.csv."),

@@ -1,4 +1,4 @@
-"""The sentences that say where a score stands to what it is compared with, and what to try if it is low. No torch.
+"""Verdicts: sentences that compare a score with others, and say what to try if it is low. No torch.
 
 All verdicts on scores are made here: those of fine-tuning, minimal pairs, `electra detect`, sweeps and generators.
 A difference is clear from twice its standard error on. There is no verdict without an error, from a handful of
@@ -28,7 +28,7 @@ than the networks for which the defaults were published."""
 SMALL_RATE = 1e-3
 """Learning rate that is advised for small networks."""
 MOST_CUT = 0.1
-"""Share of texts that are cut above which the advice says that texts are cut."""
+"""Share of cut texts above which the advice names them."""
 FIRST_TOKEN_HEADS = ("hf", "google")
 """Values of --head that read the first token alone."""
 CAN_READ_MEAN = "can_read_mean"
@@ -43,7 +43,7 @@ WORDS_ARE_BETTER = (
 
 
 class Rival(NamedTuple):
-    """A score with which another one is compared.
+    """A rival of a score: another score, with which the score is compared.
 
     Args:
         name: name in a sentence, such as `the bag of words`.
@@ -148,15 +148,16 @@ def advice(comparisons: Sequence[Comparison], result: Result, cut: float) -> str
 
 
 def things_to_try(result: Result, cut: float) -> str:
-    """Return a sentence that says what to try after a low score, from the numbers of the run; "" if nothing is known.
+    """Return a sentence that says what to try after a low score; "" if there is nothing to advise.
 
     Args:
-        result, cut: as in `advice`.
+        result: the run, whose settings and numbers decide what may help.
+        cut: share of the texts, in [0, 1], of which the network reads only the beginning.
     """
     settings = result.settings
     if on_encoder := advice_on_encoder(result):
         return on_encoder
-    if "num_train_epochs" not in settings or settings.get("features"):  # whose encoder is frozen
+    if "num_train_epochs" not in settings or settings.get("features"):  # the encoder was not fine-tuned
         return ""
     parts = []
     rows = result.rows.get("train", 0)
@@ -167,7 +168,7 @@ def things_to_try(result: Result, cut: float) -> str:
     epochs = settings["num_train_epochs"]
     steps = math.ceil(math.ceil(rows / batch) * epochs)
     wanted = min(MOST_ADVISED_EPOCHS, math.ceil(FEW_STEPS / math.ceil(rows / batch))) if rows else 0
-    are_few = steps < FEW_STEPS and wanted > epochs and not in_windows  # of which there are more than texts
+    are_few = steps < FEW_STEPS and wanted > epochs and not in_windows  # in windows, a run has more steps
     options = [f"--num_train_epochs {wanted}"] if are_few else []
     if result.parameters < SMALL_NETWORK:
         if settings.get("learning_rate", SMALL_RATE) < SMALL_RATE:
@@ -218,7 +219,13 @@ def too_unknown(unknown: float) -> str:
 
 
 def sampling_error(metric: Metric, score: float, examples: int) -> float:
-    """Return the standard error of a score that the number of examples gives, as a fraction; 0 without a rule."""
+    """Return the standard error of a score, as a fraction; 0 for a metric without a rule.
+
+    Args:
+        metric: metric of the score, whose `error` names the rule.
+        score: the score, as a fraction.
+        examples: number of the examples that are scored.
+    """
     if metric.error == "none":
         return 0.0
     if metric.error == "correlation":

@@ -8,7 +8,7 @@ import numpy as np
 from pytest import raises
 
 from electra.core.errors import UserError
-from electra.finetuning.evaluation import Evaluation, check_same, model_name, open_evaluation
+from electra.finetuning.evaluation import Evaluation, check_same_settings, model_name, open_evaluation
 from electra.finetuning.runner import keep, unfinished_seeds
 from electra.finetuning.task import Task
 from electra.report.results import Result, append_result, read_results
@@ -108,9 +108,9 @@ def test_a_run_is_ranked_beside_those_of_other_commands(tmp_path, monkeypatch):
 
 def test_results_of_other_settings_are_told_apart():
     then = {"learning_rate": 1e-4, "head": "hf", "per_device_train_batch_size": 32, "processes": 1}
-    check_same(Path("run"), "rte", then, dict(then))
+    check_same_settings(Path("run"), "rte", then, dict(then))
     for named, now in (("head", {"head": "google"}), ("new", {"new": 1}), ("batch is 32 .* 128", {"processes": 4})):
         with raises(UserError, match=named):
-            check_same(Path("run"), "rte", then, then | now)
+            check_same_settings(Path("run"), "rte", then, then | now)
     now = {**then, "per_device_train_batch_size": 8, "processes": 4}
-    check_same(Path("run"), "rte", {**then, "removed_option": 1}, now)
+    check_same_settings(Path("run"), "rte", {**then, "removed_option": 1}, now)

@@ -1,4 +1,7 @@
-"""Texts with labels: the columns of rows, examples, and rows of tokens. Every row is checked before training."""
+"""From rows of a table to texts with labels (`Example`), and from these to rows of tokens.
+
+Every row is checked before training.
+"""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -32,21 +35,25 @@ LABEL_COLUMNS = ("label", "labels")
 
 
 class TextColumns(NamedTuple):
-    """The names of the columns that the user gives: of the text, a second text, and the labels; None for usual names.
-
-    Several columns of labels are a column for each class.
-    """
+    """The names of the columns of a table with texts and labels, as the user gives them."""
 
     text: str | None = None
+    """Column of the text; None for the first of `TEXT_COLUMNS` that there is."""
     pair: str | None = None
+    """Column of the second text of a pair; None if texts are no pairs."""
     label: Sequence[str] = ()
+    """Column of the label, or a column for each class; () for the first of `LABEL_COLUMNS` that there is."""
 
 
 def read_examples(rows: Iterable[PlacedRow], columns: TextColumns, needs_labels: bool) -> list[Example]:
-    """Return the examples in the rows of a split, each with its label as it is written.
+    """Return the examples in the rows of a split, each with its label as the file has it.
 
+    Args:
+        rows: place and columns of each row.
+        needs_labels: whether at least one row must have a label.
     Raises:
-        UserError: rows have no text, or no column that the options name; or labels are needed and no row has one.
+        UserError: rows have no text, lack a column that the user names, have a label of another type, or were rejected
+            by their annotator (a column `answer` with "reject" or "ignore"); or labels are needed and no row has one.
     """
 
     def read(placed: PlacedRow) -> Example:
@@ -72,6 +79,13 @@ def read_examples(rows: Iterable[PlacedRow], columns: TextColumns, needs_labels:
 
 
 def read_example(columns: TextColumns, row: Columns, place: str) -> Example:
+    """Return the example in a row, with its label as the file has it; with several columns, class -> value.
+
+    Without a column of labels, the label is None.
+
+    Raises:
+        UserError: the row has no text, lacks some of the columns of labels, or has a label of another type.
+    """
     text = text_of(row, columns.text or first_of(TEXT_COLUMNS, row), place, "--text_column")
     pair = None if columns.pair is None else text_of(row, columns.pair, place, "--text_pair_column")
     names = columns.label or [first_of(LABEL_COLUMNS, row)]
@@ -94,10 +108,14 @@ def encode_texts(
     max_length: int,
     in_windows: bool,
 ) -> tuple[ColumnRows, Array]:
-    """Return R rows of at most `max_length` tokens, and the number of each row's example, int64 (R,), ascending.
+    """Return R rows of tokens, and for each row the number of its example, int64 (R,), ascending.
 
-    With `in_windows`, a text has as many rows as it needs, which overlap by a quarter. Otherwise a text is cut to one
-    row, and of a pair the longer text is cut first.
+    Args:
+        max_length: tokens of a row, at most, with special tokens.
+        in_windows: whether a text has as many rows as it needs, which overlap by a quarter of `max_length`. Otherwise
+            an example is cut to one row; of a pair, the longer text is cut first.
+    Raises:
+        UserError: pairs are to be read in windows.
     """
     first = [example.text for example in examples]
     second = [example.pair for example in examples if example.pair is not None]
@@ -116,5 +134,5 @@ def encode_texts(
         return_token_type_ids=True,
     )
     owners = np.array(columns.pop("overflow_to_sample_mapping"), np.int64)
-    batches = np.cumsum(np.diff(owners, prepend=0) < 0)  # texts are numbered anew in each batch of the tokenizer
+    batches = np.cumsum(np.diff(owners, prepend=0) < 0)  # each batch of the tokenizer numbers its texts from 0
     return ColumnRows(columns, lengths_of(columns["input_ids"])), owners + TOKENIZER_BATCH * batches

@@ -1,7 +1,7 @@
-"""Reports of classification: beside what needs no network, with classes and confusions. No torch.
+"""Reports of classification: scores, and the classes and confusions of the best run. No torch.
 
-Scores come from results.jsonl, classes and confusions from predictions/TASK-SEED-details.json of the best run of each
-folder: that whose answers and model are kept.
+Scores are read from results.jsonl. Classes and confusions are read from predictions/TASK-SEED-details.json of the best
+run of each folder, whose answers and model are kept.
 """
 
 import math
@@ -22,18 +22,23 @@ HEADLINES = {
     "several": "micro_f1",
     "number": "spearman",
 }
-"""Kind of the labels -> headline metric; a result's headline is the first of these that it has."""
+"""Kind of the labels -> headline metric. A result has one of these kinds: its headline is the first metric it has."""
 CLASSIFY_DEFINITIONS = (
     "One answer to all: every text gets the same answer, the majority class, or the mean, of the texts that a run "
     "trains on; of several classes at once, all that most of these texts have, or the most frequent one.",
     f"{BAG_OF_WORDS_DEFINITION}.",
     "Metrics that begin with test are of the test set; no run is chosen by them.",
 )
-"""Further sentences for the end of a report."""
+"""Definitions for the end of a report, behind those of the metrics."""
 
 
 def describe_classes(folders: Mapping[Path, str], runs: Sequence[RunSummary]) -> Blocks:
-    """Return classes and confusions of the best run of each folder, folded if there are several folders."""
+    """Return blocks with classes and confusions of the best run of each folder, folded if there are several folders.
+
+    Args:
+        folders: folder of an evaluation -> name in the report.
+        runs: not needed, see `Describe`.
+    """
     blocks: Blocks = []
     for folder, name in folders.items():
         results = read_evaluation(folder)
@@ -49,12 +54,19 @@ def describe_classes(folders: Mapping[Path, str], runs: Sequence[RunSummary]) ->
 
 
 def headline_of(result: Result) -> str:
-    """Return the headline metric of a result."""
+    """Return the name of the headline metric of a result."""
     return next(metric for metric in HEADLINES.values() if metric in result.metrics)
 
 
 def read_details(folder: Path) -> tuple[Result, Details]:
-    """Return the best result of an evaluation, whose model is kept, and the details of its run."""
+    """Return the result of the best run of an evaluation, whose model is kept, and the details of this run.
+
+    The best run has the highest headline metric among the runs of the first task; of equal runs, it is that with the
+    lowest seed.
+
+    Raises:
+        UserError: a file is missing or cannot be read.
+    """
     first, *results = read_evaluation(folder)
 
     def order(result: Result) -> tuple[float, int]:
@@ -75,7 +87,7 @@ CLASSIFY_REPORTING = Reporting(
     CLASSIFY_DEFINITIONS,
     headlines=tuple(HEADLINES.values()),
     unit="texts",
-    repeats={"micro_f1": "accuracy", "test_micro_f1": "test_accuracy"},  # of one class for each text
+    repeats={"micro_f1": "accuracy", "test_micro_f1": "test_accuracy"},  # equal where each text has one class
     details=describe_classes,
 )
 """How evaluations of `electra classify` are reported."""

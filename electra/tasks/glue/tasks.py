@@ -32,7 +32,7 @@ class GlueTask(ScoredTask):
 
     @property
     def test_files(self) -> dict[str, str]:
-        """Return test split -> title of its file in a submission."""
+        """Return name of a test split -> title of its file in a submission; {} without a test set."""
         default = {"test": self.title} if "test" in self.rows else {}
         return TEST_FILES.get(self.name, default)
 

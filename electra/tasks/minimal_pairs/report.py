@@ -44,9 +44,13 @@ PAIRS_DEFINITIONS = (
 
 
 class Accuracy(TypedDict):
-    """An accuracy with its standard error, as fractions; an undefined error is None.
+    """An accuracy with its standard error.
 
-    A mean over paradigms has their number, too.
+    Attributes:
+        accuracy: fraction of the pairs in [0, 1]; for several paradigms, the mean of their accuracies.
+        standard_error: its standard error, as a fraction; None if undefined.
+        pairs: number of the pairs.
+        paradigms: number of the paradigms, if it is a mean over paradigms.
     """
 
     accuracy: float

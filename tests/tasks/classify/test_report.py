@@ -22,7 +22,7 @@ from electra.finetuning.labelled.scores import (
     useful_thresholds,
 )
 from electra.report.blocks import Fold, Heading, Table, Text, Verdict, to_markdown
-from electra.report.classes import MOST_CONFUSIONS, class_blocks
+from electra.report.classes import MOST_CLASSES, class_blocks
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT, UNKNOWN_SHARE
 from electra.report.results import Result, append_result
 from electra.tasks.classify.report import CLASSIFY_REPORTING, HEADLINES, read_details
@@ -134,7 +134,7 @@ def test_every_class_is_a_column_and_scores_are_in_percent():
 
 
 def test_confusions_of_very_many_classes_are_left_out():
-    labels = LabelSet(SINGLE, [f"class {n}" for n in range(MOST_CONFUSIONS + 20)])
+    labels = LabelSet(SINGLE, [f"class {n}" for n in range(MOST_CLASSES + 20)])
     count = len(labels.classes)
     targets = np.arange(count)
     logits = np.eye(count, dtype=np.float32)[np.where(targets < 70, (targets + 1) % count, targets)]
