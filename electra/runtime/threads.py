@@ -1,8 +1,8 @@
-"""With how many threads torch computes.
+"""The number of threads with which torch computes.
 
-These win, in this order: --threads, OMP_NUM_THREADS, the number of the run or evaluation that is resumed, and else the
-cores of the affinity mask and of the container's limit, shared by the processes of torchrun. The number decides the
-order of additions, and so the rounding: it is recorded with the run, and a resumed run keeps it.
+It is the first of these that there is: --threads, OMP_NUM_THREADS, the number of the run or evaluation that is
+resumed, and the number of usable cores, which the processes of torchrun share. The number decides the order of
+additions, and so the rounding: it is recorded with the run, and a resumed run keeps it.
 
 torch is imported only inside the functions.
 """
@@ -30,7 +30,10 @@ def share_of_cores() -> int:
 
 
 def threads_of_user() -> int | None:
-    """Return the number in OMP_NUM_THREADS; None without a number, and for torchrun's 1, which it sets by default."""
+    """Return the number of threads in OMP_NUM_THREADS; None if the variable has none.
+
+    A 1 in a process of torchrun is None, too: torchrun sets it where the user sets nothing.
+    """
     number, _, _ = os.environ.get("OMP_NUM_THREADS", "").partition(",")
     if not number.strip().isdigit() or int(number) == 0:
         return None
@@ -38,33 +41,36 @@ def threads_of_user() -> int | None:
 
 
 def most_threads() -> int:
-    """Return the number of threads by default: OMP_NUM_THREADS, or else torch's own, at most one per core."""
+    """Return the default number of threads: that of OMP_NUM_THREADS, or else torch's own, at most one per core."""
     import torch
 
     number = threads_of_user()
     if number is not None:
         return number
-    if os.environ.get("OMP_NUM_THREADS") == "1":  # torchrun's
+    if os.environ.get("OMP_NUM_THREADS") == "1":  # set by torchrun, see `threads_of_user`
         return share_of_cores()
     return min(torch.get_num_threads(), share_of_cores())
 
 
 def limit_threads() -> None:
-    """Let torch use at most as many threads as this process may use cores; torch knows the affinity mask only."""
+    """Set torch's number of threads to `most_threads`: torch itself does not know the limit of a container."""
     import torch
 
     torch.set_num_threads(most_threads())
 
 
 def use_threads(device: "torch.device", requested: int | None, recorded: int | None) -> int | None:
-    """Let torch compute with a run's number of threads, and return this number, which is to be recorded.
+    """Set torch's number of threads for a run, and return the number, which the caller records.
+
+    A warning says that a resumed run computes with another number than before.
 
     Args:
-        device: device of the run. With an accelerator, which leaves little to the cores, only `requested` counts.
-        requested: value of --threads.
-        recorded: number with which the run, or the evaluation, has computed so far.
+        device: device of the run. With an accelerator, which leaves little work to the cores, neither OMP_NUM_THREADS
+            nor the number of cores counts.
+        requested: value of --threads; None if it is not given.
+        recorded: number with which the run or evaluation has computed so far; None if it is new.
     Returns:
-        None with an accelerator, unless the number is requested or recorded.
+        the number; None with an accelerator, unless the number is requested or recorded.
     """
     import torch
 

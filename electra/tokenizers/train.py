@@ -43,11 +43,12 @@ SPECIAL = list(SPECIAL_TOKENS.values())
 # embedding would belong to characters seen once.
 CHARACTER_COVERAGE = 0.9995
 COMMON_CHARACTERS = 1000
-REPEATS_PER_CHUNK = 1000  # words
+REPEATS_PER_CHUNK = 1000
+"""Repetitions of a word, at most, in one text for a trainer."""
 MANY_CHARACTERS = 1_000_000
-"""Characters of all different words together, above which Unigram takes long and says so before."""
+"""Characters of all different words together, above which Unigram takes long, and the log says so beforehand."""
 SECONDS_PER_MANY = 30
-"""Seconds that one core needs for this many characters, 20 to 33. The trainer itself tells nothing meanwhile."""
+"""Seconds that one core needs for `MANY_CHARACTERS`: 20 to 33 were measured. The trainer shows no progress."""
 LONGEST_WORD = 1000
 """Characters of a word, without space or punctuation, that WordPiece cuts into pieces, at most; a longer word becomes
 [UNK]. The time for a word grows with the square of its length: for this length, a tenth of a second."""
@@ -98,9 +99,13 @@ def _warn_of_lowercasing(tokens: Sequence[str]) -> None:
 
 
 def prepare_documents(documents: Iterable[str], max_documents: int | None, seed: int) -> Iterable[str]:
-    """Return all documents or a sample, with words cut to 500 characters: trainers are quadratic in the length."""
-    cut = (re.sub(r"(\S{500})(?=\S)", r"\1 ", document) for document in documents)
-    return cut if max_documents is None else _sample_documents(cut, max_documents, seed)
+    """Return documents to train on: all of them, or a sample of `max_documents`, which `seed` decides.
+
+    A space is put after each 500 characters without white space, because the time of a trainer grows with the square
+    of the length of a word. A sample is held in memory; all documents are a stream.
+    """
+    split_documents = (re.sub(r"(\S{500})(?=\S)", r"\1 ", document) for document in documents)
+    return split_documents if max_documents is None else _sample_documents(split_documents, max_documents, seed)
 
 
 def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -> list[str]:
@@ -182,8 +187,8 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
     # Unigram makes a token of every character it gets, so words are cut where one is outside the alphabet.
     parts: Counter[str] = Counter()
     for word, count in words.items():
-        cut_word = "".join(character if character in alphabet else " " for character in word)
-        for part in cut_word.split():
+        spaced_word = "".join(character if character in alphabet else " " for character in word)
+        for part in spaced_word.split():
             parts[part] += count
 
     trainer = trainers.UnigramTrainer(
@@ -221,7 +226,13 @@ def count_words(
     normalizer: normalizers.Normalizer,
     pre_tokenizer: pre_tokenizers.PreTokenizer,
 ) -> dict[str, int]:
-    """Return how often each pre-token occurs, counted in Rust on all cores while documents are streamed."""
+    """Return word -> how often it occurs in the documents, counted in Rust on all cores while these are streamed.
+
+    Words are the pieces into which the pre-tokenizer cuts a normalized document.
+
+    Raises:
+        UserError: the documents have no text.
+    """
     counter = Tokenizer(models.WordLevel())
     counter.normalizer = normalizer
     counter.pre_tokenizer = pre_tokenizer

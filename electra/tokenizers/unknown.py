@@ -1,7 +1,7 @@
-"""Unknown tokens: text for which a tokenizer has no tokens, so that no network can read this text.
+"""Unknown tokens: they stand for text of which a tokenizer has no tokens, so that no network can read this text.
 
-Pre-training, fine-tuning, `predict`, `detect` and `pairs` count them and say so: tokenizer and text often come from
-different hands.
+Pre-training, fine-tuning, `predict`, `detect` and `pairs` count unknown tokens and warn if there are many: a tokenizer
+is often used on text of another language than it was made for.
 """
 
 import logging
@@ -18,26 +18,29 @@ logger = logging.getLogger(__name__)
 WARN_UNKNOWN_RATE = 0.05
 """Share of unknown tokens above which a warning asks for another tokenizer."""
 ENGLISH = "the of and to in is that for it as was with on by be this are from or which not have at but"
-"""Common words of English, which a vocabulary of English text has as whole tokens."""
+"""Common words of English. A vocabulary that was trained on English text has a token for each."""
 LEAST_ENGLISH = 0.06
-"""Share of `ENGLISH` among the tokens of a text below which the text is taken for no English: those of tiny-en have
-0.09 to 0.36 in texts of GLUE, CoNLL-2003, Zorro and Wikipedia, and at most 0.04 in eight other languages."""
+"""Share of `ENGLISH` among the tokens of a text below which the text is taken for no English. With the tokenizer of
+tiny-en, the share is 0.09 to 0.36 in texts of GLUE, CoNLL-2003, Zorro and Wikipedia, and at most 0.04 in eight other
+languages."""
 FEWEST_TOKENS = 30
-"""Tokens of a text whose language is judged."""
+"""Number of tokens, at least, of texts whose language is judged."""
 
 
 @dataclass
 class UnknownTokens:
-    """Counts of the tokens of rows; of the special tokens only the unknown token counts."""
+    """Counts of tokens and unknown tokens in rows of token ids."""
 
     tokens: int = 0
+    """Number of tokens, unknown ones included, without the other special tokens."""
     unknown: int = 0
-    """Unknown tokens."""
+    """Number of unknown tokens."""
     rows: int = 0
+    """Number of rows."""
     unreadable: int = 0
-    """Rows with unknown tokens and no others."""
+    """Number of rows with unknown tokens and no others."""
     english: int | None = None
-    """Tokens that are words of `ENGLISH`; None unless the tokenizer's configuration has "language": "en"."""
+    """Number of tokens in `ENGLISH`; None unless the tokenizer's configuration has "language": "en"."""
 
     @property
     def share(self) -> float:
@@ -45,21 +48,25 @@ class UnknownTokens:
         return self.unknown / max(1, self.tokens)
 
     def add(self, rows: Sequence[Sequence[int] | TokenIds] | TokenIds, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Count the tokens of rows of ids, with or without special tokens."""
+        """Add the tokens of rows to the counts.
+
+        Args:
+            rows: token ids of each row, with or without special tokens.
+        """
         if not len(rows):
             return
         unknown_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
         special = [number for number in tokenizer.all_special_ids if number != unknown_id]
         ids = np.concatenate([np.asarray(row, np.int64) for row in rows])
         ends = np.cumsum([len(row) for row in rows])
-        unknown, tokens = (
+        unknown_per_row, tokens_per_row = (
             np.diff(np.append(0, np.cumsum(is_counted))[ends], prepend=0)
             for is_counted in (ids == unknown_id, ~np.isin(ids, special))
         )
-        self.tokens += int(tokens.sum())
-        self.unknown += int(unknown.sum())
+        self.tokens += int(tokens_per_row.sum())
+        self.unknown += int(unknown_per_row.sum())
         self.rows += len(rows)
-        self.unreadable += int(((tokens > 0) & (tokens == unknown)).sum())
+        self.unreadable += int(((tokens_per_row > 0) & (tokens_per_row == unknown_per_row)).sum())
         if tokenizer.init_kwargs.get("language") == "en":
             words = tokenizer.convert_tokens_to_ids(ENGLISH.split())
             self.english = (self.english or 0) + int(np.isin(ids, words).sum())
@@ -68,7 +75,7 @@ class UnknownTokens:
         """Log a warning if more than `WARN_UNKNOWN_RATE` of the tokens are unknown, or too few are English words.
 
         Args:
-            text_name: what the rows are, such as "the corpus", the beginning of the warning.
+            text_name: beginning of the warning, which says what the rows are, such as "the corpus".
         """
         if self.share > WARN_UNKNOWN_RATE:
             unreadable = f" ({self.unreadable:,} of {self.rows:,} have no other)" if self.unreadable else ""

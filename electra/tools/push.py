@@ -3,7 +3,7 @@
     electra push output/small_owt --hub_model_id me/small_owt --private
     electra push output/classify_reviews_small_owt --hub_model_id me/reviews
 
-What is uploaded where is said in base/hub.py.
+The docstring of base/hub.py says which repositories are made.
 """
 
 from pathlib import Path

@@ -151,8 +151,12 @@ class Worker:
     def trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
 
-    def check_settings(self, settings: Mapping[str, object]) -> None:
-        """Record the settings that all points share; raise a UserError if the study has points of other settings."""
+    def record_settings(self, settings: Mapping[str, object]) -> None:
+        """Record the settings that all points share in the study.
+
+        Raises:
+            UserError: the study has points that were run with other settings.
+        """
         present_settings = json.loads(json.dumps(settings, default=str))
         before = self.study.user_attrs.get("settings", {})
         for name in sorted(present_settings | before) if self.trials else ():
@@ -508,7 +512,7 @@ def main(argv: list[str] | None = None) -> None:
     commands.folder.mkdir(parents=True, exist_ok=True)
     worker = Worker(commands, points, total, options.storage)
     (commands.folder / "logs").mkdir(exist_ok=True)
-    worker.check_settings(settings_of(sweep, shared))
+    worker.record_settings(settings_of(sweep, shared))
     if "goal" not in sweep.metric:
         logger.info("metric has no goal: the lowest %s counts as the best, as in wandb", sweep.metric["name"])
     if commands.is_untracked:
