@@ -34,7 +34,7 @@ from tests.conftest import refused
 from tests.helpers import ENVIRONMENT, parametrize, read_json
 
 
-def test_json_is_replaced_in_one_go(tmp_path, monkeypatch):
+def test_json_is_replaced_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "metrics.json"
     write_json({"old": 1}, path)
     with path.open() as reader:  # has the whole old file
@@ -53,7 +53,7 @@ def write(path, text):
         file.write(text)
 
 
-def test_links_stay(tmp_path):
+def test_a_link_stays_and_its_target_is_written(tmp_path):
     (tmp_path / "target").write_text("old")
     for name, target in (("link", "target"), ("dangling", "made")):
         (tmp_path / name).symlink_to(target)
@@ -71,7 +71,7 @@ def test_a_pipe_and_a_device_are_written_and_not_replaced(tmp_path):
     assert Path("/dev/null").is_char_device()
 
 
-def test_a_killed_writer_leaves_the_old_file_and_two_writers_leave_a_whole_one(tmp_path):
+def test_killed_and_simultaneous_writers_leave_a_whole_file(tmp_path):
     path = tmp_path / "a[1].csv"
     path.write_text("old")
     code = "import os; from pathlib import Path; from electra.base.files import open_new\n"
@@ -153,7 +153,7 @@ def test_existing_paths_become_absolute_and_hub_ids_stay(tmp_path, monkeypatch):
     assert not any(map(may_be_hub_id, ("./electra", "here/electra", "a/b/c", "tokenizer.json", "")))
 
 
-def test_variables_in_paths_are_replaced_unless_there_is_such_a_path(tmp_path, monkeypatch):
+def test_variables_are_replaced_unless_the_path_exists(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WHERE", str(tmp_path / "there"))
     monkeypatch.delenv("NOWHERE", raising=False)
@@ -185,13 +185,13 @@ def test_a_packaged_config_is_found_from_any_folder(tmp_path, monkeypatch):
         ("e-4", "e-4"),
     ],
 )
-def test_numbers_with_an_exponent_are_floats(text, value):
+def test_scalars_of_yaml_are_read_with_their_types(text, value):
     found = read_yaml(text)
     assert found == value and type(found) is type(value)
 
 
 @parametrize("load", [read_yaml, yaml.safe_load])
-def test_what_is_written_is_read_back_by_either_version(load):
+def test_written_yaml_is_read_back_by_yaml_1_1_and_1_2(load):
     texts = ["no", "on", "010", "1:30", "1e5", "1e-4", "0o17", "2024-01-01", "", "~", ".inf", "1_000", "a: b", "é"]
     values = {"texts": texts, "numbers": [0, -3, 0.5, 1e-4, 1e30, float("inf")], "others": [True, None, {}]}
     assert load(write_as_yaml(values)) == values

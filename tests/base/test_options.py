@@ -37,7 +37,7 @@ NEEDS = [
 
 @pytest.fixture
 def parse(tmp_path):
-    """The colours, and all that the parser says, from words and a file of these lines."""
+    """A function of words and lines of a file that returns the colours, and all else that the parser returns."""
 
     def make(words, lines=""):
         file = tmp_path / "lines.yaml"
@@ -50,7 +50,7 @@ def parse(tmp_path):
 
 @parametrize("value", [1, 5])
 @parametrize("is_line", [False, True])
-def test_an_option_without_effect_is_warned_of_also_with_its_default(parse, caplog, value, is_line):
+def test_any_value_given_without_effect_is_warned_of(parse, caplog, value, is_line):
     words, lines = ("--is_grey", f"red: {value}") if is_line else (f"--is_grey --red {value}", "")
     colours, parsed = parse(words, lines)
     assert (colours.red, parsed.record) == (1, {"is_grey": True})
@@ -65,7 +65,7 @@ def test_the_reason_has_the_value_that_decides(parse, caplog):
     assert "-1" in caplog.text
 
 
-def test_a_file_that_the_user_does_not_name_needs_no_remark(parse, tmp_path, caplog):
+def test_options_of_a_default_file_are_not_warned_of(parse, tmp_path, caplog):
     parse("")
     (tmp_path / "lines.yaml").write_text("red: 5")
     parsed = CommandLine([Colours], "test", NEEDS).parse(
@@ -74,23 +74,23 @@ def test_a_file_that_the_user_does_not_name_needs_no_remark(parse, tmp_path, cap
     assert parsed.unused >= {"red"} and not caplog.messages
 
 
-def test_a_recipe_of_the_command_line_overrides_lines_which_then_are_not_given(parse):
+def test_a_recipe_given_as_a_flag_beats_the_lines_of_a_file(parse):
     colours, parsed = parse("--model_size base", "red: 5\nblue: 5")
     assert (colours.red, colours.blue) == (9, 5) and parsed.given == {"model_size", "blue"}
     colours, parsed = parse("", "model_size: base\nred: 5")
     assert colours.red == 5 and parsed.given == {"model_size", "red"}
 
 
-def test_what_is_given_is_recorded_also_with_its_default(parse):
+def test_a_given_value_is_recorded_even_if_it_is_the_default(parse):
     assert parse("--blue 2", "red: 1")[1].record == {"red": 1, "blue": 2}
 
 
-def test_a_line_gives_way_to_what_replaces_it(parse):
+def test_a_line_is_ignored_if_a_flag_replaces_its_option(parse):
     colours, parsed = parse("--folder here", "picture: there")
     assert (colours.picture, colours.folder) == ("", "here") and parsed.given == {"folder"}
 
 
-def test_a_removed_option_is_left_out_of_a_file_and_refused_as_a_word(parse, monkeypatch, caplog):
+def test_a_removed_option_is_ignored_in_a_file_but_no_flag(parse, monkeypatch, caplog):
     monkeypatch.setitem(REMOVED, "green", "mix --blue with yellow")
     caplog.set_level(logging.INFO)
     colours, parsed = parse("", "red: 5\ngreen: [1, 2]")

@@ -106,7 +106,7 @@ def test_a_row_has_the_place_of_its_first_line(tmp_path):
     assert [place for place, _ in read_rows(path)] == [f"{path}:3", f"{path}:6"]
 
 
-def test_columns_without_a_name_are_left_out_with_a_warning_if_they_hold_something(tmp_path, caplog):
+def test_columns_without_a_name_are_left_out(tmp_path, caplog):
     path = write(tmp_path / "a.csv", "kind,message,,\nham,hello,,\nspam,win,,\n")
     assert columns(path) == [{"kind": "ham", "message": "hello"}, {"kind": "spam", "message": "win"}]
     assert not caplog.text
@@ -156,7 +156,7 @@ def test_a_row_that_does_not_fit_is_refused_with_its_place(tmp_path, name, conte
 
 
 @parametrize(("first", "is_said"), [("'It is good'", True), ("It's good", False)])
-def test_cells_that_are_all_in_single_marks_are_said(tmp_path, caplog, first, is_said):
+def test_a_column_all_in_single_marks_is_warned_of(tmp_path, caplog, first, is_said):
     path = write(tmp_path / "a.csv", f"text,label\n{first},x\n'Bad',y\n")
     assert columns(path, skips_empty=True)[0] == {"text": first, "label": "x"}
     assert ("'text'" in caplog.text) == is_said
@@ -165,7 +165,7 @@ def test_cells_that_are_all_in_single_marks_are_said(tmp_path, caplog, first, is
 # ---- quotation marks in tables with tabs
 
 
-def test_cells_in_single_marks_are_read_as_an_option_says(tmp_path, caplog):
+def test_quoting_single_removes_single_marks(tmp_path, caplog):
     path = tmp_path / "a.csv"
     texts = ["Ja, 'so' ist \"das\"", "it's\nhere", "plain"]
     pd.DataFrame({"text": texts, "label": ["a", "b", "a"]}).to_csv(path, index=False, quotechar="'")
@@ -202,7 +202,7 @@ def test_cells_that_excel_quotes_are_read(tmp_path):
         ['"One", she said, "and two"', '"three"'],
     ],
 )
-def test_marks_of_speech_stay(tmp_path, texts):
+def test_marks_that_are_part_of_a_text_stay(tmp_path, texts):
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + "".join(f"{text}\tx\n" for text in texts))
     assert [row["text"] for row in columns(path)] == texts
 
@@ -215,7 +215,7 @@ def test_marks_of_speech_stay(tmp_path, texts):
         ['"A ""great"" film"', 'He said "hi" twice'],
     ],
 )
-def test_marks_that_may_mean_both_are_refused_with_the_option_that_decides(tmp_path, texts):
+def test_ambiguous_marks_are_refused_unless_quoting_is_given(tmp_path, texts):
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + "".join(f"{text}\tx\n" for text in texts))
     message = refused(lambda: columns(path))
     assert "a.tsv:" in message and "--quoting none" in message and "--quoting minimal" in message
@@ -228,13 +228,13 @@ def test_marks_around_a_name_alone_are_refused(tmp_path):
     assert "header of" in said and "a.tsv" in said and "--quoting" in said
 
 
-def test_one_column_of_texts_over_several_lines_is_refused_without_the_option(tmp_path):
+def test_line_breaks_in_a_single_column_need_quoting_minimal(tmp_path):
     path = write(tmp_path / "a.tsv", 'text\n"a\nb"\nc\n')
     assert "a.tsv:2" in refused(lambda: columns(path))
     assert columns(path, quoting="minimal") == [{"text": "a\nb"}, {"text": "c"}]
 
 
-def test_marks_in_other_tables_are_no_part_of_a_cell_unless_it_is_said(tmp_path):
+def test_marks_in_a_csv_are_removed_unless_quoting_is_none(tmp_path):
     path = write(tmp_path / "a.csv", 'text;label\n"Great; film";x\n"Bad";y\n')
     assert [row["text"] for row in columns(path)] == ["Great; film", "Bad"]
     path = write(tmp_path / "b.csv", 'text;label\n"Great" film;x\n"Bad";y\n')
@@ -433,7 +433,7 @@ CELLS = [["text", "label"], ["007", "NA"], [" a\nb ", "3.50"], ["", ""], ['"x", 
 
 
 @parametrize("value", [2, -2])
-def test_a_number_that_is_none_of_a_class_is_refused_with_its_row(tmp_path, value):
+def test_a_number_without_a_class_is_refused_with_its_row(tmp_path, value):
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])})
     table = pa.table({"text": ["a", "b"], "label": [0, value]})
     pq.write_table(table.replace_schema_metadata(features.arrow_schema.metadata), tmp_path / "a.parquet")
@@ -441,7 +441,7 @@ def test_a_number_that_is_none_of_a_class_is_refused_with_its_row(tmp_path, valu
 
 
 @parametrize("metadata", [b"{bad", b'{"info": {"features": {"text": {"_type": "Unheard"}}}}'])
-def test_metadata_of_another_version_of_datasets_is_refused(tmp_path, metadata):
+def test_metadata_that_datasets_cannot_read_is_refused(tmp_path, metadata):
     table = pa.table({"text": ["a"]}).replace_schema_metadata({b"huggingface": metadata})
     pq.write_table(table, tmp_path / "a.parquet")
     assert "a.parquet" in refused(lambda: columns(tmp_path / "a.parquet"))

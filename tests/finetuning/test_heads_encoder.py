@@ -72,7 +72,7 @@ def save(tmp_path, tokenizer):
 
 @pytest.fixture
 def checkpoint(save, joint):
-    """As Trainer leaves one in a run folder."""
+    """A checkpoint in the folder of a run, as Trainer leaves it."""
     folder = save(joint, "run/checkpoint-20")
     (folder / "trainer_state.json").write_text("{}")
     return folder
@@ -144,7 +144,7 @@ def test_exported_networks_give_their_encoders(save, checkpoint, joint, electra)
 
 
 @parametrize("damaged", ["model.safetensors", "trainer_state.json"])
-def test_a_run_gives_its_newest_whole_checkpoint_by_number(checkpoint, damaged, caplog):
+def test_a_run_gives_its_latest_undamaged_checkpoint(checkpoint, damaged, caplog):
     run = checkpoint.parent
     for step, change in ((3, 3.0), (100, 100.0)):
         shutil.copytree(checkpoint, run / f"checkpoint-{step}")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 EAGERLY = {"torch_compile": True, "torch_compile_backend": "eager"}
 
 
-def test_a_run_compiles_one_graph_for_each_combination(tmp_path):
+def test_a_run_compiles_one_graph_for_each_mask_and_phase(tmp_path):
     write_corpus(tmp_path / "corpus.txt", documents=100, words=6)  # most batches are padded, some are not
     options = {
         "max_steps": 40,

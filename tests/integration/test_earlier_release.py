@@ -75,7 +75,7 @@ def test_the_same_text_gives_the_same_cache_and_split(left):
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_as_the_one_that_was_not(left, short_end):
+def test_a_killed_run_ends_as_one_that_was_not_killed(left, short_end):
     pretrain([f"--resume_from_checkpoint={left / 'run'}", *options_of_run(left, output_dir=left)])
     log = read_json(left / "run" / "trainer_state.json")["log_history"]
     assert [line["step"] for line in log] == [line["step"] for line in EXPECTED["log"]]
@@ -87,7 +87,7 @@ def test_a_killed_run_ends_as_the_one_that_was_not(left, short_end):
     assert (left / "run" / "discriminator" / "model.safetensors").is_file()
 
 
-def test_exported_networks_have_the_logits_that_they_had(left):
+def test_exported_networks_compute_as_in_the_earlier_release(left):
     ids = torch.arange(5, 29).reshape(2, 12)
     for name, head in (("discriminator", AutoModelForPreTraining), ("generator", AutoModelForMaskedLM)):
         for kind, part in ((AutoModel, "hidden states"), (head, "logits")):
@@ -97,7 +97,7 @@ def test_exported_networks_have_the_logits_that_they_had(left):
             np.testing.assert_allclose(values, ARRAYS[f"{name} {part}"], atol=PASS, rtol=PASS)
 
 
-def test_a_saved_model_gives_the_answers_that_it_gave(left):
+def test_a_saved_model_answers_as_in_the_earlier_release(left):
     answers = left / "answers.jsonl"
     predict([str(left / "evaluation"), str(left / "texts.jsonl"), "--output_file", str(answers)])
     for row, expected in zip(rows_of(answers), EXPECTED["answers"], strict=True):

@@ -134,7 +134,7 @@ def test_glue_gives_each_run_to_wandb(tmp_path, glue_tokenizer, copying):
 
 
 @parametrize("plan", [[], ["--plan"]])
-def test_without_a_login_pretraining_does_no_work(tmp_path, plan, copying):
+def test_without_a_login_pretraining_is_refused_before_work(tmp_path, plan, copying):
     write_corpus(tmp_path / "corpus.txt")
     argv = [*flags(tmp_path, max_steps=2, report_to="wandb"), *plan]
     without_login = {"WANDB_MODE": "online", "HOME": str(tmp_path)}
@@ -143,7 +143,7 @@ def test_without_a_login_pretraining_does_no_work(tmp_path, plan, copying):
     assert "tokenizer" not in out and not (tmp_path / "output" / "run").exists() and not (tmp_path / "cache").exists()
 
 
-def test_without_a_login_fine_tuning_does_no_work(tmp_path, glue_tokenizer, copying):
+def test_without_a_login_fine_tuning_is_refused_before_work(tmp_path, glue_tokenizer, copying):
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     write_glue(tmp_path / "glue", "CoLA")
     argv = glue_flags(tmp_path, tasks=["cola"], report_to="wandb")

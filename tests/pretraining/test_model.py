@@ -23,7 +23,7 @@ CONFIG = tiny_network_config(
 
 
 def initialized(initialization):
-    """Both networks of a pair."""
+    """Return a pair of tiny networks with initialized weights."""
     pair = joint_model(CONFIG)
     for network in (pair.generator, pair.discriminator):
         initialize(network, initialization)
@@ -41,19 +41,20 @@ def test_weights_are_normal_and_truncated_where_asked(initialization, std):
             assert (parameter == ("LayerNorm.weight" in name)).all(), name
 
 
-def test_the_padding_token_s_embedding_stays_zero():
+def test_the_embedding_of_the_padding_token_stays_zero():
     for initialization in ("normal", "truncated_normal", "original"):
         table = initialized(initialization).generator.get_input_embeddings().weight
         assert not table[0].any() and table[1].any()
 
 
-def test_the_original_draws_projection_and_output_as_glorot():
+def test_original_initialization_has_two_glorot_layers():
     model = initialized("original").discriminator
     for weight in (model.electra.embeddings_project.weight, model.discriminator_predictions.dense_prediction.weight):
         bound = math.sqrt(6 / sum(weight.shape))
         assert bound * 0.9 < weight.abs().max() <= bound
         assert weight.std().item() == approx(bound / math.sqrt(3), rel=0.15)
-    assert model.discriminator_predictions.dense.weight.abs().max() <= 0.1  # which has an initializer there
+    # This layer has an initializer in google-research/electra, a truncated normal.
+    assert model.discriminator_predictions.dense.weight.abs().max() <= 0.1
 
 
 @parametrize(("model_type", "embedding_size"), [("modernbert", 128), ("electra", 128), ("electra", 64)])
@@ -100,7 +101,7 @@ def test_words_are_zero_where_local_heads_read_positions(tie):
     assert not table[:, : 2 * len(LOCAL_SCORES)].any() and table[:, 2 * len(LOCAL_SCORES) :].any()
 
 
-def test_only_some_new_discriminators_have_local_heads():
+def test_generators_have_no_local_heads_and_bert_refuses_them():
     model = with_local_heads(discriminator_type="modernbert", tie="none")
     assert model.generator is not None and not model.generator.config.attention_bias
     assert model.discriminator.base_model.layers[0].attn.Wqkv.bias.any()

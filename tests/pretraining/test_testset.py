@@ -75,7 +75,7 @@ def test_frequencies_judge_real_tokens_alone(test_set, finished_run, held_out):
     assert read_test_set(str(test_set)).frequencies_auc == approx(roc_auc_score(is_replaced, scores))
 
 
-def test_a_seed_gives_the_same_bytes(test_set, finished_run, held_out, tmp_path, monkeypatch):
+def test_the_seed_decides_the_bytes_of_a_test_set(test_set, finished_run, held_out, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     files = [tmp_path / f"{n}.safetensors" for n in range(3)]
     for file, more in zip(files, ([], ["--seed=7"], ["--max_segments=3", "--max_length=12"]), strict=True):

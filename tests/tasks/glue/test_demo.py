@@ -37,7 +37,7 @@ def test_rows_and_classes_are_balanced_and_mixed(data):
     assert 200 < sum(first) < 300 and sum(a != b for a, b in itertools.pairwise(first)) < 300
 
 
-def test_label_one_is_a_sentence_as_written(data, documents):
+def test_label_one_is_as_written_and_label_zero_has_swaps(data, documents):
     twins = {bag(sentence): sentence for sentence in prose_sentences(documents)}
     for text, label in rows(data):
         assert 6 <= len(text.split()) <= 30 and re.fullmatch(r"[A-Z][A-Za-z',\- ]*\.", text)
@@ -45,7 +45,7 @@ def test_label_one_is_a_sentence_as_written(data, documents):
         words = text.split()
         moved = [place for place, (was, now) in enumerate(zip(source, words, strict=True)) if was != now]
         assert len(moved) == (0 if label else 2 * round(len(words) / 5))
-        # What bears a form stays where it was: the initial capital, commas, the full stop.
+        # The first word, with its capital, and words with a comma or the full stop are not moved.
         assert 0 not in moved and all(source[place][-1].isalpha() for place in moved)
 
 
