@@ -118,7 +118,8 @@ def find_damage(folder: Path, *ignored: str) -> str | None:
 def differs_from_manifest(folder: Path, name: str) -> bool:
     """Return True if a file of a folder is there and differs from the folder's manifest; False without a manifest.
 
-    The config.json of an exported network is its user's to edit. Whether such a file can be read, its readers say.
+    Users may edit the config.json of an exported network, so a difference is no damage. Whether an edited file can be
+    read is checked where it is read.
     """
     try:
         entry = read_json(folder / MANIFEST_NAME, Manifest)["files"].get(name)
@@ -151,6 +152,7 @@ def checkpoints_of(run: Path) -> list[Path]:
 
 
 def step_of(checkpoint: Path) -> int:
+    """Return the step of a checkpoint, which its folder checkpoint-N has in its name."""
     return int(checkpoint.name.rpartition("-")[2])
 
 
@@ -235,14 +237,14 @@ def commit(checkpoint: Path, target: Path) -> None:
 
 
 def discard(checkpoint: Path) -> None:
-    """Delete a checkpoint atomically: its folder first moves into `unfinished`, so a kill leaves no half of one."""
+    """Delete a checkpoint; if a kill interrupts this, the rest is in `unfinished`, which the next start removes."""
     aside = checkpoint.parent / UNFINISHED / f"discarded-{checkpoint.name}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.parent.mkdir(exist_ok=True)
-    with suppress(FileNotFoundError):  # it is not there any more
+    with suppress(FileNotFoundError):  # the checkpoint is not there any more
         os.rename(checkpoint, aside)
     shutil.rmtree(aside, ignore_errors=True)
-    with suppress(OSError):  # another checkpoint is being written there
+    with suppress(OSError):  # another checkpoint is being written into `unfinished`
         aside.parent.rmdir()
 
 
@@ -255,7 +257,7 @@ def translate_write_errors(folder: Path, advice: str) -> Iterator[None]:
         raise
     except Exception as error:
         is_named = isinstance(error, OSError | SafetensorError)
-        failure = error if is_named else find_write_error(folder)  # torch and tokenizers have no class for it
+        failure = error if is_named else find_write_error(folder)  # torch and tokenizers raise others
         if failure is None:
             raise
         raise UserError(f"cannot write to {folder}: {first_line(failure)}; {advice}") from error
@@ -286,7 +288,7 @@ def find_write_error(folder: Path) -> OSError | None:
 _LOCK = ".lock"
 _UNFINISHED = ".unfinished"
 _PREVIOUS = ".previous"
-"""Ends of the names that stand beside a folder while it is built, see above."""
+"""Endings of files and folders beside a folder that is built, see above."""
 
 
 def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None:

@@ -136,7 +136,7 @@ def making_folder(folder: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with suppress(OSError):  # it has files
+        with suppress(OSError):  # the folder has files
             folder.rmdir()
         raise
 

@@ -167,7 +167,7 @@ def shown_names(row: Iterable[str]) -> str:
 
 
 def parse_value(written: object) -> list[Any] | dict[str, Any] | None:
-    """Return a value that is a list or mapping, or the one that a cell holds as JSON; None for any other value."""
+    """Return a list or a mapping: the value itself, or what a cell holds as JSON; None for any other value."""
     if isinstance(written, list | dict):
         return written
     text = written.strip() if isinstance(written, str) else ""
@@ -360,7 +360,7 @@ def _classes(schema: pa.Schema, path: str | Path) -> dict[str, Sequence[str]]:
 
     try:
         return classes_of(datasets.Features.from_arrow_schema(schema))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:  # of another version, or no JSON
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # metadata of another version, or no JSON
         raise UserError(
             f"{path} has metadata that datasets cannot read ({first_line(error)}); write it anew"
         ) from error
@@ -370,7 +370,7 @@ def classes_of(features: Mapping[str, object]) -> dict[str, Sequence[str]]:
     """Return for each column of classes the names of its classes, from the features of a table of `datasets`."""
     classes = {}
     for column, feature in features.items():
-        names = getattr(getattr(feature, "feature", feature), "names", None)  # of a list, or of one class
+        names = getattr(getattr(feature, "feature", feature), "names", None)  # a list of classes has them in `feature`
         if names:
             classes[column] = names
     return classes

@@ -66,7 +66,7 @@ def prepare_model(
 
 
 def tune_model(model: ElectraForJointPretraining, data: PretrainingData, device: torch.device) -> None:
-    """Change the modules of a model so that they are fast on a device, with rows as those of the data."""
+    """Change the modules of a model so that they are fast on a device, with rows of the kind that the data has."""
     tune_networks(model)
     if device.type == "cuda":
         tune_for_gpu(model)
@@ -225,7 +225,7 @@ def _positions(args: Configuration, config: PreTrainedConfig, sizes: dict[str, A
 
 
 def _warn_of_other_sizes(args: Configuration, sizes: Mapping[str, Any], start: str) -> None:
-    """Log a warning of given sizes that differ from those of the trained networks, which count.
+    """Log a warning if the user gives sizes that have no effect, because trained networks have others.
 
     Args:
         sizes: sizes of the trained networks by the names of the options.
@@ -385,7 +385,7 @@ OF_NEXT_PHASE = ("max_position_embeddings", "rope_theta", "initializer_range")
 
 
 def _check_start(checkpoint: Path, config: ElectraPretrainingConfig) -> None:
-    """Refuse networks that are not those of --init_checkpoint; log the values that this run has otherwise."""
+    """Refuse networks that are not those of --init_checkpoint; log the values that may differ and do."""
     before: Any = read_config(str(checkpoint))
     has_both = before.generator is not None and config.generator is not None  # else `take_weights` refuses
     roles = ("tie", "discriminator", *(["generator"] if has_both else []))

@@ -82,7 +82,7 @@ class RunProvenance:
         test_text: fingerprint of the test set; "" without one.
         batch_size: segments of an optimizer step, over all devices.
         options: values of the options that a resumed run keeps or records, by name.
-        changes: a line for each time that the run was resumed with other values of options, which names them.
+        changes: a line for each time that the run was resumed with other values or text, which names them.
     """
 
     training_text: str
@@ -179,7 +179,7 @@ def _run_of(checkpoint: Path) -> Run:
 
 
 def latest_run(folder: Path) -> Run:
-    """Return the run in a folder with its latest valid checkpoint, if it has one; it is not locked."""
+    """Return the run in a folder with its latest valid checkpoint, if there is one. The run is not locked."""
     return _run_of(latest_valid_checkpoint(folder)) if checkpoints_of(folder) else Run(folder)
 
 
@@ -241,18 +241,21 @@ def _run_of_command(training: ElectraTrainingArguments, given_names: frozenset[s
     folder = folder.parent.resolve() / folder.name
     _lock_or_refuse(folder)
     if _has_ended(folder, training):
-        return Run(folder, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
+        return Run(folder, is_finished=True)  # checkpoints may be damaged, or deleted to save space
     if holds_files(folder) and not checkpoints_of(folder) and not is_begun(folder):
         raise UserError(f"{folder} is not a run that can be resumed; choose another --experiment_name")
     return find_run(folder, None)
 
 
 def _check_named(run: Path, training: ElectraTrainingArguments, given_names: frozenset[str]) -> None:
-    """Refuse to resume a run in another folder than its own, or than that of its config.yaml, if it was moved."""
+    """Refuse --output_dir and --experiment_name of another folder than that of the run to resume.
+
+    The values in the run's config.yaml are accepted, too, because the run may have been moved.
+    """
     if Path(training.output_dir, training.experiment_name).resolve() == run:  # a link may have another name
         return
     recorded = read_options(run) or {}
-    is_other = {  # -2, -3 ... may be missing in the name
+    is_other = {  # the user may leave out -2, -3 ... of `new_run_folder`
         "output_dir": Path(training.output_dir).resolve() != run.parent,
         "experiment_name": not re.fullmatch(rf"{re.escape(training.experiment_name)}(-\d+)?", run.name),
     }
@@ -265,7 +268,10 @@ def _check_named(run: Path, training: ElectraTrainingArguments, given_names: fro
 
 
 def new_run_folder(wanted_folder: Path) -> Path:
-    """Return a folder, locked, or else -2, -3 ...: the first that is free, missing or empty."""
+    """Return the folder of a new run, locked: the wanted one, or the first of NAME-2, NAME-3 ... that is free.
+
+    A folder is free if it is missing or empty, and no process has locked it.
+    """
     folder = wanted_folder
     number = 1
     while not (is_free(folder) and _lock(folder) and is_free(folder)):
@@ -285,7 +291,7 @@ def _has_ended(folder: Path, training: ElectraTrainingArguments) -> bool:
         return False
     plan = read_json(folder / METRICS_NAME, RunMetrics)["plan"]
     if training.max_steps == -1:
-        return plan.get("epochs", 0.0) * (1 + 1e-9) >= training.num_train_epochs  # it was rounded
+        return plan.get("epochs", 0.0) * (1 + 1e-9) >= training.num_train_epochs  # the number of epochs was rounded
     return plan["steps"] >= training.max_steps
 
 
@@ -313,11 +319,14 @@ def provenance_of(options: Mapping[str, object], text: Mapping[str, Any], batch_
 
 
 def check_resumed(run: Run, provenance: RunProvenance, networks: Mapping[str, tuple[object, object]]) -> RunProvenance:
-    """Refuse to resume a run with text, options or networks that would make it another run; return its provenance.
+    """Return the provenance of a run that starts or resumes, if text, options and networks are those of the same run.
 
     Args:
+        run: the run, with the provenance that its checkpoint has recorded.
         provenance: provenance of this start, which is returned with the first evaluated text and all changes so far.
         networks: a result of `changed_network_values` (model.py).
+    Raises:
+        UserError: text, batch size, an option that must be kept, or a network differs from before.
     """
     before = run.provenance
     if before is None:
@@ -365,10 +374,10 @@ def check_resumed(run: Run, provenance: RunProvenance, networks: Mapping[str, tu
 
 
 def _values_not_recorded(recorded_options: Mapping[str, Any], present_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a run had of options that its record may lack, because they are newer: the defaults.
+    """Return values of options that the record of a run may lack, because the options are newer than the run.
 
-    A program records no options of tokenizer and networks, whose configurations are compared, and an objective's
-    values in place of None.
+    A run of a command had the defaults of such options. A program records no options of tokenizer and networks, whose
+    configurations are compared instead; and it records an objective's own values in place of None.
     """
     if "discriminator_type" in recorded_options:
         return DEFAULTS

@@ -69,7 +69,7 @@ class Comparison(NamedTuple):
 
 
 def gain(score: float, rival: Rival) -> float:
-    """Return by how much a score is better than a rival's; it is negative for a worse one."""
+    """Return by how much a score is better than a rival's, in the unit of the score; negative if it is worse."""
     return rival.score - score if rival.lower_is_better else score - rival.score
 
 
@@ -190,7 +190,7 @@ def things_to_try(result: Result, cut: float) -> str:
 
 
 def advice_on_encoder(result: Result) -> str:
-    """Return the advice on an encoder that had not started to learn, whatever its scores are; "" for another one."""
+    """Return the advice on an encoder that had not started to learn, whatever its scores are; "" if it had."""
     auc = result.settings.get(NOT_STARTED)
     if auc is None:
         return ""

@@ -78,7 +78,7 @@ SIGN_OF_LIFE = 5.0
 SILENT_AFTER = 60.0
 """Seconds without a sign of life after which a point is taken over from its worker."""
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
-"""States of a trial that has run its point to the end; it is pruned if the point has no score."""
+"""States of a trial that has run its point to the end: complete, or pruned if the point has no score."""
 NOT_COMPARABLE = (
     "Metrics on held-out text rank points with the same text, tokenizer, length, masks and generator. To compare "
     "others, add --glue, or use eval/fixed_discriminator_auc with --eval_corruption."
@@ -94,7 +94,7 @@ class LockLostError(Exception):
 
 
 class StudyLock(JournalFileSymlinkLock):
-    """The lock of a study's file; optuna says by a RuntimeError that it was lost."""
+    """The lock of a study's file; if another command has taken the lock, its release is a `LockLostError`."""
 
     def release(self) -> None:
         try:
@@ -120,7 +120,9 @@ class Worker:
     """A worker on the points of a sweep; other workers may share the sweep, on this host or another.
 
     Args:
+        commands: maker of the command lines, with the sweep and its folder.
         points: the points that depend on no result, by name.
+        total: number of all points, with those that a Bayesian search draws later.
         url: database of the study; None for a file in the folder.
     """
 
@@ -202,7 +204,7 @@ class Worker:
         return is_finished, False
 
     def open_points(self) -> Iterator[SweepPoint]:
-        """Yield the points that have not finished or failed; of a Bayesian search then a new one."""
+        """Yield the points that have neither finished nor failed; at the end, a Bayesian search draws a new one."""
         points = self.current_points()
         settled = self.finished().keys() | self.failed
         yield from (point for name, point in points.items() if name not in settled)
@@ -244,7 +246,7 @@ class Worker:
         new_trial = create_trial(state=TrialState.RUNNING, user_attrs=about, **point.drawn)
         trial_id = self.storage.create_new_trial(self.study_id, new_trial)
         first, *_ = self.running(point)
-        if first._trial_id == trial_id and point.name not in self.finished():  # of two at once, the first counts
+        if first._trial_id == trial_id and point.name not in self.finished():  # the first of two has it
             return trial_id
         self.storage.set_trial_state_values(trial_id, TrialState.FAIL)
         return None
@@ -258,7 +260,7 @@ class Worker:
             with suppress(ProcessLookupError):
                 os.kill(about["pid"], signal.SIGKILL)
             time.sleep(0.05)
-        with suppress(UpdateFinishedTrialError):  # by another command
+        with suppress(UpdateFinishedTrialError):  # another command has taken it over
             self.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
 
     def note(self, trial: int, **about: object) -> None:
