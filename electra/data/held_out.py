@@ -13,7 +13,7 @@ from electra.core.errors import UserError
 from electra.core.rng import Bits, Ints, random_bits
 
 DOCUMENTS_PER_BLOCK = 2**17
-"""Documents whose hashes are read into memory together."""
+"""Number of documents whose hashes are read into memory together."""
 OF_TOKENS = "tokens:"
 """Beginning of a fingerprint of documents; earlier versions made fingerprints of the text, which begin otherwise."""
 NO_DOCUMENTS: Ints = np.empty(0, dtype=np.int64)

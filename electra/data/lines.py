@@ -56,7 +56,7 @@ def open_bytes(path: str | Path) -> IO[bytes]:
     """Open a file to read its bytes, decompressed if its name ends in one of `COMPRESSIONS`.
 
     Raises:
-        UserError: there is no file at the path, but nothing, a folder, a pipe or a device.
+        UserError: at the path is nothing, a folder, a pipe or a device.
     """
     check_file(path)
     raw = open(expand(path), "rb")  # noqa: SIM115 - the caller closes it
