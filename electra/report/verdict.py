@@ -37,9 +37,10 @@ NOT_STARTED = "auc_before_start"
 """Key in the settings of a result whose encoder had not started to learn when its pre-training ended: its held-out
 AUC."""
 WORDS_ARE_BETTER = (
-    "The bag of words is better here and is trained in seconds: TF-IDF with a linear model, as scikit-learn has them."
+    "The bag of words is as good or better here and is trained in seconds: TF-IDF with a linear model, as in "
+    "scikit-learn."
 )
-"""Sentence behind the advice on a network that is clearly below a bag of words."""
+"""Sentence behind the advice on a network whose score is not above that of a bag of words."""
 
 
 class Rival(NamedTuple):
@@ -139,7 +140,7 @@ def advice(comparisons: Sequence[Comparison], result: Result, cut: float) -> str
     ):
         return ""
     is_behind = any(
-        rival.is_of_words and standing(comparison.score, rival) < 0
+        rival.is_of_words and gain(comparison.score, rival) <= 0
         for comparison in comparisons
         for rival in comparison.rivals
     )
