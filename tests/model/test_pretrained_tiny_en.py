@@ -15,10 +15,12 @@ from electra.model.inference import run_corruption
 from electra.model.pretrained import load_networks, locate_model, trained_source
 from electra.tasks.classify.task import parse_classify_arguments
 from electra.tasks.minimal_pairs.task import main as pairs
+from electra.tasks.squad.task import main as squad
 from electra.tasks.squad.task import parse_squad_arguments
 from electra.tasks.tagging.task import parse_tagging_arguments
 from tests.helpers import ROOT, parametrize, read_json
 from tests.tasks.minimal_pairs.networks import write_run
+from tests.tasks.squad.files import flags, write_squad
 
 if_packaged = mark.skipif(not PACKAGED_NETWORK.is_dir(), reason="the network of the package was removed")
 
@@ -88,3 +90,10 @@ def test_a_score_of_the_card_is_that_of_the_files(tmp_path, monkeypatch):
     (said,) = re.findall(r"\| Zorro, first 10 pairs .*?\| ([\d.]+) \|", card)
     # A pair is 0.43 points; rounding decides pairs whose scores are nearly equal.
     assert 100 * scores["corrected"]["overall"]["accuracy"] == approx(float(said), abs=1)
+
+
+@parametrize("length", [{}, {"max_length": 128}])
+def test_windows_longer_than_those_of_pre_training_are_said(tmp_path, capsys, length):
+    write_squad(tmp_path / "squad")
+    squad(["--plan", *flags(tmp_path, pretrain_path=TINY_EN, **length)])
+    assert ("pre-trained with 128 tokens" in capsys.readouterr().out) == (not length)
