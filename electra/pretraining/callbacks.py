@@ -214,7 +214,10 @@ class DiscriminatorHealth(TrainerCallback):
             )
         else:
             what = "has not started to learn yet"
-            advice = " This is normal for millions of tokens: raise --max_steps or --budget."
+            advice = (
+                " This is normal for the first million tokens, and longer with the paper's layers: train longer; a "
+                "finished run goes on with --resume_from_checkpoint RUN and a larger --max_steps."
+            )
         base_rate = base_rate_loss(last["eval_replaced_rate"])
         return (
             f"step {last['step']}: the discriminator {what}. Held-out AUC {last['eval_discriminator_auc']:.3f} (token "

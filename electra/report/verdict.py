@@ -197,7 +197,7 @@ def advice_on_encoder(result: Result) -> str:
         return ""
     return (
         f"The encoder had not started to learn when its pre-training ended (AUC {auc:.3f}): pre-train it for longer "
-        "before you try anything else."
+        "(--resume_from_checkpoint RUN, with a larger --max_steps) before you try anything else."
     )
 
 
