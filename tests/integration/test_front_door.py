@@ -139,7 +139,7 @@ def test_a_run_is_quiet_on_request(parts, tmp_path, capsys):
 def test_the_block_of_the_readme_runs(tmp_path, monkeypatch):
     """Word for word, but for the size of the vocabulary and the number of steps and epochs."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(from electra .*?)```", readme, flags=re.S)
+    (block,) = re.findall(r"```python\n(import electra\n.*?)```", readme, flags=re.S)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texte").mkdir()
     write_corpus(tmp_path / "texte" / "a.txt")

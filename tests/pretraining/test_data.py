@@ -98,7 +98,7 @@ def test_held_out_text_is_left_out_whatever_its_file(folder, algorithm):
     foreign = load(folder, train_file=None, token_cache=folder / "tokens", **tokenizer)
     for data in (rows, foreign):
         assert [*data.training_documents] == [*range(5, 30)]
-    assert rows.text == foreign.text
+    assert rows.text_provenance == foreign.text_provenance
 
 
 def test_equal_documents_are_on_one_side(folder):
@@ -186,7 +186,7 @@ def test_a_test_set_is_neither_trained_nor_evaluated_on(folder, glue_tokenizer):
     assert parts[0.2][2] == parts[0.4][2] and parts[0.2][1] < parts[0.4][1]
     alone = load(folder, **options)
     assert {*map(int, alone.evaluation.policy.documents)} == parts[0.2][1]  # as without a test set
-    assert alone.test is None and "test_text" not in alone.text
+    assert alone.test is None and "test_text" not in alone.text_provenance
     (folder / "held_out.txt").write_text("\n\n".join(text[:15]))
     beside = load(folder, test_fraction=0.3, validation_file=folder / "held_out.txt", **options)
     assert {*map(int, beside.test.policy.documents)} == parts[0.2][2] - {*range(30)}
