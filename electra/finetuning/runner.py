@@ -54,7 +54,7 @@ from electra.finetuning.row_checks import ids_of_rows
 from electra.finetuning.saved import check_can_save, describe_model, is_saved, save_model, write_scores
 from electra.finetuning.task import Task, TaskData
 from electra.finetuning.trainer import train_and_score
-from electra.model.transfer import trained_positions
+from electra.model.transfer import POSITIONS_KEY
 from electra.report.blocks import write_report
 from electra.report.evaluation import UNKNOWN_SHARE, percent
 from electra.report.results import BASELINES_ENDING, ENVIRONMENT_NAME, RESULTS_NAME, Result, defined, read_results
@@ -287,8 +287,8 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
             "%-14s %d rows, %d steps, learning rate %g, %d tokens, seeds %s",
             p.task.name, p.rows, p.steps, p.tuning.learning_rate, p.tuning.max_length, p.seeds,
         )  # fmt: skip
-        trained = trained_positions(model.config)
-        if p.tuning.max_length > trained:
+        trained = getattr(model.config, POSITIONS_KEY, None)  # other programs' encoders do not say
+        if trained is not None and p.tuning.max_length > trained:
             logger.warning(
                 "%s: the encoder was pre-trained with %d tokens, positions beyond are untrained; try --max_length %d",
                 p.task.name, trained, trained,

@@ -65,10 +65,10 @@ GENERAL_DEFINITIONS = (
     "A score is undefined where its formula has no value, such as the correlation with a constant. It counts as the "
     "worst score in the median; std is then undefined, too. A run that is older than a metric was not measured: "
     "median and std are those of the other seeds.",
-    "Above and below, in the first sentence: the scores differ by more than twice the error in brackets; level, and "
-    "not clearly above or below: by at most that. The error is sqrt(std^2 + e^2), of both scores together; e is the "
-    "error that the size of the development set gives: sqrt(p (1 - p) / N) for a share p of N, (1 - r^2) / sqrt(N) "
-    "for a correlation r. With fewer than 50 examples there is no verdict.",
+    "Above and below, in the first sentence: the scores differ by more than twice their error, which is in brackets; "
+    "level, and not clearly above or below: by at most twice their error. It is sqrt(std^2 + e^2), of both "
+    "scores together; e is the error that the size of the development set gives: sqrt(p (1 - p) / N) for a share p of "
+    "N, (1 - r^2) / sqrt(N) for a correlation r. With fewer than 50 examples there is no verdict.",
 )
 """Definitions at the end of every report."""
 ABOUT_RUNS = ("Model", "Start", "Params")

@@ -18,6 +18,7 @@ from electra.tasks.minimal_pairs.task import main as pairs
 from electra.tasks.squad.task import main as squad
 from electra.tasks.squad.task import parse_squad_arguments
 from electra.tasks.tagging.task import parse_tagging_arguments
+from tests.finetuning.encoders import tiny_configs
 from tests.helpers import ROOT, parametrize, read_json
 from tests.tasks.minimal_pairs.networks import write_run
 from tests.tasks.squad.files import flags, write_squad
@@ -97,3 +98,13 @@ def test_windows_longer_than_those_of_pre_training_are_said(tmp_path, capsys, le
     write_squad(tmp_path / "squad")
     squad(["--plan", *flags(tmp_path, pretrain_path=TINY_EN, **length)])
     assert ("pre-trained with 128 tokens" in capsys.readouterr().out) == (not length)
+
+
+def test_an_encoder_that_does_not_say_how_long_its_texts_were_is_fine_tuned(tmp_path, capsys, wordpiece_tokenizer):
+    encoder = AutoModel.from_config(tiny_configs(len(wordpiece_tokenizer))["distilbert"])
+    for part in (encoder, wordpiece_tokenizer):
+        part.save_pretrained(tmp_path / "encoder")
+    write_squad(tmp_path / "squad")
+    squad(["--plan", *flags(tmp_path, max_length=32)])
+    said = capsys.readouterr().out
+    assert "2 runs, 0 finished" in said and "pre-trained with" not in said
