@@ -2,7 +2,8 @@
 
 Copy it to electra/tasks/KIND.py, change what differs, and add the row `RATE` to `TASKS` in
 electra/finetuning/registry.py. CONTRIBUTING.md says what else a kind needs, tests/tasks/test_own_task.py what this one
-does. From top to bottom: options, metrics and report, data, model, task, answers of a saved model, command.
+does. From top to bottom: options, metrics and report, data, model, task, answers of a saved model, command. Every
+public name has the name of the kind in it, but for `predictor` and `main`.
 
 A rating from `low` to `low + C` is C decisions, whether it is above each of the C lower ratings: labels int64 (N, C),
 logits float32 (N, C).
@@ -32,7 +33,7 @@ from electra.finetuning.config import (
 )
 from electra.finetuning.data import Array, Examples, NamedRows, encode_examples, rows_by_split, task_name
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.held_out import plain_content, with_development
+from electra.finetuning.held_out import plain_content, warn_of_repeated, with_development
 from electra.finetuning.labelled.metrics import SEVERAL
 from electra.finetuning.predict import AskedColumns, Forward, Predictor, Saved
 from electra.finetuning.registry import RUN, Registration
@@ -70,7 +71,10 @@ class RateArguments(LabelledFileArguments):
 
 
 RATE_GROUPS = (EncoderArguments, RateArguments, ClassificationArguments)
-"""Groups of options of `electra rate`."""
+"""Groups of options of `electra rate`.
+
+`ClassificationArguments` has --head, which `EncoderWithHead` takes. A kind with one head has `FineTuningArguments`.
+"""
 
 
 def parse_rate_arguments(
@@ -88,7 +92,7 @@ RATE_METRICS = by_name(
         "rating_error",
         "error of ratings",
         "Error of ratings is the mean distance between answer and rating, as a share of the distance between the "
-        "lowest and the highest rating. Metrics that begin with test are of the test set; no run is chosen by them.",
+        "lowest and the highest rating.",
         lower_is_better=True,
         error="none",
     ),
@@ -101,11 +105,16 @@ RATE_REPORTING = Reporting(
     "Results of ratings",
     {},
     RATE_METRICS,
-    (f"{BAG_OF_WORDS_DEFINITION}.", "One answer to all: for each step, whether most texts are above it."),
+    (
+        "Metrics that begin with test are of the test set; no run is chosen by them.",
+        f"{BAG_OF_WORDS_DEFINITION}.",
+        "One answer to all: for each step, whether most texts are above it.",
+    ),
     headlines=("rating_error",),
     unit="texts",
 )
-"""How evaluations of `electra rate` are reported."""
+"""How evaluations of `electra rate` are reported. Each baseline is explained by its name; that of `CONSTANT` is "one
+answer to all"."""
 
 
 def steps_above(logits: Array) -> Array:
@@ -147,9 +156,14 @@ def read_rated(options: RateArguments, program_rows: Mapping[str, NamedRows] = {
             raise UserError(f"{place} has the rating {abridged(written)}; give a whole number, or see --no_label")
         return RatedText(text, int(plain_name(written)), place)
 
+    def content_of(item: RatedText) -> tuple[str, ...]:
+        return plain_content(item.text)  # takes several texts, too
+
     splits = {split: read_all(rows, read) for split, rows in rows_by_split(options, program_rows, ["train"]).items()}
     apart = set_apart(splits, lambda item: [] if item.rating is None else [item.rating], lambda item: item.place)
-    return with_development(apart, options, lambda item: plain_content(item.text), "texts", lambda item: item.rating)
+    parts = with_development(apart, options, content_of, "texts", lambda item: item.rating)
+    warn_of_repeated(parts, content_of, "texts")
+    return parts
 
 
 def load_ratings(
@@ -230,6 +244,7 @@ def open_rating(args: Arguments) -> Task:
 
 
 def predictor(saved: Saved, asked_columns: AskedColumns) -> Predictor:
+    """Return what answers new texts; `asked_columns` has text_column and text_pair_column, or None as in training."""
     column = asked_columns.text_column or saved.settings.get("text_column", "text")
     return Predictor(
         EncoderWithHead(saved.model.base_model, "hf", saved.model.config.num_labels),

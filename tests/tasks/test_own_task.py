@@ -22,12 +22,14 @@ def command(monkeypatch):
     return own_task.RATE_COMMAND
 
 
-def write_ratings(folder, rating="{}"):
-    (folder / "stars").mkdir(parents=True)
+def rating_flags(folder, rating="{}", **options):
+    """The command line of a run below `folder`, whose stars/ is written: `Tiny.flags` of this kind."""
+    (folder / "stars").mkdir(parents=True, exist_ok=True)
     for split, count in (("train", 96), ("dev", 24)):
         written, classes = texts(count, len(split), num_classes=4)
         rows = [(text, rating.format(number + 2)) for text, number in zip(written, classes, strict=True)]
         write_table(folder / "stars" / f"{split}.csv", ["text", "rating"], rows)
+    return flags(folder, "stars", "csv", **options)
 
 
 def test_ratings_are_scored_by_their_distance():
@@ -37,9 +39,8 @@ def test_ratings_are_scored_by_their_distance():
 
 
 def test_the_template_trains_is_reported_and_answers(files, tmp_path, command):
-    write_ratings(tmp_path)
-    words = flags(
-        tmp_path, "stars", "csv", pretrain_path=files / "encoder", num_seeds=1, num_train_epochs=20, max_length=8,
+    words = rating_flags(
+        tmp_path, pretrain_path=files / "encoder", num_seeds=1, num_train_epochs=20, max_length=8,
         learning_rate=1e-2, bf16=False, use_cpu=True, save_model=True,
     )  # fmt: skip
     command.run(words)
@@ -53,6 +54,5 @@ def test_the_template_trains_is_reported_and_answers(files, tmp_path, command):
 
 
 def test_a_rating_that_is_no_whole_number_is_refused(files, tmp_path, command):
-    write_ratings(tmp_path, "{} stars")
-    words = flags(tmp_path, "stars", "csv", pretrain_path=files / "encoder")
+    words = rating_flags(tmp_path, "{} stars", pretrain_path=files / "encoder")
     assert "'2 stars'" in refused(lambda: command.run(words))
