@@ -18,7 +18,7 @@ from electra.finetuning.labelled.metrics import CALIBRATION_RANGES
 from electra.finetuning.task import COLLAPSED_SHARE
 from electra.finetuning.trainer import LEAST_GAIN
 from electra.finetuning.words import MOST_REGRESSIONS
-from electra.pretraining.callbacks import LEAD, START_BUDGET
+from electra.pretraining.callbacks import FREQUENCIES_AUC, LEAD, START_BUDGET
 from electra.pretraining.device import MOST_WORKERS
 from electra.pretraining.metrics import MAX_COUNTED_TOKENS
 from electra.pretraining.options import BUDGET_SIZES, DEFAULT_BUDGET
@@ -119,7 +119,10 @@ def facts():
             f"with {default('glue', 'num_seeds')} seeds instead of 10",
             f"at most {MOST_FITTED:,} training rows",
         ],
-        "docs/judge.md": [f"Started means: {number(LEAD)} above it", f"beyond {MOST_EPOCHS} it warns"],
+        "docs/judge.md": [
+            f"Started means: {number(LEAD)} above it, at least {number(LEAD + FREQUENCIES_AUC)}",
+            f"beyond {MOST_EPOCHS} it warns",
+        ],
         "docs/metrics.md": [
             f"more than {MAX_COUNTED_TOKENS // 10**6} million tokens",
             f"({CALIBRATION_RANGES} ranges of probability)",
@@ -161,7 +164,7 @@ def facts():
             f"as many epochs as {NARROW.steps} steps take, from {LEAST} to {MOST}",
         ],
         "docs/terms.md": [
-            f"at least {number(LEAD)} above that of token frequencies",
+            f"at least {number(LEAD)} above that of token frequencies and at least {number(LEAD + FREQUENCIES_AUC)}",
             f"after {START_BUDGET // 10**6} million",
         ],
         "docs/tokenizer.md": [f"at most {LONGEST_TOKEN} characters", f"more than {LONGEST_WORD:,} letters or digits"],

@@ -187,10 +187,12 @@ class DiscriminatorHealth(TrainerCallback):
         """Return True if the discriminator is better than token frequencies and better than the base rate.
 
         Token frequencies detect more of the random tokens that an untrained generator samples: give their AUC on the
-        same masks, `frequencies_auc`, where it is known.
+        same masks, `frequencies_auc`, where it is known. One below `FREQUENCIES_AUC` counts as this: it may fall while
+        the generator learns, which says nothing of the discriminator.
         """
         is_better = evaluation["eval_discriminator_loss"] < base_rate_loss(evaluation["eval_replaced_rate"])
-        return bool(is_better and evaluation["eval_discriminator_auc"] >= frequencies_auc + LEAD)
+        known_auc = max(frequencies_auc, FREQUENCIES_AUC)
+        return bool(is_better and evaluation["eval_discriminator_auc"] >= known_auc + LEAD)
 
     def is_late(self, args: TrainingArguments, state: TrainerState) -> bool:
         """Return True if a healthy discriminator would have started to learn: after the warm-up and enough tokens."""

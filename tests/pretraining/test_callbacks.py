@@ -20,6 +20,9 @@ HEALTHY = {
 BETTER_RANKED = (5.3, 0.5400, 0.650, 0.000, 0.2111)
 """A better AUC than that of frequencies, but a loss above that of the base rate, .5152."""
 
+ABOVE_FEWER = (5.3, 0.4982, 0.590, 0.026, 0.2112)
+"""A lower AUC than at step 9,000, which is far above that of frequencies only where this has fallen, too."""
+
 
 def state_of(rows, tokens_per_step=2048):
     """The state of a run after these evaluations."""
@@ -49,6 +52,7 @@ def verdict(rows, frequencies_auc=0.55, **options):
         (HEALTHY, 0.55, "has started to learn"),
         (until(1500), 0.55, "has not started to learn yet"),
         (until(9000), 0.56, "has not started to learn yet"),
+        (until(9000, (12_000, ABOVE_FEWER)), 0.53, "has not started to learn yet"),
         (until(1500, (12_000, BETTER_RANKED)), 0.55, "has not started to learn yet"),
         (until(1500, (13_000, HEALTHY[1500])), 0.55, "does not learn"),
         (until(18_000, (24_000, HEALTHY[1500])), 0.55, "does not learn"),  # it has lost what it had learned
