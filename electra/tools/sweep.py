@@ -51,7 +51,7 @@ from electra.base.parser import Parser
 from electra.core.errors import UserError
 from electra.core.ranges import check
 from electra.report.blocks import Blocks, Heading, Report, Verdict, table_of, write_report
-from electra.report.evaluation import percent
+from electra.report.evaluation import Reporting, percent
 from electra.report.metrics import metric_title
 from electra.report.verdict import Rival, verdict
 from electra.tasks.glue.task import GLUE
@@ -399,8 +399,12 @@ def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
     return sorted(rows, key=lambda row: (math.isnan(row.score), sign * row.score))
 
 
-def judge(sweep: Sweep, rows: Sequence[SweepRow], rank: str) -> Verdict:
-    """Return the sentence that says which row is best, if the seeds show one; `rows`: the best first."""
+def judge(sweep: Sweep, rows: Sequence[SweepRow], rank: str, why_none: str = "") -> Verdict:
+    """Return the sentence that says which row is best, if the seeds show one; `rows`: the best first.
+
+    Args:
+        why_none: why the development set allows no verdict; "" if it allows one.
+    """
     rows = [row for row in rows if not math.isnan(row.score)]
     show = partial(show_value, rank)
     if not rows:
@@ -414,7 +418,14 @@ def judge(sweep: Sweep, rows: Sequence[SweepRow], rank: str) -> Verdict:
         return Verdict(text, None)
     rival = Rival(f"the next, {names[1]}", rows[1].score, math.hypot(rows[0].error, rows[1].error))
     what = f"{title_of(rank)} of {names[0]}, the best of {len(rows)}: {show(rows[0].score)} ± {show(rows[0].std)}"
-    return verdict(what, rows[0].score, [rival], show, "these seeds")
+    return verdict(what, rows[0].score, [rival], show, "these seeds", why_none)
+
+
+def why_no_verdict(reporting: Reporting, evaluations: Sequence[Path], rank: str) -> str:
+    """Return why the evaluations of points allow no verdict by the metric `rank`, "" if they do or there are none."""
+    names = reporting.averages.get(rank, [rank.removeprefix("median/")])
+    summaries = [run.tasks[name] for run in reporting.read_runs(evaluations) for name in names if name in run.tasks]
+    return next(filter(None, map(reporting.why_no_verdict, summaries)), "")
 
 
 def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any]]) -> None:
@@ -439,8 +450,9 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
         score = f"{show_value(rank, row.score)}{deviation}"
         lines.append({**row.values, "seeds": str(row.seeds), title_of(rank): score})
     table = table_of(lines)
-    blocks: Blocks = [judge(commands.sweep, rows, rank), table]
-    if evaluations := commands.evaluations([*points]):
+    evaluations = commands.evaluations([*points])
+    blocks: Blocks = [judge(commands.sweep, rows, rank, why_no_verdict(commands.reporting, evaluations, rank)), table]
+    if evaluations:
         best = commands.evaluations(rows[0].points)
         # What to try may be what a sweep of fine-tuning has tried.
         is_tuned = commands.sweep.verb != "pretrain"

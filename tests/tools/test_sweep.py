@@ -16,11 +16,13 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
 from electra.core.errors import UserError
 from electra.report.evaluation import CONSTANT, PLAIN_NAMES
+from electra.tasks.glue.report import GLUE_REPORTING
 from electra.tools import sweep as module
-from electra.tools.sweep import LockLostError, StudyLock, judge, main, ranking, sweep_rows
+from electra.tools.sweep import LockLostError, StudyLock, judge, main, ranking, sweep_rows, why_no_verdict
 from electra.tools.sweep_file import Commands, check_points, count_points, first_points, next_point, read_sweep
 from tests.helpers import ROOT, contents, fork, parametrize, wait_for
 from tests.tasks.glue.files import write_glue
+from tests.tasks.glue.runs import result, run_folder
 
 FILES = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
 RATE = {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-2}
@@ -636,6 +638,20 @@ def test_seeds_decide_whether_there_is_a_winner(tmp_path, scores, said):
     ]
     _, _, sentence = judged(tmp_path, points, parameters=parameters)
     assert said in sentence
+
+
+@parametrize(
+    ("rows", "rank", "is_judged"),
+    [(49, "median/rte", False), (49, "median/cola", True), (49, "AVG", False), (50, "AVG", True)],
+)
+def test_a_handful_of_examples_shows_no_best_point(tmp_path, rows, rank, is_judged):
+    runs = [result("rte", 1, {"accuracy": 0.6}, rows={"train": 9, "dev": rows}), result("cola", 1, {"mcc": 0.5})]
+    why_none = why_no_verdict(GLUE_REPORTING, [run_folder(tmp_path / "a", runs)], rank)
+    assert (why_none == "") == is_judged
+    sweep = sweep_of(tmp_path, metric={"name": rank, "goal": "maximize"})
+    points = [{"point": "a", "learning_rate": rate, rank: 2 * rate} for rate in (0.1, 0.2, 0.1, 0.2)]
+    sentence = judge(sweep, sweep_rows(sweep, module.pd.DataFrame(points), rank), rank, why_none)
+    assert ("above the next" in sentence.text) == is_judged == (sentence.is_good is not None)
 
 
 def test_fine_tuning_alone_has_the_spread_of_its_seeds(tmp_path):
