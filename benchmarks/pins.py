@@ -280,7 +280,7 @@ def different_runs(before: Path, after: Path) -> Differences:
 
 
 def different_results(before: Path, after: Path) -> Differences:
-    """Yield where two evaluations differ: metrics, settings, logits. The later may have more metrics and settings."""
+    """Yield where two evaluations differ: results, logits. The later may have more fields, metrics and settings."""
     there, here = (
         {f"{result['task']} {result['seed']}": result for result in content_of(folder / "results.jsonl")}
         for folder in (before, after)
@@ -288,6 +288,7 @@ def different_results(before: Path, after: Path) -> Differences:
     for run in there.keys() & here.keys():
         for group in ("metrics", "settings"):
             here[run][group] = {name: value for name, value in here[run][group].items() if name in there[run][group]}
+        here[run] = {name: value for name, value in here[run].items() if name in there[run]}
     yield from different_values(f"{after.name}/results.jsonl", there, here)
     yield from different_files(before, after, ["predictions/*.npz"])
 

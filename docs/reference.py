@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedConfig, PreTrainedTokenizerFast
 
 import electra
 from docs import help_files
@@ -565,7 +565,7 @@ PUBLIC_METHODS = {"ElectraForJointPretraining": ("from_recipe",), "ElectraTraine
 def signature(name: str, value: Any) -> str:
     """Return a call of a function or class with its parameters, those of options by group left out."""
     parameters = [p for p in inspect.signature(value).parameters.values() if p.name not in ("self", "cls")]
-    if len(parameters) > 17 or (inspect.isclass(value) and issubclass(value, Options)):  # options by name
+    if inspect.isclass(value) and issubclass(value, Options | PreTrainedConfig):  # options by name
         first = [parameters[0].name] if parameters[0].default is inspect.Parameter.empty else []
         return f"{name}({', '.join([*first, '**options'])})"
     words = []

@@ -39,7 +39,7 @@ from electra.finetuning.predict import AskedColumns, Forward, Predictor, Saved
 from electra.finetuning.registry import RUN, Registration
 from electra.finetuning.row_checks import is_unlabelled, plain_name, read_all, set_apart
 from electra.finetuning.task import (
-    BaselineScores,
+    Baselines,
     Split,
     Task,
     TaskData,
@@ -122,10 +122,15 @@ def steps_above(logits: Array) -> Array:
     return (logits > 0).sum(1)
 
 
+def rating_errors(logits: Array, labels: Array) -> Array:
+    """Return each text's error of its rating, (N,), whose mean is the headline metric: `Task.row_scores`."""
+    return np.abs(steps_above(logits) - labels.sum(1)) / labels.shape[1]
+
+
 def score_ratings(logits: Array, labels: Array) -> dict[str, float]:
     """Return the values of `RATE_METRICS` by name, for logits (N, C) and labels (N, C)."""
-    distances = np.abs(steps_above(logits) - labels.sum(1))
-    return {"accuracy": float(np.mean(distances == 0)), "rating_error": float(np.mean(distances) / labels.shape[1])}
+    errors = rating_errors(logits, labels)
+    return {"accuracy": float(np.mean(errors == 0)), "rating_error": float(np.mean(errors))}
 
 
 # ---- data
@@ -182,7 +187,7 @@ def load_ratings(
         splits[split] = Split(rows, labels, len(items), is_labelled=labels is not None)
     cut_share = float(np.mean(splits["dev"].rows.lengths >= tuning.max_length))
 
-    def baselines(seed: int) -> BaselineScores:
+    def baselines(seed: int) -> Baselines:
         data = TaskData(splits)
         labels = splits["train"].references
         constant = labels.mean(0) - 0.5
@@ -190,7 +195,7 @@ def load_ratings(
         score = fit_words([item.text for item in texts["train"]], labels, SEVERAL, steps)
         if score is not None:
             answers[BAG_OF_WORDS] = {split: score([item.text for item in texts[split]]) for split in data.scored}
-        return score_all(by_split(score_ratings), answers, splits)
+        return score_all(by_split(score_ratings), rating_errors, answers, splits)
 
     return TaskData(
         splits,
@@ -234,6 +239,7 @@ def open_rating(args: Arguments) -> Task:
         head=build_rater,
         metrics=by_split(score_ratings),
         is_collapsed=is_rater_collapsed,
+        row_scores=rating_errors,
         predictions=of_one_split(partial(rating_files, texts)),
         texts=len(texts["train"]),
         example=classifier_example(is_pair=False, has_several_classes=True),

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +53,7 @@ from electra.finetuning.heads import (
 )
 from electra.finetuning.row_checks import ids_of_rows
 from electra.finetuning.saved import check_can_save, describe_model, is_saved, save_model, write_scores
-from electra.finetuning.task import Task, TaskData
+from electra.finetuning.task import Task, TaskData, paired_errors, score_rows
 from electra.finetuning.trainer import train_and_score
 from electra.model.transfer import POSITIONS_KEY
 from electra.report.blocks import write_report
@@ -496,7 +497,11 @@ def keep(
             else:
                 write_json(content, path)
     if logits and p.data.baselines is not None:
-        write_json(dict(p.data.baselines(seed)), evaluation.predictions / f"{task.name}-{seed}{BASELINES_ENDING}")
+        baselines = p.data.baselines(seed)
+        scores = {title: baseline.metrics for title, baseline in baselines.items()}
+        write_json(scores, evaluation.predictions / f"{task.name}-{seed}{BASELINES_ENDING}")
+        rows = score_rows(task.row_scores, {name: logits[name] for name in p.data.scored}, p.data.references)
+        result = replace(result, paired_errors=paired_errors(rows, baselines))
     if evaluation.is_start(task):
         folder = evaluation.encoder_path(task.name, seed)
         unfinished = folder.with_name(f".{folder.name}.unfinished")

@@ -18,6 +18,7 @@ from electra.finetuning.config import HyperParameters
 from electra.finetuning.data import Array, Collator, ColumnRows, Logits, PaddingCollator
 from electra.report.evaluation import Reporting
 from electra.report.results import defined, metric_of
+from electra.report.verdict import paired_error
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
 """Function of the model's output, labels and number of labels of the step that returns the batch's part of the loss,
@@ -98,8 +99,20 @@ class Split(NamedTuple):
     is_labelled: bool = True
 
 
-BaselineScores = Mapping[str, Mapping[str, float]]
-"""Name of a baseline -> metric -> fraction."""
+class Baseline(NamedTuple):
+    """What a rule without a network reaches on the rows of a run.
+
+    Args:
+        metrics: metric -> fraction, named as in `Task.metrics`.
+        rows: scored split -> `Task.row_scores` (N,); {} without such scores.
+    """
+
+    metrics: Mapping[str, float]
+    rows: Mapping[str, Array] = {}
+
+
+Baselines = Mapping[str, Baseline]
+"""Name of a baseline, such as the most frequent answer -> what it reaches."""
 
 
 class TaskData(NamedTuple):
@@ -111,8 +124,7 @@ class TaskData(NamedTuple):
         problem_type: name in transformers' configuration of what a saved sequence classifier predicts.
         chosen_rows: seed of a run -> numbers of the rows of `train` that it trains on, int64 (M,); None for all rows.
         saved: values for the configuration of a saved model, beside the classes.
-        baselines: seed of a run -> name of a baseline, such as the most frequent answer -> its metrics, named as in
-            `Task.metrics`, from the same rows as the run and without a network; None without baselines.
+        baselines: seed of a run -> what needs no network, from the same rows as the run; None without baselines.
         measured: facts about the texts, which are recorded with the settings of each result and decide nothing.
     """
 
@@ -121,7 +133,7 @@ class TaskData(NamedTuple):
     problem_type: str | None = None
     chosen_rows: Callable[[int], Array] | None = None
     saved: Values = {}
-    baselines: Callable[[int], BaselineScores] | None = None
+    baselines: Callable[[int], Baselines] | None = None
     measured: Mapping[str, float] = {}
 
     @property
@@ -152,8 +164,14 @@ Head = Callable[[PreTrainedModel, HyperParameters, TaskData], nn.Module]
 ComputeMetrics = Callable[[Logits, Mapping[str, Any]], dict[str, float]]
 ScoreSplit = Callable[[Array, Any], dict[str, float]]
 """Function of the logits (N, ...) and the references of one split that returns its metrics."""
+RowScores = Callable[[Array, Any], Array | None]
+"""Function of the logits (N, ...) and the references of one split that returns `Task.row_scores` of them."""
 WritePredictions = Callable[[str, Logits, Mapping[str, Any]], Mapping[str, str | Values]]
 """Types of the functions of a `Task`, which describes their arguments and results."""
+
+
+def no_row_scores(logits: Array, references: Any) -> None:
+    """Return None: the headline metric has no parts; see `Task.row_scores`."""
 
 
 class Task(NamedTuple):
@@ -191,6 +209,9 @@ class Task(NamedTuple):
             MAX_LENGTH stands for the tokens of an input.
         prepare: (encoder, tuning, data) -> the data with the features of a frozen encoder, computed once for all runs;
             None if runs train the encoder.
+        row_scores: (logits, references) of one split -> the part of each example in the headline metric, float64 (N,):
+            their mean is the metric, and its standard error their standard deviation / sqrt(N). For a share of the
+            examples the parts are 1 and 0; see `parts_of_ratio`. None if the metric has no such parts.
     """
 
     kind: TaskKind
@@ -210,6 +231,7 @@ class Task(NamedTuple):
     note: str = ""
     example: str = ""
     prepare: Prepare | None = None
+    row_scores: RowScores = no_row_scores
 
     def headline(self, metrics: Mapping[str, float | None]) -> float:
         """Return the score that runs are ranked by: more is better, -infinity if it is undefined.
@@ -237,10 +259,40 @@ def by_split(score: ScoreSplit) -> ComputeMetrics:
     return metrics
 
 
-def score_all(metrics: ComputeMetrics, answers: Mapping[str, Logits], splits: Mapping[str, Split]) -> BaselineScores:
-    """Return the metrics of each baseline from the logits of its answers by name and split."""
+def score_all(
+    metrics: ComputeMetrics,
+    row_scores: RowScores,
+    answers: Mapping[str, Logits],
+    splits: Mapping[str, Split],
+) -> dict[str, Baseline]:
+    """Return what each baseline reaches, from the logits of its answers by name and split."""
     references = {name: split.references for name, split in splits.items()}
-    return {name: metrics(logits, references) for name, logits in answers.items()}
+    return {
+        name: Baseline(metrics(logits, references), score_rows(row_scores, logits, references))
+        for name, logits in answers.items()
+    }
+
+
+def score_rows(row_scores: RowScores, logits: Logits, references: Mapping[str, Any]) -> dict[str, Array]:
+    """Return split -> `Task.row_scores` (N,), of the splits that have them."""
+    parts = {split: row_scores(values, references[split]) for split, values in logits.items()}
+    return {split: values for split, values in parts.items() if values is not None}
+
+
+def paired_errors(rows: Mapping[str, Array], baselines: Baselines) -> dict[str, dict[str, float]]:
+    """Return `Result.paired_errors` of a run, whose development sets count together.
+
+    Args:
+        rows: result of `score_rows` for the run.
+    """
+    errors: dict[str, dict[str, float]] = {}
+    for title, baseline in baselines.items():
+        differences: dict[str, list[float]] = {}
+        for split, values in baseline.rows.items():
+            differences.setdefault(split.split("_")[0], []).extend((rows[split] - values).tolist())
+        if differences:
+            errors[title] = {split: paired_error(values) for split, values in differences.items()}
+    return errors
 
 
 def of_one_split(write: Callable[[str, Array, Any], Mapping[str, str | Values]]) -> WritePredictions:

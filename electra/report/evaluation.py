@@ -65,10 +65,12 @@ GENERAL_DEFINITIONS = (
     "A score is undefined where its formula has no value, such as the correlation with a constant. It counts as the "
     "worst score in the median; std is then undefined, too. A run that is older than a metric was not measured: "
     "median and std are those of the other seeds.",
-    "Above and below, in the first sentence: the scores differ by more than twice their error, which is in brackets; "
-    "level, and not clearly above or below: by at most twice their error. It is sqrt(std^2 + e^2), of both "
-    "scores together; e is the error that the size of the development set gives: sqrt(p (1 - p) / N) for a share p of "
-    "N, (1 - r^2) / sqrt(N) for a correlation r. With fewer than 50 examples there is no verdict.",
+    "Above and below, in the first sentence: the scores differ by more than twice the error of their difference, "
+    "which is in brackets; level, and not clearly above or below: by at most twice this error. It is sqrt(s^2 + t^2 "
+    "+ e^2): s and t are the std of both scores, e is the standard error of the mean difference on the same "
+    "examples, the median over the seeds. Where it was not recorded (correlations, SQuAD, evaluations by earlier "
+    "versions), e is that of two scores on different examples, each with sqrt(p (1 - p) / N) for a share p of N, (1 "
+    "- r^2) / sqrt(N) for a correlation r. With fewer than 50 examples there is no verdict.",
 )
 """Definitions at the end of every report."""
 ABOUT_RUNS = ("Model", "Start", "Params")
@@ -504,16 +506,19 @@ def unknown_share(summary: TaskSummary) -> float:
 def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary], split: str = "dev") -> list[Rival]:
     """Return what a task's headline on a split is compared with, the best baseline first.
 
-    The error of a difference is that of both scores: of the seeds, and of the size of the development set. Answers of
-    the baselines are not stored, so that the errors are not paired.
+    The error of a difference is that of the seeds of both scores, and of the rows that both have answered: the paired
+    error of a seed, in the median. Without it, both scores count as those of different rows.
     """
     metric = summary.metric(summary.task.headline if split == "dev" else f"{split}_{summary.task.headline}")
     examples = examples_of(summary, split)
 
-    def error_of(compared: TaskSummary) -> float:
-        score = score_for_verdict(compared, metric.name)
-        sampling = sampling_error(metric, score, examples) if examples else 0.0
-        return math.hypot(compared.spread(metric.name).std or 0.0, sampling)
+    def error_of_rows(title: str, compared: TaskSummary) -> float:
+        recorded = [result.paired_errors.get(title, {}).get(split) for result in summary.results]
+        errors = [error for error in recorded if error is not None]
+        if len(errors) == len(summary.results):
+            return statistics.median(errors)
+        scores = (score_for_verdict(one, metric.name) for one in (summary, compared))
+        return math.hypot(*(sampling_error(metric, score, examples) for score in scores)) if examples else 0.0
 
     settings = summary.results[0].settings
     cut = settings.get(CUT_TEXTS, 0.0)
@@ -527,7 +532,8 @@ def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary], split: 
             continue
         compared = baseline.tasks[summary.task.name]
         score = score_for_verdict(compared, metric.name)
-        error = math.hypot(error_of(summary), error_of(compared))
+        deviations = (part.spread(metric.name).std or 0.0 for part in (summary, compared))
+        error = math.hypot(*deviations, error_of_rows(title, compared))
         is_of_words = title == BAG_OF_WORDS
         note = reads_more if is_of_words and cut > MOST_CUT else ""
         name = PLAIN_NAMES.get(title, f"the {title}")

@@ -50,6 +50,8 @@ class Result:
         model, parameters: the encoder as named on the command line, and its size.
         rows: number of examples in each split.
         settings: hyperparameters and fingerprints of the data.
+        paired_errors: baseline -> dev or test -> standard error of the difference between both headline metrics on the
+            same rows; {} if they have no scores of rows, and in results of earlier versions.
     """
 
     task: str
@@ -62,6 +64,7 @@ class Result:
     parameters: int
     rows: dict[str, int]
     settings: dict[str, Any]
+    paired_errors: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def read_results(path: Path) -> list[Result]:

@@ -6,7 +6,7 @@ examples, or on texts that the network cannot read.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from electra.report.blocks import Verdict
@@ -217,6 +217,20 @@ def for_a_verdict(unit: str) -> str:
 def too_unknown(unknown: float) -> str:
     """Return why a share of unknown tokens allows no verdict; "" if it allows one."""
     return f"{unknown:.0%} of the tokens are unknown to the tokenizer" if unknown > MOST_UNKNOWN else ""
+
+
+def paired_error(differences: Collection[float]) -> float:
+    """Return the standard error of the mean difference between two scores of the same rows.
+
+    It is that of N + 2 rows: of two more rows, each side has one alone, so that it is not 0 where no row differs. For
+    right and wrong rows this is the adjusted Wald interval of Bonett and Price (2012).
+
+    Args:
+        differences: for each of N rows its part in the one score minus its part in the other, see `Task.row_scores`.
+    """
+    values = [*differences, 1.0, -1.0]
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values)) / len(values)
 
 
 def sampling_error(metric: Metric, score: float, examples: int) -> float:

@@ -1,9 +1,21 @@
-"""What is said after a score that disappoints."""
+"""The error of a difference, and what is said after a score that disappoints."""
 
+import math
 from dataclasses import replace
 
+from pytest import approx
+
 from electra.report.results import Result
-from electra.report.verdict import CAN_READ_MEAN, NOT_STARTED, Comparison, Rival, advice, is_disappointing, verdict
+from electra.report.verdict import (
+    CAN_READ_MEAN,
+    NOT_STARTED,
+    Comparison,
+    Rival,
+    advice,
+    is_disappointing,
+    paired_error,
+    verdict,
+)
 from tests.helpers import parametrize
 
 CLASSIFY = {
@@ -23,6 +35,13 @@ def result_of(settings, rows=745, parameters=3_000_000, **changes):
 
 def rivals(*scores):
     return [Rival("it", score, 0.02) for score in scores]
+
+
+def test_rows_that_both_sides_answer_alike_add_no_error():
+    # of 100 rows, two more than there are, 9 are right on one side alone and 3 on the other
+    assert paired_error([1] * 8 + [-1] * 2 + [0] * 88) == approx(math.sqrt((0.12 - 0.06**2) / 100))
+    assert paired_error([0] * 98) == approx(math.sqrt(0.02 / 100))
+    assert paired_error([0.5] * 2) == approx(math.sqrt((0.25 * 2 + 2) / 4 - 0.25**2) / 2)
 
 
 @parametrize(

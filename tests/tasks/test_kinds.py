@@ -154,6 +154,15 @@ def test_each_baseline_is_explained_and_is_scored_like_the_run(finished):
         assert finished.result.settings[CUT_TEXTS] > 0
 
 
+def test_differences_to_baselines_have_the_error_of_the_same_rows(finished):
+    """Not where the headline is a correlation (CoLA) or the best score over thresholds (SQuAD)."""
+    (path,) = (finished.folder / "predictions").glob("*-baselines.json")
+    recorded = {} if finished.verb in ("glue", "squad") else read_json(path)
+    splits = {"dev", "test"} & finished.result.rows.keys()
+    errors = finished.result.paired_errors
+    assert {name: errors[name].keys() for name in errors} == dict.fromkeys(recorded, splits)
+
+
 def test_answers_of_each_split_are_written(finished):
     names = {path.name for path in finished.folder.glob("predictions/*")}
     task = finished.result.task

@@ -48,6 +48,7 @@ def test_the_template_trains_is_reported_and_answers(files, tmp_path, command):
     (result,) = read_results(folder / "results.jsonl")
     baselines = json.loads((folder / "predictions" / f"{result.task}-42-baselines.json").read_text())
     assert result.metrics["rating_error"] < baselines["majority or mean"]["rating_error"]
+    assert result.paired_errors.keys() == baselines.keys()
     assert "error of ratings" in (folder / "report.md").read_text()
     answers = [answer["prediction"] for answer in predict(folder, texts(8, 0, num_classes=4)[0])]
     assert {*answers} <= {2, 3, 4, 5} and len({*answers}) > 1

@@ -8,10 +8,8 @@ import numpy as np
 from electra.finetuning.data import Array, Logits
 from electra.finetuning.labelled.labels import Example, LabelledTexts
 from electra.finetuning.labelled.metrics import SEVERAL
-from electra.finetuning.labelled.scores import (
-    score_splits,
-)
-from electra.finetuning.task import BaselineScores, Split, score_all
+from electra.finetuning.labelled.scores import score_splits, score_texts
+from electra.finetuning.task import Baselines, Split, score_all
 from electra.finetuning.words import fit_words
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 
@@ -23,8 +21,8 @@ def make_baselines(
     data: LabelledTexts,
     splits: Mapping[str, Split],
     chosen_rows: Callable[[int], Array] | None,
-) -> Callable[[int], BaselineScores]:
-    """Return a function of a run's seed that returns the metrics of both baselines by name.
+) -> Callable[[int], Baselines]:
+    """Return a function of a run's seed that returns both baselines by name.
 
     Args:
         chosen_rows: seed of a run -> numbers of the rows that the run trains on; None for all.
@@ -36,9 +34,9 @@ def make_baselines(
     return lambda seed: _scores(data, splits, np.unique(owners[chosen_rows(seed)]).tolist())
 
 
-def _scores(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> BaselineScores:
-    """Return the metrics of both baselines, made of the training texts with the numbers `texts`."""
-    return score_all(score_splits, _baselines(data, splits, texts), splits)
+def _scores(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> Baselines:
+    """Return both baselines, made of the training texts with the numbers `texts`."""
+    return score_all(score_splits, score_texts, _baselines(data, splits, texts), splits)
 
 
 def _baselines(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> dict[str, Logits]:

@@ -7,7 +7,7 @@ the training data. A score is a fraction in float64, nan where the metric has no
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,19 @@ def f1(targets: Labels, answers: Labels, classes: int, average: str) -> float:
 
     empty = np.nan if average == "macro" else 0.0
     return float(f1_score(targets, answers, labels=np.arange(classes), average=average, zero_division=empty))
+
+
+def parts_of_ratio(right: NDArray[Any], counted: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the parts of N rows in the score sum(right) / sum(counted), such as a micro F1: see `Task.row_scores`.
+
+    A part is the score, and what the row's own numbers add to it, by the first derivative of the ratio.
+
+    Args:
+        right, counted: of each row, (N,); of an F1, twice the right answers, and the answers and labels together.
+    """
+    total = max(counted.sum(), 1)
+    score = right.sum() / total
+    return np.asarray(score + (right - score * counted) * len(counted) / total)
 
 
 def macro_f1(answered: Answered) -> float:

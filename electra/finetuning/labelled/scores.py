@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from electra.finetuning.data import Array, Logits
 from electra.finetuning.labelled.labels import LabelSet
-from electra.finetuning.labelled.metrics import LABEL_METRICS, NUMBER, SEVERAL, SINGLE, Answered, f1
+from electra.finetuning.labelled.metrics import LABEL_METRICS, NUMBER, SEVERAL, SINGLE, Answered, f1, parts_of_ratio
 from electra.finetuning.task import by_split, has_one_answer
 from electra.report.classes import ClassScores, Details
 
@@ -74,6 +74,17 @@ def score_classification(logits: Array, references: ClassificationReferences) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about undefined values
         return {metric.name: metric.compute(answered) for metric in LABEL_METRICS if kind in metric.kinds}
+
+
+def score_texts(logits: Array, references: ClassificationReferences) -> Array | None:
+    """Return `Task.row_scores` (N,) of logits (R, C): parts in accuracy or micro F1; None for numbers."""
+    targets = references.targets
+    answers = decide_classes(references.labels, mean_by_text(logits, references.owners))
+    if references.labels.kind == SINGLE:
+        return np.asarray(targets == answers, np.float64)
+    if references.labels.kind == SEVERAL:
+        return parts_of_ratio(2 * (targets * answers).sum(1), targets.sum(1) + answers.sum(1))
+    return None
 
 
 # ---- Thresholds of several classes at once

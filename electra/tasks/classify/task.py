@@ -48,6 +48,7 @@ from electra.finetuning.labelled.scores import (
     is_classifier_collapsed,
     mean_by_text,
     score_splits,
+    score_texts,
     useful_thresholds,
 )
 from electra.finetuning.labelled.selection import content_of, label_order, nested_order
@@ -128,6 +129,7 @@ def open_classification(args: Arguments) -> Task:
         loss=partial(step_loss, weights=weights),
         metrics=score_splits,
         is_collapsed=is_classifier_collapsed,
+        row_scores=score_texts,
         predictions=classification_files,
         kept_values=kept_thresholds,
         texts=round(fraction * len(data.splits["train"])),

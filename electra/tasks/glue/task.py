@@ -156,6 +156,7 @@ def open_glue_task(args: Arguments, task: GlueTask) -> Task:
         is_collapsed=lambda logits, references: is_glue_model_collapsed(
             task, decide_glue_labels(logits, task), references
         ),
+        row_scores=partial(score_glue_examples, task),
         start="mnli" if task.name in options.start_from_mnli else None,
         note=REGRESSION_NOTE if task.is_regression else "",
         example=classifier_example(is_pair=len(task.text_columns) == 2),
@@ -211,13 +212,14 @@ def load_glue_task(
         )
     problem_type = "regression" if task.is_regression else "single_label_classification"
     scored = {name: parts[name] for name, split in splits.items() if split.is_labelled and name != "train"}
-    scores = cache(lambda: score_all(partial(metrics, task), glue_baselines(task, parts["train"], scored), splits))
+    score = partial(score_all, partial(metrics, task), partial(score_glue_examples, task))
+    baselines = cache(lambda: score(glue_baselines(task, parts["train"], scored), splits))
     cut_share = np.mean([length >= tuning.max_length for name in scored for length in splits[name].rows.lengths])
     return TaskData(
         splits,
         task.labels or ("score",),
         problem_type,
-        baselines=lambda seed: scores(),
+        baselines=lambda seed: baselines(),
         measured={CUT_TEXTS: round(float(cut_share), 4)},
     )
 
@@ -273,6 +275,13 @@ def metrics(
             is_right = answers[split] == np.asarray(references[split])
             scores[name] = calibration_error(softmax(values, axis=1).max(1), is_right)
     return scores
+
+
+def score_glue_examples(task: GlueTask, logits: Array, references: GlueLabels) -> Array | None:
+    """Return 1 for each example that is answered right, else 0, (N,): `Task.row_scores`; None for correlations."""
+    if task.headline != "accuracy":
+        return None
+    return np.asarray(decide_glue_labels(logits, task) == np.asarray(references), np.float64)
 
 
 # ---- submission.zip for gluebenchmark.com

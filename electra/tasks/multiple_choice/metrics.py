@@ -38,9 +38,14 @@ def choose_endings(logits: NDArray[Any], questions: Sequence["ChoiceQuestion"]) 
     return logits_of_choices(logits, questions).argmax(1)
 
 
+def score_questions(logits: NDArray[Any], questions: Sequence["ChoiceQuestion"]) -> NDArray[np.float64]:
+    """Return 1 for each question that is answered right, else 0, (N,): `Task.row_scores`."""
+    answers = [question.answer for question in questions]
+    return np.asarray(choose_endings(logits, questions) == answers, np.float64)
+
+
 def score_choices(logits: NDArray[Any], questions: Sequence["ChoiceQuestion"]) -> dict[str, float]:
     """Return the values of `CHOICE_METRICS` by name, for logits (N, K) of N questions with at most K choices."""
-    answers = [question.answer for question in questions]
-    is_right = choose_endings(logits, questions) == answers
+    is_right = score_questions(logits, questions)
     probabilities = softmax(logits_of_choices(logits, questions).astype(float), axis=1).max(1)
     return {"accuracy": float(np.mean(is_right)), "ece": calibration_error(probabilities, is_right)}

@@ -56,7 +56,7 @@ from electra.tasks.multiple_choice.data import (
     load_choice_splits,
     parse_question,
 )
-from electra.tasks.multiple_choice.metrics import choose_endings, score_choices
+from electra.tasks.multiple_choice.metrics import choose_endings, score_choices, score_questions
 from electra.tasks.multiple_choice.report import CHOICE_REPORTING, CHOICE_TASKS
 
 # ---- the command
@@ -99,6 +99,7 @@ def open_choice_task(args: Arguments) -> Task:
         head=build_chooser,
         metrics=by_split(score_choices),
         is_collapsed=is_chooser_collapsed,
+        row_scores=score_questions,
         collator=ChoiceCollator,
         predictions=of_one_split(choice_files),
         example=CHOICE_EXAMPLE,
@@ -116,7 +117,7 @@ def load_choice_task(
     for split, questions in data.items():
         rows = encode_choices(questions, tokenizer, tuning.max_length)
         splits[split] = Split(rows, questions, len(questions), is_labelled="labels" in rows.columns)
-    baselines = cache(lambda: score_all(by_split(score_choices), choice_baselines(splits), splits))
+    baselines = cache(lambda: score_all(by_split(score_choices), score_questions, choice_baselines(splits), splits))
     return TaskData(splits, baselines=lambda seed: baselines())
 
 

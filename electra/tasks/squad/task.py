@@ -23,7 +23,7 @@ from electra.finetuning.data import Array, ColumnRows, NamedRows
 from electra.finetuning.predict import AskedColumns, Predictor, Saved
 from electra.finetuning.task import (
     COLLAPSED_SHARE,
-    BaselineScores,
+    Baseline,
     Split,
     Task,
     TaskData,
@@ -129,12 +129,12 @@ def load_squad_task(
     return TaskData(splits, baselines=(lambda seed: baselines) if baselines else None)
 
 
-def unanswered(dev: Questions) -> BaselineScores:
-    """Return the metrics of answering no question of version 2.0, which needs no network; {} of version 1.1."""
+def unanswered(dev: Questions) -> dict[str, Baseline]:
+    """Return what answering no question of version 2.0 reaches, which needs no network; {} of version 1.1."""
     if not dev.is_version_2:
         return {}
     names = dev.references
-    return {UNANSWERED: score_answers(dev, dict.fromkeys(names, ""), dict.fromkeys(names, 0.0))}
+    return {UNANSWERED: Baseline(score_answers(dev, dict.fromkeys(names, ""), dict.fromkeys(names, 0.0)))}
 
 
 def build_reader(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> SpanModel:

@@ -2,7 +2,12 @@
 
 from collections import Counter
 from itertools import chain
+from operator import eq
 
+import numpy as np
+from numpy.typing import NDArray
+
+from electra.finetuning.labelled.metrics import parts_of_ratio
 from electra.report.results import Metric, by_name
 from electra.tasks.tagging.schemes import TagSequence, entities_of, with_prefixes
 
@@ -41,15 +46,10 @@ def score_labels(
         values = f1_score(reference_labels, predicted_labels, labels=labels, average=None, zero_division=0.0)
         of_labels = {f"{OF_TYPE}{label}": float(f1) for label, f1 in zip(labels, values, strict=True)}
         return {"accuracy": accuracy} | of_labels
-    if scheme == "io":
-        references = [with_prefixes(sentence) for sentence in references]
-        predicted = [with_prefixes(sentence) for sentence in predicted]
     correct = Counter[str]()
     predicted_kinds = Counter[str]()
     expected = Counter[str]()
-    for answer, reference in zip(predicted, references, strict=True):
-        answered = set(entities_of(answer))
-        annotated = set(entities_of(reference))
+    for answered, annotated in zip(entity_sets(predicted, scheme), entity_sets(references, scheme), strict=True):
         correct.update(kind for kind, _, _ in answered & annotated)
         predicted_kinds.update(kind for kind, _, _ in answered)
         expected.update(kind for kind, _, _ in annotated)
@@ -62,6 +62,21 @@ def score_labels(
     for kind in sorted(expected):
         scores[f"{OF_TYPE}{kind}"] = _f1(correct[kind], predicted_kinds[kind], expected[kind])
     return scores
+
+
+def entity_sets(labels: TagSequence, scheme: str) -> list[set[tuple[str, int, int]]]:
+    """Return the entities of each sentence, see `entities_of`."""
+    return [set(entities_of(with_prefixes(sentence) if scheme == "io" else sentence)) for sentence in labels]
+
+
+def score_sentences(predicted: TagSequence, references: TagSequence, scheme: str) -> NDArray[np.float64]:
+    """Return the parts of N sentences in the F1 of entities, of plain labels in the accuracy: `Task.row_scores`."""
+    if scheme == "plain":
+        right = [sum(map(eq, *labels)) for labels in zip(predicted, references, strict=True)]
+        return parts_of_ratio(np.array(right), np.array([*map(len, references)]))
+    pairs = [*zip(entity_sets(predicted, scheme), entity_sets(references, scheme), strict=True)]
+    right = [2 * len(answered & annotated) for answered, annotated in pairs]
+    return parts_of_ratio(np.array(right), np.array([len(answered) + len(annotated) for answered, annotated in pairs]))
 
 
 def _f1(correct: int, predicted: int, expected: int) -> float:

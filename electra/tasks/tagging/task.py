@@ -43,7 +43,7 @@ from electra.finetuning.features import FEATURES_KEY, FeatureCollator, FeatureTa
 from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.predict import AskedColumns, Predictor, Saved
 from electra.finetuning.task import (
-    BaselineScores,
+    Baselines,
     Split,
     Task,
     TaskData,
@@ -52,6 +52,7 @@ from electra.finetuning.task import (
     has_one_answer,
     of_one_split,
     pipeline_example,
+    score_all,
     step_loss,
 )
 from electra.tasks.tagging.columns import TaggedSentence, as_columns, read_columns
@@ -62,7 +63,7 @@ from electra.tasks.tagging.data import (
     load_tagging_splits,
     make_sentence_windows,
 )
-from electra.tasks.tagging.metrics import score_labels
+from electra.tasks.tagging.metrics import score_labels, score_sentences
 from electra.tasks.tagging.report import TAGGING_REPORTING, TAGGING_TASKS
 from electra.tasks.tagging.rows import tokens_of
 from electra.tasks.tagging.schemes import (
@@ -137,6 +138,7 @@ def open_tagging_task(args: Arguments) -> Task:
         loss=loss,
         metrics=by_split(score_tagging),
         is_collapsed=is_tagger_collapsed,
+        row_scores=score_tagged_sentences,
         predictions=of_one_split(tagging_files),
         texts=None if features else len(data["train"]),
         note=FEATURE_NOTE if features else NOTE,
@@ -198,8 +200,8 @@ def load_tagging_task(
     return TaskData(splits, tags, baselines=lambda seed: baselines())
 
 
-def tagging_baselines(splits: Mapping[str, Split]) -> BaselineScores:
-    """Return the metrics of two rules without a network, from counts of the training data.
+def tagging_baselines(splits: Mapping[str, Split]) -> Baselines:
+    """Return what two rules reach without a network, from counts of the training data.
 
     "most frequent tag" gives all words the tag that is most frequent; "most frequent tag of the word" gives a word the
     tag that it has most often, and a new word the most frequent one.
@@ -223,7 +225,10 @@ def tagging_baselines(splits: Mapping[str, Split]) -> BaselineScores:
     def score(labels: Any, references: TaggingReferences) -> dict[str, float]:
         return score_labels(labels, references.labels, references.scheme)
 
-    return {title: by_split(score)(labels, scored_splits) for title, labels in answers.items()}
+    def rows(labels: Any, references: TaggingReferences) -> Array:
+        return score_sentences(labels, references.labels, references.scheme)
+
+    return score_all(by_split(score), rows, answers, splits)
 
 
 def class_ids(
@@ -273,6 +278,10 @@ def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None
 
 def score_tagging(logits: Array, references: TaggingReferences) -> dict[str, float]:
     return score_labels(references.predicted(logits), references.labels, references.scheme)
+
+
+def score_tagged_sentences(logits: Array, references: TaggingReferences) -> Array:
+    return score_sentences(references.predicted(logits), references.labels, references.scheme)
 
 
 def is_tagger_collapsed(logits: Array, references: TaggingReferences) -> bool:

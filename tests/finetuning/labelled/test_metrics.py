@@ -5,7 +5,15 @@ import math
 import numpy as np
 from pytest import approx
 
-from electra.finetuning.labelled.metrics import LABEL_METRICS, NUMBER, SEVERAL, SINGLE, Answered, calibration_error
+from electra.finetuning.labelled.metrics import (
+    LABEL_METRICS,
+    NUMBER,
+    SEVERAL,
+    SINGLE,
+    Answered,
+    calibration_error,
+    parts_of_ratio,
+)
 from tests.helpers import parametrize
 
 METRICS = {metric.name: metric for metric in LABEL_METRICS}
@@ -68,3 +76,10 @@ def test_calibration_is_the_distance_in_each_range_of_probability():
     assert calibration_error(probabilities, is_right) == approx((abs(2.76 - 2) + 0.61 + 0.0) / 5)
     assert math.isnan(calibration_error(np.array([np.nan, 0.5]), is_right[:2]))
     assert math.isnan(calibration_error(probabilities[:0], is_right[:0]))
+
+
+def test_the_parts_of_rows_in_a_ratio_have_it_as_their_mean():
+    # (2 + 0) / (3 + 1) = .5; the first row has 2 where .5 * 3 are expected, the second 0 where .5 * 1 are
+    assert parts_of_ratio(np.array([2, 0]), np.array([3, 1])) == approx([0.5 + 0.5 * 2 / 4, 0.5 - 0.5 * 2 / 4])
+    assert parts_of_ratio(np.array([1, 0, 1]), np.ones(3)) == approx([1, 0, 1])
+    assert parts_of_ratio(np.zeros(2), np.zeros(2)) == approx([0, 0])

@@ -19,6 +19,7 @@ from electra.finetuning.labelled.scores import (
     mean_by_text,
     score_classification,
     score_splits,
+    score_texts,
     useful_thresholds,
 )
 from electra.report.blocks import Fold, Heading, Table, Text, Verdict, to_markdown
@@ -144,13 +145,19 @@ def test_confusions_of_very_many_classes_are_left_out():
     assert [row[0] for row in tables["Classes"][0].rows] == labels.classes and "Confusions" not in tables
 
 
-def evaluation_of(folder, accuracies, bag_of_words=0.5, answers=None, texts=400, **settings):
-    """A folder with a run for each accuracy (seeds 1, 2 ...) on 400 texts, and what needs no network."""
+def evaluation_of(folder, accuracies, bag_of_words=0.5, answers=None, texts=400, paired=(), **settings):
+    """A folder with a run for each accuracy (seeds 1, 2 ...) on 400 texts, and what needs no network.
+
+    Args:
+        paired: recorded error of each seed's difference to the bag of words; None for no record.
+    """
     (folder / "predictions").mkdir(parents=True)
     for seed, accuracy in enumerate(accuracies, start=1):
         metrics = {"accuracy": accuracy, "macro_f1": 0.4, "micro_f1": accuracy}
         rows = {"train": 100, "dev": texts}
         one = Result("mine", seed, metrics, False, 1.0, "pretrained", "m", 10, rows, {"encoder": "m", **settings})
+        if paired and paired[seed - 1] is not None:
+            one.paired_errors[BAG_OF_WORDS] = {"dev": paired[seed - 1]}
         append_result(folder / "results.jsonl", one)
         found = {**details(ANSWERS if answers is None else answers[seed - 1], ONE), "baseline": {"accuracy": 0.25}}
         (folder / "predictions" / f"mine-{seed}-details.json").write_text(json.dumps(found))
@@ -188,6 +195,34 @@ def test_the_page_begins_with_the_verdict_on_the_runs(tmp_path):
 def test_a_verdict_is_as_sure_as_seeds_and_texts_allow(tmp_path, accuracies, bag_of_words, said):
     (verdict,) = CLASSIFY_REPORTING.verdicts([evaluation_of(tmp_path / "a", accuracies, bag_of_words)])
     assert said in verdict.text and verdict.is_good == said.startswith("above")
+
+
+@parametrize(
+    ("accuracies", "paired", "said"),
+    [
+        ((0.56,), (0.02,), ": above the bag of words (50.0), by 6.0 (± 2.0 with 400 texts)"),
+        ((0.56,), (0.04,), ": not clearly above the bag of words (50.0), by 6.0, at most twice the error of 4.0"),
+        ((0.56, 0.58, 0.57), (0.01, 0.09, 0.024), ": above the bag of words (50.0), by 7.0 (± 2.6"),
+        ((0.56, 0.58), (0.02, None), "(50.0), by 7.0, at most twice the error of 3.8"),
+    ],
+)
+def test_a_recorded_error_of_the_same_texts_is_the_error_of_the_difference(tmp_path, accuracies, paired, said):
+    """With the std of the seeds. Without a record of each seed it is that of two scores on different texts: about .025
+    of each, here with a std of .0141.
+    """
+    folder = evaluation_of(tmp_path / "a", accuracies, paired=paired)
+    (verdict,) = CLASSIFY_REPORTING.verdicts([folder])
+    assert said in verdict.text and "above one answer to all (25.0)" in verdict.text
+
+
+def test_the_parts_of_texts_have_the_headline_as_their_mean():
+    assert score_texts(ANSWERS, ONE).tolist() == [1, 0, 1, 1]
+    several = references(LabelSet(SEVERAL, ["a", "b"]), [[1, 1], [0, 1], [1, 0]])
+    logits = np.array([[1, 1], [1, 1], [-1, -1]], np.float32)
+    # twice the right answers of each text 4, 2, 0; its answers and labels 4, 3, 1; F1 6 / 8
+    assert score_texts(logits, several) == approx([0.75 + 3 / 8, 0.75 - 0.75 / 8, 0.75 - 2.25 / 8])
+    assert score_texts(logits, several).mean() == approx(score_classification(logits, several)["micro_f1"])
+    assert score_texts(np.zeros((1, 1)), references(LabelSet(NUMBER, [], 0.0, 1.0), [[0.0]])) is None
 
 
 def test_a_handful_of_texts_gives_no_verdict(tmp_path):

@@ -10,7 +10,7 @@ from pytest import approx
 from electra.finetuning.data import Examples
 from electra.report.evaluation import BAG_OF_WORDS, CONSTANT
 from electra.tasks.glue.metrics import combine, decide_glue_labels, is_glue_model_collapsed, score_glue_task
-from electra.tasks.glue.task import glue_baselines, write_submission
+from electra.tasks.glue.task import glue_baselines, score_glue_examples, write_submission
 from electra.tasks.glue.tasks import DIAGNOSTICS, GLUE_TASKS, KNOWN_TASKS
 from tests.helpers import parametrize
 
@@ -174,6 +174,12 @@ def test_baselines_are_one_answer_and_a_bag_of_words():
     assert found[CONSTANT]["dev"].tolist() == [[0.6], [0.6]]  # the mean of 5, 1 and 3, as a target in [0, 1]
     red, blue = found[BAG_OF_WORDS]["dev"][:, 0]
     assert red > 0.6 > blue
+
+
+def test_examples_are_right_or_wrong_where_the_headline_is_accuracy():
+    logits = np.array([[1.0, 0], [0, 1], [0, 1]])
+    assert score_glue_examples(KNOWN_TASKS["rte"], logits, [0, 1, 0]).tolist() == [1, 1, 0]
+    assert score_glue_examples(KNOWN_TASKS["cola"], logits, [0, 1, 0]) is None
 
 
 def test_texts_without_words_have_one_answer_only():

@@ -6,7 +6,7 @@ import numpy as np
 from pytest import approx
 
 from electra.tasks.multiple_choice.data import ChoiceQuestion
-from electra.tasks.multiple_choice.metrics import choose_endings, score_choices
+from electra.tasks.multiple_choice.metrics import choose_endings, score_choices, score_questions
 
 QUESTIONS = [
     ChoiceQuestion("f line 1", "a", ["b", "c"], ["b", "c"], 0),
@@ -22,4 +22,5 @@ def test_padding_is_no_answer_however_low_the_logits_are():
 
 def test_one_of_two_answers_is_right():
     # The wrong answer has the probability 1, the right one 2 / (1 + 1 + 2): each is alone in its bin.
+    assert score_questions(LOGITS, QUESTIONS).tolist() == [0, 1]
     assert score_choices(LOGITS, QUESTIONS) == {"accuracy": 0.5, "ece": approx((1.0 + 0.5) / 2)}

@@ -61,7 +61,7 @@ def test_options_reach_windows_model_and_answers(files, head):
 
 def test_answering_nothing_is_a_baseline_of_version_2_alone():
     asked = [SquadQuestion(str(number), "Who?", 0, answers, None) for number, answers in enumerate((("x",), (), ()))]
-    scores = unanswered(Questions(["a text"], asked, True, "here"))
-    assert scores == {UNANSWERED: {"exact_match": approx(2 / 3), "f1": approx(2 / 3)}}
+    ((title, baseline),) = unanswered(Questions(["a text"], asked, True, "here")).items()
+    assert (title, baseline.metrics) == (UNANSWERED, {"exact_match": approx(2 / 3), "f1": approx(2 / 3)})
     assert unanswered(Questions(["a text"], asked, False, "here")) == {}
     assert any("above a threshold is not answered" in text for text in SQUAD_REPORTING.explanations)

@@ -7,7 +7,7 @@ from seqeval.metrics import classification_report
 from seqeval.metrics.sequence_labeling import get_entities
 
 from electra.tasks.tagging import schemes
-from electra.tasks.tagging.metrics import score_labels
+from electra.tasks.tagging.metrics import score_labels, score_sentences
 from tests.helpers import parametrize
 
 
@@ -58,3 +58,16 @@ def test_without_entities_f1_is_zero():
     assert score_labels([["O", "O"]], [["O", "O"]], "iob2") == nothing
     plain = score_labels([["NN", "VB"]], [["NN", "NN"]], "plain")
     assert plain == {"accuracy": 0.5, "f1_NN": approx(2 / 3)}
+
+
+def test_the_parts_of_sentences_have_the_headline_as_their_mean():
+    true = [["B-PER", "O", "B-LOC"], ["B-LOC", "I-LOC"], ["O"]]
+    said = [["B-PER", "O", "B-PER"], ["B-LOC", "O"], ["O"]]
+    # twice the right entities of each sentence 2, 0, 0; its entities on both sides 4, 2, 0; F1 2 / 6
+    parts = score_sentences(said, true, "iob2")
+    assert parts == approx([1 / 3 + (2 - 4 / 3) * 3 / 6, 1 / 3 - 2 / 3 * 3 / 6, 1 / 3])
+    assert parts.mean() == approx(score_labels(said, true, "iob2")["f1"])
+    # plain labels: 2 of 3, 1 of 2 and 1 of 1 words are right, 4 of 6
+    parts = score_sentences(said, true, "plain")
+    assert parts == approx([2 / 3, 2 / 3 + (1 - 4 / 3) * 3 / 6, 2 / 3 + (1 - 2 / 3) * 3 / 6])
+    assert parts.mean() == approx(score_labels(said, true, "plain")["accuracy"])
