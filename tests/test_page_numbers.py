@@ -76,7 +76,6 @@ def facts():
         "README.md": [
             f"{TINY:.1f} million parameters",
             pythons,
-            f"the paper's {rates[0]} (small), {rates[1]}, {rates[2]} (large), and {number(NARROW.learning_rate)} for",
         ],
         "docs/start.md": [
             pythons,
