@@ -31,9 +31,7 @@ PAIRS = examples_of("Minimal pairs")
 
 
 def test_each_section_has_its_examples():
-    assert {*LABELS} == {
-        "reviews.csv", "topics.jsonl", "colours.csv", "columns.csv", "marks.tsv", "pairs.csv", "snli.jsonl",
-    }  # fmt: skip
+    assert {*LABELS} == {"reviews.csv", "topics.jsonl", "colours.csv", "columns.csv", "marks.tsv", "pairs.csv"}
     assert ({*QUESTIONS}, {*CHOICES}, {*PAIRS}) == (
         {"squad.json", "squad.jsonl"},
         {"quiz.jsonl", "swag.csv"},
@@ -62,7 +60,6 @@ COLOURS = [{"red", "blue"}, {"blue"}, {"red"}, set()]
         ("columns.csv", SEVERAL, COLOURS),
         ("marks.tsv", NUMBER, [4.5, 1, 4, 1.5]),
         ("pairs.csv", SINGLE, [{"entailment"}, {"contradiction"}]),
-        ("snli.jsonl", SINGLE, [{"yes"}, {"no"}, {"yes"}]),
     ],
 )
 def test_labels_are_read_as_the_page_says(file, name, kind, expected):
