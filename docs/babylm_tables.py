@@ -38,14 +38,14 @@ def score(row: Mapping[str, Any], task: str) -> str:
     return f"{cell}, collapsed" if task in row.get("collapsed", ()) else cell
 
 
-def source(row: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """Return the cell of a source: of another repository, a link to the file or folder at its commit."""
+def linked(text: str, row: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """Return a text, with a link to the file or folder of another repository, at its commit, that has the scores."""
     known = data["sources"].get(row["source"])
     if known is None:
-        return str(row["source"])
+        return text
     path = known["path"].partition("MODEL")[0] + row["model"] if "model" in row else known["path"]
     kind = "tree" if "model" in row else "blob"
-    return f"[{row['source']}]({known['repository']}/{kind}/{known['commit']}/{path})"
+    return f"[{text}]({known['repository']}/{kind}/{known['commit']}/{path})"
 
 
 def table(columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
@@ -55,38 +55,31 @@ def table(columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def results(data: Mapping[str, Any]) -> str:
-    """Return the table of the scores of all networks on BabyLM's rows."""
+    """Return the table of the scores of all networks on BabyLM's rows, with links to the scores of others."""
     columns = {"network": "---", "parameters": "---:"} | dict.fromkeys(TASKS.values(), "---:")
     rows = []
     for row in data["results"]:
         scores = (score(row, task) for task in TASKS)
-        rows.append([row["network"], row.get("parameters", ""), *scores, row.get("weights", "")])
+        network = linked(row["network"], row, data)
+        rows.append([network, row.get("parameters", ""), *scores, row.get("weights", "")])
     return table(columns | {"scored weights": "---"}, rows)
-
-
-def origins(data: Mapping[str, Any]) -> str:
-    """Return the table of what each of them was trained on, and where its scores are from."""
-    columns = {"network": "---", "words": "---", "FLOPs of pre-training": "---:", "source": "---"}
-    rows = []
-    for row in data["results"]:
-        rows.append([row["network"], row.get("words", ""), row.get("flops", ""), source(row, data)])
-    return table(columns, rows)
 
 
 def other_rows(data: Mapping[str, Any]) -> str:
     """Return the table of MNLI on other rows than BabyLM's; of several networks or seeds, the range."""
-    columns = {"network": "---", "parameters": "---:", "words": "---", "rows": "---", "MNLI": "---:", "source": "---"}
+    columns = {"network": "---", "parameters": "---:", "words": "---", "rows": "---", "MNLI": "---:"}
     rows = []
     for row in data["other rows of MNLI"]:
         values = row["mnli"]
         cell = values if isinstance(values, str) else f"{number(min(values))} to {number(max(values))}"
-        rows.append([row["network"], row["parameters"], row["words"], row["rows"], cell, source(row, data)])
+        network = linked(row["network"], row, data)
+        rows.append([network, row["parameters"], row["words"], row["rows"], cell])
     return table(columns, rows)
 
 
 def page(text: str, data: Mapping[str, Any]) -> str:
     """Return docs/babylm.md with its tables made anew."""
-    tables = {"parameters | MNLI": results, "words | FLOPs": origins, "parameters | words | rows": other_rows}
+    tables = {"parameters | MNLI": results, "parameters | words | rows": other_rows}
     for columns, made in tables.items():
         header = rf"^\| network \| {re.escape(columns)}.*\n"
         text, count = re.subn(header + TABLE, made(data), text, flags=re.MULTILINE)
