@@ -21,6 +21,7 @@ RAW_LOG = "docs/studies/log"
 BEHIND = (
     "studies/",
     "architecture.md",
+    "decisions.md",
     "contributing.md",
     "changelog.md",
     "earlier_commits.md",
