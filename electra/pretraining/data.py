@@ -169,11 +169,12 @@ def _data_of_texts(
     cache = texts.train
     left_out, in_test, training_text = split
     documents = Documents(len(cache), left_out)
-    held_out = {"": (cache, np.setdiff1d(left_out, in_test))}
+    not_in_test = np.setdiff1d(left_out, in_test)
+    held_out = {"": (cache, not_in_test)}
     if texts.held_out:
         held_out = {name: (text, np.arange(len(text))) for name, text in texts.held_out.items()}
-        if len(left_out):
-            logger.warning("%d training documents are also held out; they are left out of training", len(left_out))
+        if len(not_in_test):
+            logger.warning("%d training documents are also held out; they are left out of training", len(not_in_test))
     if options.test_fraction:
         logger.info("test set       %d documents, which are evaluated once, at the end", len(in_test))
     (first_name, (first_text, first_documents)), *_ = held_out.items()

@@ -75,6 +75,10 @@ def test_documents_that_are_left_out_are_told_of_at_each_start(folder, caplog):
         caplog.clear()
         load(folder, validation_file=folder / "held_out.txt")
         assert "3 training documents are also held out" in caplog.text
+    caplog.clear()
+    data = load(folder, validation_file=folder / "held_out.txt", test_fraction=0.3)
+    assert "3 training documents are also held out" in caplog.text  # without the test set
+    assert len(data.test.policy.documents) > 0
 
 
 BLANKS = ("\n", "  ", "\u00a0", "\t \u3000", "\r\n\n", "")
