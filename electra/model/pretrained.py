@@ -284,7 +284,7 @@ def load_network(
                 ignore_mismatched_sizes=True,  # they are reported, and refused below
                 **options,
             )
-        except Exception as error:  # of damaged weights, and what each class makes of odd values of its configuration
+        except Exception as error:  # each class raises its own for damaged weights and odd configurations
             raise UserError(f"{source}: its weights cannot be loaded ({first_line(error)})") from error
 
     missing_keys = set(report["missing_keys"]) | _missing_shared_weights(network, source)

@@ -18,7 +18,7 @@ from transformers.trainer_utils import IntervalStrategy, SaveStrategy, Scheduler
 from electra.base.console import format_bytes, format_seconds
 from electra.base.parser import as_flags
 from electra.model.joint import ElectraForJointPretraining
-from electra.pretraining.configuration import MOST, Configuration, seconds_of
+from electra.pretraining.configuration import FEWEST, Configuration, seconds_of
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.model import prepare_model
 from electra.pretraining.plan import MOST_EPOCHS, Plan, make_plan
@@ -140,7 +140,7 @@ def with_budget(
     evaluations = max(2, int(EVALUATION_SHARE * seconds / seconds_per_evaluation)) if seconds_per_evaluation else 0
     is_decided = bool({"eval_steps", "eval_strategy"} & args.given or args.objective.generator_gate)
     if not is_decided:
-        evaluations = min(evaluations, 1 + MOST["eval_steps"])
+        evaluations = min(evaluations, 1 + FEWEST["eval_steps"])
     affordable = int((seconds * (1 - OVERHEAD) - evaluations * seconds_per_evaluation) / seconds_per_step)
     useful = MOST_EPOCHS * plan.segments_per_epoch // plan.batch_size
     if useful < affordable:

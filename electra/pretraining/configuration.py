@@ -37,7 +37,7 @@ from electra.model.options import ModelArguments, ObjectiveArguments, given_obje
 from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes, uses_cuda_graphs
 from electra.tokenizers.options import OF_TRAINING, TokenizerArguments, TokenizerPathArguments
 
-MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
+FEWEST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
 """Option -> number of evaluations, checkpoints or log lines that a run has at least, unless the option is given."""
 CONFIG_NAME = "config.yaml"
 """File in the folder of a run with its options."""

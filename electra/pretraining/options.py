@@ -34,8 +34,8 @@ from electra.model.options import ObjectiveArguments, check_objective, given_obj
 from electra.pretraining import configuration
 from electra.pretraining.configuration import (
     CONFIG_NAME,
+    FEWEST,
     GROUPS,
-    MOST,
     NOT_USED,
     OF_OPTIMIZER,
     Configuration,
@@ -161,7 +161,7 @@ def _inherited(flags: Values) -> Values:
     if flags.get("init_checkpoint"):
         options_before = _options_of_checkpoint(flags["init_checkpoint"])
         names = {*options_before} & OF_PHASE
-        flags = {**options_before, **flags}  # its objective, unless one is given
+        flags = {**options_before, **flags}  # so that the objective is that of the checkpoint, unless one is given
     else:
         start_network = flags.get("init_discriminator") or flags.get("init_generator")
         options_before = run_options(start_network) if start_network else {}
@@ -332,7 +332,7 @@ def fit_steps(
         shortest_stage = min(first, max_steps - first)
 
     default_steps = {"warmup_steps": min(int(training.warmup_steps), math.ceil(shortest_stage / WARM_UP))}
-    for name, parts in MOST.items():
+    for name, parts in FEWEST.items():
         default_steps[name] = min(int(getattr(training, name)), math.ceil(max_steps / parts))
     fitted_steps = {
         name: resumed.get(name, steps) for name, steps in default_steps.items() if name not in training.given

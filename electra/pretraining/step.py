@@ -152,7 +152,7 @@ class StepGuard(TrainerCallback):
         return is_bad, self._last_norm
 
     def _norm_on_device(self, model: nn.Module) -> Tensor:
-        if self.accelerator.scaler is not None:  # which then clips no more, but skips by itself
+        if self.accelerator.scaler is not None:  # fp16's: once it has unscaled, it leaves `grad_scale` to `check`
             self.accelerator.scaler.unscale_(self.optimizer)
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
         return get_total_norm(gradients)
