@@ -29,8 +29,18 @@ from electra.pretraining.trainer import ElectraTrainer
 logger = logging.getLogger(__name__)
 
 
-def announce_cost(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> None:
-    """Log how long a run will take and its peak memory, by ten steps that the model takes; for --plan."""
+def announce_cost(
+    args: Configuration,
+    model: ElectraForJointPretraining,
+    data: PretrainingData,
+    plan: Plan,
+    timing: Timing | None = None,
+) -> None:
+    """Log how long a run will take and its peak memory, for --plan.
+
+    Args:
+        timing: the time of steps that --budget has measured; None to let the model take ten steps now.
+    """
     training = args.training
     if training.device_flops is not None:
         duration = format_seconds(plan.flops / (training.device_flops * training.utilization))
@@ -39,7 +49,8 @@ def announce_cost(args: Configuration, model: ElectraForJointPretraining, data: 
             "6NT and attention; without evaluations and checkpoints"
         )
         return
-    timing, _ = time_steps(args, model, data, plan)
+    if timing is None:
+        timing, _ = time_steps(args, model, data, plan)
     announce_time(timing, training, plan)
     if training.device.type == "cuda":
         logger.info("               peak memory %s", format_bytes(torch.cuda.max_memory_allocated()))
@@ -117,15 +128,16 @@ EVALUATION_SHARE = 0.1
 """Share of a --budget for evaluations, unless the two before the first and after the last step take longer."""
 
 
-def fit_to_budget(args: Configuration, run: Run, data: PretrainingData) -> Configuration:
-    """Return the configuration with the numbers of steps, in all and between evaluations, that fit into --budget.
+def fit_to_budget(args: Configuration, run: Run, data: PretrainingData) -> tuple[Configuration, Timing]:
+    """Return the configuration with the numbers of steps that fit into --budget, and the time of the steps.
 
-    Ten steps are timed, of networks that are thrown away. Text is repeated 40 times at most.
+    The numbers are those of all steps, and of the steps between evaluations. Ten steps are timed, of networks that are
+    thrown away. Text is repeated 40 times at most.
     """
     resolved, model = prepare_model(args, run, data)
     plan = make_plan(resolved.training, model, data)
     timing, seconds_per_evaluation = time_steps(resolved, model, data, plan)
-    return with_budget(args, plan, timing.seconds_per_step, seconds_per_evaluation)
+    return with_budget(args, plan, timing.seconds_per_step, seconds_per_evaluation), timing
 
 
 def with_budget(

@@ -64,8 +64,9 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     check_steps(args, run)
     args = set_up_process(args, run)
     data = load_data(args, run.checkpoint)
+    timing = None
     if args.training.budget:
-        args = fit_to_budget(args, run, data)
+        args, timing = fit_to_budget(args, run, data)
     args, model = prepare_model(args, run, data)
     probes = probes_of(args.training, model, data.tokenizer)
     provenance_now = provenance_of(args.used_values(), data.text_provenance, args.training.segments_per_step)
@@ -73,7 +74,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     plan = make_plan(args.training, model, data, provenance.changes)
     announce_plan(args, plan)
     if args.training.plan:
-        announce_cost(args, model, data, plan)
+        announce_cost(args, model, data, plan, timing)
         return
 
     trainer = ElectraTrainer(

@@ -10,7 +10,8 @@ import pytest
 import torch
 import yaml
 
-from electra.pretraining.budget import announce_cost, with_budget
+from electra.pretraining import budget as module
+from electra.pretraining.budget import announce_cost, time_steps, with_budget
 from electra.pretraining.configuration import seconds_of
 from electra.pretraining.options import parse_pretraining_arguments, recipe_within, resolve_options
 from electra.pretraining.run import main
@@ -114,7 +115,7 @@ def test_evaluations_that_are_asked_for_stay(fitted):
 
 
 @pytest.mark.slow
-def test_a_budget_sets_the_steps_of_the_run(folder, capsys):
+def test_a_budget_sets_the_steps_of_the_run(folder, capsys, monkeypatch):
     left_out = ("--max_steps", "--save_steps", "--logging_steps", "--warmup_steps")
     argv = [word for word in flags(folder) if not word.startswith(left_out)]
     main([*argv, "--budget=2s"])
@@ -128,8 +129,11 @@ def test_a_budget_sets_the_steps_of_the_run(folder, capsys):
     assert_same_state(*(folder / "output" / name / f"checkpoint-{steps}" for name in ("run", "same")))
     assert "--budget" in refused(lambda: main([*argv, "--budget=2s", "--auto_resume"]))
     capsys.readouterr()
+    timings = []
+    monkeypatch.setattr(module, "time_steps", lambda *args: timings.append(time_steps(*args)) or timings[-1])
     main([*argv, "--budget=1d", "--plan"])
     printed = capsys.readouterr().out
+    assert len(timings) == 1 and " steps of" in printed and "peak memory" in printed
     assert "the text lasts for 40 epochs" in printed and "teaches little" not in printed
 
 
