@@ -27,7 +27,6 @@ from electra.pretraining.run_folder import (
     save_options,
     upload_networks,
 )
-from electra.pretraining.stopping import StopRequests, StopsWhenAsked
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.page import REPORT_NAMES, try_to_report
 from electra.runtime.device import keep_freed_memory
@@ -104,13 +103,13 @@ def train(trainer: ElectraTrainer, args: Configuration, run: Run, log: RunLog, s
     Returns:
         the exit code of a run that was stopped, else 0.
     """
-    requests = StopRequests()
-    stop = StopsWhenAsked(requests, args.training.max_hours, started)
+    stop = trainer.stop
+    if args.training.max_hours:
+        stop.deadline = started + 3600 * args.training.max_hours
     if args.training.report_to:
         record = {"options": without_secrets(args.record), "plan": asdict(trainer.plan)}
         trainer.add_callback(RecordSettings(record))
-    trainer.add_callback(stop)
-    with requests.listening(), without_refused(run.folder):
+    with stop.requests.listening(), without_refused(run.folder):
         if args.training.process_index == 0:
             with create_or_discard_folder(run):
                 save_options(args.record, run, trainer.data.tokenizer)

@@ -5,7 +5,8 @@
     --max_hours                 exit code 85 (`OUT_OF_TIME`), which no shell and no signal uses
 
 A run that is stopped finishes the optimizer step, saves its full state and exits. A scheduler can tell these codes
-from success (0) and from a user's error (2), and start the same command again.
+from success (0) and from a user's error (2), and start the same command again. In a program, the first Ctrl-C does the
+same while `ElectraTrainer` trains, and becomes a KeyboardInterrupt after the step; other signals are the program's.
 """
 
 import logging
@@ -52,7 +53,7 @@ def say(line: str) -> None:
 
 
 class StopRequests:
-    """The signals that ask a command to end its run, noted while it trains; `StopsWhenAsked` obeys them."""
+    """The signals that ask for the end of a run, noted while it trains; `StopsWhenAsked` obeys them."""
 
     def __init__(self) -> None:
         self.exit_code = 0
@@ -85,13 +86,33 @@ class StopRequests:
             reading.close()
             writing.close()
 
-    @staticmethod
-    def are_noted() -> bool:
-        """Return True if signals that end a run are noted now, which only the command does."""
-        return isinstance(getattr(signal.getsignal(signal.SIGTERM), "__self__", None), StopRequests)
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Note the first Ctrl-C while the block of a program runs; after the block, raise the KeyboardInterrupt.
+
+        The second one is Python's own, in the middle of the block. Nothing is done where the command is listening, the
+        program handles Ctrl-C itself, or this is not the main thread, in which alone Python handles signals.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+        self.exit_code = 0
+        signal.signal(signal.SIGINT, self._note_first)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self.exit_code:
+            raise KeyboardInterrupt
 
     def _note(self, number: int, frame: Any) -> None:
         self.exit_code = 128 + number
+
+    def _note_first(self, number: int, frame: Any) -> None:
+        self._note(number, frame)
+        signal.signal(number, signal.default_int_handler)
+        say("\nfinishing this step and saving it; a second Ctrl-C stops at once")
 
     def _listen(self, reading: socket.socket) -> None:
         """Log each signal whose number arrives, and end the process at the second one; return when a 0 arrives."""
@@ -111,18 +132,23 @@ class StopRequests:
                 os._exit(128 + number)
 
 
+def noted_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that are noted now: those of the command, Ctrl-C in a program that trains, or none."""
+    owners = {number: getattr(signal.getsignal(number), "__self__", None) for number in SIGNALS}
+    return tuple(number for number, owner in owners.items() if isinstance(owner, StopRequests))
+
+
 class StopsWhenAsked(TrainerCallback):
     """A callback that saves and ends training after the step in which a signal arrives, the same on all processes.
 
     Args:
-        requests: the signals that the command has noted.
-        max_hours: hours from the start of the command after which the run ends; None for no limit.
-        started: `time.monotonic()` at the start of the command, in seconds.
+        requests: the signals that are noted.
     """
 
-    def __init__(self, requests: StopRequests, max_hours: float | None = None, started: float = 0.0) -> None:
+    def __init__(self, requests: StopRequests) -> None:
         self.requests = requests
-        self.deadline = started + 3600 * (max_hours or math.inf)
+        self.deadline = math.inf
+        """Value of `time.monotonic()` from which on training ends."""
         self.exit_code = 0
         """Exit code of the command; 0 if training was not stopped."""
         self._group: Any = None
@@ -137,14 +163,16 @@ class StopsWhenAsked(TrainerCallback):
         if args.world_size > 1:  # a signal may reach only one process, or each at another step
             code = torch.tensor(self.exit_code)
             torch.distributed.all_reduce(code, op=torch.distributed.ReduceOp.MAX, group=self._group)
-            self.exit_code = int(code)
+            self.exit_code = self.requests.exit_code = int(code)
         if self.exit_code:
             control.should_save = control.should_training_stop = True
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: object, **kwargs: object) -> None:
         if self.exit_code:
             folder = shlex.quote(str(Path(args.output_dir)))
-            what = f"resume with: python -m electra pretrain --resume_from_checkpoint {folder}"
+            what = "call train() again to go on"
+            if signal.SIGTERM in noted_signals():
+                what = f"resume with: python -m electra pretrain --resume_from_checkpoint {folder}"
             logger.info("stopped at step %d of %d; %s", state.global_step, state.max_steps, what)
 
 
@@ -155,7 +183,7 @@ def adapt_loader(loader: DataLoader) -> DataLoader:
     """Return the loader with workers that leave signals to the run, and with the collator of a corrupted test set."""
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps it
     # Trainer's function seeds random states, which no worker uses.
-    inner.worker_init_fn = partial(set_up_worker, ignored=SIGNALS if StopRequests.are_noted() else ())
+    inner.worker_init_fn = partial(set_up_worker, ignored=noted_signals())
     inner.collate_fn = getattr(inner.dataset, "collate", inner.collate_fn)
     if inner.num_workers and sys.platform == "linux":
         inner.multiprocessing_context = "fork"  # Python 3.14 would import torch again in each worker of each loader

@@ -78,7 +78,7 @@ from electra.pretraining.run_folder import (
     upload_networks,
 )
 from electra.pretraining.step import LogWindow, Phase, StepGuard, begin_second_stage, phase_at, values_of_batch
-from electra.pretraining.stopping import adapt_loader
+from electra.pretraining.stopping import StopRequests, StopsWhenAsked, adapt_loader
 from electra.pretraining.testset import CorruptedTestSet
 from electra.report.runs import TEST
 from electra.runtime.device import computing
@@ -99,7 +99,8 @@ class ElectraTrainer(Trainer):
         trainer = ElectraTrainer(model=model, args=args, train_dataset=corpus, processing_class=tokenizer)
         trainer.train()
 
-    Call the same again to continue after an interruption; `finish_run(trainer)` exports the networks.
+    Call the same again to continue after an interruption; `finish_run(trainer)` exports the networks. Ctrl-C finishes
+    the step and saves a checkpoint before it is raised; a second one stops at once.
 
     Args:
         model: joint model with new or trained networks, whose modules are made to suit the device (`prepare_program`).
@@ -184,8 +185,9 @@ class ElectraTrainer(Trainer):
         self.checkpoints = AtomicCheckpoints(self, provenance or self._provenance())
         is_sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
         self.guard = StepGuard(self.accelerator, args.max_grad_norm, is_sharded)
+        self.stop = StopsWhenAsked(StopRequests())
         if callbacks is None:
-            callbacks = default_callbacks(model, args, plan)
+            callbacks = [*default_callbacks(model, args, plan), self.stop]
         for callback in (*callbacks, self.checkpoints, self.guard):
             self.add_callback(callback)
         if args.report_to:
@@ -224,11 +226,13 @@ class ElectraTrainer(Trainer):
             provenance = self.checkpoints.provenance if self.is_opened else None
             networks = changed_network_values(run.checkpoint, self.model.config)
             self.checkpoints.provenance = check_resumed(run, provenance or self._provenance(), networks)
+        is_stopped = self.stop in self.callback_handler.callbacks
+        interrupting = self.stop.requests.interrupting() if is_stopped else nullcontext()
         set_seed(self.args.seed, device_specific=True)  # all have the same weights; each draws its own dropout
         try:
             is_followed = bool(resume_from_checkpoint and self.args.report_to)
             resumed = resumed_in_wandb(self.args.report_to, self.run_folder) if is_followed else nullcontext()
-            with resumed, computing(self.args.device, self.args.threads):
+            with interrupting, resumed, computing(self.args.device, self.args.threads):
                 return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
         except RuntimeError:  # of gloo, too, which has no class for a connection that is lost
             if self.args.world_size > 1:

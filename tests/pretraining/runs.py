@@ -11,7 +11,6 @@ from electra.pretraining.data import load_data
 from electra.pretraining.model import prepare_model
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run_folder import open_run, provenance_of
-from electra.pretraining.stopping import StopRequests, StopsWhenAsked
 from electra.pretraining.trainer import ElectraTrainer
 from tests.helpers import read_json
 
@@ -100,9 +99,7 @@ def make(folder, **options):
     data = load_data(args, run.checkpoint)
     args, model = prepare_model(args, run, data)
     provenance = provenance_of(args.used_values(), data.text_provenance, args.training.segments_per_step)
-    trainer = ElectraTrainer(model, args.training, data, objective=args.objective, provenance=provenance)
-    trainer.add_callback(StopsWhenAsked(StopRequests()))
-    return trainer
+    return ElectraTrainer(model, args.training, data, objective=args.objective, provenance=provenance)
 
 
 def history(checkpoint):

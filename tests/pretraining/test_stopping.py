@@ -10,13 +10,14 @@ from functools import partial
 
 import psutil
 import pytest
+import torch
 from torch.distributed import TCPStore
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
 from electra.base.checkpoints import find_damage
 from electra.pretraining.run import main
-from electra.pretraining.stopping import REPEAT, SIGNALS, StopRequests, StopsWhenAsked, set_up_worker
+from electra.pretraining.stopping import REPEAT, SIGNALS, StopRequests, set_up_worker
 from tests.helpers import ROOT, exit_codes, fork, parametrize, wait_for
 from tests.pretraining.runs import FAST, flags, make
 
@@ -37,10 +38,9 @@ class Send(TrainerCallback):
 
 
 def train(trainer):
-    stop = next(c for c in trainer.callback_handler.callbacks if isinstance(c, StopsWhenAsked))
-    with stop.requests.listening():
+    with trainer.stop.requests.listening():
         trainer.train()
-    return stop.exit_code
+    return trainer.stop.exit_code
 
 
 @parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGUSR1", 138)])
@@ -52,6 +52,32 @@ def test_a_signal_ends_the_run_with_a_full_checkpoint(folder, name, code):
     assert train(trainer) == code
     assert signal.getsignal(number) == before and trainer.state.global_step == 5
     assert find_damage(folder / "output" / "run" / "checkpoint-5") is None
+
+
+@parametrize("workers", [0, 1])
+def test_an_interrupt_in_a_program_is_raised_after_the_step_is_saved(folder, workers):
+    options = {**FAST, "save_strategy": "no", "dataloader_num_workers": workers}
+    trainer = make(folder, **options)
+    trainer.add_callback(Send(5, signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    run = folder / "output" / "run"
+    assert trainer.state.global_step == 5 and find_damage(run / "checkpoint-5") is None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    trainer.train()  # goes on
+    assert trainer.state.global_step == 12
+    again = make(folder, **options, experiment_name="other")
+    again.train()
+    weights = zip(trainer.model.parameters(), again.model.parameters(), strict=True)
+    assert all(torch.equal(*pair) for pair in weights)
+
+
+def test_a_second_interrupt_in_a_program_stops_in_the_step(folder):
+    trainer = make(folder, **FAST, save_strategy="no")
+    trainer.add_callback(Send(5, signal.SIGINT, signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    assert trainer.state.global_step == 4 and not (folder / "output" / "run" / "checkpoint-5").exists()
 
 
 def step_without_end():
