@@ -95,7 +95,7 @@ def report_blocks(
         more: blocks of a further section, such as GLUE results.
         code_base: code base of `CODE_BASE_METRICS` whose metrics the curves show; "" for those of the run's log.
     """
-    blocks: Blocks = [Text(_about(run)) for run in runs]
+    blocks: Blocks = [Text(f"{run.name}: {about_run(run.metrics or {}, run.step)}") for run in runs]
     for run in runs:
         verdict = run.metrics.get("verdict") if run.metrics else None
         if verdict:
@@ -136,16 +136,20 @@ def _curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], co
 # ---- tables
 
 
-def _about(run: RunRecord) -> str:
-    """Return a line that tells a run from others: its text, length and date."""
-    plan = run.plan
+def about_run(metrics: Mapping[str, Any], step: int) -> str:
+    """Return what tells a run from others: its text, length and date.
+
+    Args:
+        metrics: content of metrics.json; {} before the run ends.
+        step: number of steps so far.
+    """
+    plan = metrics.get("plan", {})
     sources = [shown_name(source["name"]) for source in plan.get("sources", [])]
     texts = [f"{plan[key]:,} {word}" for key, word in COUNTS.items() if key in plan]
-    steps = f"{run.step:,} steps"
+    steps = f"{step:,} steps"
     if plan.get("batch_size"):
         steps += f" of {plan['batch_size']} x {plan['max_length']} tokens"
-    date = run.metrics.get("date", "") if run.metrics else ""
-    return f"{run.name}: {', '.join(filter(None, [*sources, *texts, steps, date]))}"
+    return ", ".join(filter(None, [*sources, *texts, steps, metrics.get("date", "")]))
 
 
 def _held_out(runs: Sequence[RunRecord]) -> Blocks:

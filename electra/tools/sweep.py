@@ -46,13 +46,27 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from electra.base.console import counted, format_seconds, setup_logging, shown_command
 from electra.base.errors import first_line
-from electra.base.files import config_path, expand, holds_files, write_file
+from electra.base.files import config_path, expand, holds_files, read_json, write_file
 from electra.base.parser import Parser
 from electra.core.errors import UserError
 from electra.core.ranges import check
-from electra.report.blocks import Blocks, Heading, Report, Verdict, table_of, write_report
+from electra.pretraining.metrics import PROBE_ROWS
+from electra.report.blocks import (
+    Blocks,
+    Code,
+    Fold,
+    Heading,
+    Report,
+    Text,
+    Verdict,
+    table_of,
+    without_folders,
+    write_report,
+)
 from electra.report.evaluation import Reporting, percent
 from electra.report.metrics import metric_title
+from electra.report.page import about_run
+from electra.report.runs import METRICS_NAME, RunMetrics
 from electra.report.verdict import Rival, verdict
 from electra.tasks.glue.task import GLUE
 from electra.tools.sweep_file import (
@@ -80,10 +94,15 @@ SILENT_AFTER = 60.0
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 """States of a trial that has run its point to the end: complete, or pruned if the point has no score."""
 NOT_COMPARABLE = (
-    "Metrics on held-out text rank points with the same text, tokenizer, length, masks and generator. To compare "
-    "others, add --glue, or use eval/fixed_discriminator_auc with --eval_corruption."
+    "Held-out metrics are comparable between points with the same text, tokenizer, length and masks; those of the "
+    "discriminator depend on its generator, too, whose samples it judges. To rank other points, add --glue, or use "
+    "eval/fixed_discriminator_auc with --eval_corruption."
 )
 """Remark where points may differ in what held-out metrics depend on."""
+FREQUENCIES = "token frequencies"
+"""Title of the column with the baseline of a held-out metric."""
+ABOUT_FREQUENCIES = f"{FREQUENCIES}: a baseline that knows how frequent each token is, and no context."
+"""Sentence below a table with this column."""
 
 
 # ---- points: claimed, run and finished in optuna's study
@@ -163,9 +182,10 @@ class Worker:
         before = self.study.user_attrs.get("settings", {})
         for name in sorted(present_settings | before) if self.trials else ():
             if before.get(name) != present_settings.get(name):
+                there, here = (setting_in_words(settings.get(name)) for settings in (before, present_settings))
                 raise UserError(
-                    f"{self.folder} has points of a sweep with other settings: {name} is {before.get(name)} there and "
-                    f"{present_settings.get(name)} here; restore it, or choose another --folder"
+                    f"{self.folder} has points that were run with another {name}: it is {there} there, and {here} "
+                    "here; restore it, or choose another --folder"
                 )
         self.study.set_user_attr("settings", present_settings)
 
@@ -333,6 +353,15 @@ class Worker:
             os.write(2, f"\n{name}: a running point saves a checkpoint; continue with: {continue_with}\n".encode())
 
 
+def setting_in_words(setting: object) -> str:
+    """Return what a setting of `settings_of` is, as words of a message."""
+    if setting == "values":
+        return "swept over several values"
+    if isinstance(setting, dict) and setting.keys() & {"values", "min"}:
+        return f"drawn from {setting}"
+    return "not set" if setting is None else str(setting)
+
+
 # ---- results
 
 
@@ -353,6 +382,12 @@ def title_of(metric: str) -> str:
     return f"{title} (fixed test set)" if name.startswith("fixed_") else title
 
 
+def is_comparable(metric: str) -> bool:
+    """Return True if a metric compares networks with different generators, as it does not depend on their samples."""
+    kind, _, name = metric.rpartition("/")
+    return kind != "eval" or name.startswith("fixed_") or name in dict(PROBE_ROWS)
+
+
 def show_value(metric: str, value: float | None) -> str:
     """Return a value of a metric as text: losses with four digits, all others in percent."""
     if value is None or math.isnan(value):
@@ -370,6 +405,7 @@ class SweepRow(NamedTuple):
         score: median of the metric; nan if a point has none, without which the median would be too good.
         std: standard deviation over the points, or over the fine-tuning runs of one point; nan without several.
         error: standard error of the score: of the seeds, and of the size of the development set.
+        baseline: median of a held-out metric of token frequencies, on the same masks; nan if there is none.
     """
 
     values: dict[str, str]
@@ -378,6 +414,7 @@ class SweepRow(NamedTuple):
     score: float
     std: float
     error: float
+    baseline: float = math.nan
 
 
 def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
@@ -393,7 +430,9 @@ def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
         runs = points.get(rank.replace("median/", "seeds/")) if rank.startswith("median/") else None
         seeds = len(points) if runs is None else int(runs.fillna(1).sum())
         row_values = dict(zip(axes, values, strict=True))
-        row = SweepRow(row_values, [*points["point"]], seeds, scores.median(skipna=False), std, error)
+        baselines = points.get(rank.replace("eval/", "frequencies/")) if rank.startswith("eval/") else None
+        baseline = math.nan if baselines is None else baselines.astype(float).median()
+        row = SweepRow(row_values, [*points["point"]], seeds, scores.median(skipna=False), std, error, baseline)
         rows.append(row)
     sign = -1 if sweep.goal == "maximize" or rank != sweep.metric["name"] else 1
     return sorted(rows, key=lambda row: (math.isnan(row.score), sign * row.score))
@@ -428,13 +467,24 @@ def why_no_verdict(reporting: Reporting, evaluations: Sequence[Path], rank: str)
     return next(filter(None, map(reporting.why_no_verdict, summaries)), "")
 
 
-def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any]]) -> None:
+def lines_about_runs(folders: Sequence[Path]) -> list[Text]:
+    """Return a line for the runs of points that have the same text, length and date."""
+    names: dict[str, list[str]] = {}
+    for folder in folders:
+        metrics = read_json(folder / METRICS_NAME, RunMetrics)
+        about = about_run(metrics, metrics["plan"]["steps"])
+        names.setdefault(about, []).append(folder.name)
+    return [Text(f"{'each point' if len(names) == 1 else ', '.join(of)}: {about}") for about, of in names.items()]
+
+
+def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any]], command: str) -> None:
     """Write results.csv, report.md and report.html into the folder of a sweep; log the table.
 
     The page has the rows, the best one first, and goes on with the common report of the fine-tuning of all points.
 
     Args:
         points: `values` and `metrics` of each finished point, by its name.
+        command: the command line of the sweep.
     """
     folder = commands.folder
     frame = pd.DataFrame([{"point": name, **about["values"], **about["metrics"]} for name, about in points.items()])
@@ -448,10 +498,14 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
     for row in rows:
         deviation = "" if math.isnan(row.std) else f" ± {show_value(rank, row.std)}"
         score = f"{show_value(rank, row.score)}{deviation}"
-        lines.append({**row.values, "seeds": str(row.seeds), title_of(rank): score})
+        baseline = "" if math.isnan(row.baseline) else show_value(rank, row.baseline)
+        lines.append({**row.values, "seeds": str(row.seeds), title_of(rank): score, FREQUENCIES: baseline})
     table = table_of(lines)
     evaluations = commands.evaluations([*points])
-    blocks: Blocks = [judge(commands.sweep, rows, rank, why_no_verdict(commands.reporting, evaluations, rank)), table]
+    winner = judge(commands.sweep, rows, rank, why_no_verdict(commands.reporting, evaluations, rank))
+    blocks: Blocks = [winner, table]
+    if FREQUENCIES in table.header:
+        blocks.append(Text(ABOUT_FREQUENCIES))
     if evaluations:
         best = commands.evaluations(rows[0].points)
         # What to try may be what a sweep of fine-tuning has tried.
@@ -459,8 +513,11 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
         blocks[1:1] = commands.reporting.verdicts(best) if is_tuned else commands.reporting.sentences(best)
         page = commands.reporting.report(evaluations)
         blocks += [Heading("Each point"), *(block for block in page.blocks if not isinstance(block, Verdict))]
-    elif not rank.startswith("eval/fixed_"):
-        blocks[1:1] = [Verdict(NOT_COMPARABLE, None)]
+    elif not is_comparable(rank):
+        blocks[:1] = [winner._replace(is_good=None), Verdict(NOT_COMPARABLE, None)]
+    runs = [folder / name for name in points if commands.sweep.verb == "pretrain"]
+    about = lines_about_runs([run for run in runs if (run / METRICS_NAME).is_file()])  # others are on another host
+    blocks = [*about, *blocks, Fold("Command of the sweep", [Code(without_folders(command), "bash")])]
     write_report(Report(f"Sweep: {folder.name}", blocks, table), folder)
     logger.info("all points     %s", folder / "results.csv")
 
@@ -530,18 +587,22 @@ def main(argv: list[str] | None = None) -> None:
     if "goal" not in sweep.metric:
         logger.info("metric has no goal: the lowest %s counts as the best, as in wandb", sweep.metric["name"])
     if commands.is_untracked:
-        logger.info("report_to of %s is for wandb's agent; to track the points here, add: -- --report_to wandb", file)
+        trackers = " ".join(map(str, commands.trackers))
+        logger.info("wandb in report_to of %s is for wandb's agent; here, it needs: -- --report_to %s", file, trackers)
+    if glue is None and not is_comparable(sweep.metric["name"]):
+        logger.info(NOT_COMPARABLE)
     counts = (counted(total, "point"), len(worker.finished()))
     logger.info("%s search of %s, %d finished, folder: %s", sweep.method, *counts, commands.folder)
+    command = shown_command("-m electra sweep", words)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, partial(worker.stop, shown_command("-m electra sweep", words)))
+        signal.signal(number, partial(worker.stop, command))
     worker.run_all()
     if worker.code:
         sys.exit(worker.code)
     finished_trials = worker.finished()
     if finished_trials:
         names = [name for name in worker.current_points() if name in finished_trials]
-        write_sweep_report(commands, {name: finished_trials[name].user_attrs for name in names})
+        write_sweep_report(commands, {name: finished_trials[name].user_attrs for name in names}, command)
     if failed := worker.failed - finished_trials.keys():
         raise UserError(
             f"{len(failed)} of {total} points failed, as said above; once the cause is gone, the same command goes on"

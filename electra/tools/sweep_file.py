@@ -327,7 +327,8 @@ class Commands(NamedTuple):
             if value is not None:
                 flags.append(f"--{name}={json.dumps(value) if isinstance(value, dict) else value}")
         if self.is_untracked:
-            flags.append("--report_to=none")
+            others = [tracker for tracker in self.trackers if tracker != "wandb"]
+            flags.append(f"--report_to={others or 'none'}")
         run = ["--experiment_name", point.name, "--output_dir", str(self.folder)]
         words = [sweep.verb, *sweep.words(flags), "--disable_tqdm", *self.flags, *run]
         commands = {sweep.verb: words}
@@ -351,10 +352,15 @@ class Commands(NamedTuple):
         return reporting_of(TASKS[verb].kind)
 
     @property
+    def trackers(self) -> list[Any]:
+        """Return the trackers to which all points report by the file."""
+        value: Any = self.sweep.parameters.get("report_to", {}).get("value", [])
+        return value if isinstance(value, list) else [value]
+
+    @property
     def is_untracked(self) -> bool:
         """Return True if the file reports to wandb, for wandb's agent, and no flag behind -- says so."""
-        entry = self.sweep.parameters.get("report_to", {})
-        return "wandb" in str(entry.get("value")) and "report_to" not in names_in(self.flags)
+        return "wandb" in self.trackers and "report_to" not in names_in(self.flags)
 
     def refuse_own_options(self) -> None:
         """Raise a UserError if file or flags have options that the sweep itself sets for each point."""
@@ -446,15 +452,17 @@ def settings_of(sweep: Sweep, options: Mapping[str, object]) -> dict[str, object
 def read_metrics(commands: Commands, name: str) -> dict[str, float | None]:
     """Return the metrics of a finished point by name, losses in nats, all others as fractions.
 
-    Held-out metrics are eval/NAME, and eval/fixed_NAME on a corrupted test set. Metrics of fine-tuning are averages,
-    and for each task median/TASK, std/TASK and seeds/TASK: median, standard deviation and number of its runs, and
-    error/TASK: the standard error that the size of the development set gives.
+    Held-out metrics are eval/NAME, and eval/fixed_NAME on a corrupted test set; those of token frequencies begin with
+    frequencies/ in place of eval/. Metrics of fine-tuning are averages, and for each task median/TASK, std/TASK and
+    seeds/TASK: median, standard deviation and number of its runs, and error/TASK: the standard error that the size of
+    the development set gives.
     """
     metrics: dict[str, float | None] = {}
     if commands.sweep.verb == "pretrain":
         held_out = read_json(commands.folder / name / METRICS_NAME, RunMetrics)["held_out"]
-        for prefix, column in (("eval/", "trained"), ("eval/fixed_", "fixed: trained")):
-            metrics |= {prefix + metric: value for metric, value in held_out.get(column, {}).items()}
+        for kind, column in (("eval", "trained"), ("frequencies", "frequencies")):
+            for prefix, title in ((f"{kind}/", column), (f"{kind}/fixed_", f"fixed: {column}")):
+                metrics |= {prefix + metric: value for metric, value in held_out.get(title, {}).items()}
     for path in commands.evaluations([name]):
         (run,) = commands.reporting.read_runs([path])
         metrics |= run.scalars

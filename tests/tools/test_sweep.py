@@ -18,7 +18,16 @@ from electra.core.errors import UserError
 from electra.report.evaluation import CONSTANT, PLAIN_NAMES
 from electra.tasks.glue.report import GLUE_REPORTING
 from electra.tools import sweep as module
-from electra.tools.sweep import LockLostError, StudyLock, judge, main, ranking, sweep_rows, why_no_verdict
+from electra.tools.sweep import (
+    LockLostError,
+    StudyLock,
+    is_comparable,
+    judge,
+    main,
+    ranking,
+    sweep_rows,
+    why_no_verdict,
+)
 from electra.tools.sweep_file import Commands, check_points, count_points, first_points, next_point, read_sweep
 from tests.helpers import ROOT, contents, fork, parametrize, wait_for
 from tests.tasks.glue.files import write_glue
@@ -249,8 +258,9 @@ def test_wandb_in_the_file_is_left_to_wandb_s_agent(tmp_path):
     ):
         words = words_of(sweep, tmp_path, flags)
         assert [word for word in words if word.startswith("--report")][-1] == last
-    words = words_of(sweep_of(tmp_path, parameters={"report_to": {"value": ["tensorboard"]}}), tmp_path)
-    assert [word for word in words if word.startswith("--report")] == ["--report_to=['tensorboard']"]
+    for trackers in (["tensorboard"], ["wandb", "tensorboard"]):
+        words = words_of(sweep_of(tmp_path, parameters={"report_to": {"value": trackers}}), tmp_path)
+        assert [word for word in words if word.startswith("--report")][-1] == "--report_to=['tensorboard']"
 
 
 def test_mappings_are_values(tmp_path):
@@ -389,8 +399,9 @@ for step in range(first, 10):
     steps.with_suffix(".new").replace(steps)
 rate = float(options["learning_rate"])
 auc = {{"discriminator_auc": rate / float(options.get("seed", 1))}}
-plan = {{"steps": 10}}
-(run / "metrics.json").write_text(json.dumps({{"plan": plan, "held_out": {{"trained": auc}}}}))
+plan = {{"steps": 10, "sources": [{{"name": "/home/me/a.txt"}}], "documents": 1234}}
+held_out = {{"trained": auc, "frequencies": {{"discriminator_auc": rate / 2}}}}
+(run / "metrics.json").write_text(json.dumps({{"plan": plan, "held_out": held_out, "date": "2026-01-02"}}))
 """
 """Takes ten steps, from the one that it has saved last, and then writes a metric: the rate over the seed."""
 
@@ -456,8 +467,8 @@ def test_points_run_in_the_order_of_the_file_and_once(points, capsys):
     sweep_of(points)
     sweep(points, "--max_runs=3")
     rows = [line.split(",") for line in table(points).splitlines()]
-    assert rows == [["point", "learning_rate", "eval/discriminator_auc"]] + [
-        [f"learning_rate_{rate}", str(rate), str(rate)] for rate in RATES[:3]
+    assert rows == [["point", "learning_rate", "eval/discriminator_auc", "frequencies/discriminator_auc"]] + [
+        [f"learning_rate_{rate}", str(rate), str(rate), str(rate / 2)] for rate in RATES[:3]
     ]
     said = capsys.readouterr().out
     assert "2 of 3, learning_rate_0.2: discriminator AUC 20.0" in said
@@ -567,13 +578,16 @@ def test_a_grid_may_get_more_values(points):
     assert len(table(points).splitlines()) == 6
 
 
+SEED_TOO = {"parameters": {"learning_rate": {"values": [0.1]}, "seed": {"values": [1]}}}
+
+
 @parametrize(
     ("keys", "flags", "named"),
     [
-        ({}, ["--max_steps=5"], "max_steps is 4 there and 5 here"),
-        ({}, [], "max_steps is 4 there"),
-        ({"parameters": {"learning_rate": {"values": [0.1]}, "seed": {"values": [1]}}}, ["--max_steps=4"], "seed is"),
-        ({"method": "random", "run_cap": 2}, ["--max_steps=4"], "method is random here|method is grid there|learning"),
+        ({}, ["--max_steps=5"], "max_steps: it is 4 there, and 5 here"),
+        ({}, [], "max_steps: it is 4 there, and"),
+        (SEED_TOO, ["--max_steps=4"], "seed: it is 42 there, and swept .* here"),
+        ({"method": "random", "run_cap": 2}, ["--max_steps=4"], "it is swept .* there, and drawn from .* here"),
     ],
 )
 def test_points_of_other_settings_are_never_mixed(points, keys, flags, named):
@@ -610,6 +624,33 @@ def test_a_damaged_study_is_named_in_one_line(points):
 
 
 # ---- results
+
+
+def test_the_page_has_data_command_and_baseline(points):
+    sweep_of(points, parameters={"learning_rate": {"values": [0.1]}, "seed": {"values": [1, 2, 4]}})
+    sweep(points)
+    page = (points / "sweep" / "report.html").read_text()
+    for fact in ("a.txt, 1,234 documents, 10 steps", "2026-01-02", "electra sweep sweep.yaml"):
+        assert fact in page
+    assert "/home/me" not in page
+    rows = (points / "sweep" / "report.md").read_text().splitlines()
+    assert "| 0.1 | 3 | 5.0 % ± 3.8 % | 5.0 % |" in rows
+    assert len([row for row in rows if "--glue" in row]) == 1
+
+
+@parametrize(
+    ("metric", "expected"),
+    [
+        ("eval/discriminator_auc", False),
+        ("eval/generator_loss", False),
+        ("eval/fixed_discriminator_auc", True),
+        ("eval/pairs_accuracy", True),
+        ("median/cola", True),
+        ("AVG", True),
+    ],
+)
+def test_some_metrics_depend_on_the_generator(metric, expected):
+    assert is_comparable(metric) is expected
 
 
 def judged(folder, points, metric="median/cola", **keys):
