@@ -175,6 +175,9 @@ def sync_folder(folder: Path) -> None:
 
 # ---- paths
 
+PATH_TYPES = (str, os.PathLike)
+"""Types of a path that a program may give."""
+
 
 def config_path(name: str) -> Path:
     """Return the path of an experiment file: the user's file, if there is one, else the package's file of this name.

@@ -17,13 +17,13 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import datasets
 import xxhash
 
-from electra.base.files import absolute, expand
-from electra.core.errors import UserError
+from electra.base.files import PATH_TYPES, absolute, expand
+from electra.core.errors import UserError, check_kind
 from electra.data.builtin import builtin_documents, builtin_files
 from electra.data.options import CorpusArguments
 from electra.data.readers import (
@@ -206,6 +206,21 @@ def _sampled_hash(file: io.BufferedReader, size: int) -> str:
         file.seek(max(0, size - PIECE_BYTES) * piece // (PIECES - 1))
         content.update(file.read(PIECE_BYTES))
     return content.hexdigest()
+
+
+def corpus_of_program(files: str | Path | Sequence[str | Path], seed: int, options: Mapping[str, Any]) -> "Corpus":
+    """Return the corpus of the files that a program names, and of other fields of `CorpusArguments` by name.
+
+    Raises:
+        UserError: `files` is neither a path nor a list of paths, or no corpus is named.
+    """
+    form = "a file, a folder, a glob such as 'corpus/*.txt', or a list of these; or name a data set with dataset_name"
+    entries: Sequence[Any] = files if isinstance(files, list | tuple) else [files]
+    for entry in entries:
+        check_kind(entry, PATH_TYPES, "files", form)
+    if not entries and not options.get("dataset_name"):
+        raise UserError(f"files is empty; give {form}")
+    return Corpus(CorpusArguments(train_file=[os.fspath(entry) for entry in entries], **options), seed)
 
 
 class Corpus:

@@ -39,7 +39,7 @@ from electra.base.console import counting, log_by_default, shows_bars
 from electra.base.files import read_json, sync_folder, write_json
 from electra.core.errors import UserError
 from electra.core.rng import Ints
-from electra.data.corpus import Corpus
+from electra.data.corpus import Corpus, corpus_of_program
 from electra.data.options import CorpusArguments
 from electra.data.token_cache import (
     FORMAT_VERSION,
@@ -102,8 +102,7 @@ def tokenize_corpus(
         UserError: a file is missing or cannot be read.
     """
     log_by_default()
-    paths: Any = files  # one or several, which the options make a list of text
-    corpus = Corpus(CorpusArguments(train_file=paths, **options), seed)
+    corpus = corpus_of_program(files, seed, options)
     return load_or_build_cache(corpus, given_tokenizer(tokenizer), cache_dir)
 
 

@@ -27,7 +27,7 @@ from electra.base.console import counting, log_by_default, shows_bars
 from electra.base.files import write_json
 from electra.core.errors import UserError
 from electra.core.rng import TokenIds
-from electra.data.corpus import Corpus
+from electra.data.corpus import Corpus, corpus_of_program
 from electra.data.equality import DocumentHasher
 from electra.data.options import CorpusArguments
 from electra.tokenizers.extend import extend_tokenizer
@@ -84,8 +84,7 @@ def train_tokenizer(
     log_by_default()
     names_of_corpus = {f.name for f in fields(CorpusArguments)}
     of_corpus = {name: options.pop(name) for name in names_of_corpus & options.keys()}
-    paths: Any = files  # one or several, which the options make a list of text
-    corpus = Corpus(CorpusArguments(train_file=paths, **of_corpus), seed)
+    corpus = corpus_of_program(files, seed, of_corpus)
     return load_or_train_tokenizer(corpus, TokenizerArguments(**options), cache_dir, seed)
 
 

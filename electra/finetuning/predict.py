@@ -12,6 +12,7 @@ import copy
 import csv
 import json
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, redirect_stdout
@@ -28,15 +29,18 @@ from typing_extensions import TypedDict
 
 from electra.base.console import setup_logging
 from electra.base.files import (
+    PATH_TYPES,
     RESULT_NAME,
     expand,
+    network_path,
     open_new,
     read_json,
+    run_of,
     saved_models,
 )
 from electra.base.options import Values
 from electra.base.parser import Parser
-from electra.core.errors import UserError
+from electra.core.errors import UserError, check_kind
 from electra.core.networks import check_finite
 from electra.core.ranges import check
 from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
@@ -171,7 +175,7 @@ def open_saved(path: str | Path) -> tuple[Saved, str]:
     if len(models) > 1:
         raise UserError(f"{path} has {len(models)} models; name one: {', '.join(map(str, models))}")
     if not models:
-        raise UserError(why_no_model(expand(path)))
+        raise UserError(why_no_model(str(path)))
     (folder,) = models
     run = read_result(folder / RESULT_NAME)
     source = str(folder)
@@ -192,14 +196,20 @@ def open_saved(path: str | Path) -> tuple[Saved, str]:
     return Saved(model, tokenizer, {**run.settings, "task": run.task}), verb
 
 
-def why_no_model(folder: Path) -> str:
-    """Return the message for a folder without a saved model: of an evaluation, with the command that saves one."""
+def why_no_model(path: str) -> str:
+    """Return the message for a path without a saved model, with the command that makes one, if that is known."""
+    folder = network_path(path)
     if (folder / RESULTS_NAME).is_file() and (folder / "config.yaml").is_file():
         kind = read_json(folder / ENVIRONMENT_NAME, Environment).get("kind", "")
         verb = BY_KIND.get(kind, "classify")
         return (
             f"{folder} is an evaluation without a saved model: it has not ended, or was made without --save_model; "
             f"if it no longer runs, finish it with: electra {verb} --config {folder}/config.yaml --save_model"
+        )
+    if run_of(path) is not None:
+        return (
+            f"{path} is an encoder, which has learned no labels; fine-tune it, with fine_tune in Python or: "
+            f"electra classify --pretrain_path {shlex.quote(path)} --train_file FILE --save_model"
         )
     what = "is no fine-tuned model" if folder.exists() else "does not exist"
     return f"{folder} {what}; name a folder in models/, which --save_model writes"
@@ -304,6 +314,7 @@ def predict(
         saved, verb = saved_in_memory(model, processing_class)
     else:
         path = model.saved_model() if isinstance(model, FineTuned) else model
+        check_kind(path, PATH_TYPES, "model", "a result of fine_tune, the folder of a saved model, or such a model")
         saved, verb = open_saved(path)
         check_given_tokenizer(processing_class, saved.tokenizer, str(path))
         asked_columns = asked_columns._replace(model=str(path))

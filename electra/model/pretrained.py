@@ -37,10 +37,10 @@ from electra.base.checkpoints import (
     step_of,
 )
 from electra.base.errors import first_line
-from electra.base.files import CARD, PACKAGED_NETWORK, may_be_hub_id, network_path
+from electra.base.files import CARD, PACKAGED_NETWORK, PATH_TYPES, may_be_hub_id, network_path
 from electra.core.backbones import BACKBONES
 from electra.core.configuration import ElectraPretrainingConfig
-from electra.core.errors import UserError
+from electra.core.errors import UserError, check_kind
 from electra.core.layer_decay import LAYER
 from electra.core.networks import class_of, is_detector, pooling_option
 from electra.core.objectives import OBJECTIVES
@@ -211,6 +211,12 @@ def base_model_of(model: PreTrainedModel, source: str) -> PreTrainedModel:
     options = {"state_dict": state, **without_pooling(config)}
     base, _ = load_network(MODEL_MAPPING[type(config)], source, config, encoder_only=True, **options)
     return base
+
+
+def check_is_model(model: object, name: str) -> None:
+    """Raise a UserError unless a program gives the name of a model, or a model, as the argument `name`."""
+    form = "the folder or the Hub id of a model, or a model of transformers"
+    check_kind(model, (*PATH_TYPES, PreTrainedModel), name, form)
 
 
 def main_network(model: PreTrainedModel) -> PreTrainedModel:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from electra.base.checkpoints import start_checkpoint
-from electra.core.errors import UserError
+from electra.core.errors import UserError, check_kind
 from electra.core.rng import Ints
 from electra.core.segments import EvaluationSegments, SegmentCollator, SegmentPolicy
 from electra.data.corpus import Corpus, check_apart
@@ -134,7 +134,8 @@ def data_of_run(
     if segments.validation_file:
         raise UserError("segments.validation_file names files for the command; give token caches as eval_dataset")
     texts = _held_out_caches(held_out)
-    for cache in (train, *texts.values()):
+    for name, cache in (("train_dataset", train), *(("eval_dataset", text) for text in texts.values())):
+        check_kind(cache, TokenCache, name, "a token cache, such as tokenize_corpus makes")
         _check_made_with(cache, tokenizer)
     check_tokenizer(tokenizer, "of the token cache")
     sources = [{"name": train.path.name, "documents": len(train), "tokens": train.num_tokens}]

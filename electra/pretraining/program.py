@@ -5,6 +5,7 @@ The command does this in prepare_model (model.py), with what its options say.
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.base.options import without_effect
 from electra.core.configuration import ElectraPretrainingConfig, longest_text
-from electra.core.errors import UserError
+from electra.core.errors import UserError, check_kind
 from electra.core.objectives import KEYS, OF_STAGES
 from electra.data.options import SegmentArguments
 from electra.data.token_cache import TokenCache
@@ -48,6 +49,9 @@ def prepare_program(
 
     The model gets the weights of `args.init_checkpoint`, the steps of its stages, and modules that suit the device.
     """
+    check_kind(model, ElectraForJointPretraining, "model", "an ElectraForJointPretraining, such as from_recipe makes")
+    check_kind(args, ElectraTrainingArguments, "args", "ElectraTrainingArguments")
+    check_kind(segments, (SegmentArguments, NoneType), "segments", "SegmentArguments")
     segments = segments_for(model, args, segments)
     data = data_of_run(train, held_out, tokenizer, segments, args)
     if data is not train:

@@ -18,8 +18,8 @@ from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from electra.base.errors import first_line, where_is
-from electra.base.files import expand, may_be_hub_id
-from electra.core.errors import UserError
+from electra.base.files import PATH_TYPES, may_be_hub_id, network_path
+from electra.core.errors import UserError, check_kind
 
 logger = logging.getLogger(__name__)
 
@@ -69,12 +69,13 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
 
     Args:
         tokenizer_path: a Hugging Face folder, a run folder, a `vocab.txt` (or a folder with only that), a single
-            `tokenizers` JSON file with or without extension, or a Hub id.
+            `tokenizers` JSON file with or without extension, a Hub id, or `tiny-en`, the network of this package.
     Raises:
         UserError: there is no tokenizer, it is damaged or has no Rust backend, or the Hub cannot be reached.
     """
+    check_kind(tokenizer_path, PATH_TYPES, "tokenizer_path", "the folder, the file or the Hub id of a tokenizer")
     tokenizer_path = str(tokenizer_path)
-    path = expand(tokenizer_path)
+    path = network_path(tokenizer_path)
     try:
         if tokenizer_path and path.is_dir():
             tokenizer = _load_folder(path)
@@ -97,7 +98,10 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
 
 def given_tokenizer(tokenizer: PreTrainedTokenizerBase | str | Path) -> PreTrainedTokenizerBase:
     """Return a tokenizer as it is; load one that is given as a path or a Hub id."""
-    return load_tokenizer(tokenizer) if isinstance(tokenizer, str | Path) else tokenizer
+    if isinstance(tokenizer, PreTrainedTokenizerBase):
+        return tokenizer
+    check_kind(tokenizer, PATH_TYPES, "the tokenizer", "one of transformers, or its folder, file or Hub id")
+    return load_tokenizer(tokenizer)
 
 
 def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:

@@ -29,7 +29,7 @@ from electra.finetuning.registry import TASKS, command_of
 from electra.finetuning.runner import evaluate
 from electra.finetuning.saved import SAVED_HEADS, folder_of, heads_of, read_saved
 from electra.finetuning.task import Task
-from electra.model.pretrained import name_of
+from electra.model.pretrained import check_is_model, name_of
 from electra.runtime.device import keeping_random_states
 from electra.tasks.glue.tasks import KNOWN_TASKS
 
@@ -98,6 +98,8 @@ def fine_tune(
         for split, split_name in SPLITS.items()
         if tables[split_name] is not None
     }
+    if model is not None:
+        check_is_model(model, "model")
     is_in_memory = isinstance(model, PreTrainedModel)
     if not is_in_memory and not isinstance(processing_class, str | Path | None):
         raise UserError(f"processing_class is for a model in memory; {model} has its tokenizer, or see tokenizer_path")
@@ -134,9 +136,9 @@ def _arguments(task: str | Task, data: Mapping[str, NamedRows], values: dict[str
             values.setdefault("task_name", "data")
         rows = {split: part._replace(table=as_table(part.table, part.argument)) for split, part in data.items()}
         return command.parse(values, rows, preset), command.evaluate
-    if isinstance(task, str) and task not in KNOWN_TASKS:
+    if not isinstance(task, Task) and str(task) not in KNOWN_TASKS:
         names = [*TASKS_OF_USER, *KNOWN_TASKS]
-        hint = hint_of_unknown(task, names, f"the tasks are {', '.join(names)}")
+        hint = hint_of_unknown(str(task), names, f"the tasks are {', '.join(names)}")
         raise UserError(f"there is no task {task!r}; {hint}")
     if data:
         raise UserError(f"this task has its own data; leave rows out, or choose {', '.join(TASKS_OF_USER)}")

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import sys
 import tracemalloc
 from contextlib import redirect_stdout
@@ -320,11 +321,14 @@ def test_of_several_models_one_must_be_named(tmp_path, capsys):
     assert "previous" not in message
 
 
-def test_a_model_that_was_not_fine_tuned_is_refused(folder, capsys):
+def test_a_model_that_was_not_fine_tuned_is_refused(folder, tmp_path, capsys):
     file = str(folder / "reviews" / "dev.csv")
     for model, what in ((str(folder / "encoder"), "is no fine-tuned model"), ("nowhere/at/all", "does not exist")):
         argv = [model, file, "--output_file", "out.csv"]
         assert f"{model} {what}" in refused_command(main, argv, capsys)
+    shutil.copytree(folder / "encoder", tmp_path / "run" / "discriminator")
+    for model in (tmp_path / "run", tmp_path / "run" / "discriminator"):
+        assert f"electra classify --pretrain_path {model} " in refused_command(main, [str(model), file], capsys)
 
 
 @pytest.mark.slow

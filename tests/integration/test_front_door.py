@@ -12,7 +12,7 @@ import time
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer, TrainingArguments
 
 import electra
 from docs.notebook import NOTEBOOK, executed
@@ -241,6 +241,29 @@ def test_what_is_not_a_corpus_is_named(parts, tmp_path):
         ElectraTrainer(model=trainer.model, args=trainer.args, train_dataset=trainer.data.cache)
 
 
+ROWS = [{"text": "a", "label": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: electra.fine_tune(42, ROWS), "model is 42"),
+        (lambda: electra.fine_tune("tiny-en", ROWS, task=3), "no task 3"),
+        (lambda: electra.predict(None, ["a"]), "model is None"),
+        (lambda: electra.tokenize_corpus(str(ROOT / "README.md"), None), "tokenizer is None"),
+        (lambda: electra.train_tokenizer([]), "files is empty"),
+        (lambda: electra.load_tokenizer(3), "tokenizer_path is 3"),
+        (lambda: electra.replaced_token_probabilities(3, "tiny-en"), "texts is 3"),
+        (lambda: electra.replaced_token_probabilities("a", None), "discriminator is None"),
+        (lambda: ElectraForJointPretraining.from_recipe("tiny", 3), "tokenizer is 3"),
+        (lambda: ElectraTrainer("tiny", None, "a.txt"), "model is 'tiny'"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named_with_the_right_form(call, named):
+    with pytest.raises(UserError, match=f"{named}.*(; give |; the tasks are )"):
+        call()
+
+
 def test_a_tokenizer_can_be_named_by_its_folder(parts, tmp_path):
     folder, text = parts
     corpus = tokenize_corpus(text, folder / "tokenizer", cache_dir=folder / "cache")
@@ -262,6 +285,10 @@ def test_arguments_of_the_trainer_that_do_not_fit_are_named(parts, tmp_path):
     }
     for name, value, named in (
         ("model", copy.deepcopy(trainer.model).bfloat16(), "bfloat16"),
+        ("args", TrainingArguments(str(tmp_path / "other")), "args is"),
+        ("train_dataset", "a.txt", "train_dataset is 'a.txt'"),
+        ("eval_dataset", {"new": "a.txt"}, "eval_dataset is 'a.txt'"),
+        ("segments", SEGMENTS, "segments is"),
         ("eval_dataset", {"a b": corpus}, "'a b'"),
         ("eval_dataset", {"mlm": corpus}, "mlm"),
         ("segments", SegmentArguments(max_length=64), "64 is more than the 32 positions"),
@@ -379,11 +406,11 @@ def test_no_run_continues_from_another_one_or_overwrites_its_checkpoints(parts, 
         (tmp_path / "first" / name).rename(tmp_path / name)
 
 
-@pytest.mark.parametrize("value", [None, 5, {"a": 1}, ["a.txt", 5], b"a.txt"])
+@pytest.mark.parametrize("value", [None, 5, {"a": 1}, ["a.txt", 5], b"a.txt", []])
 def test_paths_of_another_type_are_named(parts, value):
     tokenizer = parts[0] / "tokenizer"
-    assert "train_file" in refused(lambda: electra.train_tokenizer(value))
-    assert "train_file" in refused(lambda: tokenize_corpus(value, tokenizer))
+    assert refused(lambda: electra.train_tokenizer(value)).startswith("files is ")
+    assert refused(lambda: tokenize_corpus(value, tokenizer)).startswith("files is ")
 
 
 def test_folders_and_seeds_of_another_type_are_named(parts):

@@ -7,7 +7,7 @@ from pandas import DataFrame
 from pytest import approx, mark, raises
 from transformers import AutoModel, AutoModelForMaskedLM
 
-from electra import replaced_token_probabilities
+from electra import load_tokenizer, predict, replaced_token_probabilities
 from electra.base.files import PACKAGED_NETWORK, TINY_EN
 from electra.core.errors import UserError
 from electra.finetuning.heads import load_encoder
@@ -18,6 +18,7 @@ from electra.tasks.minimal_pairs.task import main as pairs
 from electra.tasks.squad.task import main as squad
 from electra.tasks.squad.task import parse_squad_arguments
 from electra.tasks.tagging.task import parse_tagging_arguments
+from tests.conftest import refused
 from tests.finetuning.encoders import tiny_configs
 from tests.helpers import ROOT, parametrize, read_json
 from tests.tasks.minimal_pairs.networks import write_run
@@ -35,6 +36,8 @@ def test_the_name_stands_for_the_networks_of_the_package():
     assert locate_model(TINY_EN) == trained_source(TINY_EN, "discriminator") == networks.source
     assert trained_source(TINY_EN, "generator") == str(PACKAGED_NETWORK / "generator")
     assert load_encoder(TINY_EN).name == TINY_EN
+    assert load_tokenizer(TINY_EN).get_vocab() == networks.tokenizer.get_vocab()
+    assert "electra classify --pretrain_path tiny-en" in refused(lambda: predict(TINY_EN, ["the fox"]))
 
 
 @if_packaged

@@ -27,7 +27,7 @@ from electra.core.networks import is_detector
 from electra.core.objectives import OBJECTIVES
 from electra.core.ranges import check
 from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
-from electra.model.pretrained import Networks, check_given_tokenizer, load_networks, networks_of
+from electra.model.pretrained import Networks, check_given_tokenizer, check_is_model, load_networks, networks_of
 from electra.report.blocks import Verdict, table_of, text_table
 from electra.report.evaluation import UNKNOWN_SHARE
 from electra.report.verdict import Rival, too_few, too_unknown, verdict
@@ -152,6 +152,7 @@ def replaced_token_probabilities(
         UserError: there is no such model, the model has no head for replaced tokens, or `texts` are not strings.
     """
     strings = [texts] if isinstance(texts, str) else list_of_texts(texts)
+    check_is_model(discriminator, "discriminator")
     if isinstance(discriminator, PreTrainedModel):
         networks = networks_of(discriminator, processing_class)
     else:
