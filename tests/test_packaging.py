@@ -16,6 +16,7 @@ from pathlib import Path
 from pytest import mark, raises
 
 from docs.help_files import FOLDER, help_of
+from electra.base import errors
 from electra.base.errors import OPTIONAL, where_is
 from electra.base.files import PACKAGED_NETWORK
 from electra.tools import commands
@@ -159,7 +160,7 @@ def test_the_pages_and_programs_that_messages_name_exist():
 
 
 def test_a_message_names_the_page_that_a_wheel_installed(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "lib" / "python3" / "dist-packages" / "errors.py"))
     assert where_is("docs/data.md") == "docs/data.md"  # a clone
     page = tmp_path / "share" / "doc" / "electra" / "docs" / "data.md"
     page.parent.mkdir(parents=True)

@@ -26,8 +26,9 @@ OPTIONAL = {"datatrove", "optuna", "python-calamine", "tensorboard", "wandb"}
 
 def where_is(name: str) -> str:
     """Return the path of a page of docs/ or a program of examples/: NAME in a clone, else where a wheel puts it."""
-    installed = Path(sys.prefix, "share", "doc", "electra", name)
-    return str(installed) if installed.is_file() else name
+    # The folder of all that was installed is one of those around the package; it need not be sys.prefix.
+    places = (folder / "share" / "doc" / "electra" / name for folder in Path(__file__).parents)
+    return str(next((path for path in places if path.is_file()), name))
 
 
 REMOVED: dict[str, str] = {
