@@ -70,8 +70,6 @@ MOST_PROCESSES = 16
 ARROW_NAME = "data.arrow"
 SUMS_NAME = "shard.json"
 """Files in the folder of a shard: its tokens, and the sums that `Sums` describes."""
-WHAT = "the token cache"
-"""What is written under the lock of a cache, for messages."""
 
 
 class Sums(TypedDict):
