@@ -72,7 +72,7 @@ class AtomicCheckpoints(TrainerCallback):
         provenance: text and options of the run (run_folder.py), which are written into each checkpoint.
     """
 
-    def __init__(self, trainer: Any, provenance: RunProvenance | None) -> None:
+    def __init__(self, trainer: Any, provenance: RunProvenance) -> None:
         self.trainer = trainer
         self.provenance = provenance
         self.run_folder = trainer.run_folder
@@ -137,7 +137,7 @@ class AtomicCheckpoints(TrainerCallback):
         if step in plan.checkpoint_steps:
             words = word_steps(trainer.args.checkpoint_words, plan.batch_size / plan.segments_per_epoch, plan.steps)
             (unfinished / KEPT_NAME).write_text(f"chck_{words[step]}M\n" if step in words else "")
-        write_json(asdict(self.provenance) if self.provenance else {}, unfinished / PROVENANCE_NAME)
+        write_json(asdict(self.provenance), unfinished / PROVENANCE_NAME)
         if not (unfinished / "config.json").is_file():  # Trainer wrote sharded weights and nothing else
             trainer.model.config.save_pretrained(unfinished)
             trainer.processing_class.save_pretrained(unfinished)

@@ -162,7 +162,7 @@ def evaluate_at_end(trainer: ElectraTrainer, start: str) -> HeldOutMetrics:
     first = evaluations[0]
     last = evaluations[-1]
     provenance = trainer.checkpoints.provenance
-    is_same_text = provenance is not None and provenance.first_held_out_text == provenance.held_out_text
+    is_same_text = provenance.first_held_out_text == provenance.held_out_text
     has_first = is_same_text and first.get("step") == 0 and first["eval_tokens"] == last["eval_tokens"]
 
     config = trainer.model.config
