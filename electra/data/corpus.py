@@ -361,7 +361,7 @@ def is_saved_dataset(folder: str) -> bool:
     return any(Path(folder, name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
-def find_files(entry: str, option: str = "train_file") -> tuple[list[str], list[str]]:
+def find_files(entry: str, option: str) -> tuple[list[str], list[str]]:
     """Return the sorted absolute paths of the files that a file, a folder or a glob names.
 
     Below a folder, hidden files are left out. Links are followed, unless they lead back to a folder around them. A
