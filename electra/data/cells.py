@@ -1,8 +1,9 @@
 """The cells of a csv or tsv: what separates them, and what the quotation marks around some of them mean.
 
-The delimiter is the user's, or that of the file's ending; where the first line has no such character, it is the
-delimiter that the line has. Quotation marks around cells are left out, except in tables with tabs, where programs
-differ (`tab_quoting`). A table that can be read in two ways is refused with the option that decides.
+The delimiter is the user's, or the usual one of the file's ending; where the first line does not have the usual one,
+it is the delimiter that this line has. Quotation marks around cells are left out. In tables with tabs, which programs
+write in two ways, the file decides (`tab_quoting`). A table that can be read in two ways is refused with the option
+that decides.
 """
 
 import csv
@@ -22,7 +23,7 @@ single: cells may be in '…'."""
 QUOTINGS: tuple[str, ...] = get_args(Quoting)
 """The values of --quoting."""
 CANDIDATES = ",;\t|"
-"""Delimiters that the first line of a table may name."""
+"""Delimiters that a table may have in place of the usual one of its ending."""
 NAMED_DELIMITERS = {"tab": "\t", r"\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}
 """Word for a delimiter on a command line -> the character."""
 LARGEST_CELL = 2**31 - 1
@@ -41,32 +42,36 @@ PAGE = where_is("docs/data.md")
 
 
 def as_delimiter(name: str) -> str:
-    """Return the delimiter of a name: tab, space, comma, semicolon, or a character, which stands for itself."""
+    """Return the delimiter of a name: tab, space, comma, semicolon, or a character, which stands for itself.
+
+    Raises:
+        UserError: the name is of several characters, a quotation mark or a line break.
+    """
     delimiter = NAMED_DELIMITERS.get(name.lower(), name)
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise UserError(f"--delimiter {name!r} is not possible: it must be one character, such as ';', or tab")
     return delimiter
 
 
-def find_delimiter(head: str, natural: str, path: str | Path) -> str:
-    """Return the delimiter of a table by its first line.
+def find_delimiter(first_line: str, usual: str, path: str | Path) -> str:
+    """Return the delimiter of a table by its first line, in which characters between quotation marks do not count.
 
-    It is `natural` if this character is outside of quotation marks, else the only one of `CANDIDATES` that is; without
-    any, it is `natural`.
+    It is the usual one of the file's ending if the line has it, else the only one of `CANDIDATES` that the line has. A
+    line without any of them is a single cell, and the usual delimiter is returned.
 
     Raises:
-        UserError: there are several of `CANDIDATES`, but not `natural`.
+        UserError: the line has several of `CANDIDATES`, but not the usual delimiter.
     """
-    plain = re.sub(r'"[^"]*"', "", head)
-    if natural in plain:
-        return natural
-    delimiters = [character for character in CANDIDATES if character in plain]
+    unmarked = re.sub(r'"[^"]*"', "", first_line)
+    if usual in unmarked:
+        return usual
+    delimiters = [character for character in CANDIDATES if character in unmarked]
     if len(delimiters) > 1:
         raise UserError(
-            f"{path} has no {natural!r} in its first line, but {' and '.join(map(repr, delimiters))}; say with "
+            f"{path} has no {usual!r} in its first line, but {' and '.join(map(repr, delimiters))}; say with "
             f"--delimiter what separates its cells; see {PAGE}"
         )
-    return delimiters[0] if delimiters else natural
+    return delimiters[0] if delimiters else usual
 
 
 _CELL = re.compile(r'(?:^|\t)(?:"((?:[^"]|"")*)"|([^\t]*))')
@@ -74,18 +79,19 @@ _CELL = re.compile(r'(?:^|\t)(?:"((?:[^"]|"")*)"|([^\t]*))')
 
 
 def tab_quoting(lines: Callable[[], Iterator[str]], path: str | Path) -> Quoting:
-    """Return whether quotation marks around cells of a table with tabs are left out ("minimal") or text ("none").
+    """Return how quotation marks around the cells of a table with tabs are read: "minimal" or "none" of `Quoting`.
 
-    1. If all rows have as many cells as the header in one of the two readings only, it is this one. GLUE's files have
-       stray marks; in those of pandas and Excel, a tab or a line break may stand between marks.
-    2. Otherwise marks are left out if the names of the columns are in marks, or if marks inside of cells are doubled;
-       they are text if a cell is in marks without need while others in its column are not, or if a mark stands inside
-       a cell without marks: no program writes such cells.
+    1. If the names of the columns are in marks, marks are left out ("minimal").
+    2. If only in one of the two readings all rows have as many cells as the header, it is this reading. GLUE's files
+       have stray marks; in those of pandas and Excel, a tab or a line break may stand between marks.
+    3. Otherwise marks are left out if marks inside of cells are doubled. They are text ("none") if a cell is in marks
+       without need while others in its column are not, or if a mark stands inside a cell that is not in marks: no
+       program that quotes writes such cells.
 
     Args:
         lines: function that returns an iterator of the table's lines.
     Raises:
-        UserError: nothing, or both, speaks for one of the two.
+        UserError: after 3, nothing speaks for either reading, or something for both.
     """
     if not any(line.startswith('"') or '\t"' in line for line in lines()):
         return "none"  # the table is the same in both ways
@@ -94,58 +100,59 @@ def tab_quoting(lines: Callable[[], Iterator[str]], path: str | Path) -> Quoting
         return "minimal"
     width = len(header)
     is_even = all(line.count("\t") == width - 1 for line in lines() if line.strip("\r\n"))
-    needless: set[int] = set()  # columns with cells in marks that need none
-    bare: set[int] = set()  # columns with cells without marks
-    is_form = is_text = False
-    first = ""
+    columns_quoted_without_need: set[int] = set()
+    columns_with_unquoted_cells: set[int] = set()
+    marks_quote = marks_are_text = False  # whether a cell speaks for "minimal", and for "none"
+    first_quoted = ""  # place of the first cell in marks
     try:
         for line, cells, text in islice(records(lines(), "\t", "minimal"), 1, None):
             if len(cells) != width:
                 return "none"
             for column, (quoted, plain) in enumerate(match.groups() for match in _CELL.finditer(text.rstrip("\r\n"))):
                 if quoted is None:
-                    is_text |= '"' in plain
-                    bare |= {column} if plain else set()
+                    marks_are_text |= '"' in plain
+                    columns_with_unquoted_cells |= {column} if plain else set()
                     continue
-                first = first or f"{path}:{line}"
+                first_quoted = first_quoted or f"{path}:{line}"
                 if not quoted or '""' in quoted:
-                    is_form = True
+                    marks_quote = True
                 elif re.search(r"[\t\r\n]", quoted):
-                    is_text |= width > 1  # as all lines by themselves are rows
+                    marks_are_text |= width > 1  # as all lines by themselves are rows
                 elif "," not in quoted:
-                    needless.add(column)
+                    columns_quoted_without_need.add(column)
     except csv.Error:
         return "none"
     if not is_even:
         return "minimal"
-    is_text |= not needless.isdisjoint(bare)
-    if is_form == is_text:
-        place = first or f"the header of {path}"
+    marks_are_text |= not columns_quoted_without_need.isdisjoint(columns_with_unquoted_cells)
+    if marks_quote == marks_are_text:
+        place = first_quoted or f"the header of {path}"
         raise UserError(
             f"{place} has quotation marks around a cell: give --quoting none if they are part of the text, or "
             f"--quoting minimal if not; see {PAGE}"
         )
-    return "minimal" if is_form else "none"
+    return "minimal" if marks_quote else "none"
 
 
 def first_filled(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
-    """Return the first line that is not blank, "" if there is none, and an iterator of all lines."""
-    begun = []
+    """Return the first line that is not blank, "" if there is none, and an iterator of all lines, blank ones too."""
+    lines_read = []
     for line in lines:
-        begun.append(line)
+        lines_read.append(line)
         if line.strip("\r\n"):
-            return line, chain(begun, lines)
-    return "", iter(begun)
+            return line, chain(lines_read, lines)
+    return "", iter(lines_read)
 
 
 def whole_lines(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the lines of a table; a line cut by a carriage return alone is joined, unless the first one ends so, too.
+    """Yield the lines of a table; a line that ends in a carriage return alone is joined with the next one.
 
-    The csv module takes such a character for a part of a cell in quotation marks, and refuses it elsewhere.
+    Such a character is part of a cell: the csv module reads it between quotation marks, and refuses it elsewhere. If
+    the first line ends in one, as in tables of old Macintosh programs, all lines do, and none are joined.
     """
     first = next(lines, "")
     yield first
-    if first.endswith("\r"):  # as in tables of old Macintosh programs
+    if first.endswith("\r"):
         yield from lines
     waiting = ""
     for line in lines:
@@ -158,23 +165,23 @@ def whole_lines(lines: Iterator[str]) -> Iterator[str]:
 
 
 def records(lines: Iterable[str], delimiter: str, quoting: Quoting) -> Iterator[tuple[int, list[str], str]]:
-    """Yield number of the first line, cells and text of each row.
+    """Yield for each row the number of its first line, its cells, and its lines as one text.
 
     Raises:
-        csv.Error: a quotation mark is neither at the end of a cell nor doubled; the second argument is the line's
-        number.
+        csv.Error: a quotation mark is neither at the end of a cell nor doubled; the second argument of the error is
+            the number of the line.
     """
     csv.field_size_limit(LARGEST_CELL)
-    record_lines: list[str] = []
+    row_lines: list[str] = []
 
-    def recorded() -> Iterator[str]:
+    def noting_lines() -> Iterator[str]:
         for line in lines:
-            record_lines.append(line)
+            row_lines.append(line)
             yield line
 
     style: Any = csv.QUOTE_NONE if quoting == "none" else csv.QUOTE_MINIMAL
     mark = "'" if quoting == "single" else '"'
-    reader = csv.reader(recorded(), delimiter=delimiter, quoting=style, quotechar=mark, strict=True)
+    reader = csv.reader(noting_lines(), delimiter=delimiter, quoting=style, quotechar=mark, strict=True)
     while True:
         first = reader.line_num + 1
         try:
@@ -184,12 +191,17 @@ def records(lines: Iterable[str], delimiter: str, quoting: Quoting) -> Iterator[
         except csv.Error as error:
             raise csv.Error(str(error).partition(" - ")[0], first) from error  # behind it, advice to a programmer
         if cells:
-            yield first, cells, "".join(record_lines)
-        record_lines.clear()
+            yield first, cells, "".join(row_lines)
+        row_lines.clear()
 
 
 def check_no_space_before_marks(cells: Sequence[str], text: str, delimiter: str, place: str) -> None:
-    """Refuse a row such as `1, "a, b"`, in which the marks behind a space would be read as part of the text."""
+    """Refuse a row such as `1, "a, b"`, in which marks behind a space would be read as part of the text.
+
+    Args:
+        cells: the cells of the row.
+        text: the lines of the row.
+    """
     try:
         unspaced = next(
             csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True)

@@ -24,17 +24,17 @@ CACHE_GROUPS = (CorpusArguments, TokenizerPathArguments, TokenizerArguments, Cac
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     command_line = CommandLine(CACHE_GROUPS, "Tokenize a corpus for pre-training.", [*PATH_NEEDS, *TOKENIZER_NEEDS])
-    corpus_args, path, new_tokenizer, cache, choice = command_line.parse(argv).groups
-    # These take seconds: help and errors of the options come before.
+    corpus_args, path, new_tokenizer, cache, seeds = command_line.parse(argv).groups
+    # These imports take seconds: help and errors of the options come before.
     from electra.data.corpus import Corpus, check_apart
     from electra.data.shards import load_or_build_cache
     from electra.data.tokenize import load_or_train_tokenizer
     from electra.tokenizers.load import check_tokenizer, load_tokenizer
 
     check_apart(corpus_args.train_file, {"cache_dir": cache.cache_dir})
-    corpus = Corpus(corpus_args, choice.eval_seed)
+    corpus = Corpus(corpus_args, seeds.eval_seed)
     if path.tokenizer_path is None:
-        tokenizer = load_or_train_tokenizer(corpus, new_tokenizer, cache.cache_dir, choice.eval_seed)
+        tokenizer = load_or_train_tokenizer(corpus, new_tokenizer, cache.cache_dir, seeds.eval_seed)
     else:
         tokenizer = load_tokenizer(path.tokenizer_path)
     check_tokenizer(tokenizer, path.tokenizer_path or "of the text")

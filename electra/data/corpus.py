@@ -81,7 +81,7 @@ class Source(NamedTuple):
     files: list[str]
     """Paths of the files whose content enters the fingerprint of the corpus."""
     read: Callable[[int, int], Iterator[str]]
-    """Function of start and end, in bytes, that yields the documents beginning there; "" for one without text."""
+    """Function that yields the documents that begin in [start, end), in bytes; "" for one without text."""
     counts: dict[str, int] = {}
     """Numbers for reports by name, such as "files"."""
 
@@ -183,9 +183,10 @@ def _builtin_source(fraction: float) -> Source:
 
 
 def content_hashes(paths: Iterable[str | Path]) -> dict[Path, str]:
-    """Return a hash of each file: of all its bytes if all files have up to `WHOLE_BYTES` together, else of samples.
+    """Return a hash of each file by its path: of all its bytes if all files together have up to `WHOLE_BYTES`.
 
-    Samples of a file are its size and eight pieces of 8 KiB, evenly spaced, with its first and last bytes.
+    Otherwise the hash is that of samples: the size of the file and eight pieces of 8 KiB, evenly spaced, with its
+    first and last bytes.
     """
     sizes = {Path(path): os.path.getsize(path) for path in paths}
     hash_file = _whole_hash if sum(sizes.values()) <= WHOLE_BYTES else _sampled_hash
@@ -233,7 +234,9 @@ class Corpus:
         """Find and check all inputs: load the data sets, and read the first row of each table.
 
         Args:
-            file_option: name of the option that gives the files, for messages.
+            seed: seed of the subsets with `dataset_sampling`.
+            file_option: name of the option that gives the files, for messages; only those of train_file get the
+                warnings about text to train on.
         Raises:
             UserError: an option, a name, a format or a column is wrong, or no corpus is named.
         """
@@ -280,7 +283,7 @@ class Corpus:
         return ", ".join(source.name for source in self.sources)
 
     def fingerprint(self) -> str:
-        """Return a hash (hex sha256) of everything that decides the documents.
+        """Return a hash, hexadecimal SHA-256, of everything that decides the documents.
 
         Files count by their content (`content_hashes`), data sets of the Hub by their own fingerprint; neither folders
         nor times count. The seed counts if something is sampled.
@@ -352,8 +355,8 @@ def _draw(content: str) -> float:
 def absolute_dataset_name(dataset_name: str) -> str:
     """Return a `dataset_name` that means the same from any folder: a local folder becomes an absolute path."""
     folder = absolute(dataset_name)
-    is_other = dataset_name in ("", BUILTIN, *SHORT_NAMES)
-    return folder if os.path.isdir(folder) and not is_other else dataset_name
+    is_fixed_name = dataset_name in ("", BUILTIN, *SHORT_NAMES)
+    return folder if os.path.isdir(folder) and not is_fixed_name else dataset_name
 
 
 def is_saved_dataset(folder: str) -> bool:
@@ -367,8 +370,10 @@ def find_files(entry: str, option: str) -> tuple[list[str], list[str]]:
     Below a folder, hidden files are left out. Links are followed, unless they lead back to a folder around them. A
     file that is named by itself or by a glob may have any ending.
 
+    Args:
+        option: name of the option that gives the entry, for messages.
     Returns:
-        the paths of the files that are read, and of files in a folder that are not.
+        the paths of the files that are read, and of those that are skipped.
     Raises:
         UserError: there is no such file or folder, or no file that can be read.
     """

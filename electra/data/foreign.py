@@ -3,9 +3,9 @@
     NAME.ds         token ids, uint16 or uint32
     NAME.ds.index   the end of each document, counted in tokens, uint64
 
-A special token at the beginning or at the end of a document is left out: rows of a batch get their own. All files
-are checked when the index is made, which reads every token once. The index is found again by the content of the
-files.
+A special token at the beginning or at the end of a document is left out, because the collator adds special tokens to
+each row of a batch. All files are checked when the index is made, which reads every token once. The index is found
+again by the content of the files.
 """
 
 import hashlib
@@ -49,6 +49,10 @@ LONGEST = 2**31 - 1
 def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
     """Open a folder of tokens: a token cache, or the files of datatrove, which get an index in `cache_dir`.
 
+    Args:
+        folder: value of --token_cache.
+        tokenizer: tokenizer with which the tokens must have been made.
+        cache_dir: folder of the token caches.
     Raises:
         UserError: the folder has no tokens, or they are incomplete, damaged or of another tokenizer.
     """
@@ -82,7 +86,7 @@ def _index_of(path: Path) -> Path:
 
 
 def _locate(path: Path) -> tuple[IdType, Ints, Lengths]:
-    """Return the type of the ids in a file of datatrove, and start and length of its documents in tokens.
+    """Return the type of the ids in a file of datatrove, and start and length of its D documents in tokens, (D,).
 
     Raises:
         UserError: the file or its index is damaged.
@@ -128,7 +132,10 @@ def _index_file(
 ) -> IndexedFile:
     """Check all tokens of a file, and return its part of the index, without empty documents.
 
-    Changes `starts` and `lengths`, which leave out special tokens at the ends of documents.
+    Starts and lengths, (D,), are changed in place: they leave out special tokens at the ends of documents.
+
+    Raises:
+        UserError: the tokenizer does not have a token of the file.
     """
     ids = map_tokens(path, dtype)
     size = vocabulary_size(tokenizer)
@@ -169,12 +176,12 @@ def _blocks(lengths: Lengths) -> Iterator[slice]:
 
 
 def _special_ends(is_special: Flags, begins: Ints, ends: Ints) -> tuple[Flags, Flags]:
-    """Return which documents begin, and which end, with a special token, bool (D,) each.
+    """Return which of D documents begin, and which end, with a special token, bool (D,) each.
 
     A document of a single special token begins with it and does not end with it.
 
     Args:
-        is_special: which tokens are special, (T,).
+        is_special: which of T tokens are special, (T,).
         begins, ends: indices of the first token of each document, and of the one behind its last, (D,).
     """
     padded = np.append(is_special, False)  # of documents without a token, `begins` may be behind the last one

@@ -1,4 +1,4 @@
-"""The documents of a token cache that are held out of training: chosen by their hashes, and left out of an array.
+"""The documents of a token cache that are held out of training are chosen by their hashes, and left out of an array.
 
 Equal documents have equal hashes, so they are held out together. A cache may have billions of documents: their hashes
 are read block by block.
@@ -14,8 +14,8 @@ from electra.core.rng import Bits, Ints, random_bits
 
 DOCUMENTS_PER_BLOCK = 2**17
 """Number of documents whose hashes are read into memory together."""
-OF_TOKENS = "tokens:"
-"""Beginning of a fingerprint of documents; earlier versions made fingerprints of the text, which begin otherwise."""
+TOKENS_PREFIX = "tokens:"
+"""Beginning of a fingerprint of documents. Fingerprints of earlier versions are of the text, and begin otherwise."""
 NO_DOCUMENTS: Ints = np.empty(0, dtype=np.int64)
 """The empty array of document numbers, int64 (0,)."""
 
@@ -27,7 +27,7 @@ class Documents:
     at these positions.
 
     Args:
-        count: number of all documents of the cache, with those that are held out.
+        count: number of all documents of the cache, held-out ones included.
         left_out: the sorted numbers of the held-out documents, int64.
     """
 
@@ -38,7 +38,9 @@ class Documents:
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[int]:  # indices have no bound: a loop over them would not end
+    def __iter__(
+        self,
+    ) -> Iterator[int]:  # without it, Python would count indices up to an IndexError, which never comes
         return iter(self[:].tolist())
 
     def __getitem__(self, indices: slice | Ints) -> Ints:
@@ -58,7 +60,7 @@ def blocks(hashes: Bits) -> Iterator[tuple[int, Bits]]:
 
 
 def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: bool = False) -> Ints:
-    """Return the sorted numbers of the documents that are held out, int64. Equal documents stay together.
+    """Return the sorted numbers of the documents that are held out, int64 (H,). Equal documents stay together.
 
     Documents are ranked by random numbers. Those with the lowest ranks are held out; for a test set, those with the
     highest. So neither set depends on the fraction of the other. If the sum of both fractions is below 1, no document
@@ -81,15 +83,18 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: boo
             "between its documents, or give a --validation_file; --validation_fraction 0 trains without evaluation"
         )
     wanted_count = min(distinct - 1, max(1, round(fraction * distinct)))
-    flips = np.uint64(2**64 - 1 if is_test else 0)  # with all bits flipped, the highest rank is the lowest
+    flipped_bits = np.uint64(2**64 - 1 if is_test else 0)  # with all bits flipped, the highest rank is the lowest
     # Share of the range of ranks that is searched first: on average, twice the wanted number of documents is there.
     share = 2 * wanted_count / distinct
     while True:
         limit = min(int(share * 2**64), 2**64 - 1)
         candidates = np.concatenate(
-            [first + np.flatnonzero(random_bits(seed, block) ^ flips <= limit) for first, block in blocks(hashes)]
+            [
+                first + np.flatnonzero(random_bits(seed, block) ^ flipped_bits <= limit)
+                for first, block in blocks(hashes)
+            ]
         )
-        ranks = random_bits(seed, hashes[candidates]) ^ flips
+        ranks = random_bits(seed, hashes[candidates]) ^ flipped_bits
         # Asked for counts, np.unique sorts the ranks; otherwise it uses a hash table, which takes 20 times as long.
         lowest, _ = np.unique(ranks, return_counts=True)
         if len(lowest) >= wanted_count:
@@ -98,7 +103,11 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: boo
 
 
 def _count_distinct(hashes: Bits) -> int:
-    """Count distinct hashes. The even ones are sorted first and the odd ones next, in 4 bytes a document."""
+    """Count the distinct hashes.
+
+    Even hashes are sorted first, and odd ones then in the same place, so that only about half of the array is ever in
+    memory: 4 bytes for each document.
+    """
     room = np.empty_like(hashes)
     distinct = 0
     for last_bit in range(2):
@@ -115,21 +124,21 @@ def _count_distinct(hashes: Bits) -> int:
 
 
 def shared_documents(hashes: Bits, other_hashes: Bits) -> Ints:
-    """Return the sorted numbers of the documents whose hash is also among `other_hashes`, int64."""
+    """Return the sorted numbers of the documents whose hash is also among `other_hashes`, int64 (N,)."""
     return np.concatenate([first + np.flatnonzero(np.isin(block, other_hashes)) for first, block in blocks(hashes)])
 
 
 def text_fingerprint(hashes: Bits, left_out: Ints = NO_DOCUMENTS) -> str:
-    """Return the fingerprint of documents: `OF_TOKENS` and a checksum of their hashes, in the order of the cache.
+    """Return the fingerprint of documents: `TOKENS_PREFIX` and a checksum of their hashes, in the order of the cache.
 
-    It does not depend on the names of the files, or on how the documents are divided among files.
+    The fingerprint does not depend on the names of the files, or on how the documents are divided among files.
 
     Args:
         hashes: hash of each document of a cache, uint64 (D,).
-        left_out: sorted numbers of the documents that do not count, int64.
+        left_out: sorted numbers of the documents that do not count, int64 (N,).
     """
     checksum = hashlib.blake2b(digest_size=16)
     for first, block in blocks(hashes):
         inside = slice(*np.searchsorted(left_out, [first, first + DOCUMENTS_PER_BLOCK]))
         checksum.update(np.delete(block, left_out[inside] - first).data)
-    return f"{OF_TOKENS}{checksum.hexdigest()}"
+    return f"{TOKENS_PREFIX}{checksum.hexdigest()}"

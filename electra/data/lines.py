@@ -66,9 +66,9 @@ def open_bytes(path: str | Path) -> IO[bytes]:
 
 @contextmanager
 def naming_damage(path: str | Path) -> Iterator[None]:
-    """Turn errors of the block that come from a damaged file into a UserError that names the file.
+    """Turn an error of the block that comes from a damaged file, or one that is not UTF-8, into a UserError.
 
-    Errors of the operating system, such as a missing permission, are raised as they are.
+    The UserError names the file. Errors of the operating system, such as a missing permission, stay as they are.
     """
     try:
         yield
@@ -83,7 +83,7 @@ def naming_damage(path: str | Path) -> Iterator[None]:
 
 
 def encoding_of(path: str | Path) -> str:
-    """Return the name of a file's encoding: "utf-16" if the file begins with its byte-order mark, else "utf-8-sig".
+    """Return the name of a file's encoding: "utf-16" if the file begins with one of `BYTE_ORDERS`, else "utf-8-sig".
 
     Raises:
         UserError: see `open_bytes`.
@@ -93,9 +93,9 @@ def encoding_of(path: str | Path) -> str:
 
 
 def open_lines(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a file, or of the standard input for "-".
+    """Yield the lines of a file, or of the standard input for "-", with the line breaks at their ends.
 
-    A line has the characters at its end that separate it from the next line. A byte-order mark is left out.
+    A byte-order mark is left out.
 
     Raises:
         UserError: there is no such file, a line is not in the encoding of the file, or the file is damaged.

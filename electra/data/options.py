@@ -134,7 +134,11 @@ DATA_NEEDS = [
 
 
 def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:
-    """Return the files of each held-out text by the text's name; files without a name are one text, the first."""
+    """Return the files of each held-out text by the text's name; files without a name are one text, the first, "".
+
+    Args:
+        validation_file: values of the option, FILE or NAME=FILE.
+    """
     texts: dict[str, list[str]] = {}
     for entry in validation_file:
         name, path = split_name(entry)

@@ -77,24 +77,29 @@ def is_of_corpus(path: str) -> bool:
 
 
 def is_readable(path: str) -> bool:
-    """Return True if a file that the user names by itself is read: its ending may be that of text."""
+    """Return True if a file that the user names by itself is read: if its ending is none of `NEVER_TEXT`."""
     return form_of(path) not in NEVER_TEXT.split()
 
 
 def is_one_document(path: str) -> bool:
-    """Return True if no blank line separates documents in a file of plain text, which is not compressed."""
+    """Return True if a file of plain text, which is not compressed, has no blank line between two documents."""
     with open(path, "rb") as file:
         _document_start(file, 1, "blank_line")
         return all(map(bytes.isspace, file))
 
 
 def shown_files(files: Sequence[str]) -> str:
-    """Return the names of the first files, for a message."""
+    """Return the names of the first `MOST_FILES` of some files, for a message."""
     return ", ".join([*map(os.path.basename, files[:MOST_FILES]), *["..."] * (len(files) > MOST_FILES)])
 
 
 def warn_of_files(entry: str, files: Sequence[str], skipped: Sequence[str], *, is_training: bool) -> None:
-    """Log a warning about skipped files of a folder or glob, and about training files with names of held-out ones."""
+    """Log a warning about skipped files of a folder or glob, and one about files with names of held-out text.
+
+    Args:
+        entry: the file, folder or glob that the user names.
+        is_training: whether the files are trained on; otherwise a name such as valid.txt is no reason to warn.
+    """
     if skipped:
         total = len(files) + len(skipped)
         logger.warning("%d of %d files of %s are skipped: %s", len(skipped), total, entry, shown_files(skipped))
@@ -121,12 +126,16 @@ def read_file(
     Text and JSON lines are cut between documents, Parquet between row groups; other files, and compressed ones, belong
     to the range with their first byte.
 
+    Args:
+        text_column: name of the column of the text, in a table.
+        document_separator: blank_line, line or file, in plain text.
+        start, end: the first byte of the range, and the one behind its last; both may be outside of the file.
     Raises:
-        UserError: the file is broken or not UTF-8, or a row is not as expected.
+        UserError: the file is damaged or not UTF-8, or a row has no such column or no text in it.
     """
     size = os.path.getsize(path)
-    first = max(0, start)
-    last = min(end, size)
+    begin = max(0, start)
+    behind = min(end, size)
     file_format, compression = format_of(path)
     file_format = file_format or "text"  # a file of any ending that is named by itself
     separator = "line" if file_format == "jsonl" else document_separator
@@ -134,26 +143,26 @@ def read_file(
     is_cut = file_format in ("text", "jsonl") and not compression and separator != "file" and not is_table
     with naming_damage(path), open(path, "rb") as raw:
         stream: Any = raw
-        if file_format == "text" and not compression and first == 0:
+        if file_format == "text" and not compression and begin == 0:
             _check_bytes(raw, path)
         if file_format == "parquet":
-            yield from _parquet_documents(raw, text_column, path, range(first, last))
+            yield from _parquet_documents(raw, text_column, path, range(begin, behind))
             return
         if is_table:
-            if first == 0 < last:
+            if begin == 0 < behind:
                 yield from _row_documents(read_rows(path, skips_empty=True), text_column)
             return
         if is_cut:
-            first = _document_start(raw, first, separator)
-            last = _document_start(raw, last, separator)
-            stream = pa.OSFile(path).get_stream(first, last - first)
-        elif first > 0:
+            begin = _document_start(raw, begin, separator)
+            behind = _document_start(raw, behind, separator)
+            stream = pa.OSFile(path).get_stream(begin, behind - begin)
+        elif begin > 0:
             return
         elif compression:
             stream = open_bytes(path)
         # Accepts a byte-order mark and the line ends of every system.
-        text = io.TextIOWrapper(stream, encoding="utf-8" if first else "utf-8-sig")
-        place = f"{path} from byte {first} on" if first else path
+        text = io.TextIOWrapper(stream, encoding="utf-8" if begin else "utf-8-sig")
+        place = f"{path} from byte {begin} on" if begin else path
         if file_format == "text":
             yield from _text_documents(text, separator)
         else:
@@ -161,7 +170,7 @@ def read_file(
 
 
 def has_json_lines(path: str) -> bool:
-    """Return True if the first line of a file of JSON is an object, and not the beginning of one value."""
+    """Return True if the first line of a file of JSON is an object, and not the beginning of an array or object."""
     with open_bytes(path) as file:
         text = io.TextIOWrapper(file, "utf-8-sig", errors="replace")
         return is_object(next((line for line in text if line.strip()), "{}"))
@@ -176,7 +185,10 @@ def _check_bytes(raw: IO[bytes], path: str) -> None:
 
 
 def _document_start(file: io.BufferedReader, position: int, separator: str) -> int:
-    """Return the byte at which the first document behind a position begins: a line, or a line after a blank one."""
+    """Return the byte at which the first document at or behind a position begins.
+
+    A document begins with a line or, if the separator is blank_line, with the line after a blank one.
+    """
     if position == 0:
         return 0
     file.seek(position - 1)
@@ -191,6 +203,8 @@ def _document_start(file: io.BufferedReader, position: int, separator: str) -> i
 def as_document(value: object, text_column: str, place: str) -> str:
     """Return the text of a cell as a document, with "\n" between lines; null and white space alone become "".
 
+    Args:
+        text_column, place: column and place of the cell, for messages.
     Raises:
         UserError: the value is neither Unicode text nor null.
     """
@@ -203,7 +217,13 @@ def as_document(value: object, text_column: str, place: str) -> str:
 
 
 def check_columns(place: str, text_column: str, columns: Iterable[str], advice: str = "") -> None:
-    """Refuse a table that has not the column of the text; `advice` is added to the message."""
+    """Refuse a table without the column of the text.
+
+    Args:
+        place: file and line, or data set, for the message.
+        columns: names of the columns that the table has.
+        advice: the end of the message.
+    """
     if text_column not in columns:
         raise UserError(
             f"{place} has no column {text_column!r}, it has: {shown_names(columns)}; "

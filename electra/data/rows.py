@@ -58,16 +58,14 @@ INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 
 
 class OpenTable(NamedTuple):
-    """A table of cells that is open: its delimiter, the names of its columns, and its rows.
-
-    Args:
-        delimiter: what separates the cells of a csv or tsv.
-        names: columns of each row, in order; empty in an empty file.
-    """
+    """A table of cells that is open."""
 
     delimiter: str
+    """What separates the cells of a csv or tsv; a comma in a workbook."""
     names: list[str]
+    """The names of the columns, in order; none in an empty file."""
     rows: Iterator[PlacedRow]
+    """The rows, which are read from the file as they are asked for."""
 
 
 def read_rows(
@@ -79,7 +77,7 @@ def read_rows(
     reads_text: bool = False,
     skips_empty: bool = False,
 ) -> Iterator[PlacedRow]:
-    """Yield the place of each row of a file, "FILE:LINE", and its columns by name; blank lines are left out.
+    """Yield each row of a file: its place, "FILE:LINE", and its values by column. Blank lines are left out.
 
     The path "-" is the standard input: JSON if its first character is a brace or a bracket, otherwise csv.
 
@@ -119,23 +117,24 @@ def _filled_rows(rows: Iterator[PlacedRow], path: str | Path) -> Iterator[Placed
 
     Logs a warning if all cells of a column are in single quotation marks, which are read as text.
     """
-    count = empty = 0
-    marked: set[str] = set()
+    filled_rows = empty_rows = 0
+    quoted_columns: set[str] = set()  # columns whose cells are all in single quotation marks so far
     for place, row in rows:
         if any(row.values()):
-            marked = {name for name in (marked if count else row) if re.fullmatch("'.*'", row[name], re.DOTALL)}
-            count += 1
+            columns = quoted_columns if filled_rows else row
+            quoted_columns = {name for name in columns if re.fullmatch("'.*'", row[name], re.DOTALL)}
+            filled_rows += 1
             yield place, row
         else:
-            empty += 1
-    if empty:
-        logger.info("%s: %d rows whose cells are all empty are left out", path, empty)
-    if marked and count > 1:
+            empty_rows += 1
+    if empty_rows:
+        logger.info("%s: %d rows whose cells are all empty are left out", path, empty_rows)
+    if quoted_columns and filled_rows > 1:
         logger.warning(
             "%s: all cells of the column '%s' are in '…', which is read as part of them; give --quoting single if the "
             "marks are no part of the text",
             path,
-            min(marked),
+            min(quoted_columns),
         )
 
 
@@ -145,10 +144,13 @@ def refusal(path: str | Path) -> str:
 
 
 def text_of(row: Columns, column: str, place: str, option: str = "") -> str:
-    """Return the text in a column of a row; raise a UserError if there is none.
+    """Return the text in a column of a row.
 
     Args:
-        option: the option that names another column, for the message.
+        place: place of the row, for messages.
+        option: the option that chooses the column, for messages; "" if no option does.
+    Raises:
+        UserError: the row has no such column, or no text in it.
     """
     if column not in row:
         advice = f"choose one with {option}" if option else "rename one"
@@ -162,12 +164,12 @@ def text_of(row: Columns, column: str, place: str, option: str = "") -> str:
 
 
 def shown_names(row: Iterable[str]) -> str:
-    """Return the names of a row's columns for a message, long ones cut."""
+    """Return the names of a row's columns for a message, cut to 40 characters each and 200 in all."""
     return ", ".join(f"{name:.40}" for name in row)[:200]
 
 
 def parse_value(written: object) -> list[Any] | dict[str, Any] | None:
-    """Return a list or a mapping: the value itself, or what a cell holds as JSON; None for any other value."""
+    """Return the list or the mapping that a cell holds, as a value or as JSON; None if the cell holds neither."""
     if isinstance(written, list | dict):
         return written
     text = written.strip() if isinstance(written, str) else ""
@@ -185,13 +187,13 @@ def parse_value(written: object) -> list[Any] | dict[str, Any] | None:
 
 def open_table(path: str | Path, delimiter: str | None = None, quoting: str | None = None) -> OpenTable:
     """Open a csv, a tsv or the first sheet of a workbook; arguments and errors are those of `read_rows`."""
-    form = form_of(path)  # before a line is read, because the standard input may end with it
+    form = form_of(path)  # before a line is read: of the standard input, its first character decides
     if form in WORKBOOKS:
         return _table(_sheet_records(path), path, ",")
     lines = whole_lines(open_lines(path))
-    head, lines = first_filled(lines)
+    first, lines = first_filled(lines)
     if delimiter is None:
-        delimiter = find_delimiter(head, DELIMITERS[form], path)
+        delimiter = find_delimiter(first, DELIMITERS[form], path)
     delimiter = as_delimiter(delimiter)
     if quoting is None and delimiter == "\t":
         if path == "-":  # the standard input can be read only once
@@ -245,9 +247,13 @@ def _sheet_records(path: str | Path) -> Iterator[tuple[str, list[str]]]:
         yield f"{path}:{number}", row
 
 
-def _table(records: Iterator[tuple[str, list[str]]], path: str | Path, delimiter: str) -> OpenTable:
-    """Return the table whose first row names the columns."""
-    header = next((cells for _, cells in records), [])
+def _table(placed_cells: Iterator[tuple[str, list[str]]], path: str | Path, delimiter: str) -> OpenTable:
+    """Return the table of rows of cells, the first of which names the columns.
+
+    Args:
+        placed_cells: place and cells of each row.
+    """
+    header = next((cells for _, cells in placed_cells), [])
     names = [cell.strip().strip(INVISIBLE).strip() for cell in header]
     column_names = [name for name in names if name]
     if len(set(column_names)) < len(column_names):
@@ -255,12 +261,12 @@ def _table(records: Iterator[tuple[str, list[str]]], path: str | Path, delimiter
         raise UserError(f"{path} has two columns of one name, '{twice:.60}', in {', '.join(names)[:200]}; rename one")
     if header and not column_names:
         raise UserError(f"{path} has no header; its first line must name the columns")
-    numbers = [number for number, name in enumerate(names) if name or number == 0]  # the first may count rows
-    kept_names = [names[number] for number in numbers]
+    read_columns = [column for column, name in enumerate(names) if name or column == 0]  # the first may count rows
+    read_names = [names[column] for column in read_columns]
 
     def rows() -> Iterator[PlacedRow]:
-        unread = 0
-        for place, cells in records:
+        rows_with_unread_cells = 0
+        for place, cells in placed_cells:
             if [cells[0].removeprefix("\ufeff"), *cells[1:]] == header and len(names) > 1:
                 raise UserError(f"{place} names the columns again, as in files that were joined; leave this line out")
             if len(cells) != len(names):
@@ -268,14 +274,16 @@ def _table(records: Iterator[tuple[str, list[str]]], path: str | Path, delimiter
                     f"{place} has {len(cells)} cells, the header {len(names)} ('{', '.join(names):.60}', separated by "
                     f"{delimiter!r}); see --delimiter and --quoting, and {PAGE}"
                 )
-            if len(kept_names) < len(names):
-                unread += any(cells[number] for number in range(1, len(names)) if not names[number])
-                cells = [cells[number] for number in numbers]
-            yield place, dict(zip(kept_names, cells, strict=True))
-        if unread:
-            logger.warning("%s: %d rows have cells in columns without a name, which are not read", path, unread)
+            if len(read_names) < len(names):
+                rows_with_unread_cells += any(cells[column] for column in range(1, len(names)) if not names[column])
+                cells = [cells[column] for column in read_columns]
+            yield place, dict(zip(read_names, cells, strict=True))
+        if rows_with_unread_cells:
+            logger.warning(
+                "%s: %d rows have cells in columns without a name, which are not read", path, rows_with_unread_cells
+            )
 
-    return OpenTable(delimiter, kept_names, rows())
+    return OpenTable(delimiter, read_names, rows())
 
 
 # ---- JSON
@@ -289,7 +297,11 @@ def _filled(lines: Iterable[str], path: str | Path) -> Iterator[tuple[str, str]]
 
 
 def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[PlacedRow]:
-    """Yield the rows of JSON lines."""
+    """Yield the rows of JSON lines.
+
+    Raises:
+        UserError: a line is no JSON, or no object.
+    """
     for place, line in _filled(lines, path):
         try:
             value = _value_of(line)
@@ -328,7 +340,7 @@ def _value_of(text: str) -> Any:
 
 
 def is_object(line: str) -> bool:
-    """Return True if a line is an object of JSON, as each line of JSON lines."""
+    """Return True if a line is a whole object of JSON, as each line of JSON lines is."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
@@ -367,7 +379,11 @@ def _classes(schema: pa.Schema, path: str | Path) -> dict[str, Sequence[str]]:
 
 
 def classes_of(features: Mapping[str, object]) -> dict[str, Sequence[str]]:
-    """Return for each column of classes the names of its classes, from the features of a table of `datasets`."""
+    """Return the names of the classes of each column that has classes, by column.
+
+    Args:
+        features: the features of a table of `datasets`.
+    """
     classes = {}
     for column, feature in features.items():
         names = getattr(getattr(feature, "feature", feature), "names", None)  # a list of classes has them in `feature`
@@ -377,10 +393,13 @@ def classes_of(features: Mapping[str, object]) -> dict[str, Sequence[str]]:
 
 
 def name_classes(row: Columns, classes: Mapping[str, Sequence[str]], place: str) -> Columns:
-    """Return the row with classes by name in place of number, None where labels are hidden.
+    """Return the row with the names of classes in place of their numbers, None where labels are hidden.
 
+    Args:
+        classes: the names of the classes of each column, see `classes_of`.
+        place: place of the row, for messages.
     Raises:
-        UserError: a number is none of a class.
+        UserError: a number is that of no class.
     """
     class_names = {column: _named(row[column], names, place) for column, names in classes.items() if column in row}
     return {**row, **class_names}

@@ -1,9 +1,9 @@
-"""Building a token cache on one host, with several processes, again after a kill.
+"""A token cache is built on one host, by several processes; after a kill, only what is missing is built.
 
 Shard i of N has the documents that begin in the i-th of N equal parts of the corpus's bytes. Its folder,
-`shard-i-of-N/`, appears when it is complete; one that is there and whole is not built again. When all are there, index
-and manifest complete the cache, without copying tokens. Whatever N is, the cache has the same documents in the same
-order. Nobody deletes a shard that is whole.
+`shard-i-of-N/`, appears when it is complete, and is never built again or deleted while it is whole. When all shards
+are there, index and manifest complete the cache, without copying tokens. Whatever N is, the cache has the same
+documents in the same order.
 
 Several hosts tokenize with datatrove: examples/tokenize_datatrove.py.
 """
@@ -69,11 +69,11 @@ MOST_PROCESSES = 16
 """Processes that build shards, at most; each needs about 600 MB of memory, and can use several cores."""
 ARROW_NAME = "data.arrow"
 SUMS_NAME = "shard.json"
-"""Files in the folder of a shard: its tokens, and the sums that `Sums` describes."""
+"""Files in the folder of a shard: its tokens (tokenize.py), and its sums (`Sums`)."""
 
 
 class Sums(TypedDict):
-    """The content of shard.json: documents and tokens of each source, and unknown tokens."""
+    """The content of shard.json: numbers of documents and tokens of each source, and of all unknown tokens."""
 
     sources: list[Counts]
     unknown: int
@@ -97,7 +97,7 @@ def tokenize_corpus(
         options: other fields of `CorpusArguments`, such as dataset_name, text_column, document_separator;
             `electra cache --help` lists them.
     Raises:
-        UserError: a file is missing or cannot be read.
+        UserError: an option has a value that is not possible, or a file is missing or cannot be read.
     """
     log_by_default()
     corpus = corpus_of_program(files, seed, options)
@@ -108,6 +108,11 @@ def load_or_build_cache(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cach
     """Return the cache of a corpus under a tokenizer; if need be, build or complete it first, by several processes.
 
     Shards that are there and whole stay as they are; damaged ones are built again.
+
+    Args:
+        cache_dir: folder of the token caches.
+    Raises:
+        UserError: the corpus is empty, cannot be read or changes meanwhile, or the cache cannot be written.
     """
     target = cache_folder(corpus, tokenizer, cache_dir)
     if find_cache_damage(target) is None:
@@ -131,9 +136,9 @@ def cache_folder(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: 
 
 
 def _count_of_shards(corpus: Corpus, target: Path) -> int:
-    """Return the number of shards of a cache: that in the name of a shard which is there, else one for each 128 MB.
+    """Return the number of shards of a cache: that of the shards which are there, else one for each 128 MB of text.
 
-    Earlier versions built caches of other numbers of shards.
+    Shards which are there may be of an earlier version, which built others.
     """
     names = sorted(path.name for path in target.glob("shard-?????-of-?????"))
     return int(names[0][-5:]) if names else min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
@@ -167,9 +172,9 @@ def _build_shards(
 
 
 def _start_worker(threads: int) -> None:
-    """Set up a process that builds shards: limit the tokenizer's threads, and end with the process that started it.
+    """Limit the threads of the tokenizer in a process that builds shards, and let it end with its parent.
 
-    The process that started it has opened the same corpus, and said the warnings about the files.
+    Its warnings are left out: the parent has opened the same corpus and logged them.
     """
     logging.disable(logging.WARNING)
     os.environ["RAYON_NUM_THREADS"] = str(threads)
@@ -189,10 +194,12 @@ def build_shard(
     count: int,
     fingerprint: str | None = None,
 ) -> None:
-    """Build one shard of the cache `target`, unless the shard is there.
+    """Build a shard of a cache, unless the shard is there and whole.
 
     Args:
-        fingerprint: fingerprint of the corpus after which `target` is named, by default the corpus's fingerprint now.
+        target: folder of the cache.
+        shard, count: number of the shard, in [0, count), and number of all shards.
+        fingerprint: fingerprint of the corpus after which `target` is named, by default that of the corpus now.
     Raises:
         UserError: a file of the corpus was written meanwhile, so the tokens are not those of the fingerprint.
     """
@@ -232,7 +239,7 @@ def _write_tokens(
 
 
 def describe_sources(corpus: Corpus, cache: TokenCache) -> list[dict[str, int | str | None]]:
-    """Return name and numbers of files, documents and tokens of each source of a corpus, for reports."""
+    """Return for each source of a corpus its name and its numbers of files, documents and tokens, for reports."""
     counts = cache.description["sources"]
     return [
         {**source, "documents": count["documents"], "tokens": count["tokens"]}
@@ -292,9 +299,12 @@ def _move_index(unfinished: Path, target: Path) -> None:
 
 
 def _locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[IdType, Ints, Lengths]:
-    """Return the type of the ids in the column `input_ids` of a mapped table, and start and length of its lists.
+    """Return the type of the ids in the column `input_ids` of a mapped table, and start and length of its D lists.
 
-    Starts and lengths are in tokens; starts are counted from the beginning of the file.
+    Starts, int64 (D,), and lengths, int32 (D,), are in tokens; starts are counted from the beginning of the file.
+
+    Args:
+        table, buffer: result of `read_arrow`.
     """
     column = table.column("input_ids")
     dtype = np.dtype(column.type.value_type.to_pandas_dtype())

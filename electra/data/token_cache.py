@@ -39,7 +39,6 @@ TOKENIZER_NAME = "tokenizer"
 """Names in the folder of a cache: its description, and the folder of its tokenizer."""
 REMEDY = "copy it again, or mend it with `electra cache` and its options"
 """What to do with a damaged cache, the end of messages."""
-
 IdType = Literal["uint16", "uint32"]
 """Types that token ids may have on disk."""
 Lengths = NDArray[np.int32]
@@ -84,7 +83,7 @@ class Description(TextDescription):
 
 
 class TokenCache:
-    """A complete cache, memory-mapped. Pickled as a path: a worker process maps the files again.
+    """A complete token cache, mapped into memory. Pickled as a path: a worker process maps the files again.
 
         corpus = tokenize_corpus("corpus/*.txt", tokenizer)
         print(corpus, len(corpus), corpus.num_tokens)        # folder, documents, tokens
@@ -121,8 +120,8 @@ class TokenCache:
     def __repr__(self) -> str:
         return f"TokenCache({str(self.path)!r}): {len(self):,} documents, {self.num_tokens:,} tokens"
 
-    def _open(self, path: str, dtype: IdType, bytes: int) -> TokenIds:
-        wrong = _wrong_size(self.path, path, bytes)
+    def _open(self, path: str, dtype: IdType, size: int) -> TokenIds:
+        wrong = _wrong_size(self.path, path, size)
         if wrong is not None:
             raise UserError(f"{self.path} {wrong}; {REMEDY}")
         return map_tokens(self.path / path, dtype)
@@ -157,7 +156,7 @@ class TokenCache:
         return ids
 
     def line_lengths(self, document: int) -> NDArray[np.uint32]:
-        """Return the number of tokens of each line of a document, (number of lines,).
+        """Return the number of tokens of each line of a document, uint32 (number of lines,).
 
         Raises:
             UserError: the tokens are those of another program, which do not say where lines end.
@@ -231,7 +230,7 @@ def read_arrow(path: Path) -> tuple[pa.Table, pa.Buffer]:
 
 
 def _line_lengths(path: Path) -> pa.ChunkedArray:
-    """Read how many tokens each line of each document has, from a file that tokenize.py wrote."""
+    """Return the lists of numbers of tokens, one list for each document, of a file that tokenize.py wrote."""
     with naming_damage(path):
         column = read_arrow(path)[0].column("line_lengths")
         column.validate(full=True)
@@ -246,7 +245,10 @@ def write_index(
 ) -> None:
     """Write the index of a cache whose files of tokens are complete: the arrays of all documents, and cache.json.
 
-    Relative paths of files begin in `root`, which is `folder` unless given.
+    Args:
+        folder: folder that gets the index.
+        files: the files of tokens, with their parts of the index.
+        root: folder in which relative paths of files begin; by default `folder`.
     """
     paths, dtypes, starts, lengths, hashes = zip(*files, strict=True)
     for name, arrays in (("starts", starts), ("lengths", lengths), ("hashes", hashes)):

@@ -1,6 +1,6 @@
-"""From text to tokens: trains the tokenizer of a corpus or finds it in the cache, and encodes documents.
+"""From text to tokens: the tokenizer of a corpus, trained or found in the cache, and documents as rows of token ids.
 
-The encoded documents are rows of a token cache, which shards.py writes.
+shards.py writes these rows into a token cache.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ HELD_OUT_FRACTION = 0.05
 MANY_UNKNOWN = 0.01
 """Share of characters in unknown words above which a tokenizer does not fit its text."""
 FEW_CAPITALS = 0.01
-"""Share of words with a capital below which the log does not say what lower-casing loses."""
+"""Share of words with capitals below which the log does not say what lower-casing loses."""
 INNER_WORD = regex.compile(r"(?<=[\p{Ll},;] )\p{L}+")
 """A word that follows a lower-case letter, a comma or a semicolon, and so does not begin a sentence."""
 HELD_OUT_BYTES = 5_000_000
@@ -79,12 +79,12 @@ def train_tokenizer(
     Returns:
         a fast tokenizer of transformers with at most `vocab_size` tokens.
     Raises:
-        UserError: a file is missing or cannot be read.
+        UserError: an option has a value that is not possible, or a file is missing or cannot be read.
     """
     log_by_default()
-    names_of_corpus = {f.name for f in fields(CorpusArguments)}
-    of_corpus = {name: options.pop(name) for name in names_of_corpus & options.keys()}
-    corpus = corpus_of_program(files, seed, of_corpus)
+    names = {f.name for f in fields(CorpusArguments)}
+    corpus_options = {name: options.pop(name) for name in names & options.keys()}
+    corpus = corpus_of_program(files, seed, corpus_options)
     return load_or_train_tokenizer(corpus, TokenizerArguments(**options), cache_dir, seed)
 
 
@@ -131,6 +131,7 @@ def train_on_corpus(
     """Train a tokenizer on all documents but a twentieth, and measure it on that twentieth.
 
     Args:
+        seed: as in `train_tokenizer`.
         source: a tokenizer to extend by `new_tokens` tokens instead of training a new one; it is measured, too.
     Returns:
         the tokenizer and its report, which has no measurements if no document was held out.
@@ -188,7 +189,14 @@ class _TrainingStream:
 
 
 def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[str, float]:
-    """Return measurements of a tokenizer: its vocabulary and, if there are documents, how it cuts them into tokens."""
+    """Return measurements of a tokenizer, and log them: its vocabulary and how it cuts documents into tokens.
+
+    Without documents, only the size of the vocabulary is measured.
+
+    Args:
+        name: name of the tokenizer in the log.
+        documents: documents on which the tokenizer was not trained.
+    """
     sizes: dict[str, float] = {"vocab_size": len(tokenizer), "held_out_documents": len(documents)}
     if not documents:
         return sizes
@@ -236,10 +244,10 @@ def _log_lost_case(documents: Sequence[str]) -> None:
 
 
 def is_held_out(document: str, seed: int) -> bool:
-    """Return True if a document is to measure tokenizers, and not to train them.
+    """Return True if tokenizers are measured on a document, and not trained on it.
 
-    Its text and the seed decide, so that equal documents stay together. The documents that are held out of
-    pre-training are others, see held_out.py.
+    The text of the document and the seed decide, so that equal documents stay together. Other documents are held out
+    of pre-training, see held_out.py.
     """
     salt = seed.to_bytes(16, "little", signed=True)
     digest = hashlib.blake2b(document.encode(), digest_size=8, salt=salt).digest()
@@ -270,7 +278,7 @@ EncodedBatch = tuple[pa.RecordBatch, TokenIds]
 
 
 class DocumentEncoder:
-    """An encoder of documents to token ids without special tokens."""
+    """An encoder of documents to rows of a token cache, without special tokens."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.backend = plain_backend(tokenizer)
@@ -287,10 +295,10 @@ class DocumentEncoder:
         )
 
     def batches(self, documents: Iterator[str]) -> Iterator[EncodedBatch]:
-        """Yield the rows of documents, in their order, in batches of about `BATCH_CHARACTERS` characters."""
+        """Yield the rows of documents in their order, in batches of about `BATCH_CHARACTERS` characters of text."""
         waiting: deque[Future[EncodedBatch]] = deque()
         with ThreadPoolExecutor(max_workers=2) as pool:
-            for texts in _batches(documents):
+            for texts in _batches_of_text(documents):
                 waiting.append(pool.submit(self._encode, texts))
                 if len(waiting) > 2:
                     yield waiting.popleft().result()
@@ -323,7 +331,8 @@ class DocumentEncoder:
     def _lines(self, text: str) -> list[str]:
         """Return the lines of a document that hold text.
 
-        If the tokenizer keeps newlines, a line begins with the white space before it: joined, lines are the document.
+        If the tokenizer keeps newlines, each line also has the white space before it, and the last one that behind it:
+        joined, the lines are the document.
         """
         if not self.keeps_newlines:
             return [line for line in text.split("\n") if line.strip()]
@@ -332,7 +341,7 @@ class DocumentEncoder:
         return [*lines, last + text[len(body) :]]
 
 
-def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
+def _batches_of_text(documents: Iterator[str]) -> Iterator[list[str]]:
     batch: list[str] = []
     characters = 0
     for document in documents:
@@ -347,6 +356,7 @@ def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _list_array(sizes: ArrayLike, values: NDArray[Any]) -> pa.ListArray:
+    """Return an Arrow array of lists, which have the next `sizes[i]` of the values each."""
     ends = np.cumsum(sizes)
     offsets = np.concatenate([[0], ends])
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values))

@@ -13,17 +13,18 @@ from electra.data.policies.windows import PAIR_SPECIALS, SINGLE_SPECIALS, TWO_SE
 
 SHORT_TARGET_PROBABILITY = 0.05
 SHORTEST_TARGET = 5
-"""Share of examples with a shorter target, and the least of these targets in tokens; both as in the original."""
+"""Share of examples with a shorter target length, and the shortest one in tokens; both as in the original."""
 TokenSpan = tuple[int, int]
 """A piece of a document: its first token, and its number of tokens."""
 
 
 class GooglePolicy(Policy):
-    """The static examples of google-research/electra, build_pretraining_dataset.py (`ExampleBuilder`), as a policy.
+    """A policy of the static examples of google-research/electra.
 
-    Lines, the "sentences" of the original, are collected until a target length is reached or the document ends. Then
-    they are distributed over segments A and B, which are trimmed; the rest is lost. The decisions are the original's,
-    in its order. They depend only on line lengths, so examples are built once and kept as spans of the token cache.
+    Examples are made as by `ExampleBuilder` of build_pretraining_dataset.py: lines, the "sentences" of the original,
+    are collected until a target length is reached or the document ends. Then they are distributed over segments A and
+    B, which are trimmed; the rest is lost. Random decisions are made in the order of the original. All depends only on
+    the lengths of lines, so examples are built once and kept as spans of the token cache.
     """
 
     def __post_init__(self) -> None:
@@ -54,6 +55,7 @@ class GooglePolicy(Policy):
         return segments
 
     def _add_document(self, document: int) -> None:
+        """Add the examples of a document."""
         lines: list[TokenSpan] = []
         start = 0
         collected = 0
@@ -69,6 +71,7 @@ class GooglePolicy(Policy):
             self._add_example(document, lines)
 
     def _add_example(self, document: int, lines: list[TokenSpan]) -> None:
+        """Add the example of these lines, trimmed to `max_length`, and draw the target length of the next one."""
         room = self.max_length - SINGLE_SPECIALS
         for is_second, spans in enumerate(self._distribute(lines)):
             first_span = len(self._start)

@@ -20,14 +20,15 @@ from electra.data.policies.windows import (
 )
 
 RowKind = tuple[tuple[int, ...], int]
-"""A kind of row: the lengths of the items in such a row, and the number of rows of this kind."""
+"""A kind of row: the lengths of the items in such a row, and the number of such rows."""
 
 
 def pack_lengths(counts: Sequence[int], capacity: int) -> list[RowKind]:
-    """Distribute items, `counts[n]` of length n, over rows of `capacity` tokens; return the kinds of rows.
+    """Return the kinds of rows of `capacity` tokens that hold all items, of which `counts[n]` have length n.
 
-    Best-fit decreasing on the histogram: the longest items first, each in the fullest row with room. Its time depends
-    on the capacity and hardly on the number of items. Source: Krell et al. 2021 (arXiv 2107.02027), LPFHP.
+    The items are packed by best-fit decreasing on the histogram of their lengths: the longest items first, each in the
+    fullest row with room. The time depends on the capacity and hardly on the number of items. Source: Krell et al.
+    2021 (arXiv 2107.02027), LPFHP.
     """
     by_room: list[list[RowKind]] = [[] for _ in range(capacity + 1)]
     for length in range(capacity, 0, -1):
@@ -49,11 +50,11 @@ def pack_lengths(counts: Sequence[int], capacity: int) -> list[RowKind]:
 class _Places(NamedTuple):
     """The places of documents in rows. All rows of one kind hold the same lengths.
 
-    There are K kinds, and one row of each has P places in all. The document of rank r is the r-th of its length, in
-    the order of an epoch.
+    There are K kinds, and one row of each kind has P places in all. The document of rank r is the r-th of its length,
+    in the order of an epoch.
     """
 
-    rows: int
+    total_rows: int
     """Number of rows of all kinds."""
     first_row: Ints
     """The first row of each kind, (K,)."""
@@ -70,7 +71,11 @@ class _Places(NamedTuple):
 
 
 def _arrange(counts: Ints, max_length: int) -> _Places:
-    """Return places in rows of `max_length` tokens for `counts[n]` documents of n tokens each."""
+    """Return the places of all documents in rows of `max_length` tokens.
+
+    Args:
+        counts: number of documents of each length without special tokens, int64.
+    """
     counts_with_specials = [0] * PAIR_SPECIALS + counts.tolist()
     kinds = pack_lengths(counts_with_specials[: max_length + 1], max_length)
     places = []
@@ -90,13 +95,15 @@ def _arrange(counts: Ints, max_length: int) -> _Places:
 
 
 class PackedPolicy(Policy):
-    """A policy like `windows`, but documents that fit are not cut: several share a row, each occurs once an epoch.
+    """A policy like `windows`, in which documents that fit into a row are not cut: several share a row.
+
+    Each of them occurs once in an epoch; longer documents are cut as in `windows`.
 
     Which lengths share a row is decided once, from the histogram of lengths (`pack_lengths`); in every epoch other
     documents of these lengths take the places. So an epoch has a fixed number of rows, and a row is a function of
     (seed, epoch, index). As in `windows`, 9 documents in 10 are split into A and B, and a place has room for the
-    special tokens of both. The tenth is a single segment with one special token less, for which its row ends with
-    padding.
+    special tokens of both. The tenth is a single segment, which has one special token less; its row ends in one more
+    token of padding.
     """
 
     def __post_init__(self) -> None:
@@ -118,7 +125,11 @@ class PackedPolicy(Policy):
         return int(self.places.num_places.max(initial=0))
 
     def most_chosen(self, mlm_probability: float) -> int:
-        """Return the largest number of chosen positions of any row that segments share; 0 if no row is shared."""
+        """Return the largest number of chosen positions of any row that segments share; 0 if no row is shared.
+
+        Args:
+            mlm_probability: share of the positions that is chosen.
+        """
         if not self.most_segments:
             return 0
         sizes = torch.arange(self.max_length + 1)
@@ -128,19 +139,19 @@ class PackedPolicy(Policy):
         return int(np.add.reduceat(of_place, self.places.first_place).max())
 
     def __len__(self) -> int:
-        return self.places.rows + (len(self.windows) if self.windows else 0)
+        return self.places.total_rows + (len(self.windows) if self.windows else 0)
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment | PackedRow]:
-        is_packed = indices < self.places.rows  # the windows of longer documents come after them
+        is_packed = indices < self.places.total_rows  # the windows of longer documents come after them
         packed = iter(self._packed(epoch, indices[is_packed]))
         windows: Iterator[Segment] = iter(())
         if self.windows:
-            window_indices = indices[~is_packed] - self.places.rows
+            window_indices = indices[~is_packed] - self.places.total_rows
             windows = iter(self.windows.cut(epoch, window_indices))
         return [next(packed) if is_row_packed else next(windows) for is_row_packed in is_packed.tolist()]
 
     def _packed(self, epoch: int, indices: Ints) -> list[PackedRow]:
-        """Return the rows with these indices, (N,).
+        """Return the N shared rows with these indices, (N,).
 
         An index gives the kind of a row, a kind its places, and a place the length and the rank of a document.
         """
@@ -157,9 +168,9 @@ class PackedPolicy(Policy):
         ranks = places.rank[place] + np.repeat(row_of_kind, sizes) * places.rank_step[place]
         documents = self._ranked(epoch, lengths, ranks)
         is_single = uniform(self.seed, Stream.MEMBER_SINGLE, epoch, documents) >= TWO_SEGMENT_PROBABILITY
-        where = uniform(self.seed, Stream.MEMBER_SPLIT, epoch, documents)
+        draws = uniform(self.seed, Stream.MEMBER_SPLIT, epoch, documents)
         starts = np.zeros_like(documents)
-        segments = split_windows(self.cache, documents, starts, lengths, is_single, where)
+        segments = split_windows(self.cache, documents, starts, lengths, is_single, draws)
         bounds = [0, *row_ends.tolist()]
         return [PackedRow(segments[start:end]) for start, end in itertools.pairwise(bounds)]
 
@@ -169,7 +180,7 @@ class PackedPolicy(Policy):
         lengths: Ints,
         ranks: Ints,
     ) -> Ints:
-        """Return the documents with these ranks, int64 (N,), in an epoch's order of all documents of a length."""
+        """Return the documents of these lengths with these ranks, int64 (N,), in the random order of an epoch."""
         counts = self.counts[lengths]
         # Lengths that occur equally often are permuted alike; the rotation makes their orders differ.
         rotation = uniform(self.seed, Stream.ROTATION, epoch, lengths)

@@ -17,19 +17,20 @@ class DocumentPolicy(Policy):
         return len(self.documents)
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
-        where = uniform(self.seed, Stream.START, epoch, indices)
-        return self._random_pieces(self.documents[indices], where)
+        draws = uniform(self.seed, Stream.START, epoch, indices)
+        return self._random_pieces(self.documents[indices], draws)
 
-    def _random_pieces(self, documents: Ints, where: Floats) -> list[Segment]:
+    def _random_pieces(self, documents: Ints, draws: Floats) -> list[Segment]:
+        """Return a piece of each document, (N,), that starts where a random number in [0, 1), (N,), says."""
         lengths = self.cache.lengths[documents]
         sizes = np.minimum(lengths, self.body)
-        starts = np.floor(where * (lengths - sizes + 1)).astype(np.int64)
+        starts = np.floor(draws * (lengths - sizes + 1)).astype(np.int64)
         is_single = np.ones(len(sizes), dtype=bool)
-        return split_windows(self.cache, documents, starts, sizes, is_single, where)
+        return split_windows(self.cache, documents, starts, sizes, is_single, draws)
 
 
 class PairPolicy(DocumentPolicy):
-    """A policy of random pieces of two documents as A and B, each half a window: the pairs of lmtuners."""
+    """A policy of pairs as in lmtuners: A and B are random pieces of two documents, each up to half a window long."""
 
     def __post_init__(self) -> None:
         self.body = (self.max_length - PAIR_SPECIALS) // 2
@@ -39,11 +40,11 @@ class PairPolicy(DocumentPolicy):
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         count = len(self.documents)
-        members = np.stack([2 * indices, 2 * indices + 1]) % count
-        shuffled = permute(members, count, self.seed, Stream.PARTNER, epoch)
+        places = np.stack([2 * indices, 2 * indices + 1]) % count  # in a random order of the documents
+        shuffled = permute(places, count, self.seed, Stream.PARTNER, epoch)
         documents = self.documents[shuffled]
         pieces = []
         for side in range(2):
-            where = uniform(self.seed, Stream.START, epoch, indices, side)
-            pieces.append(self._random_pieces(documents[side], where))
+            draws = uniform(self.seed, Stream.START, epoch, indices, side)
+            pieces.append(self._random_pieces(documents[side], draws))
         return [Segment(a.first, b.first) for a, b in zip(*pieces, strict=True)]

@@ -18,7 +18,7 @@ PAIR_SPECIALS = 3
 """[CLS] A [SEP] B [SEP]"""
 
 DEFAULT_OPTIONS = SegmentArguments()
-"""The options of segments that nobody asks for, such as those of evaluations."""
+"""Options where a policy is given none, as in evaluations, which are the same for all runs."""
 
 
 @dataclass(eq=False)
@@ -26,8 +26,10 @@ class Policy:
     """A segment policy: how chosen documents of a cache become segments.
 
     Args:
-        options: the options of a run's training segments, of which a policy reads its own; in evaluations, which are
-            the same for all runs, the defaults.
+        documents: numbers of the documents, int64 (D,).
+        max_length: tokens of a segment, at most, special tokens included.
+        seed: seed of the random numbers that decide where documents are cut.
+        options: options of the segments of a run, of which a policy reads its own.
     """
 
     cache: TokenCache
@@ -41,8 +43,8 @@ class Policy:
 
 
 DOCUMENTS_PER_SUM = 64
-"""Documents for each running sum that is kept: a document takes a quarter of a byte of memory, and to find a window,
-the windows of 64 documents are added up."""
+"""Documents for each running sum that is kept. Two sums of 8 bytes take a quarter of a byte for each document, and to
+find a window, the windows of 64 documents are added up."""
 
 
 class WindowPolicy(Policy):
@@ -72,6 +74,7 @@ class WindowPolicy(Policy):
         return self.count
 
     def _sum_windows(self) -> Floats:
+        """Return the values of `_sums`, computed block by block."""
         total = 0.0
         sums = [np.zeros(1)]
         for first in range(0, len(self.documents), DOCUMENTS_PER_BLOCK):
@@ -83,6 +86,7 @@ class WindowPolicy(Policy):
         return np.concatenate(sums)
 
     def _windows(self, documents: Ints) -> Floats:
+        """Return n / body of each document, in windows, but at least 1: float64, as many as documents."""
         return np.maximum(1.0, self.cache.lengths[documents] / self.body)
 
     def _locate(self, epoch: int, indices: Ints) -> tuple[Ints, Floats, Floats]:
@@ -92,34 +96,34 @@ class WindowPolicy(Policy):
         result equals one sum over all documents to the last bit.
 
         Returns:
-            the position of the document in `documents`, and how many windows an epoch has, before rounding, up to the
-            document's beginning and up to its end: (N,) each.
+            the index of the document in `documents`, int64; and how many windows an epoch has, before rounding, up to
+            the document's beginning and up to its end, float64: (N,) each.
         """
         target = indices + 1 - float(uniform(self.seed, Stream.ROUNDING, epoch))
         block = np.searchsorted(self._scaled_sums[1:-1], target)
         last = len(self.documents) - 1
-        rows = block[:, None] * DOCUMENTS_PER_SUM + np.arange(DOCUMENTS_PER_SUM)
-        windows = self._windows(self.documents[rows.clip(max=last)])
+        indices_of_block = block[:, None] * DOCUMENTS_PER_SUM + np.arange(DOCUMENTS_PER_SUM)
+        windows = self._windows(self.documents[indices_of_block.clip(max=last)])
         summands = np.column_stack([self._sums[block], windows])
         sums = summands.cumsum(axis=1) * self._scale
         is_before = sums[:, 1:] < target[:, None]
-        index_in_block = np.minimum(is_before.sum(axis=1), last - rows[:, 0])
-        row = rows[:, 0] + index_in_block
-        window_rows = np.arange(len(indices))
-        following = np.where(row == last, self.count, sums[window_rows, index_in_block + 1])
-        return row, sums[window_rows, index_in_block], following
+        index_in_block = np.minimum(is_before.sum(axis=1), last - indices_of_block[:, 0])
+        index = indices_of_block[:, 0] + index_in_block
+        each = np.arange(len(indices))
+        up_to_end = np.where(index == last, self.count, sums[each, index_in_block + 1])
+        return index, sums[each, index_in_block], up_to_end
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         # How many windows the document has, and the number of this window among them.
         rounding = float(uniform(self.seed, Stream.ROUNDING, epoch))
-        row, before, up_to = self._locate(epoch, indices)
-        first = np.floor(before + rounding).astype(np.int64)
-        following = np.floor(up_to + rounding).astype(np.int64)
-        windows = np.maximum(following - first, 1)
-        number = np.clip(indices - first, 0, windows - 1)
+        index, up_to_begin, up_to_end = self._locate(epoch, indices)
+        first_window = np.floor(up_to_begin + rounding).astype(np.int64)
+        next_window = np.floor(up_to_end + rounding).astype(np.int64)  # the first one of the next document
+        windows = np.maximum(next_window - first_window, 1)
+        number = np.clip(indices - first_window, 0, windows - 1)
 
         # The first token of the window.
-        documents = self.documents[row]
+        documents = self.documents[index]
         lengths = self.cache.lengths[documents]
         is_single = uniform(self.seed, Stream.WINDOW_SINGLE, epoch, indices) >= TWO_SEGMENT_PROBABILITY
         sizes = np.minimum(lengths, self.body + is_single)
@@ -127,8 +131,8 @@ class WindowPolicy(Policy):
         last_start = lengths - sizes
         starts = np.floor((number + offset) * (last_start + 1) / windows).astype(np.int64)
         starts = np.minimum(starts, last_start)
-        where = uniform(self.seed, Stream.SPLIT, epoch, indices)
-        return split_windows(self.cache, documents, starts, sizes, is_single, where)
+        draws = uniform(self.seed, Stream.SPLIT, epoch, indices)
+        return split_windows(self.cache, documents, starts, sizes, is_single, draws)
 
 
 def split_windows(
@@ -137,13 +141,19 @@ def split_windows(
     starts: Ints,
     sizes: Ints,
     is_single: Flags,
-    where: Floats,
+    draws: Floats,
 ) -> list[Segment]:
-    """Return the segments of windows: A and B, split at the share `where` in [0, 1), or a single one.
+    """Return the segments of N windows: A and B, split at a random token, or a single one.
 
-    All arrays have a number for each window, (N,).
+    All arrays have a value for each window, (N,).
+
+    Args:
+        documents: number of the window's document.
+        starts, sizes: first token of the window in the document, and number of its tokens.
+        is_single: whether the window is not split.
+        draws: random number in [0, 1) that says where the window is split.
     """
-    splits = 1 + np.floor(where * (sizes - 1)).astype(np.int64)
+    splits = 1 + np.floor(draws * (sizes - 1)).astype(np.int64)
     splits = np.where(is_single | (sizes < 2), sizes, splits)
     columns = [values.tolist() for values in (documents, starts, sizes, splits)]
     segments = []
