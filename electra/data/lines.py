@@ -1,4 +1,4 @@
-"""Files of text, compressed or not: their form, their encoding, and their lines."""
+"""Files of text, compressed or not: their extension, their encoding, and their lines."""
 
 import bz2
 import gzip
@@ -36,7 +36,7 @@ UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 """Characters of scripts without spaces between words, as a part of a class in expressions of the module regex."""
 
 
-def form_of(path: str | Path) -> str:
+def extension_of(path: str | Path) -> str:
     """Return the extension of a file in lower case; of a compressed file, the extension before that of compression.
 
     For "-", the standard input, it is ".jsonl" if the first character is a brace or a bracket, else ".csv". The call

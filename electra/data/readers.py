@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from electra.base.console import is_encodable
 from electra.base.files import HELD_OUT_WORDS
 from electra.core.errors import UserError
-from electra.data.lines import NOT_UTF8, form_of, naming_damage, open_bytes
+from electra.data.lines import NOT_UTF8, extension_of, naming_damage, open_bytes
 from electra.data.rows import JSON_LINES, PlacedRow, is_object, json_rows, read_rows, shown_names
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they s
 
 def format_of(path: str) -> tuple[str, str]:
     """Return the format of a file by its name, "" for an unknown one, and the compression, "" for none."""
-    return FORMATS.get(form_of(path), ""), COMPRESSION_NAMES.get(os.path.splitext(path)[1].lower(), "")
+    return FORMATS.get(extension_of(path), ""), COMPRESSION_NAMES.get(os.path.splitext(path)[1].lower(), "")
 
 
 def is_of_corpus(path: str) -> bool:
@@ -78,7 +78,7 @@ def is_of_corpus(path: str) -> bool:
 
 def is_readable(path: str) -> bool:
     """Return True if a file that the user names by itself is read: if its ending is none of `NEVER_TEXT`."""
-    return form_of(path) not in NEVER_TEXT.split()
+    return extension_of(path) not in NEVER_TEXT.split()
 
 
 def is_one_document(path: str) -> bool:

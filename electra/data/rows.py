@@ -35,7 +35,7 @@ from electra.data.cells import (
     tab_quoting,
     whole_lines,
 )
-from electra.data.lines import COMPRESSIONS, form_of, naming_damage, open_bytes, open_lines
+from electra.data.lines import COMPRESSIONS, extension_of, naming_damage, open_bytes, open_lines
 
 logger = logging.getLogger(__name__)
 
@@ -95,15 +95,15 @@ def read_rows(
     """
     if path != "-":
         check_file(path)
-    suffix = form_of(path)
-    if suffix in DELIMITERS or suffix in WORKBOOKS:
+    extension = extension_of(path)
+    if extension in DELIMITERS or extension in WORKBOOKS:
         rows = open_table(path, delimiter, quoting).rows
         yield from _filled_rows(rows, path) if skips_empty else rows
         return
-    if suffix == ".parquet":
+    if extension == ".parquet":
         with naming_damage(path):
             yield from _parquet_rows(path, names_classes)
-    elif suffix in JSON_LINES:
+    elif extension in JSON_LINES:
         yield from _json_rows(path)
     elif reads_text:
         for place, line in _filled(open_lines(path), path):
@@ -187,13 +187,13 @@ def parse_value(written: object) -> list[Any] | dict[str, Any] | None:
 
 def open_table(path: str | Path, delimiter: str | None = None, quoting: str | None = None) -> OpenTable:
     """Open a csv, a tsv or the first sheet of a workbook; arguments and errors are those of `read_rows`."""
-    form = form_of(path)  # before a line is read: of the standard input, its first character decides
-    if form in WORKBOOKS:
+    extension = extension_of(path)  # before a line is read: of the standard input, the first character decides
+    if extension in WORKBOOKS:
         return _table(_sheet_records(path), path, ",")
     lines = whole_lines(open_lines(path))
     first, lines = first_filled(lines)
     if delimiter is None:
-        delimiter = find_delimiter(first, DELIMITERS[form], path)
+        delimiter = find_delimiter(first, DELIMITERS[extension], path)
     delimiter = as_delimiter(delimiter)
     if quoting is None and delimiter == "\t":
         if path == "-":  # the standard input can be read only once

@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.base.errors import first_line
 from electra.base.files import HELD_OUT_WORDS, check_file, expand
 from electra.core.errors import UserError, abridged
-from electra.data.lines import COMPRESSIONS, form_of
+from electra.data.lines import COMPRESSIONS, extension_of
 from electra.data.rows import TABLES, Columns, PlacedRow, classes_of, name_classes, read_rows
 from electra.tokenizers.load import state_kept
 
@@ -387,7 +387,7 @@ def placed_rows(rows: object, argument: str, text_column: str) -> Iterator[Place
     if isinstance(rows, str | Path):
         if not os.path.isfile(expand(rows)):
             raise UserError(f"there is no file {abridged(str(rows))}; {argument} may be a list of texts, too")
-        return read_rows(rows, reads_text=form_of(rows) == TEXT_FORM)
+        return read_rows(rows, reads_text=extension_of(rows) == TEXT_FORM)
     return table_rows(as_table(rows, argument, text_column), argument)
 
 

@@ -44,7 +44,7 @@ from electra.core.errors import UserError, check_kind
 from electra.core.networks import check_finite
 from electra.core.ranges import check
 from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, QUOTINGS
-from electra.data.lines import form_of
+from electra.data.lines import extension_of
 from electra.data.rows import (
     DELIMITERS,
     TEXT_COLUMN,
@@ -354,7 +354,7 @@ def open_rows(
     words = predictor.read(path) if predictor.read is not None else None
     if words is not None:
         return None, words
-    form = form_of(path)
+    form = extension_of(path)
     if form in (*DELIMITERS, *WORKBOOKS):
         table = open_table(path, delimiter, quoting)
         return table, table.rows

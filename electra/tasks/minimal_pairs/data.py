@@ -17,7 +17,7 @@ from electra.core.errors import UserError
 from electra.core.options import option
 from electra.core.ranges import POSITIVE, check
 from electra.data.cells import DELIMITER_HELP, QUOTING_HELP, Quoting
-from electra.data.lines import form_of
+from electra.data.lines import extension_of
 from electra.data.rows import TABLES, Columns, PlacedRow, read_rows, text_of
 from electra.finetuning.data import load_tables, table_rows
 from electra.finetuning.row_checks import read_all
@@ -112,7 +112,7 @@ def _rows(
     if config is None and path.exists():
         files = [path]
         if path.is_dir():
-            files = sorted(file for file in path.iterdir() if form_of(file) in TABLES)
+            files = sorted(file for file in path.iterdir() if extension_of(file) in TABLES)
         for file in files:
             for row in read_rows(file, delimiter, quoting, skips_empty=True):
                 yield file.stem, row

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from electra.base.errors import where_is
 from electra.core.errors import UserError
 from electra.data.cells import PAGE
-from electra.data.lines import form_of, open_lines
+from electra.data.lines import extension_of, open_lines
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def read_columns(
     Raises:
         UserError: the file has another form, or more than two columns whose numbers are not given.
     """
-    is_universal = form_of(path) == ".conllu"
+    is_universal = extension_of(path) == ".conllu"
     word = _number("word_column", word_column, FORM_COLUMN if is_universal else 0)
     label = _number("label_column", label_column, UPOS_COLUMN if is_universal else -1)
     texts = [line.rstrip("\r\n") for line in open_lines(path)]

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.base.options import NOT_EMPTY
 from electra.core.options import option
-from electra.data.lines import form_of, open_lines
+from electra.data.lines import extension_of, open_lines
 from electra.data.rows import TABLES, TEXT_COLUMN
 from electra.finetuning.config import FeatureName, LabelledFileArguments
 from electra.finetuning.data import (
@@ -171,7 +171,7 @@ def is_table(path: str) -> bool:
 
     Other files, and a tsv without the columns tokens or text, have a word in each line.
     """
-    form = form_of(path)
+    form = extension_of(path)
     if form not in (".tsv", ".tab"):
         return form in TABLES
     names = {name.strip(' "\r\n') for name in next(iter(open_lines(path)), "").split("\t")}

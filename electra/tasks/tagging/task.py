@@ -20,7 +20,7 @@ from electra.base.files import TINY_EN
 from electra.base.options import Values
 from electra.core.errors import UserError
 from electra.core.networks import gather_hidden
-from electra.data.lines import form_of
+from electra.data.lines import extension_of
 from electra.data.rows import PAGE, TEXT_COLUMN, Columns, PlacedRow, text_of
 from electra.finetuning.commands import TaskCommand
 from electra.finetuning.config import (
@@ -358,7 +358,7 @@ def rows_of_words(path: str, word_column: str | None = None) -> Iterator[PlacedR
     """
     if is_table(path):
         return None
-    if form_of(path) == ".txt":
+    if extension_of(path) == ".txt":
         raise UserError(
             f"{path} may have a word or a text in each line: name a file of words .conll, or write texts as the "
             f"column 'text' of a csv; see {PAGE}"
