@@ -1,6 +1,6 @@
-"""What a program leaves to its trainer: types, data of token caches, numbers of steps, a model that fits them.
+"""What the trainer of a program prepares: checks, data of its token caches, numbers of steps, a model that fits them.
 
-The command does this in prepare_model (model.py), with what its options say.
+The command does this in run.py, with what its options say.
 """
 
 from collections.abc import Mapping
@@ -48,11 +48,18 @@ def prepare_program(
     """Return what a run needs that a program starts; `ElectraTrainer` has the arguments.
 
     The model gets the weights of `args.init_checkpoint`, the steps of its stages, and modules that suit the device.
+    Options that only the command reads are named in a warning.
+
+    Raises:
+        UserError: a weight is not in float32; model, tokenizer, segments and text do not fit; or options do not go
+            together.
     """
     check_kind(model, ElectraForJointPretraining, "model", "an ElectraForJointPretraining, such as from_recipe makes")
     check_kind(args, ElectraTrainingArguments, "args", "ElectraTrainingArguments")
     check_kind(segments, (SegmentArguments, NoneType), "segments", "SegmentArguments")
-    segments = segments_for(model, args, segments)
+    check_float32(model)
+    without_effect(PROGRAM_NEEDS, vars(args), args.given)
+    segments = segments or SegmentArguments(max_length=min(SegmentArguments.max_length, positions_of(model.config)))
     data = data_of_run(train, held_out, tokenizer, segments, args)
     if data is not train:
         check_fits(model, data.tokenizer, segments)
@@ -73,21 +80,13 @@ def prepare_program(
     return PreparedProgram(args, data, objective)
 
 
-def segments_for(
-    model: ElectraForJointPretraining, args: ElectraTrainingArguments, segments: SegmentArguments | None
-) -> SegmentArguments:
-    """Return the options of the segments: the given ones, or the default ones with segments that the networks read.
-
-    Raises:
-        UserError: a weight is not in float32.
-    """
+def check_float32(model: ElectraForJointPretraining) -> None:
+    """Refuse a model with a weight in another type than float32."""
     other_dtype = next((value.dtype for value in model.parameters() if value.dtype != torch.float32), None)
     if other_dtype is not None:
         raise UserError(
             f"the model has weights of {other_dtype}; give model.float(): args.bf16 computes in mixed precision"
         )
-    without_effect(PROGRAM_NEEDS, vars(args), args.given)
-    return segments or SegmentArguments(max_length=min(SegmentArguments.max_length, positions_of(model.config)))
 
 
 def positions_of(config: ElectraPretrainingConfig) -> int:
@@ -98,7 +97,7 @@ def positions_of(config: ElectraPretrainingConfig) -> int:
 def check_fits(
     model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase, segments: SegmentArguments
 ) -> None:
-    """Refuse a tokenizer that is not that of a joint model, and segments that the networks cannot read."""
+    """Refuse a tokenizer that is not that of the joint model, and segments that its networks cannot read."""
     config = model.config
     longest = positions_of(config)
     if segments.max_length > longest:
@@ -122,11 +121,14 @@ def check_fits(
         )
 
 
-# ---- options of a joint model that is there
+# ---- the options with which a joint model was made
 
 
 def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
-    """Return the options of the objective that say which networks a joint model trains when, without a gate."""
+    """Return the options that say which networks are trained when, as a joint model's configuration has them.
+
+    A gate is no part of the configuration.
+    """
     return ObjectiveArguments(
         objective=config.objective,
         generator_steps=config.generator_steps or None,
@@ -135,6 +137,6 @@ def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
 
 
 def network_options_of(config: ElectraPretrainingConfig) -> dict[str, object]:
-    """Return by name the options with which a joint model was made, as far as a resumed run keeps them."""
+    """Return the options with which a joint model was made, by name, as far as a resumed run must keep them."""
     values = {name: getattr(config, key) for name, key in KEYS.items() if name not in OF_STAGES}
     return {**values, "objective": config.objective, "tie": config.tie}
