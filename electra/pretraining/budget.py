@@ -1,6 +1,6 @@
-"""Ten steps before a run: --plan logs their time, --budget computes the steps of the run from it.
+"""Ten steps before a run: --plan logs their time, --budget computes the run's number of steps from this time.
 
-The networks that take them are thrown away: the run starts from fresh ones and its own random state.
+The networks that take the ten steps are thrown away: the run starts from fresh ones and its own random state.
 """
 
 import gc
@@ -38,6 +38,8 @@ def announce_cost(
 ) -> None:
     """Log how long a run will take and its peak memory, for --plan.
 
+    With --device_flops, which is that of another device, the time is computed from the plan.
+
     Args:
         timing: the time of steps that --budget has measured; None to let the model take ten steps now.
     """
@@ -66,23 +68,23 @@ def time_steps(
 ) -> tuple[Timing, float]:
     """Return the time of training steps that a model takes in a temporary folder, and the seconds of an evaluation.
 
-    An evaluation is that of a few held-out segments, scaled up to all; 0 without --budget or without evaluations. The
-    longest steps are measured: a gate, which needs evaluations, is open, and stages change after the first step.
+    The longest steps are timed: a gate, which needs evaluations, is open, and stages change after the first step. The
+    seconds are those of a few held-out segments, scaled up to all; 0 without --budget or without evaluations.
     """
     training = args.training
     clock = FirstSteps(plan, is_trial=True)
-    evaluated = [] if data.evaluation is None else [data.evaluation, *data.more_evaluations.values()]
+    held_out = [] if data.evaluation is None else [data.evaluation, *data.more_evaluations.values()]
     batches = 1 if training.device.type == "cpu" else 10  # so that the start of the loader's processes counts little
     few_segments = training.eval_batch_size * training.world_size * batches
-    sample = replace(data, more_evaluations={})
+    few_data = replace(data, more_evaluations={})
     if data.evaluation is not None:
-        sample = replace(sample, evaluation=replace(data.evaluation, max_segments=few_segments))
-    most_steps = 1 + TIMED_STEPS * (2 if training.torch_compile else 1)
+        few_data = replace(few_data, evaluation=replace(data.evaluation, max_segments=few_segments))
+    most_steps = 1 + TIMED_STEPS * (2 if training.torch_compile else 1)  # a second graph begins the ten steps anew
     seconds = 0.0
     logging.disable(logging.INFO)
     try:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            short = training.with_values(
+            short_training = training.with_values(
                 max_steps=min(most_steps, training.max_steps),
                 output_dir=f"{folder}/run",  # its lock lies beside it
                 logging_strategy=IntervalStrategy.NO,
@@ -94,12 +96,12 @@ def time_steps(
                 lr_scheduler_type=SchedulerType.CONSTANT_WITH_WARMUP,  # others may not fit so few steps
                 disable_tqdm=not sys.stderr.isatty(),
             )
-            stages = args.objective.generator_steps and 1
-            objective = replace(args.objective, generator_gate=[], generator_steps=stages)
+            generator_steps = args.objective.generator_steps and 1  # None and 0, without stages, stay
+            objective = replace(args.objective, generator_gate=[], generator_steps=generator_steps)
             trainer = ElectraTrainer(
                 model,
-                short,
-                sample,
+                short_training,
+                few_data,
                 callbacks=[clock],
                 objective=objective,
                 provenance=provenance_of({}, data.text_provenance, training.segments_per_step),
@@ -107,11 +109,11 @@ def time_steps(
             if training.device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats()
             trainer.train(resume_from_checkpoint=False)
-            if training.budget and training.eval_strategy != "no" and evaluated:
+            if training.budget and training.eval_strategy != "no" and held_out:
                 trainer.evaluate()  # a GPU loads its kernels at their first use
                 started = time.monotonic()
                 trainer.evaluate()
-                seconds = (time.monotonic() - started) * sum(map(len, evaluated)) / len(sample.evaluation or [])
+                seconds = (time.monotonic() - started) * sum(map(len, held_out)) / len(few_data.evaluation or [])
     finally:
         logging.disable(logging.NOTSET)
     del trainer
@@ -132,7 +134,7 @@ def fit_to_budget(args: Configuration, run: Run, data: PretrainingData) -> tuple
     """Return the configuration with the numbers of steps that fit into --budget, and the time of the steps.
 
     The numbers are those of all steps, and of the steps between evaluations. Ten steps are timed, of networks that are
-    thrown away. Text is repeated 40 times at most.
+    thrown away.
     """
     resolved, model = prepare_model(args, run, data)
     plan = make_plan(resolved.training, model, data)
@@ -146,19 +148,22 @@ def with_budget(
     """Return the configuration with the numbers of steps that fit into --budget by these times, and log them.
 
     A tenth of the time is left for evaluations, at least for those before the first step and after the last one. The
-    others are thinned out to fit, unless the user or a gate decides when they are.
+    others are thinned out to fit, unless the user or a gate decides when they are. Text is repeated `MOST_EPOCHS`
+    times at most.
     """
     seconds = seconds_of(str(args.training.budget))
     evaluations = max(2, int(EVALUATION_SHARE * seconds / seconds_per_evaluation)) if seconds_per_evaluation else 0
-    is_decided = bool({"eval_steps", "eval_strategy"} & args.given or args.objective.generator_gate)
-    if not is_decided:
+    are_evaluations_fixed = bool({"eval_steps", "eval_strategy"} & args.given or args.objective.generator_gate)
+    if not are_evaluations_fixed:
         evaluations = min(evaluations, 1 + FEWEST["eval_steps"])
-    affordable = int((seconds * (1 - OVERHEAD) - evaluations * seconds_per_evaluation) / seconds_per_step)
-    useful = MOST_EPOCHS * plan.segments_per_epoch // plan.batch_size
-    if useful < affordable:
-        logger.warning("the text lasts for %d epochs, or %d steps, less than the time: add text", MOST_EPOCHS, useful)
-    values = {"max_steps": max(1, min(affordable, useful))}
-    if evaluations and not is_decided:
+    affordable_steps = int((seconds * (1 - OVERHEAD) - evaluations * seconds_per_evaluation) / seconds_per_step)
+    useful_steps = MOST_EPOCHS * plan.segments_per_epoch // plan.batch_size
+    if useful_steps < affordable_steps:
+        logger.warning(
+            "the text lasts for %d epochs, or %d steps, less than the time: add text", MOST_EPOCHS, useful_steps
+        )
+    values = {"max_steps": max(1, min(affordable_steps, useful_steps))}
+    if evaluations and not are_evaluations_fixed:
         values["eval_steps"] = math.ceil(values["max_steps"] / (evaluations - 1))
     (values,) = broadcast_object_list([values])
     size = {} if args.starts_from_trained else {"model_size": args.model.model_size}

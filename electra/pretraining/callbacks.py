@@ -43,8 +43,8 @@ _METRICS = (
     ("pairs_accuracy", "pairs", ".3f"),
     ("probe_accuracy", "probe", ".3f"),
 )
-"""Metrics of a line of the log, in order: name, label and format. A metric at [MASK] stands for that at all chosen
-positions."""
+"""Metrics of a line of the log, in order: name, label and format. Beside a metric at [MASK], the one at all chosen
+positions is left out."""
 PEAK_SECONDS = 1.0
 """Seconds that a measurement of the peak rate takes, at most; in short runs a tenth of the training."""
 
@@ -105,25 +105,28 @@ def _metrics(logs: Mapping[str, Any], prefix: str) -> list[str]:
 
 
 def training_seconds(log_history: Iterable[Mapping[str, float]], tokens: int) -> float | None:
-    """Add up the seconds of training steps by the rates in a log; None if no line of the log has a rate.
+    """Return the seconds of a run's training steps, by the rates in its log; None if no line of the log has a rate.
 
     Args:
         log_history: that of a `TrainerState`.
         tokens: number of tokens of the run; those after the last line of the log count at the mean rate.
     """
     seconds = 0.0
-    logged: float = 0
+    logged_tokens: float = 0
     for logs in log_history:
         if logs.get("tokens_per_second"):
-            seconds += (logs["tokens_seen"] - logged) / logs["tokens_per_second"]
-            logged = logs["tokens_seen"]
-    if not logged:
+            seconds += (logs["tokens_seen"] - logged_tokens) / logs["tokens_per_second"]
+            logged_tokens = logs["tokens_seen"]
+    if not logged_tokens:
         return None
-    return seconds * max(tokens, logged) / logged
+    return seconds * max(tokens, logged_tokens) / logged_tokens
 
 
 def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> dict[str, object]:
-    """Return the known values of `compute` in metrics.json (docs/metrics.md), at the end of training."""
+    """Return the values of `compute` in metrics.json (docs/metrics.md), at the end of training.
+
+    Seconds and rates are missing if the log has no rates. Measuring the device's peak takes up to `PEAK_SECONDS`.
+    """
     tokens = state.num_input_tokens_seen
     done_share = state.global_step / plan.steps
     dtype = dtype_of(args)
@@ -186,21 +189,30 @@ class DiscriminatorHealth(TrainerCallback):
     def has_learned(self, evaluation: Mapping[str, float], frequencies_auc: float = FREQUENCIES_AUC) -> bool:
         """Return True if the discriminator is better than token frequencies and better than the base rate.
 
-        Token frequencies detect more of the random tokens that an untrained generator samples: give their AUC on the
-        same masks, `frequencies_auc`, where it is known. One below `FREQUENCIES_AUC` counts as this: it may fall while
-        the generator learns, which says nothing of the discriminator.
+        Args:
+            evaluation: metrics of an evaluation, as `last_evaluation` returns them.
+            frequencies_auc: AUC of token frequencies on the same masks. It is higher than the default against an
+                untrained generator, of whose random samples they detect more. One below the default counts as the
+                default: it may fall while the generator learns, which says nothing of the discriminator.
         """
         is_better = evaluation["eval_discriminator_loss"] < base_rate_loss(evaluation["eval_replaced_rate"])
-        known_auc = max(frequencies_auc, FREQUENCIES_AUC)
-        return bool(is_better and evaluation["eval_discriminator_auc"] >= known_auc + LEAD)
+        rival_auc = max(frequencies_auc, FREQUENCIES_AUC)
+        return bool(is_better and evaluation["eval_discriminator_auc"] >= rival_auc + LEAD)
 
     def is_late(self, args: TrainingArguments, state: TrainerState) -> bool:
-        """Return True if a healthy discriminator would have started to learn: after the warm-up and enough tokens."""
+        """Return True if a healthy discriminator would have started to learn by now.
+
+        That is after twice the warm-up and `START_BUDGET` tokens.
+        """
         is_warm = last_evaluation(state)["step"] > 2 * args.get_warmup_steps(state.max_steps)
         return is_warm and state.num_input_tokens_seen >= START_BUDGET
 
     def verdict(self, args: TrainingArguments, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
-        """Return a line that says whether the discriminator learns, with numbers of the last evaluation and advice."""
+        """Return a line that says whether the discriminator learns, with numbers of the last evaluation and advice.
+
+        Args:
+            frequencies_auc: see `has_learned`.
+        """
         last = last_evaluation(state)
         tokens = f"{state.num_input_tokens_seen:,} tokens"
         if self.has_learned(last, frequencies_auc):
@@ -229,16 +241,15 @@ class DiscriminatorHealth(TrainerCallback):
 
 
 def last_evaluation(state: TrainerState) -> dict[str, float]:
-    """Return the last line of Trainer's log that has metrics of the discriminator; there must be one."""
+    """Return the metrics of the last evaluation in Trainer's log; there must be one, of a discriminator."""
     return next(logs for logs in reversed(state.log_history) if "eval_discriminator_auc" in logs)
 
 
-# ---- what else is measured at each evaluation
+# ---- probes, and the callbacks of a run
 
 Probe = Callable[[Any], dict[str, float]]
-"""Function of the joint model, in evaluation mode, that returns metrics without the prefix eval_; see
-electra/tools/probes.py."""
-# ---- the callbacks of a run
+"""Function of the joint model, in evaluation mode, that is called at each evaluation; it returns metrics without the
+prefix eval_ (electra/tools/probes.py)."""
 
 
 def default_callbacks(

@@ -64,12 +64,12 @@ class AtomicCheckpoints(TrainerCallback):
     """A callback that makes Trainer's checkpoints complete or absent.
 
     Trainer writes into `unfinished/` of the run's folder. While training goes on, a thread syncs the files to the
-    disk, writes their manifest and renames the folder; then it deletes older checkpoints. When Trainer has read a
-    checkpoint, the options of the command replace the checkpoint's.
+    disk, writes their manifest and renames the folder; then it deletes older checkpoints. A resumed run keeps its own
+    options where Trainer has read others from a checkpoint.
 
     Args:
         trainer: an `ElectraTrainer`.
-        provenance: text and options of the run (run_folder.py), which are written into each checkpoint.
+        provenance: text and options of the run, which are written into each checkpoint.
     """
 
     def __init__(self, trainer: Any, provenance: RunProvenance) -> None:
@@ -80,7 +80,7 @@ class AtomicCheckpoints(TrainerCallback):
         self._completed: Future[None] | None = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: object, **kwargs: object) -> None:
-        state.compute_steps(args, state.max_steps)  # those of the options, not of the checkpoint
+        state.compute_steps(args, state.max_steps)  # log, evaluate and save as the options say, not the checkpoint
         if self.trainer.start is not None and state.global_step == 0:
             self.trainer.take_optimizer(self.trainer.start)
 
@@ -128,7 +128,7 @@ class AtomicCheckpoints(TrainerCallback):
         return translate_write_errors(self.run_folder / UNFINISHED, RESUME)
 
     def _complete(self, unfinished: Path) -> None:
-        """Write the files that Trainer does not, and delete Trainer's pickled options, which hold the Hub's token."""
+        """Write the files that Trainer does not write, and delete its pickled options, which have the Hub's token."""
         trainer = self.trainer
         (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
         (unfinished / CARD).write_text(WHERE_NETWORKS_ARE)
@@ -155,11 +155,17 @@ def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | No
     """Restore learning rate, decay and betas of the options after the block, which loads those of a checkpoint.
 
     Loading an optimizer's state replaces its parameter groups, and loading a schedule's state replaces its base rates.
+
+    Args:
+        schedule: the schedule that the block loads; None if it loads none, so that the learning rate is the caller's.
     """
-    # Truth values choose a kernel, to which the loaded state belongs.
+
+    def is_kept(name: str, value: object) -> bool:
+        # Truth values choose a kernel, to which the loaded state belongs.
+        return name not in ("params", "lr") and value is not None and not isinstance(value, bool)
+
     options = [
-        {n: v for n, v in group.items() if n not in ("params", "lr") and v is not None and not isinstance(v, bool)}
-        for group in optimizer.param_groups
+        {name: value for name, value in group.items() if is_kept(name, value)} for group in optimizer.param_groups
     ]
     base_rates = list(getattr(schedule, "base_lrs", []))
     yield
@@ -175,7 +181,7 @@ def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | No
 
 
 class NoSchedule:
-    """A stand-in for a schedule that must not be read from a checkpoint."""
+    """A stand-in for a schedule, which Trainer would otherwise read from a checkpoint."""
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Ignore the state of a checkpoint."""
@@ -185,12 +191,12 @@ class NoSchedule:
 
 
 def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
-    """Return the steps at which fractions, in (0, 1], of a run of `max_steps` are done: rounded, ascending, unique."""
+    """Return the steps after which fractions, in (0, 1], of a run are done: rounded, ascending, each once."""
     return sorted({max(1, round(fraction * max_steps)) for fraction in fractions})
 
 
 def word_steps(words: int | None, epochs_per_step: float, max_steps: int) -> dict[int, int]:
-    """Return step -> the largest of `WORD_MILESTONES`, in millions of words, that the run first reaches at this step.
+    """Return the largest of `WORD_MILESTONES` that the run first reaches at a step, in millions of words, by step.
 
     Args:
         words: number of words in an epoch; None for no steps.

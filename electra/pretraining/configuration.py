@@ -38,7 +38,7 @@ from electra.pretraining.device import choose_for_device, compiles_by_default, j
 from electra.tokenizers.options import OF_TRAINING, TokenizerArguments, TokenizerPathArguments
 
 FEWEST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
-"""Option -> number of evaluations, checkpoints or log lines that a run has at least, unless the option is given."""
+"""Option -> the fewest evaluations, checkpoints or log lines of a run, unless the option is given."""
 CONFIG_NAME = "config.yaml"
 """File in the folder of a run with its options."""
 _KEPT = ("optim", "optim_args", "optim_target_modules", "lr_scheduler_type", "lr_scheduler_kwargs")
@@ -272,7 +272,7 @@ class ElectraTrainingArguments(TrainingArguments):
     """How many GPUs a process without torchrun could use; 1 with torchrun, 0 on a CPU."""
 
     given: ClassVar[frozenset[str]] = frozenset()
-    """The names of the options that the user gives, whatever their values, of all groups; each object has its own.
+    """Names of the options that the user gives, of all groups and whatever their values; each object has its own set.
 
     The parser sets the names that are on the command line or in its file, the constructor the arguments of a program.
     """
@@ -318,8 +318,10 @@ class ElectraTrainingArguments(TrainingArguments):
         Args:
             recipe: a name of `RECIPES`, that of the networks: `ElectraForJointPretraining.from_recipe`.
             output_dir: the run's folder.
-            options: other arguments; they win over the recipe's. The warm-up of a run that is shorter than the
-                recipe's is at most a tenth of the run, unless it is among them.
+            options: other arguments; they win over the recipe's. In a run that is shorter than the recipe's, the
+                warm-up is at most a tenth of the run, unless `options` has warmup_steps.
+        Raises:
+            UserError: there is no such recipe, or an argument is not possible.
         """
         if recipe not in RECIPES:
             raise UserError(f"unknown recipe {recipe}; {hint_of_unknown(recipe, RECIPES, 'see RECIPES')}")
@@ -444,7 +446,7 @@ class Configuration(OptionGroups):
 
     @property
     def spec(self) -> Objective:
-        """Return what the objective trains, with the shares and the weight that the user gives."""
+        """Return the objective of the run, with the shares and the weight that the user gives."""
         return given_objective(self.objective, self.model.generator_type)
 
 

@@ -28,8 +28,8 @@ from electra.data.token_cache import TOKENIZER_NAME, TokenCache
 from electra.data.tokenize import load_or_train_tokenizer
 from electra.model.pretrained import load_tokenizer_beside_model, read_config, trained_source
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
-from electra.pretraining.device import main_process_first
-from electra.pretraining.metrics import check_names
+from electra.pretraining.device import make_once
+from electra.pretraining.metrics import check_text_names
 from electra.pretraining.testset import CorruptedTestSet, check_test_set, read_test_set
 from electra.report.runs import TESTSET
 from electra.tokenizers.load import (
@@ -105,7 +105,7 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
         UserError: a text, a cache or a tokenizer cannot be read, they do not fit, or no document is left to train on.
     """
     # One process of each host opens the text and builds missing caches; then the others open what it has built.
-    texts, split = main_process_first(lambda: _open_texts(args, checkpoint))
+    texts, split = make_once(lambda: _open_texts(args, checkpoint))
     return _data_of_texts(texts, split, args.segments, args.training)
 
 
@@ -116,12 +116,14 @@ def data_of_run(
     segments: SegmentArguments,
     args: ElectraTrainingArguments,
 ) -> PretrainingData:
-    """Return the data of a run that a program starts: made of its token caches, or `train` if that is the data.
+    """Return the data of a run that a program starts: made of its token caches, or `train` if it is the data already.
 
     Args:
+        train: token cache of the text to train on, or the data of a run.
         held_out: held-out texts, by name if there are several, the first of which decides about checkpoints; None to
             hold out a share of `train`.
         tokenizer: the tokenizer of the token caches, its folder or its id on the Hub; needed for token caches.
+        args: options of the run, for its seeds.
     Raises:
         UserError: the tokenizer is missing or not that of the token caches, `segments` names files to hold out, a text
             has a name that is not possible, or no document is left for training.
@@ -150,7 +152,7 @@ def _held_out_caches(held_out: TokenCache | Mapping[str, TokenCache] | None) -> 
     for name in held_out:
         if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*|", name):
             raise UserError(f"eval_dataset has the name {name!r}; give a word of letters, digits and underscores")
-    check_names(sorted(held_out.keys() - {""}))
+    check_text_names(sorted(held_out.keys() - {""}))
     return dict(held_out)
 
 
@@ -235,16 +237,20 @@ def make_collator(data: PretrainingData, *, has_fixed_shapes: bool) -> SegmentCo
 
 
 def _open_texts(args: Configuration, checkpoint: str | None) -> tuple[Texts, DocumentSplit]:
-    """Return tokenizer and token caches of a run, found or built now, and the split of its documents."""
+    """Return tokenizer and token caches of a run, found or built now, and the split of its documents.
+
+    Args:
+        checkpoint: checkpoint to resume, whose tokenizer is used; None for a new run.
+    """
     seed = args.training.eval_seed
     folder = args.cache.cache_dir
     check_apart(args.corpus.train_file, {"output_dir": args.training.output_dir, "cache_dir": folder})
     corpus = None if args.cache.token_cache else Corpus(args.corpus, seed)
-    without_data = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
+    files_alone = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
     validation = {}  # opened early: a wrong path is refused at once
     for name, files in held_out_texts(args.segments.validation_file).items():
-        validation[name] = Corpus(replace(without_data, train_file=files), seed, "validation_file")
-    tokenizer = _tokenizer(args, checkpoint, corpus)
+        validation[name] = Corpus(replace(files_alone, train_file=files), seed, "validation_file")
+    tokenizer = _load_tokenizer_of_run(args, checkpoint, corpus)
     if corpus is None:
         cache = open_cache(Path(str(args.cache.token_cache)), tokenizer, folder)
         sources = [{"name": args.cache.token_cache, "documents": len(cache), "tokens": cache.num_tokens}]
@@ -261,6 +267,11 @@ def _open_texts(args: Configuration, checkpoint: str | None) -> tuple[Texts, Doc
 def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentArguments, seed: int) -> DocumentSplit:
     """Choose the documents that are held out of training, and those of the test set.
 
+    Args:
+        cache: token cache of the text to train on.
+        held_out: token caches of held-out text, whose documents are left out of training; without them, a share of
+            the documents is.
+        seed: seed of the share that is held out, and of the test set.
     Raises:
         UserError: no document is left for training, or for the test set.
     """
@@ -283,10 +294,12 @@ def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentA
     return DocumentSplit(left_out, in_test, text_fingerprint(hashes, left_out))
 
 
-def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus | None) -> PreTrainedTokenizerBase:
+def _load_tokenizer_of_run(
+    args: Configuration, checkpoint: str | None, corpus: Corpus | None
+) -> PreTrainedTokenizerBase:
     """Return the tokenizer of a run, checked.
 
-    It is the first that there is: that of the checkpoint to resume, of --init_checkpoint, of --tokenizer_path, of
+    It is the first that is given: that of the checkpoint to resume, of --init_checkpoint, of --tokenizer_path, of
     --init_discriminator or --init_generator, of --token_cache, or else one that is trained on the corpus.
 
     Raises:

@@ -62,24 +62,25 @@ def uses_cuda_graphs(options: TrainingArguments) -> bool:
 def compile_model(model: nn.Module, training: TrainingArguments) -> None:
     """Let the model be compiled at its first call, with fixed shapes, as the options say, if its device can compile.
 
-    Else a warning says why, and `torch_compile` of the options becomes False.
+    If the device cannot, a warning says why, and `torch_compile` of the options becomes False.
 
     Raises:
-        UserError: compilation was asked for and fails, as it does with a mode or backend that torch does not know.
+        UserError: the device cannot compile, and compilation was asked for; also with a mode or backend that torch
+            does not know.
     """
     import torch._dynamo  # not at the top: it takes a second
 
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MOST_GRAPHS)
     if training.device.type == "cuda":
         tune_compiler()
-    how = {
+    compile_options = {
         "backend": training.torch_compile_backend or "inductor",
         "mode": training.torch_compile_mode,
         "dynamic": False,
     }
     try:
-        compile_probe(training.device, how)
-        model.compile(**how)
+        compile_two_layers(training.device, compile_options)
+        model.compile(**compile_options)
     except Exception as error:
         if is_out_of_memory(error):
             raise
@@ -91,7 +92,7 @@ def compile_model(model: nn.Module, training: TrainingArguments) -> None:
 
 
 class TwoLayers(nn.Module):
-    """A network that tells whether a device can compile; one of torch's own classes would not be compiled."""
+    """A network with which it is tried whether a device can compile; torch compiles none of its own classes alone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,16 +103,20 @@ class TwoLayers(nn.Module):
         return self.second(F.gelu(self.first(rows))).sum()
 
 
-def compile_probe(device: torch.device, how: Mapping[str, object]) -> None:
-    """Compile two layers on a device, and compute their gradients; raise what the compiler raises."""
+def compile_two_layers(device: torch.device, options: Mapping[str, object]) -> None:
+    """Compile two layers on a device, and compute their gradients; raise what the compiler raises.
+
+    Args:
+        options: arguments of `torch.compile`.
+    """
     with keeping_random_states():
-        probe = TwoLayers().to(device)
-        probe.compile(**how)
-        probe(torch.ones(4, 16, device=device)).backward()
+        layers = TwoLayers().to(device)
+        layers.compile(**options)
+        layers(torch.ones(4, 16, device=device)).backward()
 
 
 def reason_of(error: Exception) -> str:
-    """Return a compiler's message in one line, its beginning and its end."""
+    """Return a compiler's message in one line; of a long one, beginning and end."""
     reason = " ".join(str(error).split()) or type(error).__name__
     half = LONGEST_REASON // 2  # the end of a long command says how the command ended
     return reason if len(reason) <= LONGEST_REASON else f"{reason[:half]} ... {reason[-half:]}"
@@ -147,7 +152,10 @@ def dtype_of(training: TrainingArguments) -> torch.dtype:
 
 
 def join_processes(training: TrainingArguments) -> None:
-    """Connect the processes of a run in the cases in which transformers would not connect them correctly."""
+    """Connect the processes of a run where transformers would not do it right.
+
+    That is after a restart by torchrun on one host, and on a CPU.
+    """
     environ = os.environ
     timeout = timedelta(seconds=training.ddp_timeout)
     restarts = environ.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -166,30 +174,32 @@ def join_processes(training: TrainingArguments) -> None:
         PartialState(cpu=True, backend=training.ddp_backend, timeout=timeout)
 
 
-def main_process_first(make: Callable[[], Made], per_host: bool = True) -> Made:
-    """Return the result of `make`, or raise its error, on all processes; one process calls it.
+def make_once(make: Callable[[], Made], per_host: bool = True) -> Made:
+    """Call `make` on one process, and return its result, or raise its error, on all processes.
 
     Args:
-        per_host: one process of each host calls `make`, instead of one of all hosts.
+        per_host: whether one process of each host calls `make`, instead of one of all hosts.
     """
     if not (dist.is_available() and dist.is_initialized()):
         return make()
     group = dist.new_group(timeout=LONGEST_WAIT, backend="gloo")
     rank = dist.get_rank()
-    first = 0
+    maker = 0
     if per_host:  # hosts may have different numbers of processes
-        first = rank - int(os.environ.get("LOCAL_RANK", rank))
-        firsts: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(firsts, first, group=group)
-        hosts = [[process for process, its in enumerate(firsts) if its == host] for host in sorted({*firsts})]
+        maker = rank - int(os.environ.get("LOCAL_RANK", rank))
+        makers: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(makers, maker, group=group)
+        hosts = [
+            [process for process in range(len(makers)) if makers[process] == first] for first in sorted({*makers})
+        ]
         group, _ = dist.new_subgroups_by_enumeration(hosts, timeout=LONGEST_WAIT, backend="gloo")
     result: list[Made | Exception | None] = [None]
-    if rank == first:
+    if rank == maker:
         try:
             result[0] = make()
         except Exception as error:
             result[0] = error
-    dist.broadcast_object_list(result, src=first, group=group)
+    dist.broadcast_object_list(result, src=maker, group=group)
     if isinstance(result[0], Exception):
         raise result[0]
     return result[0]  # type: ignore[return-value]
@@ -199,7 +209,10 @@ def main_process_first(make: Callable[[], Made], per_host: bool = True) -> Made:
 
 
 def allow_open_files(training: TrainingArguments) -> None:
-    """Let this process open as many files as the system lets it: each tensor of a worker's batch is one."""
+    """Let this process open as many files as the system allows, if there are workers.
+
+    Each tensor of a worker's batch is an open file.
+    """
     if not training.dataloader_num_workers or sys.platform == "win32":
         return
     import resource  # not on Windows

@@ -1,8 +1,8 @@
 """The end of a run: last evaluation and baselines, exported networks with model cards, metrics.json, a table.
 
-The main network is always in `discriminator/`, whatever its objective, so fine-tuning needs no case distinction. Where
-it is a masked language model, `AutoModelForMaskedLM` opens it. Without a generator network it is written alone. In a
-card, nothing is claimed that the user did not state or the run did not measure.
+The main network is always in `discriminator/`, whatever its objective, so fine-tuning needs no case distinction. If it
+is a masked language model, `AutoModelForMaskedLM` opens it. The generator is in `generator/`, if the run has one. A
+card claims nothing that the user did not state or the run did not measure.
 """
 
 import json
@@ -35,7 +35,7 @@ from electra.pretraining.metrics import (
     PROBE_ROWS,
     MetricRows,
     generator_verdict,
-    rows_of,
+    metric_rows,
     token_counts,
     unigram_metrics,
 )
@@ -69,16 +69,18 @@ def finish_run(
         finish_run(trainer)
         AutoModel.from_pretrained("output/mine/discriminator")
 
+    With FSDP each process has a part of each weight: the first process gathers the whole model, which becomes the
+    trainer's own, and writes it.
+
     Args:
         trainer: the trainer of a run that has ended.
         options: options of the run by name, for the model cards.
         first_column: title of the column of the networks before the first step.
     Returns:
-        the content of metrics.json (docs/metrics.md): `["held_out"]["trained"]["discriminator_auc"]`, ...; on other
-        processes than the first, nothing, {}.
-
-    With FSDP each process has a part of each weight: the first process gathers the whole model, which becomes the
-    trainer's own, and writes it.
+        the content of metrics.json (docs/metrics.md): `["held_out"]["trained"]["discriminator_auc"]`, ...; {} on all
+        processes but the first.
+    Raises:
+        UserError: no step of the run was taken, or a file cannot be written.
     """
     step = trainer.state.global_step
     if step == 0:
@@ -101,19 +103,19 @@ def finish_run(
         metrics = _write_results(trainer, options, results, test, verdict_of_generator)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
-            rows = (*rows_of(trainer.model.objective), *PROBE_ROWS)
+            rows = (*metric_rows(trainer.model.objective), *PROBE_ROWS)
             measured = set().union(*results.values())
             logger.info(results_table(results, tuple(row for row in rows if row[0] in measured)))
         if test:
             column = {name.removeprefix(f"{TEST}_"): value for name, value in test.items()}
             logger.info("\nThe test set, evaluated once\n")
-            logger.info(results_table({"test set": column}, rows_of(trainer.model.objective)))
-        logger.info("\n%s", next_step(trainer, results))
+            logger.info(results_table({"test set": column}, metric_rows(trainer.model.objective)))
+        logger.info("\n%s", advice_after_run(trainer, results))
     return metrics
 
 
-def next_step(trainer: ElectraTrainer, results: Mapping[str, Mapping[str, float]]) -> str:
-    """Return advice for the user: train on if the networks have not started to learn, else fine-tune them.
+def advice_after_run(trainer: ElectraTrainer, results: Mapping[str, Mapping[str, float]]) -> str:
+    """Return what the user can do now: train on if the networks have not started to learn, else fine-tune them.
 
     Args:
         results: the columns of `evaluate_at_end`.
@@ -134,22 +136,27 @@ def health_of(trainer: ElectraTrainer) -> DiscriminatorHealth | None:
 
 
 def fine_tuning_command(path: str) -> str:
-    """Return a command that fine-tunes a network on labels of the user."""
+    """Return a command that fine-tunes the network at a path on texts with labels, which the user adds as FILE."""
     return f"python -m electra classify --pretrain_path {shlex.quote(path)} --train_file FILE"
 
 
 class HeldOutMetrics(NamedTuple):
-    """The metrics on held-out text by column, and the verdict on the generator, None without a generator."""
+    """The metrics on held-out text, as columns of a table, and the verdict on the generator."""
 
     columns: dict[str, dict[str, float]]
+    """Title of a column -> values of the metrics by name; {} without held-out text."""
     verdict_of_generator: Verdict | None = None
+    """None without a generator or without held-out text."""
 
 
-def evaluate_at_end(trainer: ElectraTrainer, start: str) -> HeldOutMetrics:
-    """Return the metrics on held-out text: of the untrained pair, of token frequencies, of the trained pair.
+def evaluate_at_end(trainer: ElectraTrainer, first_column: str) -> HeldOutMetrics:
+    """Return the metrics on held-out text: of the pair at the start, of token frequencies, and of the trained pair.
 
-    All three columns are of the same segments with the same masks, so a run that was resumed with other held-out text
-    lacks the first one, which is called `start`. Without held-out text there are no columns.
+    The trained pair is evaluated now, unless it was evaluated after the last step. All three columns are of the same
+    segments with the same masks, so a run that was resumed with other held-out text lacks the first column.
+
+    Args:
+        first_column: title of the first column.
     """
     data = trainer.data
     if data.evaluation is None:
@@ -171,13 +178,15 @@ def evaluate_at_end(trainer: ElectraTrainer, start: str) -> HeldOutMetrics:
     for name, segments in data.more_evaluations.items():
         if isinstance(segments, CorruptedTestSet):
             baselines[name] = {"discriminator_auc": segments.frequencies_auc}
-    rows = (*rows_of(objective), *PROBE_ROWS)
+    rows = (*metric_rows(objective), *PROBE_ROWS)
     columns = {}
     for name in ("", *data.more_evaluations):
         title = f"{name}: " if name else ""
         prefix = f"eval_{name}_" if name else "eval_"
         if has_first:
-            columns[title + start] = {metric: first[prefix + metric] for metric, _ in rows if prefix + metric in first}
+            columns[title + first_column] = {
+                metric: first[prefix + metric] for metric, _ in rows if prefix + metric in first
+            }
         if name in baselines:
             columns[f"{title}frequencies"] = baselines[name]
         columns[f"{title}trained"] = {metric: last[prefix + metric] for metric, _ in rows if prefix + metric in last}
@@ -195,6 +204,10 @@ def _write_results(
 ) -> dict[str, Any]:
     """Write log, samples, networks, metrics.json and report into the run folder, and send the report to wandb.
 
+    Args:
+        options: options of the run by name, for the model cards.
+        results, verdict_of_generator: see `HeldOutMetrics`.
+        test: metrics of the test set; {} without one.
     Returns:
         the content of metrics.json.
     """
@@ -236,7 +249,12 @@ def _write_results(
 
 
 def results_table(columns: Mapping[str, Mapping[str, float]], rows: MetricRows) -> str:
-    """Return a table as aligned text: a row per metric, a column per model, empty cells for missing values."""
+    """Return metrics as a table of aligned text, with empty cells for missing values.
+
+    Args:
+        columns: title of a column -> values of the metrics by name.
+        rows: name and label of the metric of each row.
+    """
     values = pd.DataFrame(columns, index=[name for name, _ in rows]).rename(dict(rows))
     return values.to_string(float_format="{:.4f}".format, na_rep="")
 
@@ -261,7 +279,7 @@ def export_networks(
         verdict: sentence of `DiscriminatorHealth`, "" if there is none. If the discriminator has not started to learn,
             its card says so, and not how to fine-tune it.
     Returns:
-        the folder of each network by its name. Earlier folders are replaced.
+        the folder of each network by its name; earlier folders are replaced.
     """
     pair: dict[str, PreTrainedModel | None] = {"generator": model.generator, "discriminator": model.discriminator}
     networks = {name: network for name, network in pair.items() if network is not None}
@@ -301,12 +319,12 @@ ABOUT = {
     "causal language model": "Predicts each token from those before it. As a masked language model of transformers it "
     f"sees all tokens; electra.core.networks.encode hides the later ones. {_TO_FINE_TUNE}",
 }
-"""Kind of a network -> sentences of its model card that say what the network does."""
+"""Main network of an objective, or the generator -> sentences of its model card that say what it does."""
 OWN_HEAD = (
     " transformers has no such head for this architecture: it is in the file as discriminator_predictions, and "
     "electra.core.networks.class_of gives the class that reads it."
 )
-"""A sentence for the card of a detector that is no ELECTRA."""
+"""A sentence for the card of a discriminator whose encoder is not of the class ELECTRA."""
 
 
 def _card(
@@ -318,7 +336,13 @@ def _card(
     options: Mapping[str, Any],
     verdict: str,
 ) -> tuple[ModelCardData, Card]:
-    """Return the card of a network: "discriminator", which stands for the main network, or "generator"."""
+    """Return the card of a network, as metadata for the Hub and as text.
+
+    Args:
+        network: "discriminator", which stands for the main network, or "generator".
+        run: name of the run.
+        metrics, options, verdict: see `export_networks`.
+    """
     objective = model.objective
     is_main = network == "discriminator"
     kind = objective.main_network.replace("LM", "language model") if is_main else network

@@ -1,8 +1,7 @@
-"""Held-out metrics, computed from one record per token.
+"""Held-out metrics, computed from one record per token; docs/metrics.md defines them.
 
-docs/metrics.md defines the metrics. Trainer gathers one record per token
-(`token_records`) from all batches and processes; `evaluation_metrics` computes exact means over all tokens from them,
-not means of batch means.
+Trainer gathers the records (`token_records`) from all batches and processes. From them, `evaluation_metrics` computes
+exact means over all tokens, not means of batch means.
 """
 
 import math
@@ -45,7 +44,7 @@ PROBE_ROWS: MetricRows = tuple(
 
 
 class Field(IntEnum):
-    """A column of a token record; its name in lower case is that of a field of `ElectraPretrainingOutput`."""
+    """A column of a token record. Its name is that of a field of `ElectraPretrainingOutput`, except for the first."""
 
     ORIGINAL_IDS = 0
     """Original id, or `PADDING` where there is no token; such records do not count."""
@@ -64,7 +63,7 @@ class Field(IntEnum):
 
 
 _NO_TOKENS = np.empty((0, 1, len(Field)), dtype=np.float32)
-"""Records of no token, which have metrics of all names."""
+"""Records of no token, of which all metrics of an objective are computed, as nan."""
 
 
 def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: ElectraPretrainingOutput) -> Tensor:
@@ -74,6 +73,8 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
 
     Args:
         input_ids: the original ids, int64 (B, L).
+        attention_mask: 0 at padding, int64 (B, L); None for a batch without padding.
+        output: output of the joint model for the batch.
     """
     records = torch.zeros(*input_ids.shape, len(Field), dtype=torch.float32, device=input_ids.device)
     records[..., Field.ORIGINAL_IDS] = input_ids
@@ -152,14 +153,22 @@ def evaluation_metrics(
 
 
 def metrics_of_corrupted(records: NDArray[np.float32], objective: Objective = ELECTRA) -> dict[str, float]:
-    """Return a discriminator's metrics on all tokens of a corrupted test set; see `evaluation_metrics`."""
+    """Return a discriminator's metrics on all tokens of a corrupted test set.
+
+    Args:
+        records, objective: see `evaluation_metrics`.
+    """
     tokens = _columns(records)
     metrics = {"replaced_rate": _mean(tokens.is_replaced), "tokens": float(len(tokens.original_ids))}
     return metrics | _detection_metrics(tokens, objective)
 
 
 def _detection_metrics(tokens: Any, objective: Objective) -> dict[str, float]:
-    """Return the loss, the AUC, and, if the objective has a threshold, metrics of decisions at logit 0."""
+    """Return the loss, the AUC, and, if the objective has a threshold, metrics of decisions at logit 0.
+
+    Args:
+        tokens: result of `_columns`.
+    """
     is_replaced = tokens.is_replaced == 1
     decisions = tokens.discriminator_logits >= 0
     precision = recall = f1 = mcc = 0.0
@@ -183,7 +192,11 @@ def _detection_metrics(tokens: Any, objective: Objective) -> dict[str, float]:
 
 
 def area_under_curve(is_replaced: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
-    """Return the area under the ROC curve, ties counted half; nan without both classes or if a score is not finite."""
+    """Return the area under the ROC curve, ties counted half; nan without both classes or if a score is not finite.
+
+    Args:
+        is_replaced, scores: label and score of each token, (T,).
+    """
     if is_replaced.all() or not is_replaced.any() or not np.isfinite(scores).all():
         return math.nan
     return float(roc_auc_score(is_replaced, scores))
@@ -195,7 +208,7 @@ def unigram_metrics(
     special_token_ids: Sequence[int] = (),
     objective: Objective = ELECTRA,
 ) -> dict[str, float]:
-    """Return the metrics of a baseline without context, which knows token frequencies p, on the same masks.
+    """Return the metrics, on the same masks, of a baseline without context: one that knows only token frequencies p.
 
     The generator, or masked language model, always predicts p. It is measured where the network sees [MASK]: at other
     chosen positions the network may copy the token, of which the baseline knows nothing. A causal language model sees
@@ -232,10 +245,10 @@ def unigram_metrics(
 
 
 def generator_verdict(records: NDArray[np.float32], token_counts: NDArray[np.int64]) -> Verdict:
-    """Return the sentences on where a generator's accuracy and loss at [MASK] stand to those of token frequencies.
+    """Return sentences that compare a generator's accuracy and loss at [MASK] with those of token frequencies.
 
-    The error is that of the differences at the same positions. A generator that knows only token frequencies is level.
-    The verdict is good if the accuracy is clearly above and the loss below.
+    The standard error is that of the difference of the accuracies at the same positions. A generator that knows only
+    token frequencies is level with them. The verdict is good if the accuracy is clearly above and the loss below.
 
     Args:
         records, token_counts: see `unigram_metrics`.
@@ -255,14 +268,22 @@ def generator_verdict(records: NDArray[np.float32], token_counts: NDArray[np.int
     if why_none:
         return of_accuracy
     loss = _mean(chosen_tokens.generator_nll[is_mask])
-    known_loss = unigram_metrics(records, token_counts)["generator_loss_mask_token"]
-    side = "below" if loss < known_loss else "above"
-    text = f"{of_accuracy.text} Its loss there is {loss:.2f}, {side} that of token frequencies ({known_loss:.2f})."
-    return Verdict(text, of_accuracy.is_good and loss < known_loss)
+    rival_loss = unigram_metrics(records, token_counts)["generator_loss_mask_token"]
+    side = "below" if loss < rival_loss else "above"
+    text = f"{of_accuracy.text} Its loss there is {loss:.2f}, {side} that of token frequencies ({rival_loss:.2f})."
+    return Verdict(text, of_accuracy.is_good and loss < rival_loss)
 
 
 def token_counts(cache: TokenCache, documents: Documents | NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
-    """Return the number of each id in the documents, int64 (V,); of over 20 million tokens, in every n-th document."""
+    """Return how often each id is in some documents of a cache, int64 (V,).
+
+    Of a cache with more than `MAX_COUNTED_TOKENS` tokens, every n-th document is counted.
+
+    Args:
+        documents: numbers of the documents, int64 (D,).
+    Raises:
+        UserError: an id is not below `vocab_size`.
+    """
     stride = math.ceil(cache.num_tokens / MAX_COUNTED_TOKENS)
     counts = np.zeros(vocab_size, dtype=np.int64)
     sampled_documents = documents[np.arange(0, len(documents), stride)]
@@ -278,8 +299,8 @@ def _mean(values: NDArray) -> float:
     return float(values.mean(dtype=np.float64)) if len(values) else math.nan
 
 
-def rows_of(objective: Objective) -> MetricRows:
-    """Return name and label of each metric that an objective has."""
+def metric_rows(objective: Objective) -> MetricRows:
+    """Return name and label of each metric that an objective has, in the order of tables."""
     measured = evaluation_metrics(_NO_TOKENS, 1.0, objective)
     return tuple((name, metric.title) for name, metric in PRETRAINING_METRICS.items() if name in measured)
 
@@ -287,8 +308,8 @@ def rows_of(objective: Objective) -> MetricRows:
 # ---- names of held-out texts
 
 
-def check_names(names: Iterable[str]) -> None:
-    """Refuse a name of a held-out text whose metrics could be taken for those of another text.
+def check_text_names(names: Iterable[str]) -> None:
+    """Refuse the name of a held-out text whose metrics could be taken for others.
 
     The metrics of a text have its name in front: `new_mlm_loss`; those of the first text have no name. So no metric of
     any objective may be called like a text or begin with its name, and no two texts may have a metric of one name.

@@ -55,18 +55,21 @@ def prepare_model(
 ) -> tuple[Configuration, ElectraForJointPretraining]:
     """Return the configuration with the steps and sizes that this text and the networks give, and the model.
 
-    The model has the weights of --init_checkpoint, if the run starts from one.
+    A run with --init_checkpoint has its weights, unless it is resumed: then Trainer loads those of the run later.
+
+    Raises:
+        UserError: options, text and networks do not fit, or a trained network cannot be read.
     """
     args = resolve_options(args, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer, run.checkpoint)
-    args = with_given_parts(args, model, data.tokenizer)
+    args = with_trained_sizes(args, model, data.tokenizer)
     take_start(model, args.training, args.segments.max_length, data.tokenizer)
     tune_model(model, data, args.training.device)
     return args, model
 
 
 def tune_model(model: ElectraForJointPretraining, data: PretrainingData, device: torch.device) -> None:
-    """Change the modules of a model so that they are fast on a device, with rows of the kind that the data has."""
+    """Change the modules of a model so that they are fast on a device, also where segments of the data share rows."""
     tune_networks(model)
     if device.type == "cuda":
         tune_for_gpu(model)
@@ -90,7 +93,7 @@ def build_model(
     sizes = args.model
     resumed: Any = read_config(checkpoint) if checkpoint is not None else None
     dropouts = _new_dropouts(args, checkpoint)
-    discriminator = generator = None
+    discriminator = generator = None  # configurations; None for a new network
     if args.training.init_checkpoint:
         joint = _config_of_checkpoint(args, resumed, dropouts)
         discriminator = joint.discriminator
@@ -99,14 +102,14 @@ def build_model(
     if sizes.init_discriminator:
         discriminator = _trained_config(args, "discriminator", tokenizer, resumed, dropouts)
     if sizes.init_generator:
-        fitted = discriminator or untrained_discriminator(sizes, tokenizer)
-        generator = _trained_config(args, "generator", tokenizer, resumed, dropouts, fitted)
+        beside = discriminator or untrained_discriminator(sizes, tokenizer)
+        generator = _trained_config(args, "generator", tokenizer, resumed, dropouts, beside)
     config = joint_config(sizes, args.objective, tokenizer, discriminator, generator)
-    check_can_hide(config, args.segments)
+    check_hides_tokens(config, args.segments)
     is_local = sizes.initialization == "local"
     initialization = "normal" if is_local and discriminator is not None else sizes.initialization
     model = ElectraForJointPretraining.untrained(config, initialization, args.training.seed)
-    if checkpoint is None:  # the discriminator comes last, so weights that both networks share are its
+    if checkpoint is None:  # the discriminator comes last: its weights are those that both networks share
         for role in ("generator", "discriminator"):
             path = getattr(args.model, f"init_{role}")
             if path:
@@ -114,7 +117,7 @@ def build_model(
     return model
 
 
-def check_can_hide(config: ElectraPretrainingConfig, segments: SegmentArguments) -> None:
+def check_hides_tokens(config: ElectraPretrainingConfig, segments: SegmentArguments) -> None:
     """Refuse a causal objective, and segments that share rows, where a network cannot hide single tokens."""
     is_causal = OBJECTIVES[config.objective].is_causal
     if not is_causal and segments.segment_policy != "packed":
@@ -158,7 +161,7 @@ def _trained_config(
 def _new_dropouts(args: Configuration, checkpoint: str | None) -> dict[str, float]:
     """Return the dropouts that the user gives, by BERT's names; of a resumed run, only those that differ from before.
 
-    Networks that start from trained ones keep their dropouts, unless the user gives others.
+    Trained networks keep their dropouts, unless the user gives others.
     """
     recorded = {}
     if checkpoint is not None:
@@ -215,7 +218,8 @@ def _resized_config(
 def _positions(args: Configuration, config: PreTrainedConfig, sizes: dict[str, Any]) -> int:
     """Return the number of tokens that a trained network can read in this run, at least as many as before.
 
-    If the user gives --max_position_embeddings, the number is also written into `sizes`.
+    Args:
+        sizes: sizes of the network by the names of the options; gets the number if --max_position_embeddings is given.
     """
     positions = max(longest_text(config), args.segments.max_length)
     if "max_position_embeddings" in args.given:
@@ -245,8 +249,9 @@ def load_into(
     A warning names such heads.
 
     Args:
+        path, role: value of --init_discriminator or --init_generator, and which of both it is.
         tokenizer: tokenizer of this run; tokens that the network does not have get rows of other tokens (transfer.py).
-        max_length: tokens of this run's segments; more positions than were trained are repetitions of trained ones.
+        max_length: tokens of this run's segments; positions beyond the trained ones become repetitions of these.
     Raises:
         UserError: the weights cannot be read, or do not fit the configuration.
     """
@@ -336,7 +341,7 @@ def _config_of_checkpoint(
 
 
 def _positions_of_checkpoint(config: PreTrainedConfig, checkpoint: str) -> int:
-    """Return how many positions of a network were trained by a checkpoint's run and by the runs before it."""
+    """Return how many positions of a network were trained by a checkpoint's run and the runs that it started from."""
     if hasattr(config, POSITIONS_KEY):
         return trained_positions(config)
     options = read_json(Path(checkpoint) / PROVENANCE_NAME, RunProvenance).options
@@ -348,13 +353,17 @@ def changed_network_values(
 ) -> dict[str, tuple[object, object]]:
     """Return the values of the networks that differ from a checkpoint: path -> (of the checkpoint, of `config`).
 
-    Without a checkpoint it is {}. Paths are those of `other_values`, such as discriminator.hidden_size.
+    Paths are those of `other_values`, such as discriminator.hidden_size. Without a checkpoint there are none.
     """
     return {} if checkpoint is None else other_values(read_config(checkpoint), config)
 
 
 def start_of_run(args: ElectraTrainingArguments) -> Path | None:
-    """Return the checkpoint of --init_checkpoint; None without one, or if the run has a checkpoint of its own."""
+    """Return the checkpoint of --init_checkpoint; None without one, or if the run has a checkpoint of its own.
+
+    Raises:
+        UserError: there is no such checkpoint, or it is not complete.
+    """
     if args.init_checkpoint is None or checkpoints_of(Path(args.output_dir)):
         return None
     return start_checkpoint(args.init_checkpoint)
@@ -366,8 +375,11 @@ def take_start(
     max_length: int,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Load the weights of --init_checkpoint, if there is one and the run has not begun.
+    """Load the weights of --init_checkpoint into a model, if there is one and the run has no checkpoint yet.
 
+    Args:
+        max_length: tokens of this run's segments.
+        tokenizer: tokenizer of this run.
     Raises:
         UserError: the checkpoint is that of another optimizer, tokenizer or pair of networks.
     """
@@ -381,7 +393,7 @@ def take_start(
 
 
 OF_NEXT_PHASE = ("max_position_embeddings", "rope_theta", "initializer_range")
-"""Values of a network that a run from --init_checkpoint may change; the weights stay those of the checkpoint."""
+"""Values of a network that may be others in a run from --init_checkpoint; the weights fit all the same."""
 
 
 def _check_start(checkpoint: Path, config: ElectraPretrainingConfig) -> None:
@@ -402,10 +414,10 @@ def _check_start(checkpoint: Path, config: ElectraPretrainingConfig) -> None:
 
 
 def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length: int) -> None:
-    """Load all weights of a checkpoint of another run.
+    """Load all weights of a checkpoint of another run into a model.
 
     Args:
-        max_length: tokens of this run's segments; more positions than were trained are repetitions of trained ones.
+        max_length: tokens of this run's segments; positions beyond the trained ones become repetitions of these.
     Raises:
         UserError: a weight is missing on one side or has another shape, so that the optimizer's state would not fit.
     """
@@ -433,12 +445,13 @@ def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length:
             table[untrained] = table[untrained % trained_length]
 
 
-def with_given_parts(
+def with_trained_sizes(
     args: Configuration, model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase
 ) -> Configuration:
-    """Return the configuration with the sizes that trained networks and a given tokenizer have.
+    """Return the configuration with the sizes of trained networks and of a tokenizer that was not trained for the run.
 
-    With a trained discriminator, the tokenizer's `model_max_length` becomes the number of tokens that it reads.
+    With a trained discriminator, the tokenizer's `model_max_length` becomes the length of the longest text that this
+    network reads, in tokens.
     """
     sizes: dict[str, Any] = {}
     generator = model.config.generator

@@ -61,11 +61,11 @@ BUDGET_SIZES = {
     "cpu": {5: "tiny", 30: "mini", math.inf: "small"},
     "accelerator": {24: "small", math.inf: "base"},
 }
-"""Kind of device -> hours -> recipe of a --budget below these hours."""
+"""Kind of device -> hours -> recipe for a --budget of less than these hours."""
 MANY_SEGMENTS = 2**40
 """Segments of an epoch while the text is unread: more than any text has."""
-WARM_UP = 10
-"""The default warm-up takes at most one step in this many of the shortest stage."""
+WARM_UP_PARTS = 10
+"""The default warm-up takes at most one of this many parts of the shortest stage."""
 
 # ---- options that do not go together
 
@@ -97,7 +97,13 @@ PRETRAINING_NEEDS: list[Need] = [
 
 
 def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
-    """Return the configuration of a command line; the quickstart's if neither a corpus nor a file is named."""
+    """Return the configuration of a command line; the quickstart's if neither a corpus nor a file is named.
+
+    Args:
+        argv: words of the command line; None for those of the process.
+    Raises:
+        UserError: an option is unknown or not possible, or options do not go together.
+    """
     command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.", PRETRAINING_NEEDS, RECIPES)
     flags = command_line.read(argv)
     if {*TEXT_OPTIONS} & flags.keys() and not {*OF_LENGTH, *SIZED, "config"} & flags.keys() and _is_on_cpu(flags):
@@ -132,8 +138,8 @@ def _recipe_of_budget(flags: Values) -> str | None:
 
 
 def recipe_within(budget: str, device: str) -> str:
-    """Return the recipe of a run that may take this time on a kind of device."""
-    sizes = BUDGET_SIZES["cpu" if device == "cpu" else "accelerator"]
+    """Return the recipe of a run that may take this time, such as 90m, on a device of `BUDGET_SIZES`."""
+    sizes = BUDGET_SIZES[device]
     return next(size for hours, size in sizes.items() if seconds_of(budget) < 3600 * hours)
 
 
@@ -163,8 +169,8 @@ def _inherited(flags: Values) -> Values:
         names = {*options_before} & OF_PHASE
         flags = {**options_before, **flags}  # so that the objective is that of the checkpoint, unless one is given
     else:
-        start_network = flags.get("init_discriminator") or flags.get("init_generator")
-        options_before = run_options(start_network) if start_network else {}
+        network = flags.get("init_discriminator") or flags.get("init_generator")
+        options_before = run_options(network) if network else {}
         names = {*options_before} & INHERITED
     objective = flags.get("objective", ObjectiveArguments.objective)
     if objective in OBJECTIVES:
@@ -182,16 +188,16 @@ def _options_of_checkpoint(path: str) -> Values:
 
 
 class RecordedOptions(TypedDict):
-    """The content of origin.json in a checkpoint, as far as options of the run go."""
+    """The options of the run in a checkpoint's origin.json, which has more (`RunProvenance` of run_folder.py)."""
 
     options: dict[str, Any]
 
 
 INHERITED = {*options_with("inherited", *GROUPS)}
-"""Options that a run has from the run whose trained networks it starts from, unless they are given."""
+"""Options that a run takes over from the run whose trained networks it starts from, unless they are given."""
 OF_PHASE = {*options_with("of_phase", *GROUPS), *OF_OPTIMIZER}
-"""Options that a run has from the run of its --init_checkpoint, unless they are given. The recipe is not one of them:
-sizes are those of the networks, and steps and warm-up are the new run's own."""
+"""Options that a run takes over from the run of its --init_checkpoint, unless they are given. The recipe is not one of
+them: sizes are those of the networks, and steps and warm-up are the new run's own."""
 
 
 def _check(c: Configuration) -> None:
@@ -204,9 +210,9 @@ def _check(c: Configuration) -> None:
     check_objective(SimpleNamespace(**c.values()))
     names = held_out_texts(c.segments.validation_file).keys() - {""}
     if names:
-        from electra.pretraining.metrics import check_names  # imports scikit-learn
+        from electra.pretraining.metrics import check_text_names  # imports scikit-learn
 
-        check_names(sorted(names))
+        check_text_names(sorted(names))
     if c.objective.generator_gate:
         _check_gate(c)
     training = c.training
@@ -229,7 +235,7 @@ def _check(c: Configuration) -> None:
 
 def _check_gate(c: Configuration) -> None:
     """Refuse a --generator_gate that is not the name of a metric of this objective and a number."""
-    from electra.pretraining.metrics import rows_of  # imports scikit-learn
+    from electra.pretraining.metrics import metric_rows  # imports scikit-learn
 
     gate = c.objective.generator_gate
     if len(gate) != 2 or not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", gate[1]):
@@ -237,7 +243,7 @@ def _check_gate(c: Configuration) -> None:
             f"--generator_gate {' '.join(gate)} is not possible: expected METRIC THRESHOLD, such as "
             "discriminator_auc 0.6"
         )
-    metrics = ["loss", *(name for name, _ in rows_of(c.spec))]
+    metrics = ["loss", *(name for name, _ in metric_rows(c.spec))]
     if gate[0] not in metrics:
         raise UserError(
             f"--generator_gate {gate[0]}: metrics of --objective {c.objective.objective} are {', '.join(metrics)}"
@@ -260,10 +266,14 @@ PROGRAM_NEEDS = [
 
 
 def resolve_options(config: Configuration, run: "Run", segments_per_epoch: int, has_held_out: bool) -> Configuration:
-    """Return the configuration with the run's folder, and with numbers of steps for epochs, shares and defaults.
+    """Return the configuration with the run's folder, and with numbers of steps in place of epochs and shares.
 
     Args:
+        run: the run, with the options and the step of its checkpoint.
+        segments_per_epoch: segments that the text gives in an epoch.
         has_held_out: whether there is held-out text; without it, nothing is evaluated.
+    Raises:
+        UserError: see `fit_steps`.
     """
     training = config.training.with_values(
         output_dir=str(run.folder), run_name=config.training.run_name or run.folder.name
@@ -286,11 +296,12 @@ def check_steps(config: Configuration, run: "Run") -> None:
 
 
 class FittedSteps(NamedTuple):
-    """Options with numbers of steps for epochs and shares; `fitted_steps` has the defaults that were made to fit."""
+    """Options with numbers of steps in place of epochs and shares."""
 
     training: ElectraTrainingArguments
     objective: ObjectiveArguments
     fitted_steps: dict[str, int]
+    """The defaults that were made to fit the length of the run, by name."""
 
 
 def fit_steps(
@@ -308,8 +319,9 @@ def fit_steps(
     that it began with.
 
     Args:
+        segments_per_epoch: segments that the text gives in an epoch.
         has_held_out: whether there is held-out text; without it, nothing is evaluated.
-        resumed, step: options and step of the checkpoint from which the run continues.
+        resumed, step: options and step of the checkpoint from which the run continues; {} and None for a new run.
     Raises:
         UserError: the numbers of steps do not go together, such as a checkpoint beyond the last step.
     """
@@ -331,7 +343,7 @@ def fit_steps(
         objective = replace(objective, generator_steps=first)
         shortest_stage = min(first, max_steps - first)
 
-    default_steps = {"warmup_steps": min(int(training.warmup_steps), math.ceil(shortest_stage / WARM_UP))}
+    default_steps = {"warmup_steps": min(int(training.warmup_steps), math.ceil(shortest_stage / WARM_UP_PARTS))}
     for name, parts in FEWEST.items():
         default_steps[name] = min(int(getattr(training, name)), math.ceil(max_steps / parts))
     fitted_steps = {

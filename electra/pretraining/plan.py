@@ -1,4 +1,4 @@
-"""The plan of a run, made and logged before it starts: corpus, parameters, tokens, epochs, FLOPs."""
+"""The plan of a run, made and logged before the run starts: corpus, parameters, tokens, epochs, FLOPs."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ MUCH_PADDING = 0.5
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan of a run: its sizes. Tokens include padding; FLOPs are those of all steps.
+    """A plan of a run: its sizes. Those of training include padding among the tokens; FLOPs are those of all steps.
 
     `discriminator_*` describes the main network of any objective. Without a generator, the generator's numbers are 0
     and its shape is "".
@@ -129,7 +129,7 @@ def make_plan(
     """Return the plan of a run.
 
     Args:
-        training: resolved options.
+        training: options with numbers of steps, a result of `fit_steps`.
         changes: lines about changed options, see `RunProvenance`.
     """
     config = model.config
@@ -175,7 +175,7 @@ def make_plan(
 
 
 def padding_share(samples: TrainingSegments, max_length: int) -> float:
-    """Return the share of padding in up to 500 rows of `max_length` tokens that are spread over the samples."""
+    """Return the share of padding in rows of `max_length` tokens: up to `SAMPLED_ROWS`, spread over the samples."""
     positions = np.unique(np.linspace(0, len(samples) - 1, SAMPLED_ROWS).astype(np.int64))
     tokens = 0
     for row in samples.__getitems__(positions.tolist()):
@@ -185,7 +185,10 @@ def padding_share(samples: TrainingSegments, max_length: int) -> float:
 
 
 def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:
-    """Count the parameters of each network alone, and of both together, where shared parameters count once."""
+    """Return the number of parameters of each network, and of both together, where shared ones count once.
+
+    Keys are discriminator, generator (0 without one) and total.
+    """
     networks = {"discriminator": model.discriminator, "generator": model.generator, "total": model}
     return {name: 0 if network is None else network.num_parameters() for name, network in networks.items()}
 
@@ -194,7 +197,7 @@ def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:
 
 
 def announce_plan(args: Configuration, plan: Plan) -> None:
-    """Log a plan, with warnings about options that look like mistakes."""
+    """Log a plan, and warnings about options that look like mistakes."""
     for name, fact in (*plan.facts(), ("run folder", args.training.output_dir)):
         logger.info("%-14s %s", name, fact)
     _warn_of_steps(args, plan)
@@ -211,7 +214,7 @@ def announce_plan(args: Configuration, plan: Plan) -> None:
 
 
 def _warn_of_steps(args: Configuration, plan: Plan) -> None:
-    """Warn of too many epochs, of too few tokens to learn from, and of a warm-up that never ends."""
+    """Log a warning of too few tokens to learn from, of too many epochs, and of a warm-up that never ends."""
     training = args.training
     steps = plan.steps
     tokens = round(plan.total_tokens * (1 - plan.padding))
@@ -239,7 +242,7 @@ def _warn_of_steps(args: Configuration, plan: Plan) -> None:
 def training_flops(
     config: ElectraPretrainingConfig, *, max_length: int, batch_size: int, steps: int
 ) -> tuple[float, float]:
-    """Return the training FLOPs of all networks by two counts: 6 N T with attention, and the original's.
+    """Return the training FLOPs of all networks by two counts: 6 N T with attention, and that of the original code.
 
     A main network that predicts tokens has an LM head, at the chosen or at all positions. Of two stages, the first has
     no discriminator, and in the second the generator runs only forward. Recomputation, the copy gate and the baseline
@@ -247,28 +250,31 @@ def training_flops(
     """
     objective = config.objective_with_values()
     sizes: dict[str, Any] = {"max_length": max_length, "train_batch_size": batch_size}
-    large = _shape(config.discriminator)
+    main_shape = _shape(config.discriminator)
     discriminator_steps = steps - config.generator_steps
 
-    def total(rule: Callable[..., float], chosen_share: float, forward: float) -> float:
-        """Return the FLOPs of all networks by a rule.
+    def total(rule: Callable[..., float], chosen_share: float, forward_share: float) -> float:
+        """Return the FLOPs of all networks by a count.
 
         Args:
             rule: function of the shapes of a discriminator and of a masked language model, one of which is None.
             chosen_share: share of the positions that is chosen.
-            forward: share of a training step's FLOPs that its forward pass has by this rule.
+            forward_share: share of a training step's FLOPs that its forward pass has by this rule.
         """
         flops = 0.0
         if config.generator is not None:
-            trained = config.generator_steps + forward * discriminator_steps if objective.has_stages else steps
-            flops += rule(None, _shape(config.generator), **sizes, steps=trained, mlm_positions_fraction=chosen_share)
-        main = (large, None) if objective.finds_replaced else (None, large)
+            generator_steps: float = steps
+            if objective.has_stages:
+                generator_steps = config.generator_steps + forward_share * discriminator_steps
+            shape = _shape(config.generator)
+            flops += rule(None, shape, **sizes, steps=generator_steps, mlm_positions_fraction=chosen_share)
+        shapes = (main_shape, None) if objective.finds_replaced else (None, main_shape)
         predicted = 1.0 if objective.at_all_tokens or objective.is_causal else chosen_share
-        return flops + rule(*main, **sizes, steps=discriminator_steps, mlm_positions_fraction=predicted)
+        return flops + rule(*shapes, **sizes, steps=discriminator_steps, mlm_positions_fraction=predicted)
 
     return (
-        total(six_n_t_flops, config.mlm_probability, forward=1 / 3),
-        total(google_training_flops, GOOGLE_MLM_POSITIONS_FRACTION, forward=1 / 2),
+        total(six_n_t_flops, config.mlm_probability, forward_share=1 / 3),
+        total(google_training_flops, GOOGLE_MLM_POSITIONS_FRACTION, forward_share=1 / 2),
     )
 
 
@@ -286,9 +292,9 @@ def _shape(config: PreTrainedConfig) -> TransformerShape:
 
 def describe_network(config: PreTrainedConfig) -> str:
     """Return the sizes of a network in words, with its type unless it is ELECTRA."""
-    kind = "" if config.model_type == "electra" else f"{config.model_type}, "
+    type_of_network = "" if config.model_type == "electra" else f"{config.model_type}, "
     return (
-        f"{kind}{counted(config.num_hidden_layers, 'layer')} of {config.hidden_size}, "
+        f"{type_of_network}{counted(config.num_hidden_layers, 'layer')} of {config.hidden_size}, "
         f"{counted(config.num_attention_heads, 'head')}, "
         f"feed-forward {value_of(config, 'intermediate_size')}"
     )

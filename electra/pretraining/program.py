@@ -22,7 +22,7 @@ from electra.model.options import ObjectiveArguments
 from electra.model.pretrained import tokenizer_of
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, data_of_run
-from electra.pretraining.model import check_can_hide, take_start, tune_model
+from electra.pretraining.model import check_hides_tokens, take_start, tune_model
 from electra.pretraining.options import PROGRAM_NEEDS, fit_steps
 from electra.pretraining.run_folder import latest_run
 from electra.tokenizers.load import vocabulary_size
@@ -105,7 +105,7 @@ def check_fits(
             f"segments.max_length {segments.max_length} is more than the {longest} positions of the networks; lower "
             "it, or build the model with max_position_embeddings"
         )
-    check_can_hide(config, segments)
+    check_hides_tokens(config, segments)
     tokenizer_of(model, tokenizer)  # refuses another one than that of the checkpoint from which the model was loaded
     size = vocabulary_size(tokenizer)
     other_ids = {*tokenizer.all_special_ids} - {*config.special_token_ids}

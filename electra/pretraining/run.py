@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def pretrain(args: Configuration, log: RunLog, started: float) -> None:
-    """Run a pre-training: open, load, fit, build, train, finish.
+    """Run a pre-training from its options to the exported networks.
 
     Args:
         args: configuration of the run.
@@ -87,7 +87,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
 
 
 def set_up_process(args: Configuration, run: Run) -> Configuration:
-    """Set what the run changes in its process: files, threads, memory; return the options with the threads."""
+    """Set open files, threads and memory of this process as the run needs them; return options with the threads."""
     training = args.training
     allow_open_files(training)
     threads = use_threads(training.device, training.threads, run.options.get("threads"))
@@ -98,8 +98,10 @@ def set_up_process(args: Configuration, run: Run) -> Configuration:
 def train(trainer: ElectraTrainer, args: Configuration, run: Run, log: RunLog, started: float) -> int:
     """Write options, tokenizer and log into the run's folder, and train until the end, a signal or --max_hours.
 
-    If a tracker refuses, a new folder is removed.
+    A folder that is new is removed if it cannot be written, or if a tracker refuses the run.
 
+    Args:
+        started: `time.monotonic()` at the start of the command, in seconds.
     Returns:
         the exit code of a run that was stopped, else 0.
     """
@@ -127,7 +129,7 @@ def complete(training: ElectraTrainingArguments, run: Run) -> None:
 
 
 def upload(training: ElectraTrainingArguments, run: Run) -> None:
-    """Upload the exported networks of a finished run, if --push_to_hub is given, on the first process."""
+    """Upload the exported networks of a finished run, if --push_to_hub is given; only the first process does."""
     if training.push_to_hub and training.process_index == 0:
         upload_networks(training, run.folder)
 
@@ -135,7 +137,7 @@ def upload(training: ElectraTrainingArguments, run: Run) -> None:
 def probes_of(
     training: ElectraTrainingArguments, model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase
 ) -> list[Probe]:
-    """Return the probes of --eval_pairs and --eval_classify."""
+    """Return the probes of --eval_pairs and --eval_classify; none if neither is given."""
     if training.eval_pairs is None and training.eval_classify is None:
         return []
     from electra.tools.probes import make_probes  # not at the top: few runs need the tasks and what they import

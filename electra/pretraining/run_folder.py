@@ -4,7 +4,7 @@ The samples of a run are numbered, and a step takes the next `batch_size` of the
 corpus a resumed run would see some text twice and some never, unnoticed; with other masks its metrics could not be
 compared with earlier ones. So each option has a rule (`Resuming` in electra/core/options.py): its value is kept, or
 recorded, or its effect is compared (documents, tokenizer, batch size), or it changes nothing that is learned or
-measured. The README lists the files of a run.
+measured. docs/pretraining.md lists the files of a run.
 """
 
 import json
@@ -48,18 +48,23 @@ from electra.pretraining.configuration import (
     Configuration,
     ElectraTrainingArguments,
 )
-from electra.pretraining.device import main_process_first
+from electra.pretraining.device import make_once
 from electra.report.runs import METRICS_NAME, STATE_NAME, RunMetrics, TrainingState
 
 logger = logging.getLogger(__name__)
 
 _OF_START = ("resume_from_checkpoint", "auto_resume", "budget")
-"""Options that say how a command starts a run, and are no property of the run."""
+"""Options that say how the command starts a run; config.yaml does not have them."""
 _TITLE = f"{OPTIONS_TITLE} of this run"
 """Beginning of the first line of a run's config.yaml: a file that begins otherwise is of another program."""
 _OF_END = (
-    *(METRICS_NAME, "discriminator", "generator"),
-    *(STATE_NAME, "samples.json", "report.html", "training_curves.png"),
+    METRICS_NAME,
+    "discriminator",
+    "generator",
+    STATE_NAME,
+    "samples.json",
+    "report.html",
+    "training_curves.png",
 )
 """Files and folders that a run writes at its end."""
 SAME_STATE = {"adamw_torch_fused": "adamw_torch"}
@@ -79,7 +84,7 @@ class RunProvenance:
             set, if there is one.
         training_documents: number of documents that are trained on.
         first_held_out_text: `held_out_text` at the start of the run; a resumed run may evaluate other text.
-        test_text: fingerprint of the test set; "" without one.
+        test_text: fingerprint of the documents of the test set; "" without one.
         batch_size: segments of an optimizer step, over all devices.
         options: values of the options that a resumed run keeps or records, by name.
         changes: a line for each time that the run was resumed with other values or text, which names them.
@@ -101,15 +106,15 @@ class Run(NamedTuple):
     folder: Path
     checkpoint: str | None = None
     is_finished: bool = False
-    """Whether --auto_resume has nothing left to do."""
+    """Whether the run has ended, so that --auto_resume has nothing left to do."""
     step: int = 0
-    """Step of the checkpoint; 0 for a new run."""
+    """Step of the checkpoint; 0 without one."""
     provenance: RunProvenance | None = None
-    """Provenance that the checkpoint has recorded; None for a new run."""
+    """Provenance that the checkpoint has recorded; None without one."""
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Return the options that the checkpoint has recorded, by name; {} for a new run."""
+        """Return the options that the checkpoint has recorded, by name; {} without a checkpoint."""
         return self.provenance.options if self.provenance else {}
 
 
@@ -120,8 +125,8 @@ def find_run(folder: Path, start: str | Path | bool | None) -> Run:
     """Return the run in a folder, locked: it goes on from its latest valid checkpoint, or it is new.
 
     Args:
-        start: True, the run's folder or its latest valid checkpoint: the run goes on; None: it goes on if it has a
-            checkpoint; False: it is new.
+        start: True, the run's folder or its latest valid checkpoint: the run must go on; None: it goes on if it has a
+            checkpoint; False: it must be new.
     Raises:
         UserError: there is no such checkpoint, or it is not the latest valid one; a new run would overwrite files of
             the folder; another process has locked the run.
@@ -164,7 +169,7 @@ def _why_taken(folder: Path) -> str | None:
     """Return what a new run would overwrite, such as "has no checkpoint, but report.html"; None if nothing."""
     if not folder.is_dir() and os.path.lexists(folder):
         return "is a file, or a link to nothing"
-    our_names = re.compile(r"(discarded-)?checkpoint-\d+|discriminator|generator")
+    our_names = re.compile(r"(discarded-)?checkpoint-\d+|discriminator|generator")  # in a killed run's `unfinished/`
     foreign_files = [
         f"{UNFINISHED}/{path.name}" for path in folder.glob(f"{UNFINISHED}/*") if not our_names.fullmatch(path.name)
     ]
@@ -174,12 +179,20 @@ def _why_taken(folder: Path) -> str | None:
 
 def _run_of(checkpoint: Path) -> Run:
     """Return the run of a checkpoint, with provenance and step from the checkpoint's files."""
-    step = read_json(checkpoint / STATE_NAME, TrainingState)["global_step"]
-    return Run(checkpoint.parent, str(checkpoint), False, step, read_json(checkpoint / PROVENANCE_NAME, RunProvenance))
+    return Run(
+        folder=checkpoint.parent,
+        checkpoint=str(checkpoint),
+        step=read_json(checkpoint / STATE_NAME, TrainingState)["global_step"],
+        provenance=read_json(checkpoint / PROVENANCE_NAME, RunProvenance),
+    )
 
 
 def latest_run(folder: Path) -> Run:
-    """Return the run in a folder with its latest valid checkpoint, if there is one. The run is not locked."""
+    """Return the run in a folder with its latest valid checkpoint, if it has one; the run is not locked.
+
+    Raises:
+        UserError: the run has checkpoints, but no valid one.
+    """
     return _run_of(latest_valid_checkpoint(folder)) if checkpoints_of(folder) else Run(folder)
 
 
@@ -197,7 +210,7 @@ def _lock(folder: Path) -> bool:
 
 
 def _lock_or_refuse(folder: Path) -> None:
-    """Lock a run, which this process may have locked before; raise a UserError if another process has."""
+    """Lock a run, unless this process has locked it before; raise a UserError if another process has."""
     if folder.resolve() not in _LOCKS and not _lock(folder):
         raise UserError(f"{folder} is locked by another process; wait for it or stop it")
 
@@ -206,9 +219,13 @@ def _lock_or_refuse(folder: Path) -> None:
 
 
 def open_run(args: Configuration) -> Run:
-    """Return the run of the command: to resume, finished, or new in a free folder; the same on every process."""
+    """Return the run of the command: to resume, finished, or new in a free folder; the same on every process.
+
+    Raises:
+        UserError: see `find_run`; or --auto_resume meets a folder that is no run.
+    """
     training = args.training
-    run = main_process_first(lambda: _run_of_command(training, args.given), per_host=False)
+    run = make_once(lambda: _run_of_command(training, args.given), per_host=False)
     if run.is_finished:
         logger.info(
             "%s is finished: nothing to do; raise --max_steps or --num_train_epochs to extend it, or choose another "
@@ -248,9 +265,13 @@ def _run_of_command(training: ElectraTrainingArguments, given_names: frozenset[s
 
 
 def _check_named(run: Path, training: ElectraTrainingArguments, given_names: frozenset[str]) -> None:
-    """Refuse --output_dir and --experiment_name of another folder than that of the run to resume.
+    """Refuse --output_dir and --experiment_name if they name another folder than that of the run to resume.
 
     The values in the run's config.yaml are accepted, too, because the run may have been moved.
+
+    Args:
+        run: folder of the run to resume.
+        given_names: names of the options that the user gives.
     """
     if Path(training.output_dir, training.experiment_name).resolve() == run:  # a link may have another name
         return
@@ -314,16 +335,20 @@ def provenance_of(options: Mapping[str, object], text: Mapping[str, Any], batch_
         batch_size: segments of an optimizer step, over all devices.
     """
     kept_options = {name: value for name, value in options.items() if RESUMING.get(name) in ("kept", "recorded")}
-    as_read = json.loads(json.dumps(kept_options, default=lambda value: value.value))
-    return RunProvenance(**text, first_held_out_text=text["held_out_text"], batch_size=batch_size, options=as_read)
+    # As a checkpoint will give them back: JSON has lists for tuples, and the values of enumerations.
+    json_options = json.loads(json.dumps(kept_options, default=lambda value: value.value))
+    return RunProvenance(
+        **text, first_held_out_text=text["held_out_text"], batch_size=batch_size, options=json_options
+    )
 
 
 def check_resumed(run: Run, provenance: RunProvenance, networks: Mapping[str, tuple[object, object]]) -> RunProvenance:
-    """Return the provenance of a run that starts or resumes, if text, options and networks are those of the same run.
+    """Return the provenance of a run that starts or goes on, if its text, options and networks are those of before.
 
     Args:
         run: the run, with the provenance that its checkpoint has recorded.
-        provenance: provenance of this start, which is returned with the first evaluated text and all changes so far.
+        provenance: provenance of this start; the result has also the held-out text of the first start, and all
+            changes so far.
         networks: a result of `changed_network_values` (model.py).
     Raises:
         UserError: text, batch size, an option that must be kept, or a network differs from before.
@@ -374,7 +399,7 @@ def check_resumed(run: Run, provenance: RunProvenance, networks: Mapping[str, tu
 
 
 def _values_not_recorded(recorded_options: Mapping[str, Any], present_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of options that the record of a run may lack, because the options are newer than the run.
+    """Return values of options that the record of a run lacks if they are newer than the run.
 
     A run of a command had the defaults of such options. A program records no options of tokenizer and networks, whose
     configurations are compared instead; and it records an objective's own values in place of None.
@@ -394,10 +419,11 @@ def _values_not_recorded(recorded_options: Mapping[str, Any], present_options: M
 
 
 def check_optimizer_of(checkpoint: Path, options: Mapping[str, object]) -> None:
-    """Refuse an optimizer whose state is not that of a checkpoint.
+    """Refuse options of an optimizer whose state would differ from that of the checkpoint.
 
     Args:
-        options: options of the run that starts, by name.
+        checkpoint: checkpoint of another run.
+        options: options of the run that starts from the checkpoint, by name.
     """
     recorded_options = read_json(checkpoint / PROVENANCE_NAME, RunProvenance).options
     for name in OF_OPTIMIZER:
@@ -437,7 +463,7 @@ def create_or_discard_folder(run: Run) -> Iterator[None]:
 
 
 def save_options(record: Mapping[str, Any], run: Run, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write options and tokenizer into the run folder.
+    """Write options and, for a new run, the tokenizer into the run folder.
 
     Args:
         record: the options to write, by name.
@@ -463,10 +489,12 @@ def upload_networks(
 ) -> None:
     """Upload the networks that a finished run has exported to the Hub, as `electra push` does.
 
-    The discriminator becomes the repository `hub_model_id`-discriminator, the generator -generator; without that
-    option, the name of the run's folder stands in its place.
+    The networks become the repositories NAME-discriminator and NAME-generator. NAME is `hub_model_id`, by default the
+    name of the run's folder.
 
     Args:
+        training: options with the Hub's: name, token, privacy.
+        folder: folder of the run.
         steps: number of steps that the exported networks must have; None for any number.
         token, private: by default those of `training`.
     Raises:

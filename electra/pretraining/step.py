@@ -1,7 +1,4 @@
-"""What a step does beside Trainer's part.
-
-It chooses networks, clips, leaves steps out that are not finite, and sums up the log.
-"""
+"""What a training step does beside Trainer's part: choice of networks, clipping, skipping, sums for the log."""
 
 import logging
 import math
@@ -35,7 +32,7 @@ logger = logging.getLogger(__name__)
 class Phase(NamedTuple):
     """A choice of the networks that an optimizer step trains: arguments of the joint model's `forward`.
 
-    A network that is not trained gets no gradient instead of a zero one, so the optimizer neither decays nor moves it.
+    A network that is not trained gets no gradient, which is not a zero one: the optimizer neither decays nor moves it.
     """
 
     train_generator: bool
@@ -53,10 +50,11 @@ def phase_at(
     All arguments are restored by a checkpoint, so a resumed run trains what an uninterrupted one would.
 
     Args:
+        step: number of optimizer steps so far.
         log_history: Trainer's log.
         generator_steps: length of the generator's stage; None or 0 where there is one stage.
-        generator_gate: a metric and a threshold, see `ObjectiveArguments`. A gate uses the last evaluation before the
-            step, but not the one at step 0, of the untrained pair; before, it is open. A metric that is nan is below
+        generator_gate: a metric and a threshold, see `ObjectiveArguments`. The gate uses the last evaluation so far,
+            and is open until the first one after step 0, at which the pair is untrained. A metric that is nan is below
             every threshold.
     """
     if generator_steps:
@@ -72,7 +70,11 @@ def phase_at(
 
 
 def begin_second_stage(model: ElectraForJointPretraining, step: int, *, from_generator: bool) -> None:
-    """Begin the stage of the discriminator, and log the start; with `from_generator` copy the generator's encoder."""
+    """Begin the stage of the discriminator after `step` steps, and log it; copy the generator's encoder if asked for.
+
+    Args:
+        from_generator: whether the discriminator starts from the weights of the generator's encoder.
+    """
     start = "its own initial weights"
     if from_generator:
         sources = encoder_weights(model.generator)
@@ -152,12 +154,14 @@ class StepGuard(TrainerCallback):
         return is_bad, self._last_norm
 
     def _norm_on_device(self, model: nn.Module) -> Tensor:
+        """Return the norm of the gradients, float (), without clipping them."""
         if self.accelerator.scaler is not None:  # fp16's: once it has unscaled, it leaves `grad_scale` to `check`
             self.accelerator.scaler.unscale_(self.optimizer)
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
         return get_total_norm(gradients)
 
     def _clip_on_host(self, model: nn.Module) -> Tensor:
+        """Clip the gradients, and return their norm before, float ()."""
         norm: Any = self.accelerator.clip_grad_norm_(model.parameters(), self.max_grad_norm)
         if isinstance(norm, DTensor):  # FSDP: each process has its part
             return norm.full_tensor()
@@ -165,7 +169,7 @@ class StepGuard(TrainerCallback):
         return torch.as_tensor(0.0 if norm is None else norm, device=self.accelerator.device)
 
     def log_skipped(self, step: int, skipped_steps: int) -> None:
-        """Log the number of steps that were skipped since the last line of the log; waits for the device.
+        """Log the number of steps that were skipped since the last line of the log; this waits for the device.
 
         Raises:
             UserError: too many steps in a row were skipped.
@@ -191,12 +195,14 @@ def values_of_batch(
     objective: Objective,
     token_counts: Tensor | None,
 ) -> tuple[dict[str, Tensor | None], Tensor]:
-    """Return the values of a batch for the log, None for a loss that it does not have, and its number of tokens.
+    """Return the values of a batch for the log, by name, and its number of tokens, int64 ().
 
-    The values are losses, a generator's entropy, and the share of replaced tokens, ().
+    The values are losses, the generator's entropy, and the share of replaced tokens, float () each; None for a loss
+    that the objective does not have.
 
     Args:
-        inputs: the batch, as `ElectraForJointPretraining.forward` takes it.
+        inputs: the batch, arguments of `ElectraForJointPretraining.forward`.
+        objective: objective of the model.
         token_counts: numbers of chosen positions and of real tokens, float (2,), see `count_tokens`; None for those of
             the batch.
     """
@@ -227,11 +233,13 @@ class LogWindow:
     started: float | None = None
     """`time.monotonic()` at the first batch, plus the time of evaluations and checkpoints since."""
     first_step: int = 0
+    """Optimizer steps before the window."""
     tokens: int = 0
-    """The tokens that were already read from the device."""
+    """Tokens of all processes, as far as `read_tokens` has read them."""
     unread_tokens: Tensor | None = None
+    """Tokens of this process since, int64 ()."""
     sums: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
-    """Sums over batches by names of metrics, then the numbers of batches and skipped steps, float32 (names + 2)."""
+    """Names of values -> sums over batches, then the numbers of batches and skipped steps, float32 (names + 2)."""
     _step: dict[str, Tensor] = field(default_factory=dict)
     _batches: int = 0
 
@@ -247,7 +255,7 @@ class LogWindow:
             self.started += time.monotonic() - started
 
     def add(self, values: Mapping[str, Tensor | None], tokens: Tensor) -> None:
-        """Add losses and tokens of a batch to those of the current step; `values_of_batch` returns them."""
+        """Add values and tokens of a batch, results of `values_of_batch`, to those of the current step."""
         for name, value in values.items():
             if value is not None:
                 self._step[name] = self._step[name] + value if name in self._step else value
@@ -260,9 +268,9 @@ class LogWindow:
         return self._step["loss"] / self._batches
 
     def end_step(self, is_bad: Tensor) -> None:
-        """Add the losses of the step to the sums, or count the step as skipped if `is_bad`, bool ().
+        """Add the values of the step to the sums, or count the step as skipped if `is_bad`, bool ().
 
-        The text of a skipped step counts as seen.
+        The tokens of a skipped step count all the same.
         """
         names = tuple(self._step)
         skipped = is_bad.float()
@@ -273,7 +281,7 @@ class LogWindow:
         self._batches = 0
 
     def read_tokens(self, gather: Callable[[Tensor], Tensor]) -> int:
-        """Return the number of tokens of all processes since the last call."""
+        """Return the number of tokens of all processes since the last call; see `read` for `gather`."""
         if self.unread_tokens is None:
             return 0
         count = int(gather(self.unread_tokens.reshape(1)).sum())
@@ -282,18 +290,20 @@ class LogWindow:
         return count
 
     def read(self, gather: Callable[[Tensor], Tensor]) -> tuple[dict[str, float], int]:
-        """Return the mean of each loss over batches and processes, by name, and the number of skipped steps.
+        """Return the mean of each value over batches and processes, by name, and the number of skipped steps.
 
-        `gather` concatenates the rows of a tensor from all processes. A loss is missing if all steps with it were
-        skipped.
+        A value is missing if all steps with it were skipped.
+
+        Args:
+            gather: function that concatenates the rows of a tensor from all processes.
         """
         totals: Counter[str] = Counter()
         batches: Counter[str] = Counter()
         skipped_steps = 0
         for names, row in self.sums.items():
-            *sums, number, bad = gather(row.unsqueeze(0)).mean(dim=0).tolist()
-            skipped_steps += round(bad)
-            if number:
+            *sums, row_batches, row_skipped = gather(row.unsqueeze(0)).mean(dim=0).tolist()
+            skipped_steps += round(row_skipped)
+            if row_batches:
                 totals.update(dict(zip(names, sums, strict=True)))
-                batches.update(dict.fromkeys(names, number))
+                batches.update(dict.fromkeys(names, row_batches))
         return {name: total / batches[name] for name, total in totals.items()}, skipped_steps

@@ -1,4 +1,4 @@
-"""A fixed corrupted test set: held-out text whose replacements were drawn once, as a file.
+"""A corrupted test set: held-out text whose replacements were drawn once, in a file.
 
     electra testset --pretrain_path RUN --validation_file held_out.txt --output_file fixed.safetensors
     python run_pretraining.py ... --tokenizer_path RUN --eval_corruption fixed.safetensors
@@ -123,7 +123,12 @@ def write_test_set(
     frequencies_auc: float,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Write batches of equal length, as of `CorruptedTestSet.collate` with an `attention_mask`, to a file."""
+    """Write a test set to a file.
+
+    Args:
+        batches: batches as of `CorruptedTestSet.collate`, all of one length and with an `attention_mask`.
+        frequencies_auc: AUC of token frequencies on these batches.
+    """
     arrays: Arrays = {"frequencies_auc": np.array([frequencies_auc])}
     for name, dtype in _DTYPES.items():
         parts = [batch[_INPUTS.get(name, name)].numpy() for batch in batches]
@@ -192,7 +197,7 @@ def make_test_set(
     Args:
         generator: a masked language model with the tokenizer's vocabulary.
         segments: segments to corrupt, whose seed decides masks and samples.
-        counts: number of each token id in a text, int64 (V,), for the baseline: AUC of token frequencies.
+        counts: how often each token id is in a text, int64 (V,), for the AUC of token frequencies.
         length: tokens of a row: as many as the longest segment has.
         mlm_probability: share of the tokens that is masked.
     """
@@ -247,10 +252,14 @@ class TestSetArguments(Options):
 
 
 def corrupt_held_out_text(args: TestSetArguments) -> None:
-    """Make a corrupted test set of text files with the generator of a run, as `electra testset` does."""
+    """Make a corrupted test set of text files with the generator of a run, as `electra testset` does.
+
+    Raises:
+        UserError: the output exists, the text or the networks cannot be read, or there is no generator.
+    """
     options = run_options(args.pretrain_path)
     length = args.max_length or options.get("max_length", 128)
-    share = args.mlm_probability or options.get("mlm_probability", 0.15)
+    mlm_probability = args.mlm_probability or options.get("mlm_probability", 0.15)
     output = expand(args.output_file)
     if output.exists():
         raise UserError(f"--output_file {output} exists; name a new file, because runs may be compared on that one")
@@ -273,7 +282,7 @@ def corrupt_held_out_text(args: TestSetArguments) -> None:
             EvaluationSegments(policy, max_segments=args.max_segments, seed=args.seed),
             token_counts(cache, documents, vocabulary_size(tokenizer)),
             length=length,
-            mlm_probability=share,
+            mlm_probability=mlm_probability,
         )
     replaced = 100 * test_set.replaced_rate
     logger.info("%s: %d segments of %d tokens, %.2f %% replaced", output, len(test_set), length, replaced)

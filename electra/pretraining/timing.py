@@ -1,4 +1,4 @@
-"""How long a run takes: the time of its first steps, and a line about the rest."""
+"""How long a run takes: the time of its first steps, and a line about the time of the others."""
 
 import logging
 import sys
@@ -19,7 +19,7 @@ TIMED_STEPS = 10
 TIMED_SECONDS = 20.0
 """Seconds after which fewer steps than `TIMED_STEPS` are enough."""
 LONG = 86_400.0
-"""Seconds of a run on a CPU from which a line advises a smaller one: a day."""
+"""Seconds of a run on a CPU above which a line advises a smaller one: a day."""
 
 
 class Timing(NamedTuple):
@@ -36,8 +36,9 @@ class FirstSteps(TrainerCallback):
     evaluations and checkpoints; nor is the first step, unless it is the only one.
 
     Args:
-        is_trial: whether training ends once the steps are timed; several processes take all of their steps, so that
-            they stop after the same one.
+        plan: plan of the run, for the line.
+        is_trial: whether training ends, without the line, once the steps are timed; with several processes it ends at
+            the last step, so that all stop after the same one.
     """
 
     def __init__(self, plan: Plan, *, is_trial: bool = False) -> None:
@@ -48,11 +49,11 @@ class FirstSteps(TrainerCallback):
         self._begin(0)
 
     def _begin(self, step: int, *, is_warm: bool = False) -> None:
-        """Measure from now on, after `step`; the next step is timed if the one before was like it."""
-        self.first = step
+        """Measure the steps after `step` from now on; they are timed only if `is_warm`: a step was just taken."""
+        self.first_step = step
         self.is_warm = is_warm
         self.compilations = count_compilations()
-        self.since = time.monotonic()
+        self.started = time.monotonic()
 
     def on_train_begin(self, args: object, state: TrainerState, control: object, **kwargs: object) -> None:
         self._begin(state.global_step)
@@ -64,8 +65,8 @@ class FirstSteps(TrainerCallback):
             return
         if args.device.type != "cpu":
             torch.accelerator.synchronize()
-        seconds = time.monotonic() - self.since
-        steps = state.global_step - self.first
+        seconds = time.monotonic() - self.started
+        steps = state.global_step - self.first_step
         if self.is_warm and count_compilations() == self.compilations:
             self.timing = Timing(steps, seconds / steps)
             self.is_done = steps >= TIMED_STEPS or seconds > TIMED_SECONDS
@@ -86,7 +87,7 @@ class FirstSteps(TrainerCallback):
 
 
 def announce_time(timing: Timing, training: ElectraTrainingArguments, plan: Plan, step: int = 0) -> None:
-    """Log the measured speed, and the time that the run will take after `step`."""
+    """Log the measured speed, and the time that the run will take after `step`; warn if it is long for a CPU."""
     rate = plan.tokens_per_step / timing.seconds_per_step
     seconds = timing.seconds_per_step * (plan.steps - step)
     logger.info(

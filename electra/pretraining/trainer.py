@@ -65,7 +65,7 @@ from electra.pretraining.checkpoints import (
 )
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, make_collator
-from electra.pretraining.device import compile_model, main_process_first
+from electra.pretraining.device import compile_model, make_once
 from electra.pretraining.metrics import evaluation_metrics, metrics_of_corrupted, token_records
 from electra.pretraining.model import changed_network_values, start_of_run
 from electra.pretraining.plan import make_plan
@@ -103,10 +103,10 @@ class ElectraTrainer(Trainer):
     the step and saves a checkpoint before it is raised; a second one stops at once.
 
     Args:
-        model: joint model with new or trained networks, whose modules are made to suit the device (`prepare_program`).
+        model: joint model with new or trained networks, whose modules are changed to suit the device.
         args: options of the training. Epochs and shares become numbers of steps; numbers that are not given are made
             to fit the length of the run.
-        train_dataset: a token cache, or the data that were made of a token cache.
+        train_dataset: a token cache, or the data of a run (`load_data`).
         eval_dataset: held-out texts: a token cache, or several by name, the first of which decides about checkpoints.
             Without one, `segments.validation_fraction` of the corpus is held out.
         processing_class: the tokenizer of the token caches; an object, a path or a Hub id.
@@ -119,8 +119,11 @@ class ElectraTrainer(Trainer):
             leaves it out.
         probes: functions that measure the model at each evaluation.
 
-    With `args.init_checkpoint` a new run takes the weights of that checkpoint into `model`, and the state of its
-    optimizer; `ElectraForJointPretraining.from_pretrained(checkpoint)` is such a model.
+    With `args.init_checkpoint` a new run starts from the weights and the optimizer's state of that checkpoint; `model`
+    must have the same networks, as `ElectraForJointPretraining.from_pretrained(checkpoint)` has.
+
+    Raises:
+        UserError: model, tokenizer, text and options do not fit.
     """
 
     args: ElectraTrainingArguments
@@ -217,18 +220,18 @@ class ElectraTrainer(Trainer):
                 is no such checkpoint; or a new run would overwrite the checkpoints of the folder.
         """
         if resume_from_checkpoint in (None, True) or not self.is_opened:
-            run = main_process_first(lambda: find_run(self.run_folder, resume_from_checkpoint), per_host=False)
+            run = make_once(lambda: find_run(self.run_folder, resume_from_checkpoint), per_host=False)
             resume_from_checkpoint = run.checkpoint or False
             if run.checkpoint is not None:
                 logger.info("resuming %s", run.checkpoint)
                 trained_tokenizer = load_tokenizer_beside_model(run.checkpoint)
                 check_given_tokenizer(self.processing_class, trained_tokenizer, run.checkpoint)
-            provenance = self.checkpoints.provenance if self.is_opened else None
+            provenance = self.checkpoints.provenance if self.is_opened else self._provenance()
             networks = changed_network_values(run.checkpoint, self.model.config)
-            self.checkpoints.provenance = check_resumed(run, provenance or self._provenance(), networks)
+            self.checkpoints.provenance = check_resumed(run, provenance, networks)
         is_stopped = self.stop in self.callback_handler.callbacks
         interrupting = self.stop.requests.interrupting() if is_stopped else nullcontext()
-        set_seed(self.args.seed, device_specific=True)  # all have the same weights; each draws its own dropout
+        set_seed(self.args.seed, device_specific=True)  # weights are the same on all; each draws its own dropout
         try:
             is_followed = bool(resume_from_checkpoint and self.args.report_to)
             resumed = resumed_in_wandb(self.args.report_to, self.run_folder) if is_followed else nullcontext()
@@ -255,7 +258,10 @@ class ElectraTrainer(Trainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Tensor]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Tensor]], Tensor | None]:
-        """Return the batches of a step, and their mean `count_tokens`; None for a single batch on one process."""
+        """Return the batches of a step, and the mean of `count_tokens` over all of them, on all processes.
+
+        The mean is None for a single batch on one process.
+        """
         # Trainer averages the losses of batches, which differ in their number of tokens where rows are padded.
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         parts = len(batches) * self.accelerator.num_processes
@@ -268,7 +274,7 @@ class ElectraTrainer(Trainer):
     # ---- one step
 
     def training_step(self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: object = None) -> Tensor:
-        """Compute the gradients of a batch, and return its loss, or 0 in place of a loss that is not finite."""
+        """Compute the gradients of a batch, and return its loss, float (); 0 in place of one that is not finite."""
         self._begin_step()
         self._values_of_batch = None
         loss = super().training_step(model, inputs, num_items_in_batch)
@@ -301,7 +307,7 @@ class ElectraTrainer(Trainer):
         return norm
 
     def floating_point_ops(self, inputs: dict[str, Tensor]) -> int:
-        """Return the FLOPs of a batch by the plan's count for both networks; Trainer sums them up as `total_flos`."""
+        """Return the FLOPs of a batch for both networks, by the plan's count; Trainer adds them up to `total_flos`."""
         return int(self.plan.flops / self.plan.total_tokens * inputs["input_ids"].numel())
 
     # ---- optimizer and schedule
@@ -314,7 +320,7 @@ class ElectraTrainer(Trainer):
             return super().create_optimizer(model)
 
     def take_optimizer(self, checkpoint: Path) -> None:
-        """Load the optimizer's state from a checkpoint of another run; rates, decay and betas stay this run's."""
+        """Load the optimizer's state from a checkpoint of another run; this run's rate, decay and betas stay."""
         schedule = self.lr_scheduler
         self.lr_scheduler = NoSchedule()
         rates = [group["lr"] for group in self.optimizer.param_groups]
@@ -385,9 +391,9 @@ class ElectraTrainer(Trainer):
     # ---- logging
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log values; to those of training add the mean losses of the window, which begins anew.
+        """Log values; to a line of training add the mean losses of the window, and begin a new window.
 
-        Reading the window waits for the device, once.
+        This waits for the device, once.
         """
         state = self.state
         state.epoch = state.global_step * self.get_total_train_batch_size(self.args) / self.plan.segments_per_epoch
@@ -434,7 +440,7 @@ class ElectraTrainer(Trainer):
         self.window.pause_since(started)
 
     def push_to_hub(self, *, token: str | None = None, private: bool | None = None) -> None:
-        """Upload the networks that `finish_run` has exported, as --push_to_hub does: see `upload_networks`."""
+        """Upload the networks that `finish_run` has exported, as --push_to_hub does; see `upload_networks`."""
         if self.is_world_process_zero():
             upload_networks(self.args, self.run_folder, self.plan.steps, token=token, private=private)
 

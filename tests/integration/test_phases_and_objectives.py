@@ -11,7 +11,7 @@ from electra.core.errors import UserError
 from electra.core.objectives import OBJECTIVES, objective_of
 from electra.finetuning.heads import load_encoder
 from electra.model.joint import ElectraForJointPretraining
-from electra.pretraining.metrics import rows_of
+from electra.pretraining.metrics import metric_rows
 from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run import main
 from tests.helpers import exit_codes, fork_ranks, parametrize, read_json
@@ -217,7 +217,7 @@ def test_a_run_ends_with_networks_that_can_be_fine_tuned(folder, stages, objecti
     held_out = metrics["held_out"]
     assert (plan["objective"], plan["uniform_generator"]) == (objective, uniform)
     assert (run / "generator").is_dir() == (plan["generator_parameters"] > 0) == spec.has_generator
-    assert list(held_out["trained"]) == [name for name, _ in rows_of(spec)]
+    assert list(held_out["trained"]) == [name for name, _ in metric_rows(spec)]
     asked = {"generator_loss_mask_token"} if spec.has_generator else set()
     if not spec.finds_replaced and not spec.sees_samples:
         asked |= {"mlm_loss" if spec.is_causal else "mlm_loss_mask_token"}

@@ -43,8 +43,8 @@ def test_a_file_overrides_the_recipe_of_a_budget(tmp_path):
         ("cpu", "5h", "mini"),
         ("cpu", "1.24d", "mini"),
         ("cpu", "30h", "small"),
-        ("cuda", "90m", "small"),
-        ("cuda", "1d", "base"),
+        ("accelerator", "90m", "small"),
+        ("accelerator", "1d", "base"),
     ],
 )
 def test_the_time_and_the_device_choose_the_recipe(device, budget, recipe):

@@ -6,7 +6,7 @@ import pytest
 import torch.distributed as dist
 
 from electra.core.errors import UserError
-from electra.pretraining.device import main_process_first
+from electra.pretraining.device import make_once
 from tests.helpers import exit_codes, fork_ranks, parametrize
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ def share(per_host):
         made.append(rank)
         return f"made by {rank}"
 
-    print(main_process_first(make, per_host), made)
+    print(make_once(make, per_host), made)
 
 
 def refuse():
@@ -30,7 +30,7 @@ def refuse():
     def make():
         raise UserError("wrong")
 
-    main_process_first(make)
+    make_once(make)
 
 
 @parametrize(

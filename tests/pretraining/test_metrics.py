@@ -20,8 +20,8 @@ from electra.pretraining.metrics import (
     Field,
     evaluation_metrics,
     generator_verdict,
+    metric_rows,
     metrics_of_corrupted,
-    rows_of,
     token_counts,
     token_records,
     unigram_metrics,
@@ -162,7 +162,7 @@ def test_metrics_are_those_of_a_loop_over_all_tokens(make_pair, objective):
     assert metrics == approx(looped_metrics(batches, objective, 7.0), rel=1e-5)
     varied = {"masked_accuracy", "sampled_accuracy", "discriminator_accuracy", "mlm_accuracy", "all_tokens_accuracy"}
     assert all(0 < metrics[name] < 1 for name in varied & metrics.keys())
-    assert [name for name, _ in rows_of(OBJECTIVES[objective])] == [
+    assert [name for name, _ in metric_rows(OBJECTIVES[objective])] == [
         name for name in PRETRAINING_METRICS if name in metrics
     ]
     assert metrics.keys() - PRETRAINING_METRICS == {"loss", "tokens"}
@@ -193,10 +193,10 @@ def test_answers_without_a_threshold_decide_nothing():
     for metrics in (evaluation_metrics(records, 50.0, spec), metrics_of_corrupted(records, spec)):
         detected = {name for name in metrics if name.startswith("discriminator_")}
         assert detected == {"discriminator_loss", "discriminator_auc"} and metrics["discriminator_auc"] == 1.0
-    assert "discriminator_accuracy" not in dict(rows_of(spec))
+    assert "discriminator_accuracy" not in dict(metric_rows(spec))
     with_threshold = replace(spec, has_threshold=True)
     assert evaluation_metrics(records, 50.0, with_threshold)["discriminator_recall"] == 1.0
-    assert "discriminator_accuracy" in dict(rows_of(with_threshold))
+    assert "discriminator_accuracy" in dict(metric_rows(with_threshold))
 
 
 def one_row(
@@ -371,7 +371,7 @@ def test_frequencies_answer_what_the_objective_asks():
 
 
 def test_the_table_is_aligned_and_empty_where_there_is_no_value():
-    rows = rows_of(OBJECTIVES["mlm"])
+    rows = metric_rows(OBJECTIVES["mlm"])
     trained = {name: 0.25 for name, _ in rows} | {"mlm_loss": 10.125, "tokens": 1000.0}
     table = results_table({"start": {"mlm_loss": 12.5, "mlm_accuracy": math.nan}, "trained": trained}, rows)
     assert table.splitlines() == [

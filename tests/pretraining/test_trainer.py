@@ -23,7 +23,7 @@ from electra.base.checkpoints import find_damage
 from electra.core.errors import UserError
 from electra.core.objectives import OBJECTIVES
 from electra.core.schedules import AdamWNoBiasCorrection
-from electra.pretraining.metrics import rows_of
+from electra.pretraining.metrics import metric_rows
 from electra.pretraining.step import LogWindow
 from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import FAST, assert_same_state, history, make, write_corpus
@@ -39,7 +39,7 @@ def test_held_out_metrics_do_not_depend_on_the_batch_size(folder, objective):
     for size in (1, 20):
         options = {"per_device_eval_batch_size": size, "validation_file": folder / "held_out.txt", "bf16": False}
         metrics = make(folder, objective=objective, **options).evaluate()
-        names = ("loss", "tokens", *(name for name, _ in rows_of(OBJECTIVES[objective])))
+        names = ("loss", "tokens", *(name for name, _ in metric_rows(OBJECTIVES[objective])))
         results.append({name: metrics[f"eval_{name}"] for name in names})
     assert results[1] == approx(results[0], abs=1e-5, nan_ok=True)
     assert not math.isnan(results[0]["loss"])
