@@ -31,7 +31,10 @@ def builtin_files(library: Path = LIBRARY) -> list[Path]:
 
 @functools.cache  # read for the tokenizer, for the token cache, for the demonstration task
 def builtin_documents(library: Path = LIBRARY) -> Sequence[str]:
-    """Return a document per reference topic, then one per module with enough docstrings, in source order."""
+    """Return a document for each reference topic, then one for each module: its docstrings, in the order of its lines.
+
+    Modules with fewer than `MINIMUM_MODULE_CHARACTERS` in their docstrings are left out.
+    """
     documents: list[str] = []
     for path in builtin_files(library):
         tree = ast.parse(path.read_bytes())

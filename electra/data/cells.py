@@ -82,11 +82,12 @@ def tab_quoting(lines: Callable[[], Iterator[str]], path: str | Path) -> Quoting
     """Return how quotation marks around the cells of a table with tabs are read: "minimal" or "none" of `Quoting`.
 
     1. If the names of the columns are in marks, marks are left out ("minimal").
-    2. If only in one of the two readings all rows have as many cells as the header, it is this reading. GLUE's files
-       have stray marks; in those of pandas and Excel, a tab or a line break may stand between marks.
-    3. Otherwise marks are left out if marks inside of cells are doubled. They are text ("none") if a cell is in marks
-       without need while others in its column are not, or if a mark stands inside a cell that is not in marks: no
-       program that quotes writes such cells.
+    2. If a row does not have as many cells as the header when marks are left out, marks are text ("none"), as the
+       stray ones in GLUE's files; if one does not when marks are text, they are left out, as in the files of pandas
+       and Excel, where a tab or a line break may stand between marks.
+    3. Otherwise marks are left out if marks inside of cells are doubled. They are text if a cell is in marks without
+       need while others in its column are not, or if a mark stands inside a cell that is not in marks: no program that
+       quotes writes such cells.
 
     Args:
         lines: function that returns an iterator of the table's lines.

@@ -118,7 +118,7 @@ def _dataset_source(
     """Return the source of a data set on the Hub, or of a folder written by `datasets.save_to_disk`.
 
     Raises:
-        UserError: the data set cannot be loaded, or has not this configuration, split or column.
+        UserError: the data set cannot be loaded, or does not have this configuration, split or column.
     """
     split = options.dataset_split
     dataset_id = absolute_dataset_name(name)
@@ -308,21 +308,24 @@ class Corpus:
         return content_hashes(file for source in self.sources for file in source.files)
 
     def describe(self) -> list[dict[str, str | int]]:
-        """Return the name of each source and the numbers of its files in JSON types, for reports."""
+        """Return for each source its name and its numbers of files, for reports."""
         return [{"name": source.name, **source.counts} for source in self.sources]
 
     def __iter__(self) -> Iterator[str]:
         """Yield all documents, one source after the other.
 
         Raises:
-            UserError: a file is damaged, is not UTF-8, or has a row without a text.
+            UserError: a file is damaged or not UTF-8, or a row has something else than text in the column of the text.
         """
         return itertools.chain.from_iterable(self.by_source())
 
     def by_source(self, shard: int = 0, count: int = 1) -> Iterator[Iterator[str]]:
         """Yield, for each source, an iterator over the documents of the source that belong to a shard.
 
-        `shard` is one of `count` equal parts of the bytes. All shards together have all documents once, in order.
+        All shards together have all documents once, in order.
+
+        Args:
+            shard, count: number of the shard, in [0, count), and of all shards, which have equal parts of the bytes.
         """
         start = self.size_bytes * shard // count
         end = self.size_bytes * (shard + 1) // count

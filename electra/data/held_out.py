@@ -28,7 +28,7 @@ class Documents:
 
     Args:
         count: number of all documents of the cache, held-out ones included.
-        left_out: the sorted numbers of the held-out documents, int64.
+        left_out: the sorted numbers of the held-out documents, int64 (N,).
     """
 
     def __init__(self, count: int, left_out: Ints) -> None:
@@ -70,7 +70,7 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int, *, is_test: boo
         hashes: hash of each document (equality.py), uint64 (D,).
         fraction: share of the distinct documents to hold out, in [0, 1). Above 0, at least one document is held out.
         seed: seed of the random numbers.
-        is_test: whether the documents are those of the test set.
+        is_test: whether the documents are held out for the test set.
     Raises:
         UserError: a document is to be held out, but all documents are equal.
     """

@@ -131,7 +131,7 @@ def read_file(
         document_separator: blank_line, line or file, in plain text.
         start, end: the first byte of the range, and the one behind its last; both may be outside of the file.
     Raises:
-        UserError: the file is damaged or not UTF-8, or a row has no such column or no text in it.
+        UserError: the file is damaged or not UTF-8, or a row has no such column or something else than text in it.
     """
     size = os.path.getsize(path)
     begin = max(0, start)
@@ -170,7 +170,7 @@ def read_file(
 
 
 def has_json_lines(path: str) -> bool:
-    """Return True if the first line of a file of JSON is an object, and not the beginning of an array or object."""
+    """Return True if the first line of a file of JSON is a whole object, and not the beginning of a longer value."""
     with open_bytes(path) as file:
         text = io.TextIOWrapper(file, "utf-8-sig", errors="replace")
         return is_object(next((line for line in text if line.strip()), "{}"))

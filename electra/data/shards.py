@@ -138,7 +138,7 @@ def cache_folder(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: 
 def _count_of_shards(corpus: Corpus, target: Path) -> int:
     """Return the number of shards of a cache: that of the shards which are there, else one for each 128 MB of text.
 
-    Shards which are there may be of an earlier version, which built others.
+    An earlier version, which built larger or smaller ones, may have built the shards which are there.
     """
     names = sorted(path.name for path in target.glob("shard-?????-of-?????"))
     return int(names[0][-5:]) if names else min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)

@@ -56,7 +56,7 @@ class Counts(TypedDict):
 
 
 class TokenFile(TypedDict):
-    """A file of tokens as cache.json names it: its path, absolute or in the cache, the type of its ids, its sizes."""
+    """A file of tokens in cache.json: path, absolute or in the folder of the cache; type of its ids; its sizes."""
 
     path: str
     dtype: IdType
@@ -89,7 +89,7 @@ class TokenCache:
         print(corpus, len(corpus), corpus.num_tokens)        # folder, documents, tokens
         tokenizer.decode(corpus.tokens(0, 0, 20))            # 20 tokens of document 0, from its token 0 on
 
-    The attributes `path` and `lengths` are the folder, and the tokens of each document, int32 (D,).
+    The attributes `path` and `lengths` are the folder, and the number of tokens of each document, int32 (D,).
 
     Args:
         path: the folder of a cache.
@@ -105,7 +105,7 @@ class TokenCache:
         files = self.description["files"]
         self._ends = list(accumulate(file["documents"] for file in files))
         self.lengths: Lengths = self._array("lengths", np.int32)
-        """Tokens of each document, int32 (D,)."""
+        """Number of tokens of each document, int32 (D,)."""
         self.content_hashes: Bits = self._array("hashes", np.uint64)
         """Hash of each document, uint64 (D,): equal for equal documents (equality.py)."""
         self._starts: Ints = self._array("starts", np.int64)
@@ -230,7 +230,7 @@ def read_arrow(path: Path) -> tuple[pa.Table, pa.Buffer]:
 
 
 def _line_lengths(path: Path) -> pa.ChunkedArray:
-    """Return the lists of numbers of tokens, one list for each document, of a file that tokenize.py wrote."""
+    """Return the numbers of tokens of lines, a list for each document, from a file that tokenize.py wrote."""
     with naming_damage(path):
         column = read_arrow(path)[0].column("line_lengths")
         column.validate(full=True)
@@ -248,6 +248,7 @@ def write_index(
     Args:
         folder: folder that gets the index.
         files: the files of tokens, with their parts of the index.
+        description: what cache.json says of the text.
         root: folder in which relative paths of files begin; by default `folder`.
     """
     paths, dtypes, starts, lengths, hashes = zip(*files, strict=True)

@@ -306,6 +306,7 @@ class DocumentEncoder:
                 yield encoded.result()
 
     def _encode(self, texts: list[str]) -> EncodedBatch:
+        """Return the rows of documents, and the ids of all their tokens."""
         documents = [self._lines(text) for text in texts]
         lines = list(itertools.chain.from_iterable(documents))
         encodings = self.backend.encode_batch_fast(lines, add_special_tokens=False)
@@ -342,6 +343,7 @@ class DocumentEncoder:
 
 
 def _batches_of_text(documents: Iterator[str]) -> Iterator[list[str]]:
+    """Yield documents in lists that end when they have `BATCH_CHARACTERS` characters or more."""
     batch: list[str] = []
     characters = 0
     for document in documents:

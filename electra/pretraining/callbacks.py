@@ -72,7 +72,7 @@ class ProgressBar(ProgressCallback):
 
 
 def describe_logs(logs: Mapping[str, float], step: int) -> str:
-    """Return one line for a logged window, an evaluation, or the end of training."""
+    """Return one line for an entry of Trainer's log: a window of training, an evaluation, or the end of training."""
     if "eval_loss" in logs:
         parts = [f"held-out  loss {logs['eval_loss']:.3f}", *_metrics(logs, "eval_")]
         # Beside the first held-out text, others have keys such as eval_NAME_tokens.
@@ -108,7 +108,7 @@ def training_seconds(log_history: Iterable[Mapping[str, float]], tokens: int) ->
     """Return the seconds of a run's training steps, by the rates in its log; None if no line of the log has a rate.
 
     Args:
-        log_history: that of a `TrainerState`.
+        log_history: log of a `TrainerState`.
         tokens: number of tokens of the run; those after the last line of the log count at the mean rate.
     """
     seconds = 0.0

@@ -144,7 +144,10 @@ class AtomicCheckpoints(TrainerCallback):
 
 
 def prune(run: Path, limit: int | None) -> None:
-    """Delete the checkpoints of a run, except those with a file `KEPT_NAME` and the newest `limit` of the others."""
+    """Delete the checkpoints of a run, except those with a file `KEPT_NAME` and the newest `limit` of the others.
+
+    With a limit of None or 0, none is deleted.
+    """
     deletable = [checkpoint for checkpoint in checkpoints_of(run) if not (checkpoint / KEPT_NAME).is_file()]
     for checkpoint in deletable[limit:] if limit else []:
         discard(checkpoint)
@@ -196,7 +199,9 @@ def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
 
 
 def word_steps(words: int | None, epochs_per_step: float, max_steps: int) -> dict[int, int]:
-    """Return the largest of `WORD_MILESTONES` that the run first reaches at a step, in millions of words, by step.
+    """Return the steps at which a run first reaches one of `WORD_MILESTONES`: step -> milestone, in millions of words.
+
+    Of several milestones that the run reaches at one step, the step has the largest.
 
     Args:
         words: number of words in an epoch; None for no steps.

@@ -70,7 +70,7 @@ class PretrainingData:
 class Texts(NamedTuple):
     """The text of a run: its token caches and their tokenizer.
 
-    Other processes get the caches as paths.
+    The other processes of a host receive it pickled, with the caches as paths.
 
     Args:
         held_out: held-out texts by name, the first of which decides about checkpoints; {} to hold out a share of
@@ -85,13 +85,13 @@ class Texts(NamedTuple):
 
 
 class DocumentSplit(NamedTuple):
-    """The documents of a token cache that are not trained on, as sorted document numbers, int64."""
+    """A split of the documents of a token cache into those that are trained on and those that are not."""
 
     left_out: Ints
-    """All documents that are not trained on: a share that is held out, or those that a held-out text also has; and the
-    test set."""
+    """Sorted numbers of all documents that are not trained on, int64 (N,): a share that is held out, or those that a
+    held-out text also has; and the test set."""
     in_test: Ints
-    """The documents of the test set, which has none of the held-out text."""
+    """Sorted numbers of the documents of the test set, int64 (T,), which has none of the held-out text."""
     training_text: str
     """The fingerprint of the documents that are trained on."""
 

@@ -41,7 +41,7 @@ to eight (padding or not, shared rows or not, two phases), and a program may mak
 
 
 def compiles_by_default(training: TrainingArguments) -> bool:
-    """Return True if a run compiles its step by default: on GPUs that Triton supports."""
+    """Return True if a run compiles its step by default: on GPUs that Triton supports, without FSDP and DeepSpeed."""
     is_sharded = training.fsdp or training.deepspeed
     return training.device.type == "cuda" and not is_sharded and torch.cuda.get_device_capability() >= (7, 0)
 
@@ -92,7 +92,7 @@ def compile_model(model: nn.Module, training: TrainingArguments) -> None:
 
 
 class TwoLayers(nn.Module):
-    """A network with which it is tried whether a device can compile; torch compiles none of its own classes alone."""
+    """A network to try whether a device can compile; a class of torch's own would not be compiled."""
 
     def __init__(self) -> None:
         super().__init__()

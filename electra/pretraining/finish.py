@@ -336,7 +336,7 @@ def _card(
     options: Mapping[str, Any],
     verdict: str,
 ) -> tuple[ModelCardData, Card]:
-    """Return the card of a network, as metadata for the Hub and as text.
+    """Return the metadata, for the Hub, and the content of a network's model card.
 
     Args:
         network: "discriminator", which stands for the main network, or "generator".

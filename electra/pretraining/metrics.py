@@ -216,7 +216,7 @@ def unigram_metrics(
     -log p. Special tokens, which are never chosen, get the lowest score, 0.
 
     Args:
-        token_counts: number of each id in the training text, int64 (V,).
+        token_counts: how often each id is in the training text, int64 (V,).
         special_token_ids: ids that are never chosen.
         records, objective: see `evaluation_metrics`.
     """

@@ -55,7 +55,8 @@ def prepare_model(
 ) -> tuple[Configuration, ElectraForJointPretraining]:
     """Return the configuration with the steps and sizes that this text and the networks give, and the model.
 
-    A run with --init_checkpoint has its weights, unless it is resumed: then Trainer loads those of the run later.
+    In a new run with --init_checkpoint, the model has the weights of that checkpoint. In a resumed run it has new
+    weights: Trainer loads those of the run later.
 
     Raises:
         UserError: options, text and networks do not fit, or a trained network cannot be read.

@@ -163,7 +163,7 @@ def _default_config(flags: Values) -> str | None:
 
 
 def _inherited(flags: Values) -> Values:
-    """Return options of the run whose networks the new run starts from; {} if the networks are of no run."""
+    """Return the options that a new run takes over from the run whose networks it starts from; {} if there is none."""
     if flags.get("init_checkpoint"):
         options_before = _options_of_checkpoint(flags["init_checkpoint"])
         names = {*options_before} & OF_PHASE
@@ -181,7 +181,7 @@ def _inherited(flags: Values) -> Values:
 
 
 def _options_of_checkpoint(path: str) -> Values:
-    """Return the options of a checkpoint's run: those that the checkpoint has recorded, and others of config.yaml."""
+    """Return the options of a checkpoint's run: those of config.yaml, and others that the checkpoint has recorded."""
     origin = Path(checkpoint_named(path)) / PROVENANCE_NAME
     recorded = read_json(origin, RecordedOptions)["options"] if origin.is_file() else {}
     return {**recorded, **run_options(path)}

@@ -46,7 +46,7 @@ MUCH_PADDING = 0.5
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan of a run: its sizes. Those of training include padding among the tokens; FLOPs are those of all steps.
+    """A plan of a run: its sizes. Tokens of steps include padding, those of text do not; FLOPs are of all steps.
 
     `discriminator_*` describes the main network of any objective. Without a generator, the generator's numbers are 0
     and its shape is "".

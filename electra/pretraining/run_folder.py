@@ -139,12 +139,12 @@ def find_run(folder: Path, start: str | Path | bool | None) -> Run:
             f"{source} is of another run than {folder}; give the folder of its run as output_dir, or start a new run "
             "from it with init_checkpoint"
         )
-    goes_on = source is not None or start is True
-    if goes_on and not checkpoints_of(folder):
+    must_go_on = source is not None or start is True
+    if must_go_on and not checkpoints_of(folder):
         raise UserError(f"nothing to resume: there is no checkpoint-N in {folder}; name a run that has one")
     _lock_or_refuse(folder)
     has_checkpoint = bool(checkpoints_of(folder))
-    if goes_on or (has_checkpoint and start is None):
+    if must_go_on or (has_checkpoint and start is None):
         newest = latest_valid_checkpoint(folder)
         if source not in (None, folder.resolve(), newest.resolve()):
             wrong = why_not_resumable(source) or (
@@ -347,8 +347,8 @@ def check_resumed(run: Run, provenance: RunProvenance, networks: Mapping[str, tu
 
     Args:
         run: the run, with the provenance that its checkpoint has recorded.
-        provenance: provenance of this start; the result has also the held-out text of the first start, and all
-            changes so far.
+        provenance: provenance of this start; the result also has `first_held_out_text` of the first start, and a line
+            for each change so far.
         networks: a result of `changed_network_values` (model.py).
     Raises:
         UserError: text, batch size, an option that must be kept, or a network differs from before.
@@ -493,7 +493,7 @@ def upload_networks(
     name of the run's folder.
 
     Args:
-        training: options with the Hub's: name, token, privacy.
+        training: options of the run, with those of the Hub.
         folder: folder of the run.
         steps: number of steps that the exported networks must have; None for any number.
         token, private: by default those of `training`.

@@ -132,7 +132,7 @@ class StepGuard(TrainerCallback):
         return is_possible and bool(self.optimizer.defaults.get("fused"))
 
     def check(self, model: nn.Module, loss: Tensor) -> tuple[Tensor, Tensor]:
-        """Clip the gradients of a step, or, if they are not finite, make the optimizer skip the step.
+        """Clip the gradients of a step; if they or the loss are not finite, make the optimizer skip the step.
 
         Args:
             loss: loss of the step, float ().

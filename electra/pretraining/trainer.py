@@ -106,7 +106,7 @@ class ElectraTrainer(Trainer):
         model: joint model with new or trained networks, whose modules are changed to suit the device.
         args: options of the training. Epochs and shares become numbers of steps; numbers that are not given are made
             to fit the length of the run.
-        train_dataset: a token cache, or the data of a run (`load_data`).
+        train_dataset: a token cache, or the data of a run, as another trainer has them in `data`.
         eval_dataset: held-out texts: a token cache, or several by name, the first of which decides about checkpoints.
             Without one, `segments.validation_fraction` of the corpus is held out.
         processing_class: the tokenizer of the token caches; an object, a path or a Hub id.

@@ -50,12 +50,12 @@ find a window, the windows of 64 documents are added up."""
 class WindowPolicy(Policy):
     """A policy of evenly spaced windows from a random offset, all equally likely; a token is seen about once an epoch.
 
-    A document of n tokens gets K windows: n / body, rounded up or down at random, jointly over the corpus, so that
-    every epoch has the same number of windows. With one random u in [0, 1) per document and epoch, window j starts at
-    floor((j + u) * (n - body + 1) / K): uniform over all possible starts, evenly spaced within an epoch. Only a
-    document shorter than a window gives a short segment. Tokens near the ends of a document are in fewer windows, the
-    others in a little more than one per epoch: no method has all three of equally likely windows, equally frequent
-    tokens and no padding.
+    `body` is the number of tokens of a window without special tokens. A document of n tokens gets K windows: n / body,
+    rounded up or down at random, jointly over the corpus, so that every epoch has the same number of windows. With one
+    random u in [0, 1) per document and epoch, window j starts at floor((j + u) * (n - body + 1) / K): uniform over all
+    possible starts, evenly spaced within an epoch. Only a document shorter than a window gives a short segment. Tokens
+    near the ends of a document are in fewer windows, the others in a little more than one per epoch: no method has all
+    three of equally likely windows, equally frequent tokens and no padding.
 
     9 windows in 10 are split at a random point into A and B, so that token types are trained. The tenth is a single
     segment, one token longer because it has one special token less.
@@ -86,7 +86,7 @@ class WindowPolicy(Policy):
         return np.concatenate(sums)
 
     def _windows(self, documents: Ints) -> Floats:
-        """Return n / body of each document, in windows, but at least 1: float64, as many as documents."""
+        """Return how many windows each document makes before rounding: n / body, but at least 1; float64 (N,)."""
         return np.maximum(1.0, self.cache.lengths[documents] / self.body)
 
     def _locate(self, epoch: int, indices: Ints) -> tuple[Ints, Floats, Floats]:
