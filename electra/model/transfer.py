@@ -159,10 +159,15 @@ def transfer(
         table_rows = table[first:]  # a view
         table_rows[: len(trained_rows)] = trained_rows[: len(table_rows)]
         if repeated:
-            untrained = torch.arange(repeated, len(table_rows))
-            table_rows[untrained] = trained_rows[untrained % repeated]
+            repeat_rows(table_rows, repeated)
         new_weights[name] = table
     return new_weights
+
+
+def repeat_rows(table: Tensor, count: int) -> None:
+    """Fill a table of positions, (N, ...), behind its first `count` rows with repetitions of these rows, in place."""
+    rows = torch.arange(count, len(table))
+    table[rows] = table[rows % count]
 
 
 def _tables(network: PreTrainedModel) -> list[str]:

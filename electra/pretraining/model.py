@@ -39,7 +39,7 @@ from electra.model.pretrained import (
     read_config,
     trained_source,
 )
-from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
+from electra.model.transfer import POSITIONS_KEY, repeat_rows, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.pretraining.configuration import Configuration, ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.options import resolve_options
@@ -441,9 +441,7 @@ def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length:
             continue
         trained_length = _positions_of_checkpoint(getattr(config, role), checkpoint)
         if trained_length < max_length:
-            table = position.weight.data[first_position(network.config) :]  # a view
-            untrained = torch.arange(trained_length, len(table))
-            table[untrained] = table[untrained % trained_length]
+            repeat_rows(position.weight.data[first_position(network.config) :], trained_length)
 
 
 def with_trained_sizes(
