@@ -143,6 +143,9 @@ def refusal(path: str | Path) -> str:
     return f"{path} must be one of {', '.join(TABLES)}, also compressed as {', '.join(COMPRESSIONS)}; see {PAGE}"
 
 
+# ---- what is read of a row
+
+
 def text_of(row: Columns, column: str, place: str, option: str = "") -> str:
     """Return the text in a column of a row.
 

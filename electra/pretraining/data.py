@@ -109,6 +109,67 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     return _data_of_texts(texts, split, args.segments, args.training)
 
 
+def _open_texts(args: Configuration, checkpoint: str | None) -> tuple[Texts, DocumentSplit]:
+    """Return tokenizer and token caches of a run, found or built now, and the split of its documents.
+
+    Args:
+        checkpoint: checkpoint to resume, whose tokenizer is used; None for a new run.
+    """
+    seed = args.training.eval_seed
+    folder = args.cache.cache_dir
+    check_apart(args.corpus.train_file, {"output_dir": args.training.output_dir, "cache_dir": folder})
+    corpus = None if args.cache.token_cache else Corpus(args.corpus, seed)
+    files_alone = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
+    validation = {}  # opened early: a wrong path is refused at once
+    for name, files in held_out_texts(args.segments.validation_file).items():
+        validation[name] = Corpus(replace(files_alone, train_file=files), seed, "validation_file")
+    tokenizer = _load_tokenizer_of_run(args, checkpoint, corpus)
+    if corpus is None:
+        cache = open_cache(Path(str(args.cache.token_cache)), tokenizer, folder)
+        sources = [{"name": args.cache.token_cache, "documents": len(cache), "tokens": cache.num_tokens}]
+    else:
+        cache = load_or_build_cache(corpus, tokenizer, folder)
+        sources = describe_sources(corpus, cache)
+    held_out = {name: load_or_build_cache(text, tokenizer, folder) for name, text in validation.items()}
+    # Not before the caches are written: the tokenizer in a cache does not depend on the length of a run.
+    tokenizer.model_max_length = args.model.max_position_embeddings
+    split = _split(cache, [*held_out.values()], args.segments, seed)
+    return Texts(tokenizer, cache, held_out, sources), split
+
+
+def _load_tokenizer_of_run(
+    args: Configuration, checkpoint: str | None, corpus: Corpus | None
+) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of a run, checked.
+
+    It is the first that is given: that of the checkpoint to resume, of --init_checkpoint, of --tokenizer_path, of
+    --init_discriminator or --init_generator, of --token_cache, or else one that is trained on the corpus.
+
+    Raises:
+        UserError: a tokenizer or the configuration of a network cannot be read, or the tokenizer cannot be used.
+    """
+    sources = []
+    start = None
+    if args.training.init_checkpoint and checkpoint is None:
+        start = str(start_checkpoint(args.training.init_checkpoint))
+        read_config(start)
+    for role in ("discriminator", "generator"):
+        name = getattr(args.model, f"init_{role}")
+        if name and checkpoint is None:
+            source = trained_source(name, role)
+            read_config(source)  # a wrong name is refused before hours of tokenization
+            sources.append(source)
+    path = next(filter(None, (checkpoint, start, args.tokenizer_path.tokenizer_path, *sources)), None)
+    if path is not None:
+        tokenizer = load_tokenizer_beside_model(path)
+    elif corpus is None:
+        tokenizer = load_tokenizer_beside_model(str(Path(str(args.cache.token_cache), TOKENIZER_NAME)))
+    else:
+        tokenizer = load_or_train_tokenizer(corpus, args.tokenizer, args.cache.cache_dir, args.training.eval_seed)
+    check_tokenizer(tokenizer, path or "of the text")
+    return tokenizer
+
+
 def data_of_run(
     train: TokenCache | PretrainingData,
     held_out: TokenCache | Mapping[str, TokenCache] | None,
@@ -236,34 +297,6 @@ def make_collator(data: PretrainingData, *, has_fixed_shapes: bool) -> SegmentCo
     )
 
 
-def _open_texts(args: Configuration, checkpoint: str | None) -> tuple[Texts, DocumentSplit]:
-    """Return tokenizer and token caches of a run, found or built now, and the split of its documents.
-
-    Args:
-        checkpoint: checkpoint to resume, whose tokenizer is used; None for a new run.
-    """
-    seed = args.training.eval_seed
-    folder = args.cache.cache_dir
-    check_apart(args.corpus.train_file, {"output_dir": args.training.output_dir, "cache_dir": folder})
-    corpus = None if args.cache.token_cache else Corpus(args.corpus, seed)
-    files_alone = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
-    validation = {}  # opened early: a wrong path is refused at once
-    for name, files in held_out_texts(args.segments.validation_file).items():
-        validation[name] = Corpus(replace(files_alone, train_file=files), seed, "validation_file")
-    tokenizer = _load_tokenizer_of_run(args, checkpoint, corpus)
-    if corpus is None:
-        cache = open_cache(Path(str(args.cache.token_cache)), tokenizer, folder)
-        sources = [{"name": args.cache.token_cache, "documents": len(cache), "tokens": cache.num_tokens}]
-    else:
-        cache = load_or_build_cache(corpus, tokenizer, folder)
-        sources = describe_sources(corpus, cache)
-    held_out = {name: load_or_build_cache(text, tokenizer, folder) for name, text in validation.items()}
-    # Not before the caches are written: the tokenizer in a cache does not depend on the length of a run.
-    tokenizer.model_max_length = args.model.max_position_embeddings
-    split = _split(cache, [*held_out.values()], args.segments, seed)
-    return Texts(tokenizer, cache, held_out, sources), split
-
-
 def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentArguments, seed: int) -> DocumentSplit:
     """Choose the documents that are held out of training, and those of the test set.
 
@@ -292,36 +325,3 @@ def _split(cache: TokenCache, held_out: Sequence[TokenCache], segments: SegmentA
             "--validation_fraction and --test_fraction"
         )
     return DocumentSplit(left_out, in_test, text_fingerprint(hashes, left_out))
-
-
-def _load_tokenizer_of_run(
-    args: Configuration, checkpoint: str | None, corpus: Corpus | None
-) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a run, checked.
-
-    It is the first that is given: that of the checkpoint to resume, of --init_checkpoint, of --tokenizer_path, of
-    --init_discriminator or --init_generator, of --token_cache, or else one that is trained on the corpus.
-
-    Raises:
-        UserError: a tokenizer or the configuration of a network cannot be read, or the tokenizer cannot be used.
-    """
-    sources = []
-    start = None
-    if args.training.init_checkpoint and checkpoint is None:
-        start = str(start_checkpoint(args.training.init_checkpoint))
-        read_config(start)
-    for role in ("discriminator", "generator"):
-        name = getattr(args.model, f"init_{role}")
-        if name and checkpoint is None:
-            source = trained_source(name, role)
-            read_config(source)  # a wrong name is refused before hours of tokenization
-            sources.append(source)
-    path = next(filter(None, (checkpoint, start, args.tokenizer_path.tokenizer_path, *sources)), None)
-    if path is not None:
-        tokenizer = load_tokenizer_beside_model(path)
-    elif corpus is None:
-        tokenizer = load_tokenizer_beside_model(str(Path(str(args.cache.token_cache), TOKENIZER_NAME)))
-    else:
-        tokenizer = load_or_train_tokenizer(corpus, args.tokenizer, args.cache.cache_dir, args.training.eval_seed)
-    check_tokenizer(tokenizer, path or "of the text")
-    return tokenizer

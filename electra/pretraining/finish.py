@@ -346,8 +346,8 @@ def _card(
     objective = model.objective
     is_main = network == "discriminator"
     kind = objective.main_network.replace("LM", "language model") if is_main else network
-    how = f"{objective.card} Its loss: {objective.meaning}".strip() if is_main else objective.card_of_generator
-    about = " ".join(filter(None, (ABOUT[kind], how)))
+    training = f"{objective.card} Its loss: {objective.meaning}".strip() if is_main else objective.card_of_generator
+    about = " ".join(filter(None, (ABOUT[kind], training)))
     auto_class = "AutoModelForPreTraining" if kind == "discriminator" else "AutoModelForMaskedLM"
     if kind == "discriminator" and model.discriminator.config.model_type != "electra":
         about += OWN_HEAD

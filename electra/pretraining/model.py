@@ -108,6 +108,7 @@ def build_model(
     config = joint_config(sizes, args.objective, tokenizer, discriminator, generator)
     check_hides_tokens(config, args.segments)
     is_local = sizes.initialization == "local"
+    # Local heads are those of a new discriminator.
     initialization = "normal" if is_local and discriminator is not None else sizes.initialization
     model = ElectraForJointPretraining.untrained(config, initialization, args.training.seed)
     if checkpoint is None:  # the discriminator comes last: its weights are those that both networks share

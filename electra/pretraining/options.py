@@ -70,8 +70,8 @@ WARM_UP_PARTS = 10
 # ---- options that do not go together
 
 
-def _evaluates(o: Any) -> bool:
-    return o.eval_strategy != "no" and (o.validation_fraction > 0 or bool(o.validation_file))
+def _evaluates(options: Any) -> bool:
+    return options.eval_strategy != "no" and (options.validation_fraction > 0 or bool(options.validation_file))
 
 
 PRETRAINING_NEEDS: list[Need] = [
@@ -116,7 +116,7 @@ def parse_pretraining_arguments(argv: list[str] | None) -> Configuration:
         record["fp16"] = True
     parts: tuple[Any, ...] = (*parsed.groups[:-1], training, record, parsed.unused)
     config = Configuration(*parts)
-    _check(config)
+    _check_together(config)
     if training.visible_gpus > 1:
         logger.warning(
             "%(gpus)d GPUs are visible, only one is used; to use all: "
@@ -200,22 +200,22 @@ OF_PHASE = {*options_with("of_phase", *GROUPS), *OF_OPTIMIZER}
 them: sizes are those of the networks, and steps and warm-up are the new run's own."""
 
 
-def _check(c: Configuration) -> None:
+def _check_together(config: Configuration) -> None:
     """Refuse values of several options that do not go together."""
-    if c.segments.max_length > c.model.max_position_embeddings:
+    if config.segments.max_length > config.model.max_position_embeddings:
         raise UserError(
-            f"--max_length {c.segments.max_length} is more than --max_position_embeddings "
-            f"{c.model.max_position_embeddings}; lower the first or raise the second"
+            f"--max_length {config.segments.max_length} is more than --max_position_embeddings "
+            f"{config.model.max_position_embeddings}; lower the first or raise the second"
         )
-    check_objective(SimpleNamespace(**c.values()))
-    names = held_out_texts(c.segments.validation_file).keys() - {""}
+    check_objective(SimpleNamespace(**config.values()))
+    names = held_out_texts(config.segments.validation_file).keys() - {""}
     if names:
         from electra.pretraining.metrics import check_text_names  # imports scikit-learn
 
         check_text_names(sorted(names))
-    if c.objective.generator_gate:
-        _check_gate(c)
-    training = c.training
+    if config.objective.generator_gate:
+        _check_gate(config)
+    training = config.training
     resumed = training.resume_from_checkpoint
     if training.plan and resumed is not None:
         raise UserError(f"--plan is for a new run, not for --resume_from_checkpoint {resumed}; leave one of them out")
@@ -227,26 +227,26 @@ def _check(c: Configuration) -> None:
         raise UserError("--budget decides how many steps there are; give --decay_steps as a share, such as 0.1")
     if training.fsdp and (training.eval_pairs or training.eval_classify):
         raise UserError("with --fsdp no process has the whole network; leave --eval_pairs and --eval_classify out")
-    if training.init_checkpoint and (c.spec.has_stages or training.deepspeed):
+    if training.init_checkpoint and (config.spec.has_stages or training.deepspeed):
         raise UserError(
             f"--init_checkpoint has one optimizer for both networks, unlike two_stage and DeepSpeed; {ALONE}"
         )
 
 
-def _check_gate(c: Configuration) -> None:
+def _check_gate(config: Configuration) -> None:
     """Refuse a --generator_gate that is not the name of a metric of this objective and a number."""
     from electra.pretraining.metrics import metric_rows  # imports scikit-learn
 
-    gate = c.objective.generator_gate
+    gate = config.objective.generator_gate
     if len(gate) != 2 or not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", gate[1]):
         raise UserError(
             f"--generator_gate {' '.join(gate)} is not possible: expected METRIC THRESHOLD, such as "
             "discriminator_auc 0.6"
         )
-    metrics = ["loss", *(name for name, _ in metric_rows(c.spec))]
+    metrics = ["loss", *(name for name, _ in metric_rows(config.spec))]
     if gate[0] not in metrics:
         raise UserError(
-            f"--generator_gate {gate[0]}: metrics of --objective {c.objective.objective} are {', '.join(metrics)}"
+            f"--generator_gate {gate[0]}: metrics of --objective {config.objective.objective} are {', '.join(metrics)}"
         )
 
 

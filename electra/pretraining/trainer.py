@@ -181,7 +181,7 @@ class ElectraTrainer(Trainer):
         self.objective_options = objective
         self.run_folder = Path(args.output_dir)
         self.start = start_of_run(args)
-        self.is_opened = provenance is not None  # the caller has locked the folder, and compared text and options
+        self.is_opened = provenance is not None  # the command has locked the folder, and compared text and options
         self.last_records: Any = None  # of the last evaluation, (N, L, 12); see metrics.py
         self.window = LogWindow()
         self.phase = Phase(True, True)
@@ -233,8 +233,8 @@ class ElectraTrainer(Trainer):
         interrupting = self.stop.requests.interrupting() if is_stopped else nullcontext()
         set_seed(self.args.seed, device_specific=True)  # weights are the same on all; each draws its own dropout
         try:
-            is_followed = bool(resume_from_checkpoint and self.args.report_to)
-            resumed = resumed_in_wandb(self.args.report_to, self.run_folder) if is_followed else nullcontext()
+            is_tracked = bool(resume_from_checkpoint and self.args.report_to)
+            resumed = resumed_in_wandb(self.args.report_to, self.run_folder) if is_tracked else nullcontext()
             with interrupting, resumed, computing(self.args.device, self.args.threads):
                 return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
         except RuntimeError:  # of gloo, too, which has no class for a connection that is lost
@@ -264,12 +264,12 @@ class ElectraTrainer(Trainer):
         """
         # Trainer averages the losses of batches, which differ in their number of tokens where rows are padded.
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
-        parts = len(batches) * self.accelerator.num_processes
-        if parts <= 1:
+        batches_of_step = len(batches) * self.accelerator.num_processes
+        if batches_of_step <= 1:
             return batches, None
         counts = [self.model.count_tokens(**batch) for batch in batches]
         total = self.accelerator.reduce(torch.stack(counts).sum(dim=0), reduction="sum")
-        return batches, total.clamp(min=1) / parts
+        return batches, total.clamp(min=1) / batches_of_step
 
     # ---- one step
 
