@@ -142,10 +142,10 @@ def _dataset_source(
     size_bytes = size_bytes or max(1, dataset.data.nbytes)  # of a data set in memory
 
     def read(start: int, end: int) -> Iterator[str]:
-        first = max(0, start) * len(dataset) // size_bytes
-        last = min(size_bytes, end) * len(dataset) // size_bytes
+        begin_row = max(0, start) * len(dataset) // size_bytes
+        end_row = min(size_bytes, end) * len(dataset) // size_bytes
         column = dataset.select_columns([options.text_column])
-        rows = column.with_format("arrow").select(range(first, last))
+        rows = column.with_format("arrow").select(range(begin_row, end_row))
         for table in rows.iter(batch_size=ROWS_PER_BATCH):
             for value in table.column(0).to_pylist():
                 yield as_document(value, options.text_column, f"dataset {name}")
@@ -387,8 +387,8 @@ def find_files(entry: str, option: str) -> tuple[list[str], list[str]]:
     paths = _paths_of(pattern)
     files = sorted({os.path.abspath(path) for path in paths if os.path.isfile(path)})
     if not files:
-        what = "only folders or pipes; to read all below a folder, name it" if paths else "no such file"
-        raise UserError(f"{option} {entry!r}: {what}; it may be {SUPPORTED}")
+        problem = "only folders or pipes; to read all below a folder, name it" if paths else "no such file"
+        raise UserError(f"{option} {entry!r}: {problem}; it may be {SUPPORTED}")
     is_read = is_of_corpus if os.path.isdir(pattern) else is_readable
     readable = [path for path in files if is_read(path)]
     skipped = sorted({*files}.difference(readable))

@@ -58,9 +58,9 @@ def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str)
     """
     if not (folder / DESCRIPTION_NAME).is_file():
         return _open_foreign(folder, tokenizer, cache_dir)
-    wrong = find_damage(folder)
-    if wrong is not None:
-        raise UserError(f"--token_cache {folder} {wrong}; build it with `electra cache`, or copy it again")
+    damage = find_damage(folder)
+    if damage is not None:
+        raise UserError(f"--token_cache {folder} {damage}; build it with `electra cache`, or copy it again")
     cache = TokenCache(folder)
     if cache.description["tokenizer"] != tokenizer_fingerprint(tokenizer):
         raise UserError(f"--token_cache {folder} is of another tokenizer; use the one in its folder {TOKENIZER_NAME}/")
@@ -71,8 +71,8 @@ def _open_foreign(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: s
     """Open the tokens of datatrove by their index in `cache_dir`; make the index first if there is none."""
     paths = sorted(folder.rglob("*.ds"))
     if not paths:
-        what = "no cache.json and no .ds" if folder.is_dir() else "there is no such folder"
-        raise UserError(f"--token_cache {folder} has no tokens: {what}; see {where_is('docs/clusters.md')}")
+        problem = "no cache.json and no .ds" if folder.is_dir() else "there is no such folder"
+        raise UserError(f"--token_cache {folder} has no tokens: {problem}; see {where_is('docs/clusters.md')}")
     hashes = content_hashes([*paths, *map(_index_of, paths)])
     content = [(path.name, digest) for path, digest in hashes.items()]
     key = str([FORMAT_VERSION, str(folder.resolve()), content, tokenizer_fingerprint(tokenizer)])
@@ -148,11 +148,11 @@ def _index_file(
         for block in _blocks(lengths):
             bounds_of_documents = zip(starts[block].tolist(), lengths[block].tolist(), strict=True)
             tokens = np.concatenate([ids[start : start + length] for start, length in bounds_of_documents])
-            wrong = first_outside(tokens, size)
-            if wrong is not None:
+            unknown_id = first_outside(tokens, size)
+            if unknown_id is not None:
                 raise UserError(
-                    f"{path} has the token id {wrong}, but --tokenizer_path {tokenizer.name_or_path} has only the ids "
-                    f"0 to {size - 1}; name the tokenizer that made these tokens"
+                    f"{path} has the token id {unknown_id}, but --tokenizer_path {tokenizer.name_or_path} has only "
+                    f"the ids 0 to {size - 1}; name the tokenizer that made these tokens"
                 )
             bounds = np.append(0, lengths[block].cumsum(dtype=np.int64))
             begins = bounds[:-1]

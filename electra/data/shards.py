@@ -118,11 +118,11 @@ def load_or_build_cache(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cach
     if find_cache_damage(target) is None:
         return TokenCache(target)
     with locked(target):
-        wrong = find_cache_damage(target)
-        if wrong is not None:  # no other process has built it meanwhile
+        damage = find_cache_damage(target)
+        if damage is not None:  # no other process has built it meanwhile
             count = _count_of_shards(corpus, target)
             if (target / MANIFEST_NAME).exists():
-                logger.warning("completing %s again: it %s", target, wrong)
+                logger.warning("completing %s again: it %s", target, damage)
             _build_shards(corpus, tokenizer, target, count)
             _complete(corpus, tokenizer, target, count)
     return TokenCache(target)
@@ -151,24 +151,25 @@ def _build_shards(
     count: int,
 ) -> None:
     """Build all shards of a cache that are not whole."""
-    numbers = [number for number in range(count) if find_damage(target / _name(number, count)) is not None]
+    missing_shards = [number for number in range(count) if find_damage(target / _name(number, count)) is not None]
     cores = usable_cores()
-    processes = min(len(numbers), cores, MOST_PROCESSES)
+    processes = min(len(missing_shards), cores, MOST_PROCESSES)
     arguments: dict[str, Any] = {
         "tokenizer": tokenizer,
         "target": target,
         "count": count,
         "fingerprint": corpus.fingerprint(),
     }
-    bar = partial(tqdm, total=len(numbers), unit="shard", desc="Tokenizing", disable=not (numbers and shows_bars()))
+    is_hidden = not (missing_shards and shows_bars())
+    bar = partial(tqdm, total=len(missing_shards), unit="shard", desc="Tokenizing", disable=is_hidden)
     if processes < 2:
-        for number in bar(numbers):
+        for number in bar(missing_shards):
             build_shard(corpus, shard=number, **arguments)
         return
     build = partial(_build_in_process, corpus.options, corpus.seed, **arguments)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, _start_worker, (cores // processes,)) as pool:
-        list(bar(counting(pool.map(build, numbers), f"tokenizing: of {len(numbers)} shards")))
+        list(bar(counting(pool.map(build, missing_shards), f"tokenizing: of {len(missing_shards)} shards")))
 
 
 def _start_worker(threads: int) -> None:

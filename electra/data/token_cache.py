@@ -121,9 +121,9 @@ class TokenCache:
         return f"TokenCache({str(self.path)!r}): {len(self):,} documents, {self.num_tokens:,} tokens"
 
     def _open(self, path: str, dtype: IdType, size: int) -> TokenIds:
-        wrong = _wrong_size(self.path, path, size)
-        if wrong is not None:
-            raise UserError(f"{self.path} {wrong}; {REMEDY}")
+        damage = _wrong_size(self.path, path, size)
+        if damage is not None:
+            raise UserError(f"{self.path} {damage}; {REMEDY}")
         return map_tokens(self.path / path, dtype)
 
     def _array(self, name: str, dtype: type) -> NDArray[Any]:
@@ -191,9 +191,9 @@ def find_cache_damage(folder: Path) -> str | None:
 
     The index is compared with its checksums; of the tokens, which may have terabytes, only the size is looked at.
     """
-    wrong = find_damage(folder)
-    if wrong is not None:
-        return wrong
+    damage = find_damage(folder)
+    if damage is not None:
+        return damage
     try:
         files = _read_description(folder)["files"]
     except UserError:

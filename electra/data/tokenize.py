@@ -313,21 +313,21 @@ class DocumentEncoder:
         line_tokens = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         # One list of Python integers at a time: all of them at once would cost more to allocate than to convert.
         ids = itertools.chain.from_iterable(encoding.ids for encoding in encodings)
-        values = np.fromiter(ids, dtype=self.dtype, count=line_tokens.sum())
+        token_ids = np.fromiter(ids, dtype=self.dtype, count=line_tokens.sum())
 
         lines_per_document = [len(document) for document in documents]
         tokens_before = np.concatenate([[0], line_tokens.cumsum()])
         bounds = tokens_before[np.cumsum([0, *lines_per_document])]
         document_tokens = np.diff(bounds)
-        hashes = self.hasher.hash_documents(values, bounds[:-1], bounds[1:])
+        hashes = self.hasher.hash_documents(token_ids, bounds[:-1], bounds[1:])
         columns = [
-            _list_array(document_tokens, values),
+            _list_array(document_tokens, token_ids),
             _list_array(lines_per_document, line_tokens.astype(np.uint32)),
             pa.array(hashes, type=pa.uint64()),
         ]
         rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         has_tokens = pa.array(document_tokens > 0)
-        return rows.filter(has_tokens), values
+        return rows.filter(has_tokens), token_ids
 
     def _lines(self, text: str) -> list[str]:
         """Return the lines of a document that hold text.

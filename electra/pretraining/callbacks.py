@@ -216,10 +216,10 @@ class DiscriminatorHealth(TrainerCallback):
         last = last_evaluation(state)
         tokens = f"{state.num_input_tokens_seen:,} tokens"
         if self.has_learned(last, frequencies_auc):
-            what = HAS_LEARNED
+            statement = HAS_LEARNED
             advice = ""
         elif self.is_late(args, state):
-            what = f"does not learn, after {tokens}"
+            statement = f"does not learn, after {tokens}"
             advice = (
                 " Try a lower --learning_rate, a smaller --generator_size, a larger batch "
                 "(--per_device_train_batch_size, --gradient_accumulation_steps), or a longer --warmup_steps. In a new "
@@ -227,15 +227,15 @@ class DiscriminatorHealth(TrainerCallback):
                 "(--discriminator_type electra or modernbert)."
             )
         else:
-            what = "has not started to learn yet"
+            statement = "has not started to learn yet"
             advice = (
                 " This is normal for the first million tokens, and longer with the paper's layers: train longer; a "
                 "finished run goes on with --resume_from_checkpoint RUN and a larger --max_steps."
             )
         base_rate = base_rate_loss(last["eval_replaced_rate"])
         return (
-            f"step {last['step']}: the discriminator {what}. Held-out AUC {last['eval_discriminator_auc']:.3f} (token "
-            f"frequencies: {frequencies_auc:.3f}), recall {last['eval_discriminator_recall']:.3f}, loss "
+            f"step {last['step']}: the discriminator {statement}. Held-out AUC {last['eval_discriminator_auc']:.3f} "
+            f"(token frequencies: {frequencies_auc:.3f}), recall {last['eval_discriminator_recall']:.3f}, loss "
             f"{last['eval_discriminator_loss']:.4f} (the base rate alone: {base_rate:.4f}).{advice}"
         )
 

@@ -166,11 +166,11 @@ def evaluate_at_end(trainer: ElectraTrainer, first_column: str) -> HeldOutMetric
     evaluations = [logs for logs in state.log_history if "eval_loss" in logs]
     if trainer.last_records is None or evaluations[-1]["step"] != state.global_step:
         evaluations.append(trainer.evaluate())
-    first = evaluations[0]
-    last = evaluations[-1]
+    at_start = evaluations[0]
+    at_end = evaluations[-1]
     provenance = trainer.checkpoints.provenance
     is_same_text = provenance.first_held_out_text == provenance.held_out_text
-    has_first = is_same_text and first.get("step") == 0 and first["eval_tokens"] == last["eval_tokens"]
+    has_first = is_same_text and at_start.get("step") == 0 and at_start["eval_tokens"] == at_end["eval_tokens"]
 
     config = trainer.model.config
     counts = token_counts(data.cache, data.training_documents, config.discriminator.vocab_size)
@@ -185,11 +185,13 @@ def evaluate_at_end(trainer: ElectraTrainer, first_column: str) -> HeldOutMetric
         prefix = f"eval_{name}_" if name else "eval_"
         if has_first:
             columns[title + first_column] = {
-                metric: first[prefix + metric] for metric, _ in rows if prefix + metric in first
+                metric: at_start[prefix + metric] for metric, _ in rows if prefix + metric in at_start
             }
         if name in baselines:
             columns[f"{title}frequencies"] = baselines[name]
-        columns[f"{title}trained"] = {metric: last[prefix + metric] for metric, _ in rows if prefix + metric in last}
+        columns[f"{title}trained"] = {
+            metric: at_end[prefix + metric] for metric, _ in rows if prefix + metric in at_end
+        }
     return HeldOutMetrics(
         columns, generator_verdict(trainer.last_records, counts) if objective.has_generator else None
     )
@@ -233,19 +235,19 @@ def _write_results(
 
     cost = compute_ledger(state, trainer.args, plan)
     sizes = asdict(plan) | {"main_network": model.objective.main_network}
-    values = {"held_out": results, "plan": sizes, "compute": cost, **environment()}
+    content = {"held_out": results, "plan": sizes, "compute": cost, **environment()}
     if test:
-        values["test"] = test
+        content["test"] = test
     if verdict:
-        values["verdict"] = verdict
+        content["verdict"] = verdict
         logger.info("\n%s", verdict)
     if verdict_of_generator is not None:
-        values["generator_verdict"] = verdict_of_generator._asdict()
+        content["generator_verdict"] = verdict_of_generator._asdict()
         logger.info("%s", verdict_of_generator.text)
-    write_json(values, folder / METRICS_NAME)
+    write_json(content, folder / METRICS_NAME)
 
     track_results(trainer.args.report_to, {}, try_to_report(folder))
-    return values
+    return content
 
 
 def results_table(columns: Mapping[str, Mapping[str, float]], rows: MetricRows) -> str:
@@ -345,11 +347,11 @@ def _card(
     """
     objective = model.objective
     is_main = network == "discriminator"
-    kind = objective.main_network.replace("LM", "language model") if is_main else network
+    network_type = objective.main_network.replace("LM", "language model") if is_main else network
     training = f"{objective.card} Its loss: {objective.meaning}".strip() if is_main else objective.card_of_generator
-    about = " ".join(filter(None, (ABOUT[kind], training)))
-    auto_class = "AutoModelForPreTraining" if kind == "discriminator" else "AutoModelForMaskedLM"
-    if kind == "discriminator" and model.discriminator.config.model_type != "electra":
+    about = " ".join(filter(None, (ABOUT[network_type], training)))
+    auto_class = "AutoModelForPreTraining" if network_type == "discriminator" else "AutoModelForMaskedLM"
+    if network_type == "discriminator" and model.discriminator.config.model_type != "electra":
         about += OWN_HEAD
         auto_class = "AutoModel"
     is_ready = is_main and (not verdict or HAS_LEARNED in verdict)
@@ -363,11 +365,11 @@ def _card(
         license=shown_options.get("license"),
         library_name="transformers",
         pipeline_tag="fill-mask" if fills_masks else "feature-extraction",
-        tags=["electra", plan.objective, kind.replace(" ", "-")],
+        tags=["electra", plan.objective, network_type.replace(" ", "-")],
     )
     scores = [[metric_title(name), f"{value:.4g}"] for name, value in metrics.items()]
     card = Card(
-        title=f"ELECTRA {kind}: {run}",
+        title=f"ELECTRA {network_type}: {run}",
         about=about,
         auto_class=auto_class,
         folder=network,

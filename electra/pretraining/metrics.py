@@ -263,8 +263,8 @@ def generator_verdict(records: NDArray[np.float32], token_counts: NDArray[np.int
     error = 0.0 if why_none else float(np.std(is_right - is_frequent)) / math.sqrt(count)
     accuracy = _mean(is_right)
     rival = Rival("token frequencies", _mean(is_frequent), error)
-    what = f"The generator's accuracy at [MASK] is {percent(accuracy)} %"
-    of_accuracy = verdict(what, accuracy, [rival], percent, f"{count:,} masked tokens", why_none)
+    statement = f"The generator's accuracy at [MASK] is {percent(accuracy)} %"
+    of_accuracy = verdict(statement, accuracy, [rival], percent, f"{count:,} masked tokens", why_none)
     if why_none:
         return of_accuracy
     loss = _mean(chosen_tokens.generator_nll[is_mask])

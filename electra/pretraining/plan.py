@@ -97,8 +97,8 @@ class Plan:
             (main_network, f"{self.discriminator_parameters:,} parameters ({self.discriminator_shape})"),
         ]
         if self.generator_shape:
-            size = f"{self.generator_parameters:,} parameters ({self.generator_shape})"
-            facts.append(("generator", f"{size}; both together {self.total_parameters:,} (--tie {self.tie})"))
+            generator = f"{self.generator_parameters:,} parameters ({self.generator_shape})"
+            facts.append(("generator", f"{generator}; both together {self.total_parameters:,} (--tie {self.tie})"))
         facts += [
             (
                 "training",

@@ -132,7 +132,7 @@ class PackedPolicy(Policy):
         """
         if not self.most_segments:
             return 0
-        sizes = torch.arange(self.max_length + 1)
+        sizes = torch.arange(self.max_length + 1)  # of a place, in tokens with special tokens
         available = (sizes - PAIR_SPECIALS).clamp(min=0)
         of_size = count_share(sizes, available, mlm_probability, slots_of(self.max_length, mlm_probability)).numpy()
         of_place = of_size[self.places.length + PAIR_SPECIALS]
@@ -156,16 +156,16 @@ class PackedPolicy(Policy):
         An index gives the kind of a row, a kind its places, and a place the length and the rank of a document.
         """
         places = self.places
-        kind = np.searchsorted(places.first_row, indices, side="right") - 1
-        row_of_kind = indices - places.first_row[kind]
-        sizes = places.num_places[kind]
-        row_ends = sizes.cumsum()
+        kinds = np.searchsorted(places.first_row, indices, side="right") - 1
+        row_of_kind = indices - places.first_row[kinds]
+        num_places = places.num_places[kinds]
+        row_ends = num_places.cumsum()
 
         # From here on one element for each document of these rows.
-        place_in_row = np.arange(sizes.sum()) - np.repeat(row_ends - sizes, sizes)
-        place = np.repeat(places.first_place[kind], sizes) + place_in_row
+        place_in_row = np.arange(num_places.sum()) - np.repeat(row_ends - num_places, num_places)
+        place = np.repeat(places.first_place[kinds], num_places) + place_in_row
         lengths = places.length[place]
-        ranks = places.rank[place] + np.repeat(row_of_kind, sizes) * places.rank_step[place]
+        ranks = places.rank[place] + np.repeat(row_of_kind, num_places) * places.rank_step[place]
         documents = self._ranked(epoch, lengths, ranks)
         is_single = uniform(self.seed, Stream.MEMBER_SINGLE, epoch, documents) >= TWO_SEGMENT_PROBABILITY
         draws = uniform(self.seed, Stream.MEMBER_SPLIT, epoch, documents)

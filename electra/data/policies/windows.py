@@ -120,7 +120,7 @@ class WindowPolicy(Policy):
         first_window = np.floor(up_to_begin + rounding).astype(np.int64)
         next_window = np.floor(up_to_end + rounding).astype(np.int64)  # the first one of the next document
         windows = np.maximum(next_window - first_window, 1)
-        number = np.clip(indices - first_window, 0, windows - 1)
+        window = np.clip(indices - first_window, 0, windows - 1)
 
         # The first token of the window.
         documents = self.documents[index]
@@ -129,7 +129,7 @@ class WindowPolicy(Policy):
         sizes = np.minimum(lengths, self.body + is_single)
         offset = uniform(self.seed, Stream.OFFSET, epoch, documents)
         last_start = lengths - sizes
-        starts = np.floor((number + offset) * (last_start + 1) / windows).astype(np.int64)
+        starts = np.floor((window + offset) * (last_start + 1) / windows).astype(np.int64)
         starts = np.minimum(starts, last_start)
         draws = uniform(self.seed, Stream.SPLIT, epoch, indices)
         return split_windows(self.cache, documents, starts, sizes, is_single, draws)
