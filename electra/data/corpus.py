@@ -341,6 +341,7 @@ class Corpus:
         start: int,
         end: int,
     ) -> Iterator[str]:
+        """Yield the documents of a source that begin in [start, end), in bytes, or the user's random share of them."""
         if start >= source.size_bytes or end <= 0:
             return
         for document in source.read(start, end):

@@ -369,6 +369,7 @@ def _parquet_rows(path: str | Path, names_classes: bool) -> Iterator[PlacedRow]:
 
 
 def _classes(schema: pa.Schema, path: str | Path) -> dict[str, Sequence[str]]:
+    """Return the names of the classes of each column that has classes, from what `datasets` wrote into a file."""
     if b"huggingface" not in (schema.metadata or {}):
         return {}
     import datasets  # takes a second
@@ -409,6 +410,7 @@ def name_classes(row: Columns, classes: Mapping[str, Sequence[str]], place: str)
 
 
 def _named(value: Any, names: Sequence[str], place: str) -> Any:
+    """Return the name of a class by its number, also for each number of a list; None for a hidden label."""
     if isinstance(value, list):
         return [_named(number, names, place) for number in value]
     if value in (None, -1):

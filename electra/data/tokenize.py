@@ -40,9 +40,9 @@ logger = logging.getLogger(__name__)
 
 # ---- the tokenizer of a corpus
 
-# A tokenizer is measured on documents that it has not seen, and kept in the cache. Its report has the number of
-# held-out documents and their tokens without special tokens, the `unknown_token_rate`, which is high where case,
-# accents or alphabet do not fit the text, and UTF-8 `bytes_per_token`.
+# A tokenizer is kept in the cache, with a report of measurements on documents that it has not seen: their number,
+# their tokens without special tokens, the `unknown_token_rate`, which is high where case, accents or alphabet do not
+# fit the text, and UTF-8 `bytes_per_token`.
 
 
 HELD_OUT_FRACTION = 0.05
@@ -54,7 +54,7 @@ FEW_CAPITALS = 0.01
 INNER_WORD = regex.compile(r"(?<=[\p{Ll},;] )\p{L}+")
 """A word that follows a lower-case letter, a comma or a semicolon, and so does not begin a sentence."""
 HELD_OUT_BYTES = 5_000_000
-"""Bytes of held-out text, at most, that are kept in memory and measured on."""
+"""Bytes of held-out text after which no more of it is kept in memory and measured on."""
 TokenizerReport = dict[str, float | dict[str, float]]
 """Measurements of a tokenizer by name; "before" has those of the tokenizer that was extended, if one was."""
 REPORT_NAME = "tokenizer_report.json"
@@ -72,8 +72,8 @@ def train_tokenizer(
     Args:
         files: a text file, a folder or a glob such as "corpus/*.txt", or several; [] with `dataset_name`.
         cache_dir: folder of the tokenizers.
-        seed: seed of the held-out documents, on which the tokenizer is measured, and of the subset with
-            `max_documents`.
+        seed: seed of the held-out documents, on which the tokenizer is measured, and of the subsets with
+            `max_documents` and `dataset_sampling`.
         options: fields of `TokenizerArguments`, such as vocab_size, lowercase, tokenizer_algorithm, and of
             `CorpusArguments`, such as dataset_name, text_column; `electra tokenizer --help` lists both.
     Returns:

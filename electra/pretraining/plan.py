@@ -39,7 +39,7 @@ MOST_EPOCHS = 40
 FEW_TRAINED_TOKENS = 500_000
 """Tokens without padding below which no discriminator started to learn: docs/studies/start.md."""
 MUCH_PADDING = 0.5
-"""Share of padding from which a warning names --segment_policy packed: it then trains on twice the text in a step."""
+"""Share of padding from which a warning names --segment_policy packed, which then has twice the text in a step."""
 
 # ---- sizes
 

@@ -245,6 +245,7 @@ def open_run(args: Configuration) -> Run:
 
 
 def _run_of_command(training: ElectraTrainingArguments, given_names: frozenset[str]) -> Run:
+    """Return the run that the options name, locked; with --plan a new one, which is not locked."""
     folder = Path(training.output_dir, training.experiment_name)
     if training.plan:
         return Run(folder)

@@ -206,6 +206,7 @@ class ElectraTrainer(Trainer):
                 compile_model(self.model, args)
 
     def _provenance(self) -> RunProvenance:
+        """Return the provenance of a run that a program starts or resumes now."""
         values = {**vars(self.data.segments), **network_options_of(self.model.config), **vars(self.args)}
         return provenance_of(values, self.data.text_provenance, self.args.segments_per_step)
 
@@ -403,6 +404,7 @@ class ElectraTrainer(Trainer):
         super().log(logs, start_time)
 
     def _log_window(self, logs: dict[str, float]) -> None:
+        """Put the means, tokens, rate and remaining time of the window into `logs`, and begin a new window."""
         state = self.state
         window = self.window
         means, skipped_steps = window.read(self.accelerator.gather)

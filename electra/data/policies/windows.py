@@ -13,9 +13,9 @@ from electra.data.token_cache import TokenCache
 TWO_SEGMENT_PROBABILITY = 0.9
 """Share of windows that are split into A and B, as in google-research/electra."""
 SINGLE_SPECIALS = 2
-"""[CLS] A [SEP]"""
+"""Special tokens of a single segment: [CLS] A [SEP]."""
 PAIR_SPECIALS = 3
-"""[CLS] A [SEP] B [SEP]"""
+"""Special tokens of a pair: [CLS] A [SEP] B [SEP]."""
 
 DEFAULT_OPTIONS = SegmentArguments()
 """Options where a policy is given none, as in evaluations, which are the same for all runs."""
