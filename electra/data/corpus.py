@@ -298,7 +298,7 @@ class Corpus:
 
     def check_unchanged(self, fingerprint: str) -> None:
         """Raise a UserError if the fingerprint of the corpus has changed: a file was written while it was read."""
-        self.__dict__.pop("_contents", None)
+        self.__dict__.pop("_contents", None)  # so that the files are hashed again
         if self.fingerprint() != fingerprint:
             raise UserError(f"{self.names} has changed while it was read; start again when all of it is written")
 

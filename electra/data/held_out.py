@@ -38,9 +38,8 @@ class Documents:
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(
-        self,
-    ) -> Iterator[int]:  # without it, Python would count indices up to an IndexError, which never comes
+    def __iter__(self) -> Iterator[int]:
+        # Without this method, a loop would count indices up to an IndexError, which never comes.
         return iter(self[:].tolist())
 
     def __getitem__(self, indices: slice | Ints) -> Ints:

@@ -326,7 +326,7 @@ OWN_HEAD = (
     " transformers has no such head for this architecture: it is in the file as discriminator_predictions, and "
     "electra.core.networks.class_of gives the class that reads it."
 )
-"""A sentence for the card of a discriminator whose encoder is not of the class ELECTRA."""
+"""A sentence for the card of a discriminator of another type than electra."""
 
 
 def _card(

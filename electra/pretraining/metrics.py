@@ -211,9 +211,10 @@ def unigram_metrics(
     """Return the metrics, on the same masks, of a baseline without context: one that knows only token frequencies p.
 
     The generator, or masked language model, always predicts p. It is measured where the network sees [MASK]: at other
-    chosen positions the network may copy the token, of which the baseline knows nothing. A causal language model sees
-    no token that it predicts. The discriminator, or copy gate, gets the same corrupted text and scores a token by
-    -log p. Special tokens, which are never chosen, get the lowest score, 0.
+    chosen positions the network may copy the token, of which the baseline knows nothing. A causal language model is
+    measured at all chosen positions, because it sees no token that it predicts. The discriminator, or copy gate, gets
+    the same corrupted text and scores a token by -log p. Special tokens, which are never chosen, have the score 0,
+    the lowest.
 
     Args:
         token_counts: how often each id is in the training text, int64 (V,).

@@ -253,13 +253,13 @@ def training_flops(
     main_shape = _shape(config.discriminator)
     discriminator_steps = steps - config.generator_steps
 
-    def total(rule: Callable[..., float], chosen_share: float, forward_share: float) -> float:
-        """Return the FLOPs of all networks by a count.
+    def total(count_flops: Callable[..., float], chosen_share: float, forward_share: float) -> float:
+        """Return the FLOPs of all networks by one of the two counts.
 
         Args:
-            rule: function of the shapes of a discriminator and of a masked language model, one of which is None.
+            count_flops: function of the shapes of a discriminator and of a masked language model; one of both is None.
             chosen_share: share of the positions that is chosen.
-            forward_share: share of a training step's FLOPs that its forward pass has by this rule.
+            forward_share: share of a training step's FLOPs that its forward pass has by this count.
         """
         flops = 0.0
         if config.generator is not None:
@@ -267,10 +267,10 @@ def training_flops(
             if objective.has_stages:
                 generator_steps = config.generator_steps + forward_share * discriminator_steps
             shape = _shape(config.generator)
-            flops += rule(None, shape, **sizes, steps=generator_steps, mlm_positions_fraction=chosen_share)
+            flops += count_flops(None, shape, **sizes, steps=generator_steps, mlm_positions_fraction=chosen_share)
         shapes = (main_shape, None) if objective.finds_replaced else (None, main_shape)
         predicted = 1.0 if objective.at_all_tokens or objective.is_causal else chosen_share
-        return flops + rule(*shapes, **sizes, steps=discriminator_steps, mlm_positions_fraction=predicted)
+        return flops + count_flops(*shapes, **sizes, steps=discriminator_steps, mlm_positions_fraction=predicted)
 
     return (
         total(six_n_t_flops, config.mlm_probability, forward_share=1 / 3),
