@@ -8,10 +8,10 @@ belong to the objective (objectives.py).
 Sizes are those of the discriminator; the batch is for one device without accumulation.
 """
 
-Sizes = dict[str, int | float | str]
-"""Values of options by name."""
+Recipe = dict[str, int | float | str]
+"""The values of a recipe by the names of their options."""
 
-_COMMON: Sizes = {
+_COMMON: Recipe = {
     "generator_layer_size": 1.0,
     "max_position_embeddings": 512,  # also where max_length is 128: the released models can be fine-tuned at 512
     "warmup_steps": 10_000,
@@ -24,7 +24,7 @@ _COMMON: Sizes = {
     "attention_probs_dropout_prob": 0.1,
 }
 """Values that all sizes of table 6 share."""
-_SMALL: Sizes = _COMMON | {
+_SMALL: Recipe = _COMMON | {
     "hidden_size": 256,
     "num_hidden_layers": 12,
     "intermediate_size": 1024,
@@ -38,7 +38,19 @@ _SMALL: Sizes = _COMMON | {
     "max_steps": 1_000_000,
 }
 """ELECTRA-Small of table 6, 14 M parameters."""
-PAPER_RECIPE: dict[str, Sizes] = {
+_MODERN: Recipe = _SMALL | {"discriminator_type": "modernbert", "tie": "none", "initialization": "local"}
+"""Values of ModernBERT's layers, which learn within one or two million tokens, where the paper's layers need 18
+million (docs/results.md)."""
+_CPU: Recipe = _MODERN | {
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "mlm_probability": 0.25,
+    "generator_layer_size": 0.5,
+    "per_device_train_batch_size": 32,
+    "warmup_steps": 500,
+}
+"""Values of this project's recipes for a CPU, without dropout (docs/results.md)."""
+RECIPES: dict[str, Recipe] = {
     "small": _SMALL,
     # google/electra-small-*: a generator as large as the discriminator and 4M steps are in google-research/electra's
     # README (and issues 39 and 68 there). Batch and learning rate are not stated anywhere; they are small's.
@@ -77,23 +89,7 @@ PAPER_RECIPE: dict[str, Sizes] = {
         "learning_rate": 2e-4,
         "max_steps": 400_000,
     },
-}
-"""The paper's recipes by name, and small++ of its released code."""
-
-_MODERN: Sizes = _SMALL | {"discriminator_type": "modernbert", "tie": "none", "initialization": "local"}
-"""Values of ModernBERT's layers, which learn within one or two million tokens, where the paper's layers need 18
-million (docs/results.md)."""
-_CPU: Sizes = _MODERN | {
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "mlm_probability": 0.25,
-    "generator_layer_size": 0.5,
-    "per_device_train_batch_size": 32,
-    "warmup_steps": 500,
-}
-"""Values of this project's recipes for a CPU, without dropout (docs/results.md)."""
-RECIPES: dict[str, Sizes] = PAPER_RECIPE | {
-    # An hour and a half of one CPU core, measured; ten hours of two, estimated (docs/pretraining.md).
+    # tiny: an hour and a half of one CPU core, measured; mini: ten hours of two, estimated (docs/pretraining.md).
     "tiny": _CPU
     | {
         "vocab_size": 4096,
@@ -121,5 +117,6 @@ RECIPES: dict[str, Sizes] = PAPER_RECIPE | {
     # As many FLOPs (6 N T and attention) as small, within 1 %: gated feed-forward layers have a third matrix.
     "modern-small": _MODERN | {"embedding_size": 256, "intermediate_size": 688},
 }
-"""Recipes by name. `*_steps` are optimizer steps, `generator_*` fractions of the discriminator's sizes. All recipes
-have the fields of the paper's; this project's own also name the parts of the networks."""
+"""Recipes by name: the paper's, `small++` of its released code, and this project's. `*_steps` are optimizer steps,
+`generator_*` fractions of the discriminator's sizes. All recipes have the fields of the paper's; this project's own
+also set architecture, sharing and initial weights."""
