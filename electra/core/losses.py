@@ -109,24 +109,20 @@ def discriminator_loss(logits: Tensor, is_replaced: Tensor, text_numbers: Tensor
     return DISCRIMINATOR_LOSSES[objective.loss](logits, is_replaced, text_numbers, objective)
 
 
-def noise_logits(
-    energies: Tensor,
-    log_q: Tensor,
-    noise_share: float = NOISE_SHARE,
-) -> Tensor:
+def noise_logits(energies: Tensor, log_q: Tensor) -> Tensor:
     """Return the log odds of noise, E(x, t) + log q(x_t) + log(k / (1 - k)), float32, in the shape of the energies.
 
     Electric, section 2; google-research/electra, run_pretraining.py. A token is noise, drawn from q, with probability
-    k, else it is from the data p; so these are the log odds of k q against (1 - k) p. With them, `discriminator_nll`
-    is least where E = -log p, without a normalization: -E is the log probability of the token given its context.
+    k = `NOISE_SHARE`, else it is from the data p; so these are the log odds of k q against (1 - k) p. With them,
+    `discriminator_nll` is least where E = -log p, without a normalization: -E is the log probability of the token
+    given its context.
 
     Args:
         energies: the discriminator head's output E, any float.
         log_q: the generator's log probability of the same tokens, nats, in the shape of the energies; gets no
             gradient.
-        noise_share: k, in (0, 1).
     """
-    log_prior_odds = math.log(noise_share / (1 - noise_share))
+    log_prior_odds = math.log(NOISE_SHARE / (1 - NOISE_SHARE))
     return energies.float() + log_q.detach() + log_prior_odds
 
 

@@ -10,6 +10,7 @@ from pytest import approx
 from torch.testing import assert_close
 
 from electra.core.losses import (
+    NOISE_SHARE,
     adversarial_nll,
     baseline_nll,
     copy_nll,
@@ -281,17 +282,16 @@ def test_entropy_is_in_nats_and_finite():
 # ---- Electric
 
 
-@parametrize("share", [0.15, 0.5])
-def test_noise_contrastive_energies_become_log_probabilities(share):
+def test_noise_contrastive_energies_become_log_probabilities():
     """The expected loss is convex in each energy, so its minimum is where the gradient is zero."""
     data = torch.tensor([0.6, 0.3, 0.08, 0.02])
     noise = torch.tensor([0.1, 0.2, 0.3, 0.4])
 
     def gradient(energies):
         energies.requires_grad_()
-        logits = noise_logits(energies, noise.log(), share)
+        logits = noise_logits(energies, noise.log())
         of_noise, of_data = (discriminator_nll(logits, torch.full((4,), label)) for label in (True, False))
-        (share * noise * of_noise + (1 - share) * data * of_data).sum().backward()
+        (NOISE_SHARE * noise * of_noise + (1 - NOISE_SHARE) * data * of_data).sum().backward()
         return energies.grad
 
     assert_close(gradient(-data.log()), torch.zeros(4), rtol=0, atol=1e-7)  # rounding of terms below one half
