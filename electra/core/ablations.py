@@ -5,8 +5,6 @@
 lists the objectives. A slot is one of the K places of a row for its chosen positions, see corruption.py.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -143,14 +141,6 @@ def adversarial_loss(
     }
 
 
-class NoisyText(NamedTuple):
-    """Electric's input, int64 (B, L), the mask of its noise, bool (B, L), and log q of its tokens, float32 (B, L)."""
-
-    input_ids: Tensor
-    is_noise: Tensor
-    log_q: Tensor
-
-
 def noisy_text(
     input_ids: Tensor,
     mlm_positions: Tensor,
@@ -158,8 +148,8 @@ def noisy_text(
     mask_noise: Tensor,
     sampled_ids: Tensor,
     logits: Tensor,
-) -> NoisyText:
-    """Return Electric's input: samples at half of the chosen positions, the original at the others.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Electric's input, with samples at half of the chosen positions, the mask of these samples, and log q.
 
     Args:
         input_ids: the original text, int64 (B, L).
@@ -167,6 +157,10 @@ def noisy_text(
         mask_noise: uniform numbers in [0, 1) that choose half of the positions, float (B, K).
         sampled_ids: the generator's samples from softmax(logits), int64 (B, K).
         logits: the generator's logits, any float (B * K, V).
+    Returns:
+        the input, int64 (B, L), which is the original text where no sample stands; the mask of the samples, bool
+            (B, L), also of those that equal the original; and the generator's log probability of each token of the
+            input, float32 (B, L), which is valid at the chosen positions only.
     """
     is_noise = mlm_mask & (mask_noise < NOISE_SHARE)  # (B, K)
     shown_ids, _ = replace_tokens(input_ids, mlm_positions, is_noise, sampled_ids)
@@ -174,4 +168,4 @@ def noisy_text(
     seen_ids = shown_ids.gather(1, mlm_positions)
     log_q = -generator_nll(logits.detach(), seen_ids.flatten()).view_as(seen_ids)
     is_noise, log_q = (put_at(values, mlm_positions, input_ids.size(1)) for values in (is_noise, log_q))
-    return NoisyText(shown_ids, is_noise, log_q)
+    return shown_ids, is_noise, log_q

@@ -307,12 +307,12 @@ class JointModel(PreTrainedModel):
         else:
             return CorruptedText(masked.input_ids)
         if self.objective.is_energy_based and generated is not None:
-            noise_only = noisy_text(
+            corrupted_ids, is_noise, log_q = noisy_text(
                 input_ids, masked.mlm_positions, masked.mlm_mask, masked.mask_noise, sampled_ids, generated.logits
             )
-            return CorruptedText(noise_only.input_ids, noise_only.is_noise, sampled_ids, noise_only.log_q)
-        replaced = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)
-        return CorruptedText(*replaced, sampled_ids)
+            return CorruptedText(corrupted_ids, is_noise, sampled_ids, log_q)
+        corrupted_ids, is_replaced = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)
+        return CorruptedText(corrupted_ids, is_replaced, sampled_ids)
 
     def discriminate(
         self, hidden: Tensor, input_ids: Tensor, masked: MaskedText, corrupted: CorruptedText, text_numbers: Tensor
