@@ -2,7 +2,7 @@
 
 `predict_originals` and `copy_or_predict` train a masked language model in the discriminator's place,
 `adversarial_loss` trains the generator to fool the discriminator, `noisy_text` makes Electric's input. objectives.py
-lists the objectives. A slot is one of the K places of a row for its chosen positions, see corruption.py.
+lists the objectives. Each row has K slots for its chosen positions, see corruption.py.
 """
 
 import torch
@@ -34,7 +34,7 @@ def predict_originals(
     mlm_positions: Tensor,
     original_ids: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return loss and predictions of the originals at the chosen positions: MLM and Replace MLM.
+    """Return the loss of predicting the originals at the chosen positions, and predictions: MLM and Replace MLM.
 
     Args:
         network: a masked language model.
@@ -78,12 +78,14 @@ def copy_or_predict(
         the loss, float32 (B, L), and the predictions, int64 (B, L); in training, None in place of the predictions.
     """
 
-    def piece(hidden: Tensor, copy_logits: Tensor, seen_ids: Tensor, originals: Tensor) -> tuple[Tensor, Tensor]:
+    def predict_piece(
+        hidden: Tensor, copy_logits: Tensor, input_ids: Tensor, originals: Tensor
+    ) -> tuple[Tensor, Tensor]:
         logits = lm_logits(network, hidden)  # (N, V)
-        nll = copy_nll(logits, copy_logits, seen_ids, originals)
+        nll = copy_nll(logits, copy_logits, input_ids, originals)
         if network.training:
-            return nll, seen_ids
-        return nll, copy_prediction(logits, copy_logits, seen_ids)
+            return nll, input_ids
+        return nll, copy_prediction(logits, copy_logits, input_ids)
 
     columns = (
         hidden.flatten(0, 1),  # (B * L, D)
@@ -95,7 +97,7 @@ def copy_or_predict(
     losses = []
     predictions = []
     for inputs in pieces:
-        nll, predicted_ids = checkpoint(piece, *inputs, use_reentrant=False, preserve_rng_state=False)
+        nll, predicted_ids = checkpoint(predict_piece, *inputs, use_reentrant=False, preserve_rng_state=False)
         losses.append(nll)
         predictions.append(predicted_ids)
     nll = torch.cat(losses).view_as(input_ids)
@@ -112,7 +114,7 @@ def adversarial_loss(
     mlm_mask: Tensor,
     count: Tensor | None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the REINFORCE loss of an adversarial generator plus the loss of its baseline, and parts for the log.
+    """Return the REINFORCE loss of an adversarial generator plus the loss of its baseline, and both for the log.
 
     Both losses are means over the chosen positions, as every other loss here. The paper sums over a text's
     positions; Adam ignores a constant factor.
@@ -125,18 +127,17 @@ def adversarial_loss(
         mlm_mask: which slots are used, bool (B, K).
         count: see `weighted_mean`.
     Returns:
-        the loss, float32 (); detached, both parts, float32 (), and the generator's entropy, float32 (B, K), as fields
-            of `ElectraPretrainingOutput`.
+        the loss, float32 (); and without gradient, as fields of `ElectraPretrainingOutput`, its two parts, float32 (),
+            and the generator's entropy, float32 (B, K).
     """
     rewards = rewards.detach().flatten()  # (B * K,)
     is_used = mlm_mask.flatten()
     policy_nll = adversarial_nll(logits, sampled_ids.flatten(), rewards, baseline_logits)
-    policy = weighted_mean(policy_nll, is_used, count)
-    error = baseline_nll(baseline_logits, rewards)
-    baseline = weighted_mean(error, is_used, count)
-    return policy + baseline, {
-        "adversarial_loss": policy.detach(),
-        "baseline_loss": baseline.detach(),
+    policy_loss = weighted_mean(policy_nll, is_used, count)
+    baseline_loss = weighted_mean(baseline_nll(baseline_logits, rewards), is_used, count)
+    return policy_loss + baseline_loss, {
+        "adversarial_loss": policy_loss.detach(),
+        "baseline_loss": baseline_loss.detach(),
         "generator_entropy": entropy(logits.detach()).view_as(mlm_mask),
     }
 

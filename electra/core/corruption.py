@@ -381,7 +381,7 @@ def mask_text(
     mask_noise: Tensor,
     config: ElectraPretrainingConfig,
     segment_lengths: Tensor | None = None,
-    most_in_shared_rows: int | None = None,
+    most_chosen: int | None = None,
 ) -> MaskedText:
     """Return x_masked = REPLACE(x, m, [MASK]) for chosen positions m.
 
@@ -391,7 +391,7 @@ def mask_text(
         mask_noise: uniform numbers in [0, 1) that choose positions, [..., 0], and mask them, [..., 1]; float (B, L,
             2).
         config: shares of chosen tokens, [MASK] and random tokens, and special tokens.
-        segment_lengths, most_in_shared_rows: see `JointModel`.
+        segment_lengths, most_chosen: see `JointModel`.
     """
     noise_of_choice, noise_of_mask = mask_noise.unbind(dim=2)  # (B, L)
     maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
@@ -399,7 +399,7 @@ def mask_text(
         positions, mlm_mask = choose_positions(maskable, is_real, noise_of_choice, config.mlm_probability)
     else:
         positions, mlm_mask = choose_in_segments(
-            maskable, noise_of_choice, config.mlm_probability, segment_lengths, most_in_shared_rows
+            maskable, noise_of_choice, config.mlm_probability, segment_lengths, most_chosen
         )
     noise = noise_of_mask.gather(1, positions)  # (B, K)
     masked_input_ids, is_mask_token = mask_tokens(

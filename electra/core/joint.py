@@ -5,11 +5,11 @@ Both networks are models of transformers (networks.py), so the exported networks
 
 - they share weights (tying.py): the embeddings; the LM head is the word table;
 - the LM head sees the chosen positions only, 15 % of the rows of the largest matrix product of the step;
-- the losses are ours (objectives.py), because the discriminator's own includes padding.
+- the losses are those of losses.py, because transformers' loss of the discriminator includes padding.
 
-`JointModel.forward` is the training step. Its ablations are in ablations.py: some train a masked
-language model in the discriminator's place. It is called `discriminator` in checkpoints all the same; losses and
-outputs that belong to either are called main.
+`JointModel.forward` is the training step; ablations.py has what other objectives need. Some of them train a masked
+language model in the discriminator's place. The network in this place is called the main network, its losses
+`main_loss` and `main_nll`; in checkpoints its name is always `discriminator`.
 """
 
 from os import PathLike
@@ -47,8 +47,8 @@ from electra.core.tying import disentangle, tied_weights
 
 # B rows of L tokens; K is the number of slots for chosen positions in a row.
 
-Fields = dict[str, Tensor | None]
-"""Values by name: fields of `ElectraPretrainingOutput`, or arguments of `encode`."""
+NamedTensors = dict[str, Tensor | None]
+"""Tensors by name: fields of `ElectraPretrainingOutput`, or arguments of `encode`."""
 
 
 class Generated(NamedTuple):
@@ -60,7 +60,7 @@ class Generated(NamedTuple):
         probabilities: p_G, the softmax of the logits, float32 (B * K, V), without gradient.
         loss: loss of masked language modelling, (), with gradient.
         is_trained: whether the total loss includes the generator's.
-        fields: values of `ElectraPretrainingOutput`.
+        fields: the generator's fields of `ElectraPretrainingOutput`.
     """
 
     hidden: Tensor
@@ -68,14 +68,20 @@ class Generated(NamedTuple):
     probabilities: Tensor
     loss: Tensor
     is_trained: bool
-    fields: Fields
+    fields: NamedTensors
 
 
 class CorruptedText(NamedTuple):
-    """The main network's input, int64 (B, L), the mask of replaced tokens, bool (B, L), and the samples, int64 (B, K).
+    """The main network's input, and what it was made of.
 
-    For Electric, a token is "replaced" if it is noise, even if the noise equals the original; `log_q` is the
-    generator's log probability of the tokens, float32 (B, L), of which those at the chosen positions count.
+    Args:
+        input_ids: the input, int64 (B, L).
+        is_replaced: mask of the tokens that differ from the original, bool (B, L); for Electric, of the samples, also
+            where a sample equals the original. None for objectives without samples.
+        sampled_ids: the samples, int64 (B, K); None for objectives without samples, and for a text that was corrupted
+            before.
+        log_q: for Electric, the generator's log probability of the tokens, float32 (B, L), of which those at the
+            chosen positions count; else None.
     """
 
     input_ids: Tensor
@@ -88,9 +94,9 @@ class JointModel(PreTrainedModel):
     """A generator and a discriminator with shared embeddings, and the forward pass that trains both.
 
     Attributes:
-        objective: what is trained, with the values of the user.
-        most_in_shared_rows: the largest number of chosen positions of any training row that several segments share;
-            None if it is unknown, or no rows are shared. Evaluation ignores it.
+        objective: the `Objective` that is trained, with the user's values of its options.
+        most_chosen: the largest number of chosen positions of any training row that several segments share; None if
+            the number is unknown, or no rows are shared. Evaluation ignores it.
 
     Arguments of `forward`:
         input_ids: original token ids, int64 (B, L).
@@ -98,7 +104,7 @@ class JointModel(PreTrainedModel):
             faster kernels without a mask.
         token_type_ids: 0 or 1, int64 (B, L).
         mask_noise: see `mask_text`; drawn from the device's random state if not given.
-        sample_noise: a uniform number per position for the generator's sample, float (B, L); drawn likewise.
+        sample_noise: a uniform number in [0, 1) per position for the generator's sample, float (B, L); drawn likewise.
         token_counts: divisors of the sums of losses, see `count_tokens`, float (2,); the counts of the batch if not
             given. Where a step has several batches, pass their mean counts: the mean of the batches' losses is then
             the mean over all tokens of the step, however rows of different lengths are split into batches.
@@ -133,13 +139,13 @@ class JointModel(PreTrainedModel):
             )
         super().__init__(config)
         self.objective = config.objective_with_values()
-        self.most_in_shared_rows: int | None = None
+        self.most_chosen: int | None = None
         build_main = rtd_model if self.objective.finds_replaced else masked_lm
         self.generator = masked_lm(config.generator) if self.objective.has_generator else None
         self.discriminator = build_main(config.discriminator)
         self.copy_gate = nn.Linear(config.discriminator.hidden_size, 1) if self.objective.has_copy_gate else None
         self.baseline = None
-        # Target to source. A checkpoint holds shared weights under the generator's names, if there is one.
+        # Discriminator's name -> generator's, under which a checkpoint holds a shared weight.
         self._tied_weights_keys: dict[str, str] = {}
         if self.generator is not None:
             if self.objective.is_adversarial:
@@ -152,8 +158,8 @@ class JointModel(PreTrainedModel):
         for role in ("generator", "discriminator"):
             network = getattr(self, role)
             if network is not None:
-                its_own = network.get_expanded_tied_weights_keys()
-                self._keys_to_ignore_on_save |= {f"{role}.{name}" for name in its_own}
+                tied_in_network = network.get_expanded_tied_weights_keys()
+                self._keys_to_ignore_on_save |= {f"{role}.{name}" for name in tied_in_network}
         self.post_init()
 
     def set_generator_steps(self, steps: int) -> None:
@@ -186,7 +192,10 @@ class JointModel(PreTrainedModel):
         segment_lengths: Tensor | None = None,
         **other_inputs: Tensor,
     ) -> Tensor:
-        """Return the number of chosen positions and the number of real tokens of a batch, see `count_masked`."""
+        """Return the number of chosen positions and the number of real tokens of a batch, see `count_masked`.
+
+        Arguments are those of `forward`; `other_inputs` do not change the numbers.
+        """
         return count_masked(input_ids, attention_mask, segment_lengths, self.config)
 
     def forward(
@@ -202,29 +211,29 @@ class JointModel(PreTrainedModel):
         train_generator: bool = True,
         train_discriminator: bool = True,
     ) -> ElectraPretrainingOutput:
-        """Return losses of a batch: mask, generate, replace, discriminate (section 2 of the paper).
+        """Return the losses of a batch: mask, generate, replace, discriminate (section 2 of the paper).
 
         The class describes the arguments.
         """
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        rows, text_numbers = self._rows(is_real, attention_mask, token_type_ids, segment_lengths)
+        shared_inputs, text_numbers = self._shared_inputs(is_real, attention_mask, token_type_ids, segment_lengths)
         if corrupted_input_ids is not None:
             corrupted = CorruptedText(corrupted_input_ids, corrupted_input_ids != input_ids)
-            return self.judge(corrupted, is_real, rows, text_numbers)
+            return self.judge(corrupted, is_real, shared_inputs, text_numbers)
         num_chosen, num_real = token_counts if token_counts is not None else (None, None)
         if mask_noise is None:
             mask_noise = torch.rand(*input_ids.shape, 2, device=input_ids.device)
         if sample_noise is None:
             sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
 
-        most_chosen = self.most_in_shared_rows if self.training else None
+        most_chosen = self.most_chosen if self.training else None
         masked = mask_text(input_ids, is_real, mask_noise, self.config, segment_lengths, most_chosen)
-        slots: Fields = {"mlm_positions": masked.mlm_positions, "mlm_mask": masked.mlm_mask}
-        generated = self.generate(masked, rows, num_chosen, is_trained=train_generator or not self.training)
+        slots: NamedTensors = {"mlm_positions": masked.mlm_positions, "mlm_mask": masked.mlm_mask}
+        generated = self.generate(masked, shared_inputs, num_chosen, is_trained=train_generator or not self.training)
         if generated is not None and self.training and not train_discriminator:
             return ElectraPretrainingOutput(loss=generated.loss, **slots, **generated.fields)
         corrupted = self.replace(input_ids, masked, generated, sample_noise)
-        hidden = encode(self.discriminator, corrupted.input_ids, **rows)
+        hidden = encode(self.discriminator, corrupted.input_ids, **shared_inputs)
         main_nll, main_fields = self.discriminate(hidden, input_ids, masked, corrupted, text_numbers)
         if self.objective.at_all_tokens:
             main_loss = weighted_mean(main_nll, is_real, num_real)
@@ -245,16 +254,17 @@ class JointModel(PreTrainedModel):
             **main_fields,
         )
 
-    def _rows(
+    def _shared_inputs(
         self,
         is_real: Tensor,
         attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         segment_lengths: Tensor | None,
-    ) -> tuple[Fields, Tensor]:
+    ) -> tuple[NamedTensors, Tensor]:
         """Return the arguments of `encode` that both networks share, all but the tokens, and each token's text number.
 
-        Texts are numbered from 0 in each row; padding has the number of texts of the fullest row, int64 (B, L).
+        Numbers are int64 (B, L), and count the texts of a row from 0. Padding has the number of texts of the row that
+        has most of them.
         """
         if segment_lengths is None:
             text_numbers, position_ids = (is_real == 0).long(), None
@@ -262,32 +272,34 @@ class JointModel(PreTrainedModel):
         else:
             text_numbers, position_ids = segment_numbers(segment_lengths, is_real.size(1))
             bias = attention_bias(attention_mask, self.dtype, text_numbers)
-        rows: Fields = {
+        shared_inputs: NamedTensors = {
             "attention_mask": attention_mask,
             "token_type_ids": token_type_ids,
             "bias": bias,
             "position_ids": position_ids,
         }
-        return rows, text_numbers
+        return shared_inputs, text_numbers
 
     def generate(
-        self, masked: MaskedText, rows: Fields, num_chosen: Tensor | None, *, is_trained: bool = True
+        self, masked: MaskedText, shared_inputs: NamedTensors, num_chosen: Tensor | None, *, is_trained: bool
     ) -> Generated | None:
         """Return p_G(x_t | x_masked) at the chosen positions, with the MLM loss; None without a generator.
 
-        `rows` are the arguments of `encode` for both networks; `num_chosen` is the divisor of the sum of losses, ();
-        by default the number of chosen positions of the batch.
+        Args:
+            shared_inputs: arguments of `encode`, all but the tokens.
+            num_chosen: divisor of the sum of losses, (); None for the number of chosen positions of the batch.
+            is_trained: whether the generator gets gradients.
         """
         if self.generator is None:
             return None
         with torch.set_grad_enabled(torch.is_grad_enabled() and is_trained):
-            hidden = encode(self.generator, masked.input_ids, **rows)
+            hidden = encode(self.generator, masked.input_ids, **shared_inputs)
             hidden = gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)  # (B * K, D)
             logits = lm_logits(self.generator, hidden)  # (B * K, V)
             nll, probabilities = nll_and_probabilities(logits, masked.original_ids.flatten())
             nll = nll.view_as(masked.mlm_mask)
             loss = weighted_mean(nll, masked.mlm_mask, num_chosen)
-        fields: Fields = {"generator_loss": loss.detach(), "generator_nll": nll.detach()}
+        fields: NamedTensors = {"generator_loss": loss.detach(), "generator_nll": nll.detach()}
         if not self.training:
             fields["predicted_ids"] = logits.argmax(dim=1).view_as(masked.mlm_positions)
         return Generated(hidden, logits, probabilities, loss, is_trained, fields)
@@ -316,10 +328,10 @@ class JointModel(PreTrainedModel):
 
     def discriminate(
         self, hidden: Tensor, input_ids: Tensor, masked: MaskedText, corrupted: CorruptedText, text_numbers: Tensor
-    ) -> tuple[Tensor, Fields]:
+    ) -> tuple[Tensor, NamedTensors]:
         """Apply the head of the main network; return the loss of each token, float32 (B, L), and fields of the output.
 
-        A discriminator has the loss that its objective names in losses.py, a language model one of ablations.py.
+        A discriminator has the loss of losses.py that its objective names, a language model one of ablations.py.
 
         Args:
             hidden: last hidden states of the main network for the text that `replace` returns, (B, L, D).
@@ -336,7 +348,7 @@ class JointModel(PreTrainedModel):
         )
         return nll, {"mlm_predictions": predictions}
 
-    def detect(self, hidden: Tensor, corrupted: CorruptedText, text_numbers: Tensor) -> tuple[Tensor, Fields]:
+    def detect(self, hidden: Tensor, corrupted: CorruptedText, text_numbers: Tensor) -> tuple[Tensor, NamedTensors]:
         """Return the discriminator's loss of each token, float32 (B, L), and its logits as a field of the output."""
         assert corrupted.is_replaced is not None
         logits = replaced_logits(self.discriminator, hidden)
@@ -346,10 +358,10 @@ class JointModel(PreTrainedModel):
         return loss, {"discriminator_logits": logits.detach()}
 
     def judge(
-        self, corrupted: CorruptedText, is_real: Tensor, rows: Fields, text_numbers: Tensor
+        self, corrupted: CorruptedText, is_real: Tensor, shared_inputs: NamedTensors, text_numbers: Tensor
     ) -> ElectraPretrainingOutput:
         """Return the discriminator's loss and logits at all tokens of a text that was corrupted before."""
-        hidden = encode(self.discriminator, corrupted.input_ids, **rows)
+        hidden = encode(self.discriminator, corrupted.input_ids, **shared_inputs)
         nll, fields = self.detect(hidden, corrupted, text_numbers)
         no_slots = is_real[:, :0]
         return ElectraPretrainingOutput(
@@ -370,7 +382,7 @@ class JointModel(PreTrainedModel):
         generated: Generated | None,
         corrupted: CorruptedText,
         num_chosen: Tensor | None,
-    ) -> tuple[Tensor, Fields]:
+    ) -> tuple[Tensor, NamedTensors]:
         """Add the generator's loss to the main network's; return the sum, (), and the generator's output fields.
 
         A generator that is not trained in this step adds no loss.

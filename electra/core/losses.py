@@ -32,7 +32,10 @@ def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
 
 
 def nll_and_probabilities(logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `generator_nll`, and p_G for sampling from the same softmax, without gradient, float32 (N, V)."""
+    """Return `generator_nll`, and the p_G of the same softmax, from which samples are drawn, float32 (N, V).
+
+    p_G has no gradient.
+    """
     if torch.compiler.is_compiling():  # compilers join operations by themselves
         log_p = F.log_softmax(logits, dim=1, dtype=torch.float32)
         nll = F.nll_loss(log_p, original_ids, reduction="none")
@@ -42,16 +45,16 @@ def nll_and_probabilities(logits: Tensor, original_ids: Tensor) -> tuple[Tensor,
 
 
 class _SoftmaxNll(torch.autograd.Function):
-    """A cross-entropy with few passes over (N, V), where autograd's gradient makes three passes in float32."""
+    """A cross-entropy that passes over (N, V) seldom: the gradient of autograd would do so three times in float32."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
         probabilities = logits.softmax(dim=1, dtype=torch.float32)  # (N, V)
-        of_original = logits.gather(1, original_ids.unsqueeze(1)).squeeze(1).float()  # (N,)
-        of_likeliest = logits.amax(dim=1).float()
+        original_logit = logits.gather(1, original_ids.unsqueeze(1)).squeeze(1).float()  # (N,)
+        largest_logit = logits.amax(dim=1).float()
         # The probability of the likeliest token is at least 1 / V, so its logarithm is exact.
-        log_p_of_likeliest = probabilities.amax(dim=1).log()
-        nll = of_likeliest - of_original - log_p_of_likeliest
+        largest_log_p = probabilities.amax(dim=1).log()
+        nll = largest_logit - original_logit - largest_log_p
         ctx.save_for_backward(probabilities, original_ids, nll)
         ctx.mark_non_differentiable(probabilities)
         ctx.set_materialize_grads(False)  # else zeros (N, V) for the probabilities
@@ -60,14 +63,13 @@ class _SoftmaxNll(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: None) -> tuple[Tensor, None]:
-        """Return (p - 1 at the original token) times the gradient of the loss."""
+        """Return the gradient of the logits: that of the loss times p, at the original token times p - 1."""
         probabilities, original_ids, nll = ctx.saved_tensors
-        of_logits = torch.empty_like(probabilities, dtype=ctx.dtype)
-        torch.mul(probabilities, gradient.unsqueeze(1), out=of_logits)
-        at_original = torch.expm1(-nll) * gradient  # (N,)
-        column = at_original.unsqueeze(1).to(ctx.dtype)
-        of_logits.scatter_(1, original_ids.unsqueeze(1), column)
-        return of_logits, None
+        logits_gradient = torch.empty_like(probabilities, dtype=ctx.dtype)
+        torch.mul(probabilities, gradient.unsqueeze(1), out=logits_gradient)
+        at_original = torch.expm1(-nll) * gradient  # (N,); expm1(-nll) is p - 1
+        logits_gradient.scatter_(1, original_ids.unsqueeze(1), at_original.unsqueeze(1).to(ctx.dtype))
+        return logits_gradient, None
 
 
 def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
@@ -89,7 +91,7 @@ def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
 DISCRIMINATOR_LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor, Objective], Tensor]] = {
     "cross_entropy": lambda logits, is_replaced, text_numbers, objective: discriminator_nll(logits, is_replaced),
 }
-"""Losses of a discriminator by the name that `Objective.loss` gives: functions with the arguments of
+"""Losses of a discriminator by the names that `Objective.loss` has: functions with the arguments of
 `discriminator_loss`."""
 
 
@@ -157,7 +159,7 @@ def adversarial_nll(
 
 
 def baseline_nll(baseline_logits: Tensor, rewards: Tensor) -> Tensor:
-    """Return -[q log s + (1 - q) log(1 - s)], s = sigmoid(w^T h_G), q = exp(-R), the true label's probability.
+    """Return -[q log s + (1 - q) log(1 - s)]: s = sigmoid(w^T h_G), q = exp(-R), the probability of the true label.
 
     Args:
         baseline_logits, rewards: see `adversarial_nll`.
@@ -200,9 +202,9 @@ def copy_nll(
     copy_logits = copy_logits.float()
     log_copy = F.logsigmoid(copy_logits)  # log D
     log_predict = F.logsigmoid(-copy_logits)  # log (1 - D)
-    by_softmax = log_predict - generator_nll(logits, original_ids)
-    either_way = torch.logaddexp(log_copy, by_softmax)
-    log_p = torch.where(input_ids == original_ids, either_way, by_softmax)
+    log_p_predicted = log_predict - generator_nll(logits, original_ids)
+    log_p_either_way = torch.logaddexp(log_copy, log_p_predicted)
+    log_p = torch.where(input_ids == original_ids, log_p_either_way, log_p_predicted)
     return -log_p
 
 
@@ -220,24 +222,22 @@ def copy_prediction(
     """
     copy = copy_logits.float().sigmoid()  # D
     probabilities = logits.float().softmax(dim=1)  # (N, V)
-    best = probabilities.max(dim=1)
-    of_input = probabilities.gather(1, input_ids.unsqueeze(1)).squeeze(1)
-    p_of_input = copy + (1 - copy) * of_input
-    p_of_best = (1 - copy) * best.values
-    return torch.where(p_of_input >= p_of_best, input_ids, best.indices)
+    likeliest = probabilities.max(dim=1)
+    input_probability = probabilities.gather(1, input_ids.unsqueeze(1)).squeeze(1)
+    p_of_input = copy + (1 - copy) * input_probability
+    p_of_likeliest = (1 - copy) * likeliest.values
+    return torch.where(p_of_input >= p_of_likeliest, input_ids, likeliest.indices)
 
 
-def weighted_mean(
-    values: Tensor,
-    weights: Tensor,
-    count: Tensor | None = None,
-) -> Tensor:
-    """Return the mean of `values` where `weights` is 1, float32 (); 0 if no weight is. Other gradients are exactly 0.
+def weighted_mean(values: Tensor, weights: Tensor, count: Tensor | None = None) -> Tensor:
+    """Return the mean of `values` where `weights` is 1, float32 (); 0 if no weight is 1.
+
+    Values of weight 0 get a gradient of exactly 0, also where they are nan or infinite.
 
     Args:
         values: float32, any shape.
         weights: bool or 0/1, of the same shape.
-        count: divisor, above 0, in place of the number of ones.
+        count: divisor, (), above 0, in place of the number of ones.
     """
     is_counted = weights.bool()
     total = torch.where(is_counted, values, 0.0).sum()
@@ -246,10 +246,6 @@ def weighted_mean(
     return total / count
 
 
-def electra_loss(
-    generator_loss: Tensor,
-    discriminator_loss: Tensor,
-    discriminator_weight: float,
-) -> Tensor:
-    """Return L_MLM + lambda * L_Disc, section 2; lambda = 50. L_Disc has no gradient through the samples."""
-    return generator_loss + discriminator_weight * discriminator_loss
+def electra_loss(generator_loss: Tensor, main_loss: Tensor, discriminator_weight: float) -> Tensor:
+    """Return L_MLM + lambda * L_Disc, section 2, with lambda = `discriminator_weight`, 50 in the paper; all are ()."""
+    return generator_loss + discriminator_weight * main_loss

@@ -75,7 +75,7 @@ def tune_model(model: ElectraForJointPretraining, data: PretrainingData, device:
     if device.type == "cuda":
         tune_for_gpu(model)
     if isinstance(data.policy, PackedPolicy):
-        model.most_in_shared_rows = data.policy.most_chosen(model.config.mlm_probability)
+        model.most_chosen = data.policy.most_chosen(model.config.mlm_probability)
 
 
 def build_model(

@@ -72,7 +72,7 @@ def test_a_bound_of_training_rows_drops_no_position_in_evaluation():
     model = model_of("electra")
     packed, _ = packed_and_alone()
     chosen, _ = model.count_tokens(**packed)
-    model.most_in_shared_rows = 1  # less than the rows of this batch have
+    model.most_chosen = 1  # less than the rows of this batch have
     assert model(**packed).mlm_mask.sum() < chosen
     assert model.eval()(**packed).mlm_mask.sum() == chosen
 
