@@ -13,8 +13,8 @@ from electra.core.errors import UserError, abridged
 from electra.core.objectives import KEYS, OBJECTIVES, Objective, Tie, check_values, objective_of
 from electra.core.ranges import check
 
-SMALLEST_HEAD = 8  # width of the narrowest attention head
-
+SMALLEST_HEAD = 8
+"""Width of the narrowest attention head."""
 SIZE_NAMES = (
     "embedding_size",
     "hidden_size",
@@ -42,8 +42,9 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         special_token_ids: ids that are never chosen.
         tie: which weights the networks share (tying.py); the objective's default if None.
         uniform_generator: samples are drawn uniformly from the vocabulary; `generator` is None then.
-        values: the options of the objective, fields of `objectives.ObjectiveOptions`, each an attribute of its own;
-            the objective's value where one is not given. `temperature` is called sampling_temperature.
+        values: the options of the objective, fields of `objectives.ObjectiveOptions` by their names in `KEYS`, where
+            `temperature` is sampling_temperature. Each becomes an attribute; the objective has the value of those that
+            are left out.
     Raises:
         UserError: a value is of another type or out of its range.
     """
@@ -91,6 +92,11 @@ AutoConfig.register(ElectraPretrainingConfig.model_type, ElectraPretrainingConfi
 
 
 def _as_config(config: PreTrainedConfig | dict[str, Any] | None) -> PreTrainedConfig:
+    """Return the configuration of a network that is given as an object or a dict; None is an ELECTRA of default size.
+
+    Raises:
+        UserError: it is neither, or its `model_type` is unknown.
+    """
     if isinstance(config, PreTrainedConfig):
         return config
     if not isinstance(config, Mapping | None):
@@ -156,13 +162,12 @@ def option_of_dropout(path: str) -> str | None:
     """Return the option that gives a dropout of a network's configuration; None for other values.
 
     Args:
-        path: names of the networks and the value, such as generator.hidden_dropout_prob.
+        path: path of the value in a configuration, such as generator.hidden_dropout_prob.
     """
-    own_name = path.rpartition(".")[2]
-    names = {name: name for name in DROPOUTS}
+    options = {name: name for name in DROPOUTS}
     for backbone in BACKBONES.values():
-        names |= {renamed: name for name, renamed in backbone.renamed.items() if name in DROPOUTS}
-    return names.get(own_name)
+        options |= {renamed: name for name, renamed in backbone.renamed.items() if name in DROPOUTS}
+    return options.get(path.rpartition(".")[2])
 
 
 def set_rope_bases(networks: Sequence[PreTrainedConfig], full: float | None, local: float | None) -> None:
@@ -173,27 +178,28 @@ def set_rope_bases(networks: Sequence[PreTrainedConfig], full: float | None, loc
     Raises:
         UserError: no configuration has such layers.
     """
-    for option, kind, base in (
+    for option, layer_type, base in (
         ("rope_theta", "full_attention", full),
         ("local_rope_theta", "sliding_attention", local),
     ):
         if base is None:
             continue
-        have_such_layers = [_set_rope_base(network, base, kind) for network in networks]
+        have_such_layers = [_set_rope_base(network, base, layer_type) for network in networks]
         if not any(have_such_layers):
             types = " and ".join(sorted({network.model_type for network in networks}))
             raise UserError(f"--{option} {base:g}: {types} has no layers with such positions; leave it out")
 
 
-def _set_rope_base(config: PreTrainedConfig, base: float, kind: str) -> bool:
-    """Set the rotary base of the layers of one kind, such as full_attention; return False without such layers."""
+def _set_rope_base(config: PreTrainedConfig, base: float, layer_type: str) -> bool:
+    """Set the rotary base of the layers of a type, such as full_attention; return False without such layers."""
     if not BACKBONES[config.model_type].is_rotary:
         return False
     parameters = copy.deepcopy(config.rope_parameters)
-    of_kind = parameters if "rope_theta" in parameters and kind == "full_attention" else parameters.get(kind)
-    if of_kind is None:
+    is_plain = "rope_theta" in parameters and layer_type == "full_attention"  # all layers have full attention
+    layer_parameters = parameters if is_plain else parameters.get(layer_type)
+    if layer_parameters is None:
         return False
-    of_kind["rope_theta"] = base
+    layer_parameters["rope_theta"] = base
     config.rope_parameters = parameters
     return True
 
@@ -202,7 +208,7 @@ def embedding_width(config: PreTrainedConfig) -> int:
     """Return the width of the word embeddings of a network of any backbone."""
     if BACKBONES[config.model_type].projection is None:
         return config.hidden_size
-    return getattr(config, "embedding_size", config.hidden_size)  # released DeBERTas have one size
+    return getattr(config, "embedding_size", config.hidden_size)  # released DeBERTas have only the latter
 
 
 def first_position(config: PreTrainedConfig) -> int:
@@ -215,31 +221,6 @@ def first_position(config: PreTrainedConfig) -> int:
 def longest_text(config: PreTrainedConfig) -> int:
     """Return how many tokens, special tokens included, a network of any backbone accepts."""
     return config.max_position_embeddings - first_position(config)
-
-
-def _rounded(value: float) -> int:
-    """Return the nearest integer, the larger one for halves, for which Python's `round` takes the even one."""
-    return math.floor(value + 0.5)
-
-
-def generator_width(
-    discriminator: PreTrainedConfig, generator_size: float, num_attention_heads: int | None
-) -> tuple[int, int]:
-    """Return the generator's hidden size and number of attention heads by the rules of `generator_config`."""
-    wanted_width = generator_size * discriminator.hidden_size
-    head_width = discriminator.hidden_size // discriminator.num_attention_heads
-    unit = SMALLEST_HEAD
-    if num_attention_heads is not None:
-        unit = num_attention_heads
-    elif wanted_width >= head_width:
-        unit = head_width
-    hidden_size = max(num_attention_heads or 0, unit * _rounded(wanted_width / unit))
-    if hidden_size < SMALLEST_HEAD:
-        raise UserError(
-            f"generator_size={generator_size} makes the generator {wanted_width:.1f} wide, too small for one head; "
-            f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
-        )
-    return hidden_size, num_attention_heads or max(1, hidden_size // head_width)
 
 
 def generator_config(
@@ -259,6 +240,7 @@ def generator_config(
     as the discriminator's where the architecture projects them.
 
     Args:
+        discriminator: configuration of any backbone.
         generator_size: width relative to the discriminator's, > 0.
         generator_layer_size: number of layers relative to the discriminator's, > 0; at least one layer is built.
         model_type: a name of `BACKBONES`; the discriminator's if not given.
@@ -266,7 +248,7 @@ def generator_config(
     Raises:
         UserError: the generator would be too narrow for one head.
     """
-    hidden_size, heads = generator_width(discriminator, generator_size, num_attention_heads)
+    hidden_size, heads = _generator_width_and_heads(discriminator, generator_size, num_attention_heads)
     layers = max(1, _rounded(generator_layer_size * discriminator.num_hidden_layers))
     if intermediate_size is None and generator_size == 1:
         intermediate_size = value_of(discriminator, "intermediate_size")
@@ -281,3 +263,28 @@ def generator_config(
         max_position_embeddings=longest_text(discriminator),
         model_type=model_type or discriminator.model_type,
     )
+
+
+def _generator_width_and_heads(
+    discriminator: PreTrainedConfig, generator_size: float, num_attention_heads: int | None
+) -> tuple[int, int]:
+    """Return the generator's hidden size and number of attention heads by the rules of `generator_config`."""
+    wanted_width = generator_size * discriminator.hidden_size
+    head_width = discriminator.hidden_size // discriminator.num_attention_heads
+    unit = SMALLEST_HEAD
+    if num_attention_heads is not None:
+        unit = num_attention_heads
+    elif wanted_width >= head_width:
+        unit = head_width
+    hidden_size = max(num_attention_heads or 0, unit * _rounded(wanted_width / unit))
+    if hidden_size < SMALLEST_HEAD:
+        raise UserError(
+            f"generator_size={generator_size} makes the generator {wanted_width:.1f} wide, too small for one head; "
+            f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
+        )
+    return hidden_size, num_attention_heads or max(1, hidden_size // head_width)
+
+
+def _rounded(value: float) -> int:
+    """Return the nearest integer, the larger one for halves, for which Python's `round` takes the even one."""
+    return math.floor(value + 0.5)

@@ -6,7 +6,7 @@ Shapes are fixed (B rows, L tokens, K slots for chosen positions per row) and no
 device, so nothing here stalls a GPU or breaks compilation: a row with fewer than K chosen positions has unused slots.
 Randomness is passed in as uniform numbers: the same numbers give the same masks for any batch size, device or model.
 
-`mask_text` masks a batch by the values of a configuration; `count_masked` counts what it masks.
+`mask_text` masks a batch by the values of a configuration; `count_masked` counts the positions that it chooses.
 
 docs/fidelity.md lists the differences from the public implementations, with reasons.
 """
@@ -68,9 +68,13 @@ def count_share(
     mlm_probability: float,
     slots: int,
 ) -> Tensor:
-    """Return how many of `available` positions are chosen: round(mlm_probability * real), from 1 to `slots`; int64.
+    """Return how many positions are chosen, int64: round(mlm_probability * real), at least 1 and at most `slots`.
 
-    All arguments are int64 of one shape, any; where nothing is available, the result is 0.
+    No more than `available` positions are chosen, and so 0 where nothing is available.
+
+    Args:
+        real: number of real tokens of each row or segment, int64, any shape.
+        available: number of their tokens that may be masked, int64, in the same shape.
     """
     # In float64, like Python's numbers: in float32 0.15 * 190 is above 28.5, in float64 below. MPS has no float64.
     precision = torch.float32 if real.device.type == "mps" else torch.float64
@@ -123,17 +127,18 @@ def mask_tokens(
 ) -> tuple[Tensor, Tensor]:
     """Return x_masked = REPLACE(x, m, [MASK]): most chosen tokens become [MASK], some random, the rest are kept.
 
-    One uniform number per slot decides what becomes of the token, and which random token: its place within the random
-    share.
+    One uniform number per slot decides what becomes of the token, and also which random token: the place of the number
+    within the share of random tokens does.
 
     Args:
         input_ids: original ids, int64 (B, L).
         mlm_positions, mlm_mask: results of `choose_positions`, (B, K).
         uniform: one number in [0, 1) per slot, float (B, K).
+        mask_token_id: id of [MASK].
         mlm_replacement_probability: share of the chosen positions that becomes [MASK] (0.85 in the original's code).
         mlm_random_probability: share that becomes a token drawn uniformly from the whole vocabulary, including special
             tokens and the original, as in BERT (0.1 there).
-        vocab_size: V, from whose ids random tokens are drawn.
+        vocab_size: V; random tokens have ids below it.
     Returns:
         masked_input_ids: int64 (B, L).
         is_mask_token: bool (B, K), True at [MASK].
@@ -145,8 +150,8 @@ def mask_tokens(
     if mlm_random_probability > 0:
         is_changed = uniform < mlm_replacement_probability + mlm_random_probability
         is_random = mlm_mask & is_changed & ~is_mask_token
-        place = (uniform - mlm_replacement_probability) / mlm_random_probability  # in [0, 1) where it is used
-        random_ids = draw_tokens(place, vocab_size)
+        place_in_share = (uniform - mlm_replacement_probability) / mlm_random_probability  # in [0, 1) where it is used
+        random_ids = draw_tokens(place_in_share, vocab_size)
         shown_ids = torch.where(is_random, random_ids, shown_ids)
 
     masked_input_ids = input_ids.scatter(1, mlm_positions, shown_ids)  # (B, K) -> (B, L)
@@ -182,7 +187,7 @@ def sample_tokens(
         weights = _sampling_weights(logits.detach().float(), temperature, disallowed_ids)
     size = weights.size(1)
 
-    # The block: the first whose running sum is above the target. Rounding leaves the total near 1, not at it.
+    # The block: the first whose running sum is above the target. Rounding leaves the total near 1, not exactly 1.
     blocks = size // VOCABULARY_BLOCK
     whole, last_block = weights.tensor_split([blocks * VOCABULARY_BLOCK], dim=1)
     sums = whole.unflatten(1, (blocks, VOCABULARY_BLOCK)).sum(dim=2)
@@ -192,13 +197,13 @@ def sample_tokens(
     block = _first_above(up_to_block, target)  # (N, 1)
     before_block = F.pad(up_to_block, (1, 0)).gather(1, block)  # (N, 1)
 
-    # The token inside of the block.
+    # The token inside of the block, found in the same way.
     ids = block * VOCABULARY_BLOCK + torch.arange(VOCABULARY_BLOCK, device=weights.device)  # (N, BLOCK)
     inside = weights.gather(1, ids.clamp(max=size - 1))
     inside = torch.where(ids < size, inside, 0.0)
-    place = _first_above(_running_sums(inside), target - before_block)  # (N, 1)
+    token = _first_above(_running_sums(inside), target - before_block)  # (N, 1)
 
-    sampled_ids = (block * VOCABULARY_BLOCK + place).squeeze(1)  # (N,)
+    sampled_ids = (block * VOCABULARY_BLOCK + token).squeeze(1)  # (N,)
     return sampled_ids.clamp(max=size - 1)
 
 
@@ -213,15 +218,15 @@ def _sampling_weights(
         column = disallowed_ids.unsqueeze(1)  # (N, 1)
         scores = scores.scatter(1, column, -math.inf)
     if temperature != 1.0:
-        # The largest becomes 0, so that no temperature makes it infinite.
+        # The largest score becomes 0, so that no temperature makes it infinite.
         largest = scores.amax(dim=1, keepdim=True)
         scores = (scores - largest) / temperature
     return scores.softmax(dim=1)
 
 
 def _running_sums(weights: Tensor) -> Tensor:
-    """Return the cumulative sums of rows, (N, M)."""
-    if torch.are_deterministic_algorithms_enabled():  # GPUs sum floats in varying order
+    """Return the cumulative sums of rows, (N, M); with deterministic algorithms, 2^30 times these sums."""
+    if torch.are_deterministic_algorithms_enabled():  # GPUs sum floats in varying order, but not whole numbers
         whole_numbers = (weights * 2.0**30).long()
         return whole_numbers.cumsum(dim=1).double()
     return weights.cumsum(dim=1)
@@ -230,16 +235,17 @@ def _running_sums(weights: Tensor) -> Tensor:
 def _first_above(sums: Tensor, target: Tensor) -> Tensor:
     """Return the index of the first running sum above the target: (N, M), (N, 1) -> int64 (N, 1).
 
-    Rounding may put the target at the last sum; below it, a place of weight 0 is never found.
+    Where rounding has put the target at the last sum or above it, the target counts as just below: the index is then
+    the first at which the last sum is reached, which has a weight above 0.
     """
     last = sums[:, -1:]
     below_last = torch.nextafter(last, torch.zeros_like(last))
-    place = torch.searchsorted(sums, torch.minimum(target, below_last), right=True)
-    return place.clamp(max=sums.size(1) - 1)
+    index = torch.searchsorted(sums, torch.minimum(target, below_last), right=True)
+    return index.clamp(max=sums.size(1) - 1)
 
 
 def draw_tokens(uniform: Tensor, vocab_size: int) -> Tensor:
-    """Draw x_hat uniformly from the whole vocabulary, special tokens and the original included; no generator.
+    """Draw x_hat uniformly from the whole vocabulary, special tokens and the original included, without a generator.
 
     Args:
         uniform: a number in [0, 1) per slot, float (B, K).
@@ -290,7 +296,11 @@ def segment_numbers(
     segment_lengths: Tensor,
     length: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return the number of each position's segment, S in padding, and the place in this segment, int64 (B, L) each."""
+    """Return the number of each position's segment, S in padding, and the place in this segment, int64 (B, L) each.
+
+    Args:
+        length: L, the tokens of a row with padding.
+    """
     ends = segment_lengths.cumsum(dim=1)  # (B, S)
     positions = torch.arange(length, device=ends.device)  # (L,)
     positions = positions.repeat(len(ends), 1)  # (B, L)
@@ -326,7 +336,7 @@ def choose_in_segments(
     """Choose round(mlm_probability * n) positions of every segment of n tokens; see `choose_positions`.
 
     Args:
-        most_chosen: the largest number of chosen positions of any row, if that is known; else K follows from L and S.
+        most_chosen: the largest number of chosen positions of any row, if it is known; else K follows from L and S.
     Returns:
         mlm_positions: int64 (B, K), where K is at least the largest number of chosen positions of a row.
         mlm_mask: bool (B, K), which slots are used.
@@ -346,8 +356,9 @@ def choose_in_segments(
     count_here = count.gather(1, numbers)  # (B, L)
     is_chosen = places < count_here  # (B, L), in the order of `order`
 
-    # The chosen ones of the row, in its first slots. Rounding adds at most 1/2 to a segment, or what a single position
-    # of [CLS] x [SEP] is more than its share; that of floats may leave an attainable bound just below an integer.
+    # The chosen ones of the row, in its first slots. Rounding adds at most 1/2 to the share of a segment, or all that
+    # the share lacks of 1, where the only position of [CLS] x [SEP] is chosen. Floats may leave an attainable bound
+    # just below an integer.
     added = max(0.5, 1 - 3 * mlm_probability)
     bound = mlm_probability * length + segment_lengths.size(1) * added
     slots = max(1, min(length, int(bound + 1e-6), most_chosen or length))
@@ -362,9 +373,9 @@ def choose_in_segments(
 
 
 class MaskedText(NamedTuple):
-    """The generator's input, int64 (B, L), with the chosen positions and tokens, (B, K) each.
+    """The generator's input, int64 (B, L), with the chosen positions and the original tokens there, (B, K) each.
 
-    `ElectraPretrainingOutput` describes the fields; `mask_noise` are the numbers in [0, 1) that decided on [MASK].
+    `ElectraPretrainingOutput` describes the fields; `mask_noise` are the numbers that decided on [MASK], float (B, K).
     """
 
     input_ids: Tensor
@@ -383,13 +394,12 @@ def mask_text(
     segment_lengths: Tensor | None = None,
     most_chosen: int | None = None,
 ) -> MaskedText:
-    """Return x_masked = REPLACE(x, m, [MASK]) for chosen positions m.
+    """Choose positions m of a batch, and return x_masked = REPLACE(x, m, [MASK]).
 
     Args:
         input_ids: original token ids, int64 (B, L).
         is_real: 1 for real tokens, 0 for padding, (B, L).
-        mask_noise: uniform numbers in [0, 1) that choose positions, [..., 0], and mask them, [..., 1]; float (B, L,
-            2).
+        mask_noise: uniform numbers in [0, 1), float (B, L, 2): [..., 0] choose positions, [..., 1] mask them.
         config: shares of chosen tokens, [MASK] and random tokens, and special tokens.
         segment_lengths, most_chosen: see `JointModel`.
     """

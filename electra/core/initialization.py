@@ -20,28 +20,28 @@ from electra.core.networks import backbone_of
 from electra.core.tying import DisentangledEmbedding
 
 LOCAL_SCORES = (6.0, 2.0, 2.0, 2.0)
-"""Nats that each rotation adds to the score of the neighbour. The fastest rotation tells the neighbour from the tokens
-beside it, the others tell it from tokens at which the fastest rotation comes round again. In a ModernBERT of width 128
-whose weights have a standard deviation of .06, the neighbour has on average .7 of the attention in a text of 64
-tokens, .6 of 128 and .3 of 512."""
+"""Nats that each rotation, the fastest first, adds to the score of the neighbour. The fastest one tells the neighbour
+from the tokens beside it, the others tell it from tokens at which the fastest comes round again. In a ModernBERT of
+width 128 whose weights have a standard deviation of .06, the neighbour has on average .7 of the attention in a text of
+64 tokens, .6 of 128 and .3 of 512."""
 ANGLES = (1.0, 0.473, 0.224, 0.106)
 """Radians per position of the sinusoids: those of ModernBERT's first layer with heads of width 32."""
-SPREAD = 5.0
+AMPLITUDE = 5.0
 """Amplitude of the sinusoids, in standard deviations of the other embeddings."""
 NEIGHBOURS = (-1, 1)
-"""Distance in tokens at which each of the first heads looks."""
+"""Distances, in tokens, at which the first and the second head look."""
 
 
 @torch.no_grad()
 def initialize(network: PreTrainedModel, initialization: str) -> None:
-    """Initialize a fresh network from torch's current random state.
+    """Initialize a new network from torch's current random state.
 
     `initialization` is one of:
     normal            normal with the configuration's standard deviation, as transformers initializes
     truncated_normal  the same, truncated at two standard deviations, which leaves .88 of the standard deviation
     original          truncated normal, but Glorot uniform for the two layers without an initializer in the original:
                       the embedding projection and the discriminator's output
-    local             normal; `set_local_heads` then makes two heads of a new discriminator look at neighbours
+    local             as normal here; `set_local_heads` then makes two heads of the discriminator look at neighbours
 
     In all modes biases are zero and normalizations the identity.
 
@@ -54,7 +54,7 @@ def initialize(network: PreTrainedModel, initialization: str) -> None:
         if isinstance(module, nn.Linear | nn.Embedding) and not isinstance(module, DisentangledEmbedding):
             std = network.config.initializer_range
             nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-    for module in network.modules():  # last: the LM head may share this table
+    for module in network.modules():  # after all others: the LM head may share this table
         if isinstance(module, nn.Embedding) and module.padding_idx is not None:
             module.weight[module.padding_idx].zero_()
     if initialization == "original":
@@ -70,7 +70,11 @@ def initialize(network: PreTrainedModel, initialization: str) -> None:
 
 
 def allow_local_heads(config: PreTrainedConfig) -> None:
-    """Give ModernBERT's attention the biases that local heads need; refuse architectures without local heads."""
+    """Give ModernBERT's attention the biases that local heads need, or refuse a network that cannot have such heads.
+
+    Raises:
+        UserError: the network is neither a ModernBERT nor an ELECTRA, or its embeddings are too narrow.
+    """
     if config.model_type == "modernbert":
         config.attention_bias = True
     elif config.model_type != "electra":
@@ -83,7 +87,10 @@ def allow_local_heads(config: PreTrainedConfig) -> None:
 
 @torch.no_grad()
 def set_local_heads(network: PreTrainedModel) -> None:
-    """Let the first head of the first layer look at the previous token, and the second at the next one."""
+    """Let the first head of the first layer look at the previous token, and the second head at the next token.
+
+    The network is one that `allow_local_heads` has accepted.
+    """
     if network.config.model_type == "modernbert":
         _set_biases(network)
     else:
@@ -91,7 +98,7 @@ def set_local_heads(network: PreTrainedModel) -> None:
 
 
 def _set_biases(network: PreTrainedModel) -> None:
-    """Set biases q of queries and k of keys so that the first heads look at a neighbour, with rotary positions.
+    """Set biases q of queries and k of keys, with rotary positions, so that the first heads look at a neighbour.
 
     The biases add (R(i) q)^T R(j) k to the score of tokens i and j, where R(t) rotates by t. k is the same for both
     heads, and q is k turned by the distance, so the summand is largest at j = i + distance.
@@ -102,7 +109,7 @@ def _set_biases(network: PreTrainedModel) -> None:
     width = config.hidden_size // heads
     half = width // 2
     count = min(len(LOCAL_SCORES), half)
-    planes = torch.arange(count)  # a rotation turns dimensions m and m + width / 2
+    planes = torch.arange(count)  # rotation m turns the plane of dimensions m and m + width / 2
     theta = config.rope_parameters[config.layer_types[0]]["rope_theta"]
     angles = theta ** (-planes / half)
     scores = torch.tensor(LOCAL_SCORES)[planes]
@@ -119,7 +126,7 @@ def _set_biases(network: PreTrainedModel) -> None:
 
 
 def _set_sinusoids(network: PreTrainedModel) -> None:
-    """Set embeddings and attention so that the first heads look at a neighbour, with learned positions.
+    """Set embeddings and attention, with learned positions, so that the first heads look at a neighbour.
 
     The first dimensions of the position embeddings become sinusoids of the position. In the word embeddings these
     dimensions become 0, and the projection of the embeddings, if there is one, passes them on. In the first layer the
@@ -135,12 +142,12 @@ def _set_sinusoids(network: PreTrainedModel) -> None:
     used = 2 * count  # dimensions: sine and cosine of each angle
     angles = torch.tensor(ANGLES[:count])
     scores = torch.tensor(LOCAL_SCORES[:count])
-    amplitude = SPREAD * config.initializer_range
+    amplitude = AMPLITUDE * config.initializer_range
 
     words = base.embeddings.word_embeddings
     positions = base.embeddings.position_embeddings
-    places = torch.arange(len(positions.weight))
-    phases = places[:, None] * angles  # (positions, count)
+    indices = torch.arange(len(positions.weight))
+    phases = indices[:, None] * angles  # (positions, count)
     pairs = torch.stack([phases.sin(), phases.cos()], dim=2)
     sinusoids = pairs.flatten(1)  # (positions, used)
     words.weight[:, :used] = 0
@@ -157,23 +164,27 @@ def _set_sinusoids(network: PreTrainedModel) -> None:
     # three tables (words, positions, token types) and that of the sinusoids. The first part counts words in all
     # dimensions, although those of the sinusoids have none. Therefore the neighbour scores more than the 12 nats of
     # LOCAL_SCORES: 13.3 with 32 dimensions of embeddings, 12.1 to 12.7 with 128 to 768.
-    of_tables = 3 * config.initializer_range**2
-    of_sinusoids = count * amplitude**2 / config.embedding_size
-    variance = of_tables + of_sinusoids
+    table_variance = 3 * config.initializer_range**2
+    sinusoid_variance = count * amplitude**2 / config.embedding_size
+    variance = table_variance + sinusoid_variance
     product = scores * width**0.5
     size = product.sqrt() * variance**0.5 / amplitude
 
     attention = base.encoder.layer[0].attention.self
     for head, distance in enumerate(NEIGHBOURS[:heads]):
-        first = head * width
-        rows = slice(first, first + used)
+        rows = slice(head * width, head * width + used)
         query = attention.query.weight[rows]
         key = attention.key.weight[rows]
         _look_back(query, key, distance * angles, size)
 
 
 def _look_back(query: Tensor, key: Tensor, turns: Tensor, size: Tensor) -> None:
-    """Set weights, (used, D), so that queries read the sinusoids, and keys the sinusoids turned back by `turns`."""
+    """Set weights, (used, D), so that queries read the sinusoids, and keys the sinusoids turned back by `turns`.
+
+    Args:
+        turns: radians by which each sinusoid is turned, (used / 2,).
+        size: factor of each sinusoid in the query and in the key, (used / 2,).
+    """
     query.zero_()
     key.zero_()
     cos = size * turns.cos()

@@ -1,8 +1,8 @@
 """Networks of any backbone: an encoder of transformers with the head that the training step needs; the step's output.
 
 Masked language models are transformers' own `*ForMaskedLM`. transformers has replaced-token detection for ELECTRA
-only; here ELECTRA's head is put on the other encoders, too. Of a saved detector, `AutoModel` and the classes for
-fine-tuning take the encoder; the head of one that is not an ELECTRA needs `class_of`.
+only; here ELECTRA's head is put on the other encoders, too. `AutoModel` and the classes for fine-tuning open the
+encoder of a saved detector; `class_of` is needed to open it with its head, unless it is an ELECTRA.
 """
 
 import functools
@@ -47,22 +47,21 @@ def rtd_model(config: PreTrainedConfig) -> PreTrainedModel:
     """Build an untrained encoder with the replaced-token head, `discriminator_predictions`."""
     if type(config) is ElectraConfig:
         return ElectraForPreTraining(config)
-    config_class: Any = type(config)
-    return _detector_class(config_class)(config)
+    return _detector_class(type(config))(config)
 
 
 @functools.cache
 def _detector_class(config_class: Any) -> type[PreTrainedModel]:
-    """Return a class of an architecture's encoder with ELECTRA's head, where transformers has no such class.
+    """Make the class of an architecture's encoder with ELECTRA's head, where transformers has no such class.
 
-    The base class, the encoder's `*PreTrainedModel`, initializes weights and selects attention kernels.
+    Its base class, the encoder's `*PreTrainedModel`, initializes weights and selects attention kernels.
     """
     encoder_class = MODEL_MAPPING[config_class]
     has_pooler = BACKBONES[config_class.model_type].has_pooler
-    family = next(base for base in encoder_class.__mro__ if base.__name__.endswith("PreTrainedModel"))
+    base_class = next(base for base in encoder_class.__mro__ if base.__name__.endswith("PreTrainedModel"))
 
     def __init__(self: PreTrainedModel, config: PreTrainedConfig) -> None:
-        family.__init__(self, config)
+        base_class.__init__(self, config)
         encoder = encoder_class(config, **pooling_option(encoder_class, has_pooler))
         if has_pooler:
             encoder.pooler.requires_grad_(False)  # not trained: DDP would wait for its gradient
@@ -72,7 +71,7 @@ def _detector_class(config_class: Any) -> type[PreTrainedModel]:
         self.post_init()
 
     name = encoder_class.__name__.removesuffix("Model") + "ForReplacedTokenDetection"
-    return type(name, (family,), {"__init__": __init__, "__module__": __name__})
+    return type(name, (base_class,), {"__init__": __init__, "__module__": __name__})
 
 
 def pooling_option(encoder_class: type[PreTrainedModel], has_pooler: bool) -> dict[str, bool]:
@@ -84,7 +83,7 @@ def pooling_option(encoder_class: type[PreTrainedModel], has_pooler: bool) -> di
 def is_detector(network: PreTrainedModel) -> bool:
     """Return True for a network with the replaced-token head, False for a masked language model.
 
-    The second is called a discriminator, too, where an objective trains it in the discriminator's place.
+    A masked language model is called a discriminator, too, where an objective trains it in the discriminator's place.
     """
     return hasattr(network, "discriminator_predictions")
 
@@ -93,7 +92,7 @@ def class_of(config: PreTrainedConfig) -> type[PreTrainedModel]:
     """Return the class of an exported network or a released model, by its `architectures`.
 
     If `architectures` names neither a network with the replaced-token head nor a masked language model, an ELECTRA
-    counts as the first, and any other network as the second (BertForPreTraining is a masked language model).
+    counts as a network with this head, any other as a masked language model, such as BertForPreTraining.
     """
     config_class: Any = type(config)
     names = " ".join(config.architectures or [])
@@ -115,13 +114,13 @@ def attention_bias(
     padding and segments the result is None.
 
     Given a mask of 0 and 1, each network would build the bias itself, wait for the device to see whether anything is
-    padded, and expand the bias to (B, H, L, L) in every layer. Its type is autocast's, else `dtype`, so that no layer
-    has to convert it.
+    padded, and expand the bias to (B, H, L, L) in every layer. The bias has autocast's type, else `dtype`, so that no
+    layer has to convert it.
     """
     if segment_numbers is not None:
-        of_query = segment_numbers[:, None, :, None]
-        of_key = segment_numbers[:, None, None, :]
-        is_hidden = of_query != of_key
+        segment_of_query = segment_numbers[:, None, :, None]
+        segment_of_key = segment_numbers[:, None, None, :]
+        is_hidden = segment_of_query != segment_of_key
     elif attention_mask is not None:
         is_padding = attention_mask == 0
         is_hidden = is_padding[:, None, None, :]
@@ -135,7 +134,7 @@ def attention_bias(
 
 
 def can_share_rows(config: PreTrainedConfig, length: int) -> bool:
-    """Return True if a network keeps segments apart that share a row of `length` tokens."""
+    """Return True if a network can keep segments apart that share a row of `length` tokens."""
     backbone = BACKBONES[config.model_type]
     takes_bias = _adds_bias(config, length) or backbone.takes_mask_by_layer
     # None: not chosen yet; transformers will take one of these.
@@ -143,9 +142,9 @@ def can_share_rows(config: PreTrainedConfig, length: int) -> bool:
 
 
 def _adds_bias(config: PreTrainedConfig, length: int) -> bool:
-    """Return True if all layers of a network add one bias to their scores, for rows of `length` tokens.
+    """Return True if all layers of a network can add the same bias to their scores, for rows of `length` tokens.
 
-    Local layers that get the bias of the full ones are right only where no token is beyond their window.
+    With the bias of the full layers, local ones are right only where no token is beyond their window.
     """
     backbone = BACKBONES[config.model_type]
     is_within_window = not backbone.has_local_layers or length <= config.sliding_window + 1
@@ -158,12 +157,16 @@ def causal_bias(input_ids: Tensor, dtype: torch.dtype, bias: Tensor | None = Non
     Without `bias` nothing else is hidden: padding follows the text, so no token of the text sees padding.
     """
     mask: Any = attention_bias(torch.ones_like(input_ids), dtype) if bias is None else bias
-    place = torch.arange(input_ids.size(1), device=input_ids.device)
-    return mask.masked_fill(place > place[:, None], torch.finfo(mask.dtype).min)
+    positions = torch.arange(input_ids.size(1), device=input_ids.device)
+    is_later = positions > positions[:, None]  # (L, L)
+    return mask.masked_fill(is_later, torch.finfo(mask.dtype).min)
 
 
 def attention_inputs(config: PreTrainedConfig, bias: Tensor) -> dict[str, Tensor | dict[str, Tensor]]:
-    """Return the keyword argument with which a network takes a bias; {} if the network takes no bias."""
+    """Return the keyword argument with which a network takes a bias, a result of `attention_bias`.
+
+    Return {} if the network takes no bias.
+    """
     backbone = BACKBONES[config.model_type]
     if config._attn_implementation not in BIAS_ATTENTION:
         return {}
@@ -189,13 +192,20 @@ def encode(
     bias: Tensor | None = None,
     position_ids: Tensor | None = None,
 ) -> Tensor:
-    """Return the last hidden states of a network without its head: (B, L) -> (B, L, D).
-
-    `bias`, a result of `attention_bias`, takes the mask's place where the network can add it. `position_ids`, int64
-    (B, L), are given where segments share rows; the bias keeps them apart then.
+    """Return the last hidden states of a network without its head, (B, L, D).
 
     In a causal network no token sees a later one. At each token the result has the state of the token before it, from
     which the token is predicted; the state at the first token has no meaning.
+
+    Args:
+        input_ids: token ids, int64 (B, L).
+        attention_mask: 1 for real tokens, 0 for padding, (B, L); None without padding.
+        token_type_ids: 0 or 1, int64 (B, L); ignored by networks without token types.
+        bias: result of `attention_bias`, which takes the mask's place where the network can add it.
+        position_ids: place of each token in its segment, int64 (B, L), where segments share rows; the bias keeps the
+            segments apart.
+    Raises:
+        UserError: the network cannot take a bias that hides single tokens or keeps segments apart.
     """
     config = network.config
     backbone = BACKBONES[config.model_type]
@@ -237,7 +247,7 @@ def put_at(values: Tensor, positions: Tensor, length: int) -> Tensor:
 
 
 def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
-    """Return logits over the vocabulary, (N, D) -> (N, V); a tuned head may add further ones of probability 0."""
+    """Return logits over the vocabulary, (N, D) -> (N, V); `tune_for_gpu` may append some of probability 0."""
     for name in backbone_of(network).lm_head:
         hidden = getattr(network, name)(hidden)
     return hidden
@@ -249,16 +259,19 @@ def replaced_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
 
 
 def check_finite(logits: Tensor) -> None:
-    """Refuse logits that are nan or infinite; -infinity is accepted, because it stands at masked positions.
+    """Refuse logits that are nan or +infinity; -infinity is accepted, because it stands at masked positions.
 
-    Finite but huge weights give such logits, from which answers would be computed that mean nothing.
+    Weights that are finite but huge give such logits, and answers that are made of them mean nothing.
+
+    Raises:
+        UserError: a logit is nan or +infinity.
     """
     if not (logits < math.inf).all():
         raise UserError("the network answers nan: it has diverged, or its weights are damaged; name another one")
 
 
 def embedding_modules(network: PreTrainedModel) -> dict[str, nn.Embedding]:
-    """Return by role (`Backbone.embeddings`) the embeddings of a network that can be shared."""
+    """Return the embeddings of a network that can be shared, by their role in `Backbone.embeddings`."""
     modules = dict(network.base_model.named_modules())
     paths = backbone_of(network).embeddings
     return {role: modules[path] for role, path in paths.items() if path in modules}
@@ -279,8 +292,8 @@ class ElectraPretrainingOutput(ModelOutput):
         generator_loss: the generator's MLM loss, a mean over the chosen positions, float32 ().
         adversarial_loss, baseline_loss: losses of an adversarial generator and its baseline, means over the chosen
             positions, float32 ().
-        main_loss: loss of the discriminator, or of the masked language model in its place; mean over the tokens that
-            the objective asks for, float32 ().
+        main_loss: loss of the discriminator, or of the masked language model in its place: a mean over all real
+            tokens, or over the chosen positions, see `Objective.at_all_tokens`; float32 ().
         mlm_positions, mlm_mask: the chosen positions, int64 (B, K), and the mask of used slots, bool (B, K).
         is_mask_token: mask of the slots at which [MASK] was shown, bool (B, K).
         generator_nll: -log probability of the original token, float32 (B, K).
@@ -288,8 +301,9 @@ class ElectraPretrainingOutput(ModelOutput):
         predicted_ids, sampled_ids: the generator's most likely and its sampled token, int64 (B, K); the former in
             evaluation only.
         corrupted_input_ids: the main network's input, int64 (B, L).
-        is_replaced: mask of the tokens that differ from the original, bool (B, L); for Electric, of the samples.
-        main_nll: the main network's loss at each token, float32 (B, L); where the objective asks for the chosen
+        is_replaced: mask of the tokens that differ from the original, bool (B, L); for Electric, of the samples, also
+            where a sample equals the original.
+        main_nll: the main network's loss at each token, float32 (B, L); where `main_loss` is over the chosen
             positions, the values at others do not count.
         discriminator_logits: the discriminator's logits, positive for "replaced", (B, L); for All-Tokens MLM minus the
             logits of the copy gate.

@@ -12,8 +12,6 @@ every mode a network's LM head is tied to its own word embeddings, unless it is 
 says otherwise (released EuroBERT and UltraBERT).
 """
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -49,8 +47,8 @@ class DisentangledEmbedding(nn.Embedding):
         setattr(self.weight, "_is_hf_initialized", True)  # noqa: B010 transformers would initialize it
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        of_generator = F.embedding(input_ids, self.shared.weight.detach())
-        return of_generator + super().forward(input_ids)
+        generator_embedding = F.embedding(input_ids, self.shared.weight.detach())
+        return generator_embedding + super().forward(input_ids)
 
     def table(self) -> Tensor:
         """Return E_D as one table, (V, E)."""
@@ -58,19 +56,21 @@ class DisentangledEmbedding(nn.Embedding):
 
 
 def tied_weights(generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str) -> dict[str, str]:
-    """Return the names of the discriminator's shared weights, each with the name of the generator's own weight.
+    """Return the names of the discriminator's shared weights, each with the name of the generator's weight.
 
+    Args:
+        tie: none, word, embeddings, all or gdes; see the module's docstring.
     Returns:
-        names as in the joint model, where they begin with `generator.` and `discriminator.`.
+        names in the joint model, such as discriminator.electra.embeddings.word_embeddings.weight -> generator. ...
     Raises:
         UserError: weights that are to be shared differ in shape.
     """
     names: dict[str, str] = {}  # within the encoders
     if tie == "all":
-        different = difference(generator, discriminator)
-        if different:
+        difference = size_difference(generator, discriminator)
+        if difference:
             raise UserError(
-                f"--tie all shares one encoder, but {different}; give them the same type and size (--generator_size "
+                f"--tie all shares one encoder, but {difference}; give them the same type and size (--generator_size "
                 "1.0 --generator_layer_size 1.0), or choose --tie embeddings"
             )
         names = {name: name for name in encoder_weights(discriminator)}
@@ -95,12 +95,12 @@ def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def load_plain_state(network: PreTrainedModel, state: dict[str, Tensor]) -> None:
-    """Load a result of `plain_state`; a `DisentangledEmbedding` gets the difference to the generator's table."""
+    """Load a result of `plain_state`; a `DisentangledEmbedding` gets the difference from the generator's table."""
     state = dict(state)
     for name, module in network.named_modules():
         if isinstance(module, DisentangledEmbedding):
-            whole = state[f"{name}.weight"]
-            state[f"{name}.weight"] = whole - module.shared.weight.detach()
+            table = state[f"{name}.weight"]
+            state[f"{name}.weight"] = table - module.shared.weight.detach()
     network.load_state_dict(state)
 
 
@@ -118,15 +118,15 @@ def _shared_roles(
     discriminator: PreTrainedModel,
     tie: str,
 ) -> list[str]:
-    """Return the roles of the embeddings that a mode shares, as far as both networks have them in one shape.
+    """Return the roles of the embeddings that a mode of --tie shares, if both networks have them in the same shape.
 
     Raises:
         UserError: the word embeddings differ in width.
     """
     modules = embedding_modules(discriminator)
-    partners = embedding_modules(generator)
+    generator_modules = embedding_modules(generator)
     width = modules["word"].weight.size(1)
-    generator_width = partners["word"].weight.size(1)
+    generator_width = generator_modules["word"].weight.size(1)
     if width != generator_width:
         raise UserError(
             f"--tie {tie} shares the word embeddings, but the generator's are {generator_width} wide and the "
@@ -136,7 +136,8 @@ def _shared_roles(
     return [
         role
         for role in EMBEDDING_ROLES[tie]
-        if role in modules and role in partners and _shapes(modules[role]) == _shapes(partners[role])
+        if role in modules.keys() & generator_modules.keys()
+        and _shapes(modules[role]) == _shapes(generator_modules[role])
     ]
 
 
@@ -146,8 +147,8 @@ def encoder_weights(network: PreTrainedModel) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in parameters if not name.startswith("pooler.")}
 
 
-def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> str | None:
-    """Return a sentence about the first difference in size between two encoders; None if there is no difference."""
+def size_difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> str | None:
+    """Return a clause about the first difference in size between two encoders; None if their sizes are equal."""
     sizes = _sizes(discriminator)
     generator_sizes = _sizes(generator)
     for name in sorted(sizes | generator_sizes):
@@ -156,7 +157,7 @@ def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> st
     return None
 
 
-def _sizes(network: PreTrainedModel) -> dict[str, Any]:
+def _sizes(network: PreTrainedModel) -> dict[str, int | tuple[int, ...]]:
     sizes = {name: tuple(parameter.shape) for name, parameter in encoder_weights(network).items()}
     return {"num_attention_heads": network.config.num_attention_heads, **sizes}
 

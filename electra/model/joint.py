@@ -13,7 +13,7 @@ from electra.core.configuration import ElectraPretrainingConfig
 from electra.core.errors import UserError
 from electra.core.initialization import initialize, set_local_heads
 from electra.core.joint import JointModel
-from electra.core.tying import difference
+from electra.core.tying import size_difference
 from electra.model.build import joint_config
 from electra.model.options import network_options
 from electra.tokenizers.load import given_tokenizer
@@ -62,10 +62,10 @@ class ElectraForJointPretraining(JointModel):
         set_seed(seed)
         model = cls(config)
         if model.objective.init_from_generator:
-            different = difference(model.generator, model.discriminator)
-            if different is not None:
+            difference = size_difference(model.generator, model.discriminator)
+            if difference is not None:
                 raise UserError(
-                    f"the discriminator cannot start from the generator: {different}; choose equal sizes and "
+                    f"the discriminator cannot start from the generator: {difference}; choose equal sizes and "
                     "--initialization normal, or --no_init_from_generator"
                 )
         for network in filter(None, (model.discriminator, model.generator)):
