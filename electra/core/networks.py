@@ -47,7 +47,8 @@ def rtd_model(config: PreTrainedConfig) -> PreTrainedModel:
     """Build an untrained encoder with the replaced-token head, `discriminator_predictions`."""
     if type(config) is ElectraConfig:
         return ElectraForPreTraining(config)
-    return _detector_class(type(config))(config)
+    config_class: Any = type(config)
+    return _detector_class(config_class)(config)
 
 
 @functools.cache

@@ -20,9 +20,9 @@ likely as others. Eight still prefer some orders of five or six elements: freque
 square)."""
 
 POOL = 2**20
-"""Elements that `permute_locally` mixes at once."""
+"""Elements that `permute_locally` mixes with each other."""
 STRETCH = 2**14
-"""Elements of a stretch, which lie side by side."""
+"""Elements of a stretch, which lie side by side and stay in one pool."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -32,10 +32,11 @@ Flags = NDArray[np.bool_]
 TokenIds = NDArray[Any]
 """Token ids of an integer type; in our own caches uint16 or uint32, as the vocabulary needs."""
 Counter = int | Ints | Bits
-"""A counter, or an array of counters, of the numbers that `random_bits` draws."""
+"""A counter of random numbers, or an array of counters."""
 
 
 def _mix(state: Bits) -> Bits:
+    """Return the hashes of numbers, uint64 in the same shape: the finalizer of splitmix64."""
     with np.errstate(over="ignore"):
         state = (state ^ (state >> np.uint64(30))) * _MIX_1
         state = (state ^ (state >> np.uint64(27))) * _MIX_2
@@ -66,17 +67,18 @@ def permute(indices: Ints, size: int | Ints, seed: int, *counters: int) -> Ints:
 
     Each index may have a size of its own; sizes and indices then have the same shape.
 
-    A Feistel network over the next even number of bits, repeated until the image is inside (Black and Rogaway 2002).
-    A shuffled epoch of any size takes no memory and no start-up time, and resuming starts at any position of it.
+    The permutation is a Feistel network over the next even number of bits, applied until the image is below the size
+    (Black and Rogaway 2002). A shuffled epoch of any size takes no memory and no start-up time, and resuming starts at
+    any position of it.
     """
     bit_length = np.frexp(np.broadcast_to(size, np.shape(indices)) - 1.0)[1]
-    bits = np.maximum(1, (bit_length + 1) // 2).astype(np.uint64)
+    half_bits = np.maximum(1, (bit_length + 1) // 2).astype(np.uint64)
     keys = random_bits(seed, *counters, np.arange(_FEISTEL_ROUNDS))
     images = np.asarray(indices).astype(np.uint64)
-    outside = np.ones(images.shape, dtype=bool)
-    while outside.any():
-        images[outside] = _feistel(images[outside], bits[outside], keys)
-        outside = images >= size
+    is_outside = np.ones(images.shape, dtype=bool)
+    while is_outside.any():
+        images[is_outside] = _feistel(images[is_outside], half_bits[is_outside], keys)
+        is_outside = images >= size
     return images.astype(np.int64)
 
 
@@ -91,19 +93,24 @@ def permute_locally(indices: Ints, size: int, seed: int, *counters: int) -> Ints
     if size <= POOL:
         return permute(indices, size, seed, *counters)
     stretches = size // STRETCH
-    whole = stretches * STRETCH
-    is_rest = indices >= whole
-    pool = np.where(is_rest, whole, indices // POOL * POOL)
-    pool_end = np.where(is_rest, size, np.minimum(pool + POOL, whole))
+    rest = stretches * STRETCH  # the first element behind the last whole stretch
+    is_rest = indices >= rest
+    pool = np.where(is_rest, rest, indices // POOL * POOL)
+    pool_end = np.where(is_rest, size, np.minimum(pool + POOL, rest))
     place = pool + permute(indices - pool, pool_end - pool, seed, *counters, 1)
     stretch = permute(np.minimum(place // STRETCH, stretches - 1), stretches, seed, *counters, 2)
     images = np.where(is_rest, place, stretch * STRETCH + place % STRETCH)
-    turn = int(uniform(seed, *counters, 3) * size)
-    return (images + turn) % size
+    rotation = int(uniform(seed, *counters, 3) * size)
+    return (images + rotation) % size
 
 
 def _feistel(values: Bits, half_bits: Bits, keys: Bits) -> Bits:
-    """Return the images of numbers, (N,), of twice `half_bits` bits under a permutation with a key for each round."""
+    """Return the images of numbers under a permutation of all numbers of twice `half_bits` bits, uint64 (N,).
+
+    Args:
+        half_bits: half the number of bits of each number, (N,).
+        keys: a random number for each round.
+    """
     low_mask = (np.uint64(1) << half_bits) - np.uint64(1)
     left = values >> half_bits
     right = values & low_mask

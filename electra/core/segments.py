@@ -8,22 +8,23 @@ resuming change nothing. policies/ cuts the documents; here the cuts become a ru
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerBase
 
 from electra.core.errors import UserError
 from electra.core.rng import Bits, Ints, TokenIds, permute, permute_locally, random_bits
 
 
 class Stream(IntEnum):
-    """A stream of random numbers: the first counter of `random_bits` after the seed, another one for each use.
+    """A use of random numbers, the first counter of `random_bits` after the seed: each use draws other numbers.
 
-    A new use has a number that no other has. Numbers never change, because runs are resumed.
+    A new use gets a value that no other has. Values never change, because runs are resumed.
     """
 
     ROUNDING = 0
@@ -41,12 +42,18 @@ class Stream(IntEnum):
     TRAINING_MASK = 102
 
 
-_SAMPLES = 3
+_NUMBERS_PER_TOKEN = 3
 """Random numbers of a token: two for the masks, one for the generator's sample."""
 
 
 class Segment(NamedTuple):
-    """One row of a batch: token ids without special tokens, and the seed of its masks."""
+    """A text, or a pair of texts, as a network reads it alone: in a row of its own, or in a part of a `PackedRow`.
+
+    Args:
+        first: token ids of the text, or of the first text of the pair, without special tokens.
+        second: token ids of the second text of a pair; None without one.
+        mask_seed: seed of the random numbers that mask the tokens.
+    """
 
     first: TokenIds
     second: TokenIds | None
@@ -54,23 +61,30 @@ class Segment(NamedTuple):
 
 
 class PackedRow(NamedTuple):
-    """One row of a batch that several segments share; each has masks and positions of its own."""
+    """A row of a batch that several segments share; each has masks and positions of its own.
+
+    Args:
+        segments: the segments in their order; their own mask seeds do not count.
+        mask_seed: seed from which the segments' mask seeds follow.
+    """
 
     segments: list[Segment]
     mask_seed: int = 0
 
     def seeded(self) -> list[Segment]:
-        """Return the segments, each with a mask seed of its own that follows from the row's."""
+        """Return the segments with their mask seeds, which follow from that of the row."""
         seeds = random_bits(self.mask_seed, np.arange(len(self.segments)))
         return with_mask_seeds(self.segments, seeds)
 
 
 SegmentRow = Segment | PackedRow
 """What a row of a batch is made of."""
+R = TypeVar("R", Segment, PackedRow, SegmentRow)
+"""Type of the rows that get seeds."""
 
 
-def with_mask_seeds(rows: Sequence[Any], seeds: Bits) -> list[Any]:
-    """Return the rows, each with its seed from `seeds`, (N,), in place of the one that it has."""
+def with_mask_seeds(rows: Sequence[R], seeds: Bits) -> list[R]:
+    """Return N rows, each with its seed from `seeds`, (N,), in place of the one that it has."""
     return [row._replace(mask_seed=seed) for row, seed in zip(rows, seeds.tolist(), strict=True)]
 
 
@@ -85,21 +99,26 @@ class SegmentPolicy(Protocol):
     """A policy that cuts documents into segments, or into rows of several segments."""
 
     options: Any
-    """The options of the run's segments, `SegmentArguments`; the defaults in evaluations, which are alike for all."""
+    """The run's `SegmentArguments`; in evaluations, which are equal for all runs, their defaults."""
 
     def __len__(self) -> int:
         """Return the number of rows of an epoch."""
 
     def cut(self, epoch: int, indices: Ints) -> Sequence[SegmentRow]:
-        """Return the rows with these numbers, each in [0, len(self)), of an epoch."""
+        """Return the rows of an epoch that have these numbers, each in [0, len(self))."""
 
 
 @dataclass(eq=False)
 class TrainingSegments(Dataset):
-    """All segments of a run, with every epoch shuffled anew: position p is sample p of the run.
+    """All rows of a run, with every epoch shuffled anew: position p is row p of the run.
 
-    Segments and masks are functions of seed and position. So every batch is full, also at the end of an epoch,
-    processes take disjoint positions, and a resumed run starts at its position without reading what came before.
+    Rows and masks are functions of seed and position. So every batch is full, also at the end of an epoch, processes
+    take disjoint positions, and a resumed run starts at its position without reading what came before.
+
+    Args:
+        policy: cuts the rows of an epoch.
+        num_samples: number of rows of the whole run.
+        seed: seed of order and masks.
     """
 
     policy: SegmentPolicy
@@ -115,20 +134,24 @@ class TrainingSegments(Dataset):
         epochs = numbers // size
         rows: dict[int, SegmentRow] = {}
         for epoch in np.unique(epochs).tolist():  # one or two: the positions of a batch are consecutive
-            places = np.flatnonzero(epochs == epoch)
-            shuffled = permute_locally(numbers[places] % size, size, self.seed, Stream.SHUFFLE, epoch)
-            cut = self.policy.cut(epoch, shuffled)
-            rows.update(zip(places.tolist(), cut, strict=True))
+            in_epoch = np.flatnonzero(epochs == epoch)
+            shuffled = permute_locally(numbers[in_epoch] % size, size, self.seed, Stream.SHUFFLE, epoch)
+            rows.update(zip(in_epoch.tolist(), self.policy.cut(epoch, shuffled), strict=True))
         seeds = random_bits(self.seed, Stream.TRAINING_MASK, numbers)
-        return with_mask_seeds([rows[place] for place in range(len(numbers))], seeds)
+        return with_mask_seeds([rows[index] for index in range(len(numbers))], seeds)
 
 
 @dataclass(eq=False)
 class EvaluationSegments(Dataset):
     """Fixed segments with fixed masks: a seeded subset of epoch 0 of a policy, in order.
 
-    A mask depends only on the segment, so every evaluation of every model with this tokenizer has the same masks,
-    whatever the batch size or the number of processes.
+    A mask depends only on the seed and the segment, so every evaluation of every model with this tokenizer has the
+    same masks, whatever the batch size or the number of processes.
+
+    Args:
+        policy: cuts the segments.
+        max_segments: largest number of segments; fewer if the policy has fewer.
+        seed: seed of the subset and the masks.
     """
 
     policy: SegmentPolicy
@@ -144,10 +167,10 @@ class EvaluationSegments(Dataset):
     def __len__(self) -> int:
         return len(self.indices)
 
-    def spread(self, count: int) -> list[int]:
-        """Return the positions of at most `count` segments that are spread evenly over the text."""
-        evenly = np.linspace(0, len(self) - 1, count)
-        return np.unique(evenly.round().astype(int)).tolist()
+    def evenly_spaced(self, count: int) -> list[int]:
+        """Return the positions of at most `count` segments at even distances in the text."""
+        positions = np.linspace(0, len(self) - 1, count)
+        return np.unique(positions.round().astype(int)).tolist()
 
     def __getitems__(self, positions: Sequence[int]) -> list[SegmentRow]:
         indices = self.indices[np.asarray(positions, dtype=np.int64)]
@@ -157,7 +180,7 @@ class EvaluationSegments(Dataset):
 
 @dataclass(frozen=True)
 class SegmentCollator:
-    """A collator of segments to a batch, padded to the longest, or to `length`, so that all batches have one shape.
+    """A collator of rows to a batch, padded to the longest row, or to `length`, so that all batches have one shape.
 
     The pair [11, 12], [13] and the single segment [14] give, with [CLS]=1, [SEP]=2, [PAD]=0:
 
@@ -165,13 +188,19 @@ class SegmentCollator:
         token_type_ids  [[0,  0,  0, 0,  1, 1], [0,  0, 0, 0, 0, 0]]
         attention_mask  [[1,  1,  1, 1,  1, 1], [1,  1, 1, 0, 0, 0]]
 
-    and uniform random numbers in [0, 1), which depend only on the segment's `mask_seed` and the position:
+    and uniform random numbers in [0, 1), which depend only on the segment's `mask_seed` and the place in the segment:
     `mask_noise`, float32 (B, L, 2), chooses and masks positions; `sample_noise`, float32 (B, L), draws the generator's
     samples. A batch without padding has no `attention_mask`, so that nobody has to look at the device for it.
 
     If segments share a row, `segment_lengths`, int64 (B, S), counts the tokens of each, with special tokens, in their
-    order; 0 where a row has fewer than S. The random numbers of a segment are those of a row of its own. With `length`
-    S is at least `most_segments`: the largest number of any row of the run gives all batches one shape.
+    order; 0 where a row has fewer than S. The random numbers of a segment are those that it has in a row of its own.
+
+    Args:
+        length: L of all batches, in tokens; None for that of the longest row of each batch.
+        most_segments: the largest number of segments of any row of the run, which S is with `length`; 0 if no rows
+            are shared.
+        vocab_size: number of ids, from 0, to accept; None for any. Files of tokens may have changed since their cache
+            was made.
     """
 
     cls_token_id: int
@@ -179,29 +208,28 @@ class SegmentCollator:
     pad_token_id: int
     length: int | None = None
     most_segments: int = 0
-    vocabulary: int | None = None
-    """Number of ids to accept. Files of tokens may have changed since their cache was made."""
+    vocab_size: int | None = None
 
     @classmethod
-    def of(cls, tokenizer: Any, **options: Any) -> Self:
-        """Return the collator with the special tokens of a tokenizer of transformers; options are the other fields."""
+    def of(cls, tokenizer: PreTrainedTokenizerBase, **options: Any) -> Self:
+        """Return a collator with the special tokens of a tokenizer; `options` are the other fields."""
         return cls(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, **options)
 
     def __call__(self, rows: Sequence[SegmentRow]) -> dict[str, Tensor]:
-        """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers.
+        """Return the batch: the tensors that the class describes, by name.
 
         Raises:
             UserError: an id is not in the vocabulary.
         """
-        members = [row.seeded() if isinstance(row, PackedRow) else [row] for row in rows]
-        lengths = [[*map(segment_length, row)] for row in members]
+        rows_of_segments = [row.seeded() if isinstance(row, PackedRow) else [row] for row in rows]
+        lengths = [[*map(segment_length, segments)] for segments in rows_of_segments]
         sizes = np.array([*map(sum, lengths)])
         shape = (len(rows), self.length or int(sizes.max()))
         input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
         token_type_ids = np.zeros(shape, dtype=np.int64)
         seeds = np.zeros(shape, dtype=np.uint64)
         starts = np.zeros(shape, dtype=np.int64)
-        for row, segments in enumerate(members):
+        for row, segments in enumerate(rows_of_segments):
             start = 0
             for segment in segments:
                 seeds[row, start:] = segment.mask_seed
@@ -218,8 +246,8 @@ class SegmentCollator:
                     token_type_ids[row, start : end + 1] = 1
                 start = end + 1
 
-        if self.vocabulary is not None:
-            check_ids(input_ids, self.vocabulary)
+        if self.vocab_size is not None:
+            check_ids(input_ids, self.vocab_size)
         columns = np.arange(shape[1])
         noise = _noise(seeds, columns - starts)
         batch: dict[str, NDArray[Any]] = {
@@ -231,41 +259,41 @@ class SegmentCollator:
         is_real = columns < sizes[:, None]
         if not is_real.all():
             batch["attention_mask"] = is_real.astype(np.int64)
-        width = max(map(len, lengths))
-        if width > 1:
-            width = max(width, self.most_segments if self.length else 0)
-            padded = [row + [0] * (width - len(row)) for row in lengths]
+        most_segments = max(map(len, lengths))
+        if most_segments > 1:
+            most_segments = max(most_segments, self.most_segments if self.length else 0)
+            padded = [row + [0] * (most_segments - len(row)) for row in lengths]
             batch["segment_lengths"] = np.array(padded)
         return {name: torch.from_numpy(values) for name, values in batch.items()}
 
 
 def _noise(seeds: Bits, places: Ints) -> NDArray[np.float32]:
-    """Return random numbers in [0, 1) for every token, float32 (B, L, 3), by segment seed and place in the segment.
+    """Return random numbers in [0, 1) for every token, float32 (B, L, 3), functions of its segment's seed and place.
 
     Args:
         seeds: mask seed of the segment to which each token belongs, (B, L).
         places: place of each token in its segment, (B, L); padding belongs to the segment before it.
     """
-    bits = random_bits(0, seeds[..., None], places[..., None], np.arange(_SAMPLES))
+    bits = random_bits(0, seeds[..., None], places[..., None], np.arange(_NUMBERS_PER_TOKEN))
     # 24 bits are exact in float32; rounding more bits could give 1.0.
     return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
 
 
-# ---- ids that no embedding has
+# ---- ids for which embeddings have no row
 
 
-def first_outside(ids: TokenIds, vocabulary: int) -> int | None:
-    """Return the first of some ids, of any shape, that is not in [0, vocabulary); None if all are."""
-    if ids.size == 0 or 0 <= ids.min() <= ids.max() < vocabulary:
+def first_id_outside(ids: TokenIds, vocab_size: int) -> int | None:
+    """Return the first of some ids, of any shape, that is not in [0, vocab_size); None if all are."""
+    if ids.size == 0 or 0 <= ids.min() <= ids.max() < vocab_size:
         return None
-    return int(ids[(ids < 0) | (ids >= vocabulary)][0])
+    return int(ids[(ids < 0) | (ids >= vocab_size)][0])
 
 
-def check_ids(ids: TokenIds, vocabulary: int) -> None:
-    """Raise a UserError if an id of a cache is not in [0, vocabulary), because embeddings have no row for it."""
-    wrong = first_outside(ids, vocabulary)
-    if wrong is not None:
+def check_ids(ids: TokenIds, vocab_size: int) -> None:
+    """Raise a UserError if an id of a cache, of any shape, is not in [0, vocab_size)."""
+    wrong_id = first_id_outside(ids, vocab_size)
+    if wrong_id is not None:
         raise UserError(
-            f"the token cache has the id {wrong}, but the tokenizer has only the ids 0 to {vocabulary - 1}; a file of "
-            "tokens was changed or damaged after the cache was made: copy it, or build the cache, again"
+            f"the token cache has the id {wrong_id}, but the tokenizer has only the ids 0 to {vocab_size - 1}; a file "
+            "of tokens was changed or damaged after the cache was made: copy it, or build the cache, again"
         )

@@ -22,7 +22,7 @@ from electra.base.console import shows_bars
 from electra.base.errors import where_is
 from electra.core.errors import UserError
 from electra.core.rng import Flags, Ints
-from electra.core.segments import first_outside
+from electra.core.segments import first_id_outside
 from electra.data.corpus import content_hashes
 from electra.data.equality import DocumentHasher
 from electra.data.lines import naming_damage
@@ -148,7 +148,7 @@ def _index_file(
         for block in _blocks(lengths):
             bounds_of_documents = zip(starts[block].tolist(), lengths[block].tolist(), strict=True)
             tokens = np.concatenate([ids[start : start + length] for start, length in bounds_of_documents])
-            unknown_id = first_outside(tokens, size)
+            unknown_id = first_id_outside(tokens, size)
             if unknown_id is not None:
                 raise UserError(
                     f"{path} has the token id {unknown_id}, but --tokenizer_path {tokenizer.name_or_path} has only "

@@ -293,7 +293,7 @@ def make_collator(data: PretrainingData, *, has_fixed_shapes: bool) -> SegmentCo
         data.tokenizer,
         length=data.segments.max_length if has_fixed_shapes else None,
         most_segments=data.policy.most_segments if isinstance(data.policy, PackedPolicy) else 0,
-        vocabulary=vocabulary_size(data.tokenizer),
+        vocab_size=vocabulary_size(data.tokenizer),
     )
 
 

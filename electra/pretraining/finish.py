@@ -221,7 +221,7 @@ def _write_results(
     if not (folder / CARD).exists():
         write_file(WHERE_NETWORKS_ARE.encode(), folder / CARD)
     if trainer.eval_dataset is not None:
-        segments = trainer.eval_dataset.__getitems__(trainer.eval_dataset.spread(SAMPLES))
+        segments = trainer.eval_dataset.__getitems__(trainer.eval_dataset.evenly_spaced(SAMPLES))
         batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
         with computing(trainer.args.device, trainer.args.threads):
             detected = corrupt_and_detect(model.generator, model.discriminator, batch, model.config, may_diverge=True)

@@ -98,9 +98,9 @@ def test_max_segments_are_a_seeded_subset_with_the_same_masks(policy):
 
 def test_samples_are_spread_over_the_text(policy):
     evaluation = EvaluationSegments(policy, max_segments=10**6, seed=7)
-    positions = evaluation.spread(5)
+    positions = evaluation.evenly_spaced(5)
     assert len(positions) == 5 and positions[0] == 0 and positions[-1] == len(evaluation) - 1
-    assert evaluation.spread(10**6) == [*range(len(evaluation))]
+    assert evaluation.evenly_spaced(10**6) == [*range(len(evaluation))]
 
 
 # Batches
@@ -129,7 +129,7 @@ def test_one_and_two_segments_become_padded_tensors():
 
 
 def test_ids_outside_the_vocabulary_are_refused():
-    collate = replace(COLLATOR, vocabulary=100)
+    collate = replace(COLLATOR, vocab_size=100)
     good = segment([99], [0])
     assert collate([good])["input_ids"].tolist() == [[1, 99, 2, 0, 2]]
     negative = Segment(np.array([5, -9], np.int8), None)
