@@ -25,10 +25,11 @@ class Backbone(NamedTuple):
             longer than the window of these layers.
         takes_mask_by_layer: the encoder takes a dict of two float masks, `full_attention` and `sliding_attention`.
         counts_positions_behind_padding: the first token's position is the padding token's id + 1.
-        is_rotary: positions rotate pairs of dimensions of queries and keys; there is no table of positions.
+        is_rotary: positions rotate pairs of dimensions of queries and keys; a row without it has a table of positions,
+            or relative positions.
         ffn_matrices: matrices of a feed-forward layer; 3 if it is gated.
         settings: values that are written into every new configuration.
-        as_wide_as_network: names in the configuration whose value is the width of a new network.
+        as_wide_as_network: names of values in the configuration that are the width of the network.
         renamed: BERT's name of a value -> its name in this configuration, where they differ.
         lacks: BERT's names of dropouts that the architecture does not have.
     """
@@ -154,7 +155,7 @@ _ROWS = {
 
 
 def _is_in_transformers(model_type: str) -> bool:
-    """Return True if the installed transformers has an architecture; transformers is not imported."""
+    """Return True if the installed transformers has an architecture, without importing transformers."""
     spec = find_spec("transformers")
     folders = (spec.submodule_search_locations if spec else None) or []
     package = model_type.replace("-", "_")
@@ -163,7 +164,7 @@ def _is_in_transformers(model_type: str) -> bool:
 
 BACKBONES = {name: row for name, row in _ROWS.items() if _is_in_transformers(name)}
 """Backbones of the installed transformers by `model_type`."""
-NEWER = [name for name in _ROWS if name not in BACKBONES]
+NEWER_BACKBONES = [name for name in _ROWS if name not in BACKBONES]
 """Names of backbones that need a newer transformers than the installed one."""
 UNIFORM = "uniform"
 """The generator type that is no backbone: tokens are drawn uniformly from the vocabulary, without a network."""

@@ -78,6 +78,7 @@ def google_training_flops(
 
 
 def _google_encoder_per_token(shape: TransformerShape, max_length: int) -> int:
+    """Return the operations per position of an encoder's forward pass, embeddings included, as the original counts."""
     hidden = shape.hidden_size
     intermediate = shape.intermediate_size
     embedding = shape.embedding_size
@@ -109,7 +110,7 @@ def six_n_t_flops(
     """Count training FLOPs as 6 * N * T plus attention: the matrix products of forward and backward pass.
 
     FLOPs = T * (6 * N + 12 * num_layers * hidden_size * max_length) for each network, with T = train_batch_size *
-    max_length * steps positions and N the number of parameters multiplied at a position:
+    max_length * steps positions and N the number of parameters that are multiplied at a position:
 
     - the encoder's, including biases, layer norms and the embedding projection, without embedding tables and their
       layer norm, which are looked up;
@@ -135,6 +136,7 @@ def six_n_t_flops(
 
 
 def _six_n_per_token(shape: TransformerShape, max_length: int, head_parameters: float) -> float:
+    """Return the FLOPs per position of a network by the rule of `six_n_t_flops`."""
     hidden = shape.hidden_size
     intermediate = shape.intermediate_size
     embedding = shape.embedding_size
@@ -147,5 +149,5 @@ def _six_n_per_token(shape: TransformerShape, max_length: int, head_parameters: 
 
 
 def pfs_days(flops: float) -> float:
-    """Return FLOPs in petaflop/s-days of 8.64e19 FLOPs. Some papers estimate pfs-days from devices, days and peak."""
+    """Return FLOPs in petaflop/s-days, of 8.64e19 FLOPs each."""
     return flops / (1e15 * 86400)

@@ -1,4 +1,4 @@
-"""Layer-wise learning-rate decay."""
+"""Layer-wise learning-rate decay: in fine-tuning, layers nearer to the input learn more slowly."""
 
 import re
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from torch import nn
 from electra.core.errors import UserError
 
 STEPS_TO_TOP = {"paper": 1, "google": 2, "rc2020": 0}
-"""Exponent of the decay at the top layer, by source; see `layer_multipliers`."""
+"""Exponent of the decay at the top layer, by the source whose rule it is; see `layer_multipliers`."""
 LAYER = re.compile(r"(?P<stack>(?:\w+\.)*?(?:layers?|albert_layer_groups))\.(\d+)\.(?:albert_layers\.(\d+)\.)?")
 """The beginning of the name of a layer's parameter. ALBERT's stack has groups of layers."""
 
@@ -30,7 +30,7 @@ def layer_multipliers(
     Args:
         num_layers: n, at least 1.
         decay: ratio of the rates of neighbouring layers, in (0, 1]; the paper uses 0.8, and 0.9 for large.
-        mode: key of `STEPS_TO_TOP`: the paper's text, its code, or rc2020_electra.
+        mode: key of `STEPS_TO_TOP`: paper is the paper's text, google its code, rc2020 the code of rc2020_electra.
     Returns:
         factors of the embeddings, layers 0 to n - 1 and the head.
 
@@ -93,8 +93,8 @@ def layer_decay_groups(
             continue
         rate = learning_rate * multipliers[depths[name]]
         its_weight_decay = weight_decay if name in with_weight_decay else 0.0
-        fresh = {"params": [], "lr": rate, "weight_decay": its_weight_decay}
-        group = groups.setdefault((rate, its_weight_decay), fresh)
+        empty_group = {"params": [], "lr": rate, "weight_decay": its_weight_decay}
+        group = groups.setdefault((rate, its_weight_decay), empty_group)
         group["params"].append(parameter)
     return list(groups.values())
 
@@ -105,7 +105,7 @@ def _depths(names: list[str]) -> tuple[dict[str, int], int]:
     Unless the encoder has a single stack of layers, n is 0 and no parameter has a depth.
     """
     stacks = set()
-    layers = {}  # of a parameter: its layer, and the layer's place in ALBERT's group
+    layers = {}  # name of a parameter -> number of its layer, or of its group and its layer there (ALBERT)
     for name in names:
         match = LAYER.match(name.removeprefix("encoder."))
         if match and name.startswith("encoder."):
@@ -117,9 +117,9 @@ def _depths(names: list[str]) -> tuple[dict[str, int], int]:
 
     in_order = sorted(set(layers.values()))
     num_layers = len(in_order)
-    owner_of_stack = stacks.pop().rpartition(".")[0]
+    stack_owner = stacks.pop().rpartition(".")[0]
     # DeBERTa's norm beside the stack normalizes its relative positions, not the stack's output.
-    has_norm_behind = f"encoder.{owner_of_stack}.rel_embeddings.weight" not in names
+    has_norm_behind = f"encoder.{stack_owner}.rel_embeddings.weight" not in names
 
     depths = {}
     for name in names:
@@ -130,7 +130,7 @@ def _depths(names: list[str]) -> tuple[dict[str, int], int]:
             depths[name] = 1 + in_order.index(layers[name])
         elif path == name or path.startswith("pooler."):
             depths[name] = num_layers + 1
-        elif has_norm_behind and is_norm and owner in ("", owner_of_stack):
+        elif has_norm_behind and is_norm and owner in ("", stack_owner):
             depths[name] = num_layers
         else:
             depths[name] = 0

@@ -26,18 +26,19 @@ Tie = Literal["none", "word", "embeddings", "all", "gdes"]
 
 @dataclass(frozen=True)
 class Objective:
-    """An objective with the values of its options. What is not given is as in ELECTRA.
+    """An objective with the values of its options; the defaults of the fields are those of ELECTRA.
 
-    An objective of `OBJECTIVES` has its own values; that of a model, `JointModel.objective`, has those of the user.
+    An objective of `OBJECTIVES` has its own values, that of a model (`JointModel.objective`) those of the user.
 
     Args:
         name: value of --objective.
         summary: what is trained, for the help of --objective.
         meaning: what the main network's loss is, one sentence for reports and model cards.
-        card, card_of_generator: how the main network, and the generator, was trained, sentences for model cards; the
-            second is "" without a generator, or if it is trained as in the paper.
+        card: how the main network was trained, sentences for its model card.
+        card_of_generator: how the generator was trained, sentences for its model card; "" without a generator, or if
+            it is trained as in the paper.
         answers_probability: the sigmoid of the discriminator's output is the probability that a token was replaced;
-            scores that are derived from this probability need it. Another loss, or no discriminator: False.
+            some scores are derived from this probability. False with another loss, or without a discriminator.
         has_threshold: an output of the discriminator above 0 says that a token was replaced, or is noise; False for a
             loss in which only differences of outputs mean something.
         loss: name of the discriminator's loss in `losses.DISCRIMINATOR_LOSSES`.
@@ -45,7 +46,8 @@ class Objective:
         finds_replaced: the main network is a discriminator; otherwise it predicts the original tokens.
         at_all_tokens: the main loss is over all real tokens; otherwise over the chosen positions. A causal language
             model chooses all but the special tokens.
-        has_known_rates: loss and AUC of a discriminator that has learned are known, so that one that has not is told.
+        has_known_rates: loss and AUC of a discriminator that has learned are known, so a warning can say that one has
+            not learned yet.
         has_stages: the generator is trained alone, then the discriminator alone; they share no weights.
         is_adversarial: the generator is trained by `adversarial_nll` instead of `generator_nll`.
         draws_uniformly: samples are drawn uniformly from the vocabulary, without a network; see `objective_of`.
@@ -59,8 +61,9 @@ class Objective:
         discriminator_weight: lambda. The paper's 50 balances a binary loss with one over the vocabulary. Lambda is 1
             for two losses over the vocabulary, for which the paper gives no weight, and where one loss is trained at a
             time.
-        generator_steps: optimizer steps of the first of two stages; 0: half of all, or no stages.
-        init_from_generator: the second of two stages starts from the equally large generator; a command's default.
+        generator_steps: optimizer steps of the first of two stages; 0 for half of all steps, and without stages.
+        init_from_generator: the second of two stages starts from the equally large generator. Commands have another
+            default, that of `ObjectiveOptions`.
         temperature: temperature of the generator's samples.
         disallow_correct: the generator may not sample the original token.
     """
@@ -94,7 +97,7 @@ class Objective:
 
     @property
     def sees_samples(self) -> bool:
-        """Return True if the main network sees samples at the chosen positions, False if it sees [MASK]."""
+        """Return True if the main network sees samples at the chosen positions, False if [MASK] or originals."""
         return self.has_generator or self.draws_uniformly
 
     @property
@@ -133,8 +136,9 @@ BASE_RATE = (
     "Compare it with the entropy of the share of replaced tokens, which the best guess without looking at the text "
     "reaches."
 )
-"""The second sentence of the meaning of a loss whose least value without context is known."""
+"""The second sentence of `Objective.meaning` of a loss whose least value without context is known."""
 NO_MASK = "It was trained on replaced tokens and never saw [MASK]."
+"""A sentence of `Objective.card` of masked language models that see samples."""
 
 OBJECTIVES = {
     objective.name: objective
@@ -240,15 +244,17 @@ OBJECTIVES = {
 
 
 def objective_of(name: str, uniform_generator: bool = False, **values: Any) -> Objective:
-    """Return an objective by name with the values that a user gives in place of its own; None keeps its own.
+    """Return an objective by name with the values that a user gives in place of its own.
 
-    With a uniform generator only the main loss remains, so lambda is 1.
+    Args:
+        uniform_generator: samples are drawn uniformly from the vocabulary. Only the main loss remains, so lambda is 1.
+        values: fields of `Objective`; None for the objective's own value.
     """
     objective = OBJECTIVES[name]
     if uniform_generator:
         objective = replace(objective, has_generator=False, draws_uniformly=True, discriminator_weight=1.0)
-    chosen = {option: value for option, value in values.items() if value is not None}
-    return replace(objective, **chosen) if chosen else objective
+    given_values = {field: value for field, value in values.items() if value is not None}
+    return replace(objective, **given_values) if given_values else objective
 
 
 # ---- options of objectives
@@ -273,7 +279,7 @@ SAMPLES_FREELY = Condition(
     lambda objective: not objective.is_adversarial and not objective.is_energy_based,
     "--objective {objective} needs unmodified samples of the generator",
 )
-"""Conditions of the options below."""
+"""Conditions of the options in this module."""
 OF_MASKS: dict[str, Any] = {"of_corruption": True, "inherited": True}
 """Rules of the options that choose and mask positions, beside their conditions."""
 OF_SHARES = (MASKS, KEEPS_TOKENS, MASKS_SHARES)
@@ -283,10 +289,12 @@ OF_SAMPLES = (HAS_GENERATOR, SAMPLES_FREELY)
 
 
 def by_objective(name: str, help: str, valid: Range | None, needs: Sequence[Condition], **rules: Any) -> Any:
-    """Return the field of an option with another value in some objectives, which the help lists.
+    """Return the field of an option whose default depends on the objective; the help lists the defaults.
 
     Args:
-        name: name of a field of `Objective`.
+        name: name of the field of `Objective` that has the defaults.
+        help: text of the help before the defaults.
+        valid, needs, rules: see `Rules`.
     """
     usual = str(getattr(Objective, name)).removesuffix(".0")
     others: dict[str, list[str]] = {}
@@ -373,7 +381,7 @@ KEYS = {
 
 
 def unread_options(objective: Objective) -> frozenset[str]:
-    """Return the names of the options of objectives that have no effect with an objective."""
+    """Return the names of the fields of `ObjectiveOptions` that have no effect with an objective."""
     return frozenset(
         f.name
         for f in fields(ObjectiveOptions)
@@ -393,7 +401,7 @@ def check_values(objective: Objective) -> None:
     An objective's own value is always possible, such as `mlm_probability` 1 of `causal`.
 
     Raises:
-        UserError: it names the option.
+        UserError: a value is refused; the message names its key in config.json.
     """
     own_values = OBJECTIVES[objective.name]
     valid = {f.name: rules_of(f).valid for f in fields(ObjectiveOptions)}
@@ -403,15 +411,16 @@ def check_values(objective: Objective) -> None:
             check(isinstance(value, bool), key, repr(value), "true or false")
             continue
         allowed = valid[name]
-        kind, expected = (int, "a whole number") if isinstance(own_value, int) else (int | float, "a number")
-        is_number = isinstance(value, kind) and not isinstance(value, bool)
+        is_whole = isinstance(own_value, int)
+        value_type, expected = (int, "a whole number") if is_whole else (int | float, "a number")
+        is_number = isinstance(value, value_type) and not isinstance(value, bool)
         is_valid = is_number and (allowed is None or allowed.holds(value) or value == own_value)
         check(is_valid, key, repr(value), expected + (f", {allowed.expected}" if allowed else ""))
     check_shares(objective)
 
 
 def check_shares(objective: Objective) -> None:
-    """Refuse shares of the chosen tokens that together are more than all of them."""
+    """Raise a UserError if the shares of [MASK] and of random tokens add up to more than 1."""
     masked, random = objective.mlm_replacement_probability, objective.mlm_random_probability
     if masked + random > 1 + SHARE_TOLERANCE:
         raise UserError(

@@ -1,7 +1,7 @@
 """Options: each is declared once, with all that is known about it, as a field of a dataclass.
 
-`option(...)` makes the field: default, help, range, what resuming a run with another value means, and which objectives
-read it. electra/base/options.py checks groups of options; command_line.py there fills them.
+`option(...)` makes the field: default, help, range, what another value means for a run that is resumed, and which
+objectives read it. electra/base/options.py checks groups of options; electra/base/command_line.py fills them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,13 +21,13 @@ Resuming = Literal["kept", "recorded", "compared", "free"]
 
 
 class Condition(NamedTuple):
-    """A condition that the objective must fulfil, because without it an option has no effect.
+    """A condition on the objective, without which an option has no effect.
 
     All conditions are declared in objectives.py.
 
     Attributes:
         holds: function that returns True if an `Objective`, with the values of the user, fulfils the condition.
-        reason: why the option has no effect otherwise; `{objective}` stands for the name of the objective.
+        reason: why the option has no effect otherwise, a clause; `{objective}` stands for the name of the objective.
     """
 
     holds: Callable[[Any], bool]
@@ -83,7 +83,7 @@ def option(
     Args:
         valid: range of its values; None for any.
         choices: values that it may have; () for any.
-        without_value: value where the command line has the option's name alone.
+        without_value: value where the command line has the option's name alone; None if a value must follow.
         rules: fields of `Rules`.
     """
     metadata: dict[str, Any] = {"help": help, "rules": Rules(valid, **rules)}
@@ -105,8 +105,8 @@ def options_with(rule: str, *groups: Any) -> tuple[str, ...]:
     """Return the names of the options of these groups for which a rule holds, in order.
 
     Args:
-        rule: name of a field of `Rules` whose values are True and False. Where it is None, the class attribute of the
-            group with the same name counts.
+        rule: name of a field of `Rules` whose values are True and False. Where an option's value is None, the class
+            attribute of this name counts, which its group has.
         groups: dataclasses whose fields are made by `option`.
     """
     names = []

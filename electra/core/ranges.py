@@ -26,7 +26,7 @@ BELOW_ONE = Range(lambda value: 0 <= value < 1, "in [0, 1)", {"minimum": 0, "exc
 UP_TO_ONE = Range(lambda value: 0 < value <= 1, "in (0, 1]", {"exclusiveMinimum": 0, "maximum": 1})
 INSIDE = Range(lambda value: 0 < value < 1, "in (0, 1)", {"exclusiveMinimum": 0, "exclusiveMaximum": 1})
 SHARE = Range(lambda value: 0 <= value <= 1, "in [0, 1]", {"minimum": 0, "maximum": 1})
-"""Ranges of counts and shares by name."""
+"""Ranges of counts and of shares; INSIDE is a share that is neither 0 nor 1."""
 
 
 def check(condition: bool, name: str, value: object, expected: str) -> None:

@@ -22,6 +22,12 @@ from electra.core.errors import UserError
 
 # ---- the learning rate
 
+DECAY_SHARE = 0.1
+"""Share of the steps, the last ones, in which the rate of warmup_stable_decay falls, unless the user gives another;
+configs/pretraining/tiny_stable.yaml has it, too."""
+_DECAY_KEY = "num_decay_steps"
+"""Key of the steps of the decay in --lr_scheduler_kwargs, as transformers has it."""
+
 
 def product_schedule(
     step: int,
@@ -62,9 +68,18 @@ def product_scheduler(
     return LambdaLR(optimizer, factor)
 
 
+def stage_lengths(max_steps: int, generator_steps: int | None) -> list[int]:
+    """Return the optimizer steps of each stage of a run of `max_steps`, in order.
+
+    Args:
+        generator_steps: steps of the first of two stages; 0 or None if there is one stage.
+    """
+    return [generator_steps, max_steps - generator_steps] if generator_steps else [max_steps]
+
+
 @contextmanager
 def translate_option_errors(options: str) -> Iterator[None]:
-    """Turn errors of a library about options into a `UserError` that names the options."""
+    """Turn errors that a library raises in the block into a `UserError`, which names the user's options."""
     try:
         yield
     except UserError:
@@ -81,8 +96,10 @@ def create_schedule(
     """Return the schedule of a run, which starts again where a second stage begins.
 
     Args:
-        args: Trainer's options, with `product_schedule`.
-        lengths: optimizer steps of the stages, one or two.
+        args: `ElectraTrainingArguments`.
+        lengths: optimizer steps of the stages, one or two; see `stage_lengths`.
+    Raises:
+        UserError: the schedule and its options do not work, or cannot restart at the second stage.
     """
     first, *later = [_stage_schedule(args, optimizer, length) for length in lengths]
     if not later:
@@ -93,13 +110,12 @@ def create_schedule(
             f"--lr_scheduler_type {SchedulerType(args.lr_scheduler_type).value} cannot restart at the second stage of "
             "the objective; choose linear, cosine or another function of the step"
         )
-    factors = list(zip(first.lr_lambdas, second.lr_lambdas, strict=True))
 
-    def factor(group: int, step: int) -> float:  # the second schedule begins at its start
-        of_first, of_second = factors[group]
-        return of_first(step) if step < lengths[0] else of_second(step - lengths[0])
+    def factor(first_factor: Callable[[int], float], second_factor: Callable[[int], float], step: int) -> float:
+        return first_factor(step) if step < lengths[0] else second_factor(step - lengths[0])
 
-    return LambdaLR(optimizer, [functools.partial(factor, group) for group in range(len(factors))])
+    factors = zip(first.lr_lambdas, second.lr_lambdas, strict=True)  # of each group of parameters
+    return LambdaLR(optimizer, [functools.partial(factor, *pair) for pair in factors])
 
 
 def _stage_schedule(args: TrainingArguments, optimizer: torch.optim.Optimizer, length: int) -> LRScheduler:
@@ -109,7 +125,7 @@ def _stage_schedule(args: TrainingArguments, optimizer: torch.optim.Optimizer, l
         return product_scheduler(optimizer, warmup_steps=warmup_steps, total_steps=length)
     options = args.lr_scheduler_kwargs
     if args.lr_scheduler_type == SchedulerType.WARMUP_STABLE_DECAY:
-        options = {"num_decay_steps": _decay_steps(args, length), **(options or {})}
+        options = {_DECAY_KEY: _decay_steps(args, length), **(options or {})}
     with translate_option_errors("--lr_scheduler_type and its options"):
         return get_scheduler(
             args.lr_scheduler_type,
@@ -120,29 +136,22 @@ def _stage_schedule(args: TrainingArguments, optimizer: torch.optim.Optimizer, l
         )
 
 
-DECAY_SHARE = 0.1
-"""Share of the steps in which the rate of warmup_stable_decay falls, unless the user gives another: that of
-configs/pretraining/tiny_stable.yaml."""
-_OF_TRANSFORMERS = "num_decay_steps"
-"""Name of the steps of the decay in --lr_scheduler_kwargs, as transformers has it."""
-
-
 def _decay_steps(args: TrainingArguments, length: int) -> int:
     """Return the optimizer steps of the decay in a stage of `length` steps: at most those behind the warm-up."""
-    wanted = _in_steps(DECAY_SHARE if args.decay_steps is None else args.decay_steps, length)
-    return min(math.ceil(wanted), max(0, length - args.get_warmup_steps(length)))
+    wanted_steps = _in_steps(DECAY_SHARE if args.decay_steps is None else args.decay_steps, length)
+    return min(math.ceil(wanted_steps), max(0, length - args.get_warmup_steps(length)))
 
 
 def _in_steps(number: float, length: int) -> float:
-    """Return the steps that a number means: a number below 1 is a share of `length` steps, any other one is steps.
+    """Return the steps that an option's number means: below 1 it is a share of `length` steps, else a number of steps.
 
-    A share of the steps may be no whole number. Trainer reads its --warmup_steps in the same way.
+    The result may be no whole number. Trainer reads its --warmup_steps in the same way.
     """
     return int(number) if number >= 1 else number * length
 
 
 def check_schedule(args: TrainingArguments, lengths: Sequence[int], *, is_resumed: bool) -> None:
-    """Refuse a schedule of the learning rate that does not work, or whose decay does not fit the steps.
+    """Raise a UserError if the schedule of the learning rate does not work, or its decay does not fit the steps.
 
     Args:
         args, lengths: see `create_schedule`.
@@ -150,25 +159,30 @@ def check_schedule(args: TrainingArguments, lengths: Sequence[int], *, is_resume
             --lr_scheduler_kwargs, which cannot change any more, is taken as it is.
     """
     with translate_option_errors("--lr_scheduler_type and its options"):
-        _check_options(args, lengths, is_resumed)
+        _check_decay_options(args, lengths, is_resumed)
     create_schedule(args, torch.optim.SGD([torch.zeros(1)]), lengths)
 
 
-def _check_options(args: TrainingArguments, lengths: Sequence[int], is_resumed: bool) -> None:
+def _check_decay_options(args: TrainingArguments, lengths: Sequence[int], is_resumed: bool) -> None:
     """Refuse a decay of warmup_stable_decay that is no number of steps, or does not fit a stage of `lengths` steps."""
     options = args.lr_scheduler_kwargs or {}
-    is_of_transformers = _OF_TRANSFORMERS in options
-    if args.lr_scheduler_type == SchedulerType.WARMUP_STABLE_DECAY and not (is_resumed and is_of_transformers):
-        name = f"{_OF_TRANSFORMERS} of --lr_scheduler_kwargs" if is_of_transformers else "--decay_steps"
-        decay = options.get(_OF_TRANSFORMERS, args.decay_steps)
-        if is_of_transformers and (type(decay) not in (int, float) or decay < 1 or decay % 1):
+    is_in_kwargs = _DECAY_KEY in options
+    if args.lr_scheduler_type == SchedulerType.WARMUP_STABLE_DECAY and not (is_resumed and is_in_kwargs):
+        name = f"{_DECAY_KEY} of --lr_scheduler_kwargs" if is_in_kwargs else "--decay_steps"
+        decay = options.get(_DECAY_KEY, args.decay_steps)
+        if is_in_kwargs and (type(decay) not in (int, float) or decay < 1 or decay % 1):
             raise UserError(f"{name} {decay!r} is no number of steps; for a share, give --decay_steps instead")
         for length in lengths:
             _check_decay(args, name, decay, length)
 
 
 def _check_decay(args: TrainingArguments, name: str, decay: float | None, length: int) -> None:
-    """Refuse a decay that would begin in the warm-up, or end behind the stage of `length` steps."""
+    """Refuse a decay that would begin in the warm-up, or end behind the stage of `length` steps.
+
+    Args:
+        name: the option that gives the decay, for the message.
+        decay: steps, or a share of the stage; None if it is not given.
+    """
     stable = (args.lr_scheduler_kwargs or {}).get("num_stable_steps") or 0
     if decay is None and not stable:  # as many steps as fit
         return
@@ -180,11 +194,6 @@ def _check_decay(args: TrainingArguments, name: str, decay: float | None, length
             f"{name} {decay:g} is too long: beside {warmup_steps} steps of warm-up{beside}, the run or stage of "
             f"{length} steps has {max(0, length - warmup_steps - stable)}; lower it, or --warmup_steps"
         )
-
-
-def stage_lengths(max_steps: int, generator_steps: int | None) -> list[int]:
-    """Return the number of steps of each stage, in order; `generator_steps` is 0 or None if there is one stage."""
-    return [generator_steps, max_steps - generator_steps] if generator_steps else [max_steps]
 
 
 # ---- optimizers
@@ -211,10 +220,10 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
     """
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Take a step with the present gradients, and return the loss of the closure, which must not change gradients.
+        """Take a step with the present gradients; return the loss of the closure, or None.
 
         Args:
-            closure: function that returns the loss; None for no loss.
+            closure: function that returns the loss, and must not change gradients, unlike those of other optimizers.
         """
         for group in self.param_groups:
             is_on_device = group["fused"] or group["capturable"]  # other kernels read the step on the host
@@ -233,15 +242,18 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
 def check_optimizer(args: TrainingArguments) -> None:
     """Refuse an --optim whose library is missing or does not work, and wrong --optim_args.
 
-    Trainer would import the library only after all text is tokenized. Therefore Trainer's optimizer is made here for
-    a network of one layer.
+    Trainer would import the library only after all text is tokenized. Therefore Trainer is asked here for the
+    optimizer of a network of one layer.
+
+    Raises:
+        UserError: the library cannot be imported, or does not take the options.
     """
-    alike = copy.copy(args)
+    args_of_layer = copy.copy(args)
     if args.optim_target_modules is not None:
-        alike.optim_target_modules = "all-linear"  # the names that the user gives are of layers of the real network
+        args_of_layer.optim_target_modules = "all-linear"  # the user's names are of layers of the real network
     network: Any = nn.Sequential(nn.Linear(1, 1))
     try:
-        Trainer.get_optimizer_cls_and_kwargs(alike, network)
+        Trainer.get_optimizer_cls_and_kwargs(args_of_layer, network)
     except Exception as error:  # whatever a library raises while it is imported
         name = getattr(args.optim, "value", args.optim)
         reason = str(error).rstrip(".")

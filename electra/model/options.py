@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from electra.base.files import absolute_if_there
 from electra.base.options import AT_LEAST_8, NOT_EMPTY, Need, Options, Values, check_known, from_recipe, without_effect
-from electra.core.backbones import BACKBONES, NEWER, UNIFORM, Backbone
+from electra.core.backbones import BACKBONES, NEWER_BACKBONES, UNIFORM, Backbone
 from electra.core.errors import UserError
 from electra.core.objectives import (
     HAS_GENERATOR,
@@ -43,12 +43,14 @@ class ModelArguments(Options):
         of_run=True,
         of_phase=False,
     )
-    discriminator_type: str = option("electra", "Architecture of the discriminator.", choices=[*BACKBONES, *NEWER])
+    discriminator_type: str = option(
+        "electra", "Architecture of the discriminator.", choices=[*BACKBONES, *NEWER_BACKBONES]
+    )
     generator_type: str | None = option(
         None,
         "Architecture of the generator. uniform: no generator network, replacements are drawn uniformly from the "
         "vocabulary. Not set: the discriminator's.",
-        choices=[*BACKBONES, *NEWER, UNIFORM],
+        choices=[*BACKBONES, *NEWER_BACKBONES, UNIFORM],
     )
     embedding_size: int = from_recipe(
         "embedding_size", "Width of the embeddings, if projected (electra, albert, deberta-v2).", POSITIVE
@@ -213,7 +215,7 @@ def check_objective(options: Any) -> None:
     if options.tie == "gdes" and not spec.finds_replaced:
         raise UserError(f"--tie gdes is for a discriminator, not for --objective {options.objective}; choose another")
     for name in ("discriminator_type", "generator_type"):
-        if getattr(options, name) in NEWER:
+        if getattr(options, name) in NEWER_BACKBONES:
             raise UserError(
                 f"the installed transformers does not have --{name} {getattr(options, name)}; install a newer one"
             )

@@ -14,7 +14,7 @@ from transformers import (
     ElectraForPreTraining,
 )
 
-from electra.core.backbones import BACKBONES, NEWER, _is_in_transformers
+from electra.core.backbones import BACKBONES, NEWER_BACKBONES, _is_in_transformers
 from electra.core.configuration import (
     CAUSAL_KEY,
     embedding_width,
@@ -297,8 +297,8 @@ def test_a_dropout_that_an_architecture_lacks_has_no_effect(model_type, caplog):
 
 def test_an_architecture_of_a_newer_transformers_is_refused_in_one_line(monkeypatch):
     assert _is_in_transformers("xlm-roberta") and not _is_in_transformers("bert-of-2030")
-    assert not {*NEWER} & {*BACKBONES}
-    monkeypatch.setattr("electra.model.options.NEWER", ["bert"])
+    assert not {*NEWER_BACKBONES} & {*BACKBONES}
+    monkeypatch.setattr("electra.model.options.NEWER_BACKBONES", ["bert"])
     tokenizer = make_number_tokenizer(NETWORK_VOCAB_SIZE)
     for name in ("discriminator_type", "generator_type"):
         with raises(UserError, match=f"transformers .*{name} bert"):
