@@ -28,7 +28,7 @@ from electra.finetuning.config import resolve_hyperparameters
 from electra.finetuning.data import Examples, PaddingCollator, encode_examples
 from electra.finetuning.heads import Encoder, EncoderWithHead, fresh_encoder
 from electra.finetuning.trainer import FineTuner, step_loss, training_arguments
-from electra.runtime.device import tune_networks
+from electra.runtime.device import tune_for_cpu
 from electra.tasks.glue.data import load_task
 from electra.tasks.glue.task import parse_glue_arguments
 from electra.tasks.glue.tasks import KNOWN_TASKS
@@ -62,7 +62,7 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
     def ours() -> Trainer:
         fresh = fresh_encoder(args.from_scratch, args.tokenizer_path)
         model = EncoderWithHead(fresh.model, settings.head, num_labels, 0.1)
-        tune_networks(model)
+        tune_for_cpu(model)
         return FineTuner(
             settings,
             model=model,

@@ -146,7 +146,7 @@ def start(way: str, precision: str, options: argparse.Namespace) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the table alone is printed
     if way == "plain":  # nothing of what ours does to its process or its networks
         pretraining_trainer.computing = computing_plainly
-        pretraining_model.tune_networks = lambda model: None
+        pretraining_model.tune_for_cpu = lambda model: None
     else:
         keep_freed_memory()
     folder = tempfile.TemporaryDirectory()

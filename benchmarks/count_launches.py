@@ -38,7 +38,7 @@ from torch._inductor.virtualized import V
 from torch.func import functional_call
 
 from electra.core.recipes import RECIPES
-from electra.runtime.device import tune_compiler, tune_for_gpu, tune_networks
+from electra.runtime.device import tune_compiler, tune_for_cpu, tune_for_gpu
 
 H100 = SimpleNamespace(
     name="NVIDIA H100 80GB HBM3",
@@ -137,7 +137,7 @@ def write_code(size: str, batch: int, length: int, is_padded: bool) -> list[str]
     with mode:
         with torch.device("cuda"):
             model = eager.build(size).train()
-            tune_networks(model)
+            tune_for_cpu(model)
             tune_for_gpu(model)
             ids = torch.zeros(batch, length, dtype=torch.long)
             values = {"input_ids": ids, "token_type_ids": ids.clone(), "mask_noise": torch.zeros(batch, length, 2)}

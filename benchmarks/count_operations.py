@@ -34,7 +34,7 @@ from torch.utils._pytree import tree_iter
 from electra.core.configuration import ElectraPretrainingConfig, generator_config, network_config
 from electra.core.recipes import RECIPES
 from electra.model.joint import ElectraForJointPretraining
-from electra.runtime.device import tune_for_gpu, tune_networks
+from electra.runtime.device import tune_for_cpu, tune_for_gpu
 
 
 def build_library(folder: Path) -> Path:
@@ -126,7 +126,7 @@ def count_step(size: str, batch: int, length: int, is_padded: bool = False) -> C
     count = Count()
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"):
         model = build(size).train()
-        tune_networks(model)
+        tune_for_cpu(model)
         tune_for_gpu(model)
         ids = torch.zeros(batch, length, dtype=torch.long)
         inputs = {"input_ids": ids, "token_type_ids": ids, "mask_noise": torch.zeros(batch, length, 2)}

@@ -28,7 +28,7 @@ from electra.finetuning.data import Array, ColumnRows, PaddingCollator
 from electra.finetuning.heads import BiLstm, TaskModel, full_precision, in_precision
 from electra.finetuning.registry import FEATURE_TAGGING
 from electra.finetuning.task import TaskData
-from electra.runtime.device import tune_networks
+from electra.runtime.device import tune_for_cpu
 
 logger = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ def add_features(features: FeatureName, encoder: PreTrainedModel, tuning: HyperP
     check_features(features, encoder.config)
     device = torch.device("cpu") if tuning.use_cpu else PartialState().device
     model = FrozenEncoder(copy.deepcopy(encoder), features, nn.Identity()).to(device).eval()
-    tune_networks(model)
+    tune_for_cpu(model)
     splits = {}
     for name, split in data.splits.items():
         arrays = _features(model, split.rows, tuning)

@@ -68,8 +68,8 @@ from electra.model.pretrained import (
     tokenizer_of,
 )
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Environment, Result, read_result
-from electra.runtime.device import computes_bf16, computing, keep_freed_memory, keeping_random_states, tune_networks
-from electra.runtime.threads import most_threads
+from electra.runtime.device import computes_bf16, computing, keep_freed_memory, keeping_random_states, tune_for_cpu
+from electra.runtime.threads import default_threads
 from electra.tokenizers.load import vocabulary_size
 from electra.tokenizers.unknown import UnknownTokens
 
@@ -266,13 +266,13 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int, unknown_toke
     predictor.module.take_from(saved.model)
     device = PartialState().device
     model = predictor.module.to(device)
-    tune_networks(model)
+    tune_for_cpu(model)
     collator = predictor.collator(saved.tokenizer.pad_token_id)
     precision = "bf16" if saved.settings.get("precision") == "bf16" and computes_bf16() else "fp32"
 
     def forward(rows: ColumnRows) -> Array:
         unknown_tokens.add(ids_of_rows(rows), saved.tokenizer)
-        with computing(device, most_threads()):
+        with computing(device, default_threads()):
             logits = predict_logits(model, rows, collator, batch_size, precision)
         check_finite(torch.from_numpy(logits))
         return logits

@@ -63,7 +63,7 @@ from electra.report.runs import HAS_LEARNED, METRICS_NAME
 from electra.report.verdict import CAN_READ_MEAN, NOT_STARTED, for_a_verdict, too_few
 from electra.runtime.device import computing
 from electra.runtime.threads import use_threads
-from electra.runtime.tracking import RecordSettings, log_in, track_results, without_refused
+from electra.runtime.tracking import RecordSettings, log_in, removing_refused, track_results
 from electra.tokenizers.unknown import WARN_UNKNOWN_RATE, UnknownTokens
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def evaluate(
         if to_do:
             threads = use_threads(PartialState().device, args.tuning.threads, threads)
         to_do = [p.with_features(encoder.model) for p in to_do]
-        with without_refused(evaluation.folder, RESULTS_NAME):
+        with removing_refused(evaluation.folder, RESULTS_NAME):
             if PartialState().is_main_process:
                 evaluation.begin(threads)
             PartialState().wait_for_everyone()

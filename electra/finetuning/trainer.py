@@ -42,7 +42,7 @@ from electra.finetuning.config import HyperParameters
 from electra.finetuning.data import IGNORED, Array, Collator, ColumnRows, Logits
 from electra.finetuning.heads import predict_logits
 from electra.finetuning.task import Loss, step_loss
-from electra.runtime.device import tune_networks
+from electra.runtime.device import tune_for_cpu
 from electra.runtime.tracking import guard_trackers
 
 ADAM_EPSILON = 1e-6
@@ -278,7 +278,7 @@ def train_and_score(
     args = training_arguments(options, seed=seed, folder=folder, name=name)
     set_seed(seed)
     model = make_model()
-    tune_networks(model)
+    tune_for_cpu(model)
     rows = TrainingRows(train, collator)
     trainer = FineTuner(
         options,

@@ -44,7 +44,7 @@ from electra.pretraining.configuration import Configuration, ElectraTrainingArgu
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.options import resolve_options
 from electra.pretraining.run_folder import Run, RunProvenance, check_optimizer_of
-from electra.runtime.device import tune_for_gpu, tune_networks
+from electra.runtime.device import tune_for_cpu, tune_for_gpu
 from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def prepare_model(
 
 def tune_model(model: ElectraForJointPretraining, data: PretrainingData, device: torch.device) -> None:
     """Change the modules of a model so that they are fast on a device, also where segments of the data share rows."""
-    tune_networks(model)
+    tune_for_cpu(model)
     if device.type == "cuda":
         tune_for_gpu(model)
     if isinstance(data.policy, PackedPolicy):

@@ -31,7 +31,7 @@ from electra.pretraining.trainer import ElectraTrainer
 from electra.report.page import REPORT_NAMES, try_to_report
 from electra.runtime.device import keep_freed_memory
 from electra.runtime.threads import use_threads
-from electra.runtime.tracking import RecordSettings, log_in, without_refused
+from electra.runtime.tracking import RecordSettings, log_in, removing_refused
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -111,7 +111,7 @@ def train(trainer: ElectraTrainer, args: Configuration, run: Run, log: RunLog, s
     if args.training.report_to:
         record = {"options": without_secrets(args.record), "plan": asdict(trainer.plan)}
         trainer.add_callback(RecordSettings(record))
-    with stop.requests.listening(), without_refused(run.folder):
+    with stop.requests.listening(), removing_refused(run.folder):
         if args.training.process_index == 0:
             with create_or_discard_folder(run):
                 save_options(args.record, run, trainer.data.tokenizer)

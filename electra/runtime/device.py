@@ -1,4 +1,4 @@
-"""Devices: what makes a training step faster on a CPU and on a GPU; the precision, name and speed of a device."""
+"""Devices: what makes a training step faster on a CPU and on a GPU; precision, name and speed of a device."""
 
 import ctypes
 import platform
@@ -27,13 +27,13 @@ from electra.core.networks import ATTENTION
 
 # Costs in a training step of ELECTRA-Small in fp32, on two cores of an AMD EPYC with AVX-512 (docs/studies/speed.md):
 #
-#     memory           glibc returns large blocks to the system, which clears every page again: a quarter of the step
+#     memory           glibc returns large blocks to the system, which clears every page anew: a quarter of the step
 #     matrix products  on AMD processors oneDNN's are about twice as fast as MKL's
 #     dropout          torch draws 53 random bits per element; 16 bits are enough
 #     attention        no fused CPU kernel supports dropout, and up to 512 tokens none beats two matrix products
 #
-# Results differ by rounding and by dropout's random numbers only. Other devices are not affected. The allocator
-# is that of the whole process and cannot be set back, so only commands change it.
+# What replaces them gives results that differ by rounding and by dropout's random numbers only. Other devices are not
+# affected. The allocator is that of the whole process and cannot be set back, so only commands change it.
 
 
 # Of glibc's malloc.h.
@@ -49,13 +49,17 @@ NOT_ROUNDED = ("none", "ieee")
 
 
 def keep_freed_memory(*, use_cpu: bool = False) -> None:
-    """Let glibc keep freed memory, in a command that computes on a CPU; with an accelerator nothing happens."""
+    """Let glibc keep freed memory in this process; do nothing if it computes on an accelerator.
+
+    Args:
+        use_cpu: whether the process computes on the CPU even if there is an accelerator.
+    """
     if not use_cpu and torch.accelerator.is_available():
         return
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
-        # Older versions refuse more than 32 MB. Without this threshold the other two do harm: any setting by hand
-        # stops glibc from adapting.
+        # Older versions refuse more than 32 MB. Where even that is refused, the other two settings do harm: any
+        # setting by hand stops glibc from adapting.
         if libc.mallopt(M_MMAP_THRESHOLD, 1 << 30) or libc.mallopt(M_MMAP_THRESHOLD, 1 << 25):
             libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
             libc.mallopt(M_TOP_PAD, 1 << 26)
@@ -63,7 +67,7 @@ def keep_freed_memory(*, use_cpu: bool = False) -> None:
 
 @contextmanager
 def computing(device: torch.device, threads: int | None = None) -> Iterator[None]:
-    """Use the faster exact matrix products of a CPU, and `threads` threads if they are given, in the block.
+    """Use the faster of a CPU's exact matrix products in the block, and `threads` threads unless it is None.
 
     Both settings are those of the whole process, and have their earlier values after the block.
     """
@@ -88,28 +92,34 @@ def computing(device: torch.device, threads: int | None = None) -> Iterator[None
 def keeping_random_states() -> Iterator[None]:
     """Restore the random states of Python, numpy and torch after the block.
 
-    Trainer seeds them wherever it is made, and a head draws its first weights, whatever weights it gets afterwards.
+    A block that makes a Trainer changes them, because Trainer seeds them, and one that makes a head does, because a
+    head draws its first weights, whatever weights it gets afterwards.
     """
-    states = random.getstate(), np.random.get_state()
+    python_state = random.getstate()
+    numpy_state = np.random.get_state()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
     try:
         with torch.random.fork_rng(devices):
             yield
     finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
 
 
 def has_exact_bf16_products() -> bool:
-    """Return True if the permission to round products to bfloat16 makes this CPU use oneDNN, which then rounds none.
+    """Return True if this CPU does not round a product although it may round it to bfloat16.
 
-    oneDNN rounds where the processor has instructions for it that are faster: AMX, and Arm's.
+    With this permission torch takes oneDNN's products. They round only where the processor has faster instructions
+    for that: AMX, and Arm's.
     """
     return platform.machine().lower() in ("x86_64", "amd64") and not has_amx()
 
 
-def tune_networks(model: PreTrainedModel) -> None:
-    """Replace torch's dropout, and attention if it is "sdpa", in a model; other attention was chosen by the user."""
+def tune_for_cpu(model: PreTrainedModel) -> None:
+    """Replace torch's dropout and attention in a model by those that are faster on a CPU, in place.
+
+    On other devices they compute as torch does. Attention other than "sdpa" was chosen by the user, and stays.
+    """
     for module in model.modules():
         if type(module) is nn.Dropout:
             module.__class__ = Dropout
@@ -117,18 +127,22 @@ def tune_networks(model: PreTrainedModel) -> None:
             module.config._attn_implementation = ATTENTION
 
 
-def prepare_network(*networks: PreTrainedModel, use_cpu: bool = False) -> None:
-    """Put networks on the accelerator, if there is one, and into evaluation mode."""
+def prepare_networks(*networks: PreTrainedModel, use_cpu: bool = False) -> None:
+    """Put networks on the accelerator, or on the CPU without one, and into evaluation mode; tune them for a CPU.
+
+    Args:
+        use_cpu: whether to use the CPU even if there is an accelerator.
+    """
     device = torch.device("cpu")
     if not use_cpu:
         device = torch.accelerator.current_accelerator(check_available=True) or device
     for network in networks:
         network.to(device).eval()
-        tune_networks(network)
+        tune_for_cpu(network)
 
 
 class Dropout(nn.Dropout):
-    """A dropout like `nn.Dropout`, but several times faster on a CPU, where the probability is rounded to 1/65536."""
+    """A dropout like `nn.Dropout`, several times faster on a CPU, where the probability is rounded to a 65,536th."""
 
     def forward(self, input: Tensor) -> Tensor:
         is_elsewhere = input.device.type != "cpu" or torch.compiler.is_compiling()
@@ -138,7 +152,7 @@ class Dropout(nn.Dropout):
 
 
 def drop(values: Tensor, probability: float) -> Tensor:
-    """Return values, any float, any shape, each zeroed with `probability` or else scaled up to keep the mean."""
+    """Return values, any float, any shape: each is zeroed with `probability`, or else scaled up to keep the mean."""
     dropped: Tensor = _Drop.apply(values, round(probability * 2**16))
     return dropped
 
@@ -227,7 +241,7 @@ ALIGNED_ROWS = 64
 
 
 def row_multiple(device: torch.device) -> int:
-    """Return the number of which the length of rows, in tokens, must be a multiple to be fast on the device.
+    """Return the number of tokens of which the lengths of rows should be multiples to be fast on a device.
 
     cuDNN's attention, which torch chooses on some GPUs, plans anew for each length.
     """
@@ -269,6 +283,7 @@ class _CastAll(torch.autograd.Function):
 
 
 def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Return copies of tensors in another precision, made by one operation."""
     copies = tuple(torch.empty_like(tensor, dtype=dtype) for tensor in tensors)
     if torch.compiler.is_compiling():  # torch 2.11 would leave the copies of a backward pass out
         return tuple(torch.ops.aten._foreach_copy(copies, tensors))
@@ -277,10 +292,10 @@ def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ..
 
 
 def tune_for_gpu(model: nn.Module) -> None:
-    """Tune a model for training on a GPU.
+    """Change a model in place so that it trains faster on a GPU, as described above.
 
-    Weights are cast at once, query, key and value are one product, token types need no index, and rows of logits are
-    aligned.
+    Weights are cast in one operation, query, key and value are one product, token types need no index, and rows of
+    logits are aligned.
     """
     module: Any
     for module in model.modules():
@@ -290,7 +305,7 @@ def tune_for_gpu(model: nn.Module) -> None:
                 if type(layer) is nn.Linear:
                     layer.__class__ = AlignedLinear
         layers = [getattr(module, name, None) for name in ("query", "key", "value")]
-        adds_its_input = hasattr(module, "LayerNorm")  # ALBERT's, which must not be cast
+        adds_its_input = hasattr(module, "LayerNorm")  # ALBERT's attention, whose input must not be cast
         if all(type(layer) is nn.Linear for layer in layers) and not adds_its_input:
             module.register_forward_pre_hook(_multiply_at_once)
             for layer in layers:
@@ -301,7 +316,11 @@ def tune_for_gpu(model: nn.Module) -> None:
 
 
 def _multiply_at_once(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the inputs of attention with the hidden states cast, and give its layers their parts of one product."""
+    """Return the inputs of attention with the hidden states cast, and give query, key and value their parts.
+
+    A part is the result of a `PartOfProduct`, computed in one product for all three. Without autocast on a GPU nothing
+    changes, and the result is None.
+    """
     if not inputs or not is_autocast(inputs[0].device):
         return None
     hidden, *other_inputs = inputs
@@ -317,7 +336,11 @@ def _multiply_at_once(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...] |
 
 
 class PartOfProduct(nn.Linear):
-    """A linear layer whose result may be there already, as part of a product with other layers."""
+    """A linear layer whose result may have been computed already, in one product with other layers.
+
+    Attributes:
+        part: the result, which the next call returns and forgets; None where the layer has to compute.
+    """
 
     part: Tensor | None = None
 
@@ -337,7 +360,7 @@ def tune_compiler() -> None:
 
 
 class TwoEmbeddings(nn.Embedding):
-    """An embedding of two rows, from which compiled code selects one row, so that the gradients are two sums."""
+    """An embedding of two rows: compiled code selects one of them per token, so that the gradients are two sums."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not torch.compiler.is_compiling():
@@ -355,9 +378,9 @@ class AlignedLinear(nn.Linear):
 
 
 def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear) -> Tensor:
-    """Return the outputs of a linear layer, (N, D) -> (N, V'), filled up with the smallest value of their type.
+    """Return the V outputs of a linear layer, filled up with the smallest value of their type: (N, D) -> (N, V').
 
-    V' is the number of outputs, V, rounded up to a multiple of `ALIGNED_ROWS`.
+    V' is V, rounded up to a multiple of `ALIGNED_ROWS`.
     """
     missing_rows = -layer.out_features % ALIGNED_ROWS
     dtype = layer.weight.dtype
@@ -389,7 +412,10 @@ def has_amx() -> bool:
 
 
 def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds: float = 1.0) -> float:
-    """Return the best rate of a square matrix product within `seconds`, in FLOP/s; float32 is TF32 if allowed."""
+    """Return the best rate, in FLOP/s, of a square matrix product that is repeated for `seconds`.
+
+    Products of float32 round to TF32 where torch is allowed to.
+    """
     from torch.utils.benchmark import Timer
 
     size = 1024 if torch.device(device).type == "cpu" else 8192
@@ -399,7 +425,7 @@ def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds
 
 
 def device_name(device: torch.device | str) -> str:
-    """Return the maker's name of a device, as far as the system knows it."""
+    """Return the maker's name of a device, as far as the system knows it; for a CPU, also torch's threads."""
     device = torch.device(device)
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

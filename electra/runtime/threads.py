@@ -1,8 +1,8 @@
 """The number of threads with which torch computes.
 
-It is the first of these that there is: --threads, OMP_NUM_THREADS, the number of the run or evaluation that is
-resumed, and the number of usable cores, which the processes of torchrun share. The number decides the order of
-additions, and so the rounding: it is recorded with the run, and a resumed run keeps it.
+It is --threads, else OMP_NUM_THREADS, else the number of the run or evaluation that is resumed, else the number of
+usable cores, which the processes of torchrun share. The number decides the order of additions, and so the rounding:
+it is recorded with the run, and a resumed run keeps it.
 
 torch is imported only inside the functions.
 """
@@ -25,14 +25,14 @@ def usable_cores() -> int:
 
 
 def share_of_cores() -> int:
-    """Return the number of cores for each of the processes that torchrun has started on this host."""
+    """Return the usable cores for each of the processes that torchrun has started on this host; all without it."""
     return max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def threads_of_user() -> int | None:
-    """Return the number of threads in OMP_NUM_THREADS; None if the variable has none.
+    """Return the number of threads that the user sets by OMP_NUM_THREADS; None if the user sets none.
 
-    A 1 in a process of torchrun is None, too: torchrun sets it where the user sets nothing.
+    A 1 in a process of torchrun counts as none: torchrun sets it where the user sets nothing.
     """
     number, _, _ = os.environ.get("OMP_NUM_THREADS", "").partition(",")
     if not number.strip().isdigit() or int(number) == 0:
@@ -40,7 +40,7 @@ def threads_of_user() -> int | None:
     return None if "TORCHELASTIC_RUN_ID" in os.environ and int(number) == 1 else int(number)
 
 
-def most_threads() -> int:
+def default_threads() -> int:
     """Return the default number of threads: that of OMP_NUM_THREADS, or else torch's own, at most one per core."""
     import torch
 
@@ -53,30 +53,30 @@ def most_threads() -> int:
 
 
 def limit_threads() -> None:
-    """Set torch's number of threads to `most_threads`: torch itself does not know the limit of a container."""
+    """Set torch's number of threads to `default_threads`: torch itself does not know the limit of a container."""
     import torch
 
-    torch.set_num_threads(most_threads())
+    torch.set_num_threads(default_threads())
 
 
 def use_threads(device: "torch.device", requested: int | None, recorded: int | None) -> int | None:
     """Set torch's number of threads for a run, and return the number, which the caller records.
 
-    A warning says that a resumed run computes with another number than before.
+    If the number is not `recorded`, a warning says so.
 
     Args:
-        device: device of the run. With an accelerator, which leaves little work to the cores, neither OMP_NUM_THREADS
+        device: device of the run. On an accelerator, which leaves little work to the cores, neither OMP_NUM_THREADS
             nor the number of cores counts.
         requested: value of --threads; None if it is not given.
         recorded: number with which the run or evaluation has computed so far; None if it is new.
     Returns:
-        the number; None with an accelerator, unless the number is requested or recorded.
+        the number; None on an accelerator, where torch's number stays unless one is requested or recorded.
     """
     import torch
 
     is_on_cpu = device.type == "cpu"
     requested = requested or (threads_of_user() if is_on_cpu else None)
-    number = requested or recorded or (most_threads() if is_on_cpu else None)
+    number = requested or recorded or (default_threads() if is_on_cpu else None)
     if recorded and number != recorded:
         logger.warning(
             f"threads        {number} instead of {recorded}: rounding differs, so the result is not bit-equal to that "

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_trackers(report_to: Sequence[str]) -> None:
-    """Refuse a tracker that transformers does not know or that is not installed."""
+    """Raise a UserError if transformers does not know a tracker, or the tracker is not installed."""
     trackers = {*report_to} - {"none"}
     if not trackers:  # transformers imports wandb, for most of a second, to tell whether it is installed
         return
@@ -33,7 +33,11 @@ def check_trackers(report_to: Sequence[str]) -> None:
 
 
 def log_in(report_to: Sequence[str]) -> None:
-    """Refuse a tracker that does not work, or to which nobody is logged in, before any work is done."""
+    """Log in to wandb if results go there, and refuse a tracker that does not work, before any work is done.
+
+    Raises:
+        UserError: a tracker is unknown or not installed, or nobody is logged in to wandb.
+    """
     check_trackers(report_to)
     if "wandb" not in report_to:
         return
@@ -51,7 +55,7 @@ class TrackerError(UserError):
 
 @contextmanager
 def translate_tracker_errors(name: str) -> Iterator[None]:
-    """Turn whatever a tracker raises in the block into a `TrackerError`."""
+    """Turn whatever the tracker `name` raises in the block into a `TrackerError`."""
     try:
         yield
     except Exception as error:  # each tracker has errors of its own
@@ -61,11 +65,11 @@ def translate_tracker_errors(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def without_refused(folder: Path, results: str = "") -> Iterator[None]:
-    """Delete a folder that held no files before the block if a tracker refuses to begin in the block.
+def removing_refused(folder: Path, results: str = "") -> Iterator[None]:
+    """Delete the folder of a run if a tracker refuses to begin in the block; keep one that held files before.
 
     Args:
-        results: name of a file in the folder, which stays if there is already a result in this file.
+        results: name of a file in the folder: if the file has a result, the folder stays, too. "" for no such file.
     """
     is_new = not holds_files(folder)
     try:
@@ -77,7 +81,7 @@ def without_refused(folder: Path, results: str = "") -> Iterator[None]:
 
 
 def guard_trackers(callbacks: Iterable[TrainerCallback]) -> None:
-    """Let the trackers among a trainer's callbacks end the training in one line if they cannot begin."""
+    """Make the trackers among a trainer's callbacks raise a `TrackerError`, of one line, if they cannot begin."""
     names = {tracker: name for name, tracker in INTEGRATION_TO_CALLBACK.items()}
     for callback in callbacks:
         if type(callback) in names:
@@ -112,7 +116,10 @@ class KeepRunId(TrainerCallback):
 
 @contextmanager
 def resumed_in_wandb(report_to: Sequence[str], folder: Path) -> Iterator[None]:
-    """Let the block continue the run in wandb whose id is in a run folder, unless the environment names another id."""
+    """Let the block continue the run in wandb whose id a run folder has, unless the environment names an id.
+
+    Without such an id, wandb begins a new run.
+    """
     path = folder / RUN_ID_NAME
     if "wandb" not in report_to or RUN_ID in os.environ or not path.is_file():
         yield
@@ -149,9 +156,9 @@ def track_results(
     scalars: Mapping[str, float],
     files: Sequence[Path],
 ) -> None:
-    """Send final results to wandb; call it on the main process, after everything else is written.
+    """Send final results to wandb, if they go there; call it on the main process, after everything else is written.
 
-    wandb gets the scalars, and the pages (.html) and pictures (.png) among the files, by the stems of their names.
+    wandb gets the scalars, and the files, pages (.html) and pictures (.png), by the stems of their names.
     """
     if "wandb" not in report_to:
         return
@@ -159,8 +166,8 @@ def track_results(
 
     try:
         if wandb.run is not None:
-            media = {".html": wandb.Html, ".png": wandb.Image}
-            pictures = {file.stem: media[file.suffix](str(file)) for file in files}
-            wandb.run.log({**scalars, **pictures})
-    except Exception as error:  # whatever it raises
+            media_types = {".html": wandb.Html, ".png": wandb.Image}
+            media = {file.stem: media_types[file.suffix](str(file)) for file in files}
+            wandb.run.log({**scalars, **media})
+    except Exception as error:  # wandb raises many types
         logger.warning("wandb: results could not be sent: %s", " ".join(str(error).split()))

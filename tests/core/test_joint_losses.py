@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from electra.core import ablations, losses
 from electra.core.corruption import sample_tokens
 from electra.core.objectives import OBJECTIVES, objective_of
-from electra.runtime.device import tune_networks
+from electra.runtime.device import tune_for_cpu
 from tests.core.helpers import (
     ALWAYS_LIKELIEST,
     JUDGES,
@@ -168,7 +168,7 @@ def test_losses_and_gradients_are_those_written_out(objective, options, training
     shares = {"mlm_probability": 0.3, "discriminator_weight": 3.0}
     model = make_model(dropout=0.0, objective=objective, **shares, **options).train(training)
     copies = {role: copy.deepcopy(module) for role, module in model.named_children()}
-    tune_networks(model)
+    tune_for_cpu(model)
     batch = noisy_batch(*LENGTHS)
     output = model(**batch)
     output.loss.backward()

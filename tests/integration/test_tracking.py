@@ -19,9 +19,9 @@ from electra.report.results import read_results
 from electra.runtime.tracking import (
     TrackerError,
     check_trackers,
+    removing_refused,
     track_results,
     translate_tracker_errors,
-    without_refused,
 )
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json, run
@@ -165,12 +165,12 @@ def test_what_a_tracker_raises_is_one_line_and_leaves_no_run(tmp_path, copying):
 def test_a_refused_tracker_leaves_no_folder_without_results(tmp_path):
     for results in ("", "a result"):
         folder = tmp_path / f"{results} new"
-        with raises(TrackerError), without_refused(folder, "results.jsonl"), translate_tracker_errors("tensorboard"):
+        with raises(TrackerError), removing_refused(folder, "results.jsonl"), translate_tracker_errors("tensorboard"):
             folder.mkdir()
             (folder / "results.jsonl").write_text(results)
             raise ValueError
         assert folder.exists() == bool(results)
-    with raises(TrackerError), without_refused(folder, "results.jsonl"):
+    with raises(TrackerError), removing_refused(folder, "results.jsonl"):
         (folder / "results.jsonl").write_text("")
         raise TrackerError
     assert folder.exists()  # it was there before

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from electra.core.backbones import BACKBONES
 from electra.core.networks import ATTENTION, masked_lm
-from electra.runtime.device import LONGEST_DENSE, Dropout, attend, drop, tune_networks
+from electra.runtime.device import LONGEST_DENSE, Dropout, attend, drop, tune_for_cpu
 from tests.core.helpers import tiny_network_config
 from tests.helpers import ROOT, parametrize
 
@@ -103,7 +103,7 @@ def test_a_tuned_network_computes_what_it_did(model_type):
     mask = torch.ones_like(ids)
     mask[1, 7:] = 0
     before = network(input_ids=ids, attention_mask=mask)[0][mask.bool()]
-    tune_networks(network)
+    tune_for_cpu(network)
     after = network(input_ids=ids, attention_mask=mask)[0][mask.bool()]
     assert_close(after, before, rtol=1e-5, atol=1e-6)
     assert not any(type(module) is nn.Dropout for module in network.modules())
@@ -113,7 +113,7 @@ def test_a_tuned_network_computes_what_it_did(model_type):
 def test_an_attention_that_was_chosen_stays(chosen, tuned):
     network = masked_lm(tiny_network_config("bert"))
     network.set_attn_implementation(chosen)
-    tune_networks(network)
+    tune_for_cpu(network)
     assert network.config._attn_implementation == tuned
 
 

@@ -19,7 +19,7 @@ from electra.core.backbones import BACKBONES
 from electra.core.networks import can_share_rows, encode, masked_lm
 from electra.core.objectives import OBJECTIVES
 from electra.pretraining.metrics import token_records
-from electra.runtime.device import PartOfProduct, TwoEmbeddings, linear_of_aligned_rows, tune_for_gpu, tune_networks
+from electra.runtime.device import PartOfProduct, TwoEmbeddings, linear_of_aligned_rows, tune_for_cpu, tune_for_gpu
 from tests.core.helpers import joint_model, tiny_network_config
 from tests.helpers import ROOT, parametrize
 
@@ -126,7 +126,7 @@ def test_no_step_reads_from_the_device_or_copies_to_it(backbone, objective, monk
         batch = {"input_ids": ids, "attention_mask": ids, "token_type_ids": ids}
         batch |= {"mask_noise": noise, "sample_noise": noise[..., 0]}
     shared = {"segment_lengths": ids[:, :8]} if can_share_rows(model.config.discriminator, 24) else {}
-    tune_networks(model)
+    tune_for_cpu(model)
     tune_for_gpu(model)
     with CopiesFromHost() as copies:
         output = model(**batch, token_counts=model.count_tokens(**batch), **shared)

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from electra.runtime.threads import most_threads, share_of_cores, threads_of_user, usable_cores, use_threads
+from electra.runtime.threads import default_threads, share_of_cores, threads_of_user, usable_cores, use_threads
 from electra.tools.commands import SPINS, VERBS, WITHOUT_TORCH
 from tests.helpers import ENVIRONMENT, ROOT, parametrize
 
@@ -16,7 +16,7 @@ from tests.helpers import ENVIRONMENT, ROOT, parametrize
 def test_cores_outside_the_affinity_mask_are_not_used():
     code = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); from electra.runtime.threads import *; "
-        "print(usable_cores(), most_threads())"
+        "print(usable_cores(), default_threads())"
     )
     environment = {**ENVIRONMENT, "OMP_NUM_THREADS": ""}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -91,11 +91,11 @@ def test_option_then_environment_then_record_decide_threads(
 
 def test_a_program_s_number_is_kept_unless_there_are_fewer_cores(eight_cores, monkeypatch):
     torch.set_num_threads(6)
-    assert most_threads() == 6
+    assert default_threads() == 6
     monkeypatch.setattr("joblib.cpu_count", lambda: 4)
-    assert most_threads() == 4
+    assert default_threads() == 4
     monkeypatch.setenv("OMP_NUM_THREADS", "16")
-    assert most_threads() == 16
+    assert default_threads() == 16
 
 
 # ---- how long threads wait

@@ -19,7 +19,7 @@ from electra.data.rows import parse_value, read_rows
 from electra.finetuning.data import Array, PaddingCollator, cut_windows
 from electra.finetuning.row_checks import is_missing, truth_of
 from electra.runtime.device import computing
-from electra.runtime.threads import most_threads
+from electra.runtime.threads import default_threads
 from electra.tokenizers.unknown import UnknownTokens
 
 TEXTS_PER_BLOCK = 256
@@ -138,7 +138,7 @@ class Detector:
         counts = np.zeros(count, np.float32)
         for first in range(0, len(windows), self.batch_size):
             batch = windows[first : first + self.batch_size]
-            with computing(self.network.device, most_threads()):
+            with computing(self.network.device, default_threads()):
                 window_probabilities = self.probabilities([ids for _, ids in batch])
             for row, (start, ids) in zip(window_probabilities, batch, strict=True):
                 place = slice(start, start + len(ids))

@@ -31,7 +31,7 @@ from electra.model.pretrained import Networks, check_given_tokenizer, check_is_m
 from electra.report.blocks import Verdict, table_of, text_table
 from electra.report.evaluation import UNKNOWN_SHARE
 from electra.report.verdict import Rival, too_few, too_unknown, verdict
-from electra.runtime.device import keep_freed_memory, prepare_network
+from electra.runtime.device import keep_freed_memory, prepare_networks
 from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def open_detector(networks: Networks, max_length: int) -> Detector:
             "probabilities; name another discriminator"
         )
     check(max_length >= SHORTEST_WINDOW, "max_length", max_length, f"at least {SHORTEST_WINDOW}")
-    prepare_network(network)
+    prepare_networks(network)
     return Detector(network, networks.tokenizer, min(max_length, longest_text(network.config)))
 
 

@@ -30,8 +30,8 @@ from electra.model.pretrained import Networks, load_networks
 from electra.report.blocks import write_report
 from electra.report.eval_results import HubData, HubScore, write_eval_results
 from electra.report.results import ENVIRONMENT_NAME
-from electra.runtime.device import computing, keep_freed_memory, prepare_network
-from electra.runtime.threads import most_threads
+from electra.runtime.device import computing, keep_freed_memory, prepare_networks
+from electra.runtime.threads import default_threads
 from electra.tasks.minimal_pairs.accuracies import margin, outcomes_of, summarize
 from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
 from electra.tasks.minimal_pairs.report import BASELINES, PAIR_RESULTS_NAME, Accuracies, report_pairs
@@ -86,7 +86,7 @@ def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
         if objective.answers_probability and "discriminator" in possible and not objective.disallow_correct:
             possible.append("corrected")
         possible.append("pll")
-    prepare_network(*filter(None, (discriminator, generator)), use_cpu=args.use_cpu)
+    prepare_networks(*filter(None, (discriminator, generator)), use_cpu=args.use_cpu)
     return Scorer(
         discriminator,
         generator,
@@ -193,7 +193,7 @@ def score_pairs(args: MinimalPairArguments, record: Mapping[str, object]) -> Non
     check_lengths(pairs, groups, scorer)
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
     network: Any = scorer.discriminator or scorer.generator
-    with making_folder(folder), computing(network.device, most_threads()):
+    with making_folder(folder), computing(network.device, default_threads()):
         scores = scorer.scores(groups, names)
     numbers = token_numbers(groups)
     outcomes = {name: outcomes_of(values) for name, values in scores.items()}
