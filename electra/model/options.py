@@ -208,7 +208,7 @@ def check_objective(options: Any) -> None:
     spec = given_objective(options, options.generator_type)
     check_shares(spec)
     trains_generator_alone = spec.has_stages or spec.is_adversarial or spec.is_energy_based
-    if _is_uniform(options) and trains_generator_alone:
+    if options.generator_type == UNIFORM and trains_generator_alone:
         raise UserError(f"--generator_type uniform does not go with --objective {options.objective}; choose a network")
     if options.tie not in (None, "none") and spec.has_stages:
         raise UserError(f"--tie {options.tie} would change the frozen generator of two_stage; choose none")
@@ -219,19 +219,6 @@ def check_objective(options: Any) -> None:
             raise UserError(
                 f"the installed transformers does not have --{name} {getattr(options, name)}; install a newer one"
             )
-
-
-def _spec(o: Any) -> Objective:
-    """Return the objective of the options, with the shares and the weight that the user gives."""
-    return given_objective(o, o.generator_type)
-
-
-def _has_generator(o: Any) -> bool:
-    return OBJECTIVES[o.objective].has_generator
-
-
-def _is_uniform(o: Any) -> bool:
-    return o.generator_type == UNIFORM
 
 
 def _backbones(o: Any) -> list[Backbone]:
@@ -267,12 +254,16 @@ def needs_of_objective(*groups: Any) -> list[Need]:
 
 
 def _need_of(condition: Condition, names: Sequence[str]) -> Need:
-    return Need(names, lambda o: condition.holds(_spec(o)), condition.reason)
+    return Need(names, lambda o: condition.holds(given_objective(o, o.generator_type)), condition.reason)
 
 
 MODEL_NEEDS = [
     *needs_of_objective(ModelArguments, ObjectiveArguments),
-    Need(("generator_type",), _has_generator, "--objective {objective} has no generator network"),
+    Need(
+        ("generator_type",),
+        lambda o: OBJECTIVES[o.objective].has_generator,
+        "--objective {objective} has no generator network",
+    ),
     Need(("init_generator_layers",), lambda o: bool(o.init_generator), "it is for --init_generator"),
     Need(
         ("hidden_dropout_prob",),
